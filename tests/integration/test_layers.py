@@ -104,11 +104,11 @@ async def test_only_humans_with_the_clearance_define_layers(world: World) -> Non
         (humans[4], "tenant", "PERMISSION_DENIED"),
         (world.admin, "tenant", "ok"),
         (viewer, "tenant", "PERMISSION_DENIED"),
-        (chief, "tenant", "PERMISSION_DENIED"),
-        (chief, "team:a", "PERMISSION_DENIED"),
-        (root, "tenant", "PERMISSION_DENIED"),
-        (world.planner, "team:a", "PERMISSION_DENIED"),
-        (world.analysis, "team:a", "PERMISSION_DENIED"),
+        (chief, "tenant", "SELF_MODIFICATION"),
+        (chief, "team:a", "SELF_MODIFICATION"),
+        (root, "tenant", "SELF_MODIFICATION"),
+        (world.planner, "team:a", "SELF_MODIFICATION"),
+        (world.analysis, "team:a", "SELF_MODIFICATION"),
         (world.admin, "team:", "INVALID_INPUT_FORMAT"),
         (world.admin, "team:a@b", "INVALID_INPUT_FORMAT"),
         (world.admin, "platform", "INVALID_INPUT_FORMAT"),
@@ -116,7 +116,7 @@ async def test_only_humans_with_the_clearance_define_layers(world: World) -> Non
     ]:
         assert await outcome(define(by, layer, text="x")) == expected, (by, layer)
     denied = [row for row in await world.admin.audit(outcome="denied") if row["action"] == "layer.define"]
-    assert {row["detail"]["code"] for row in denied} == {"PERMISSION_DENIED", "TEAM_NOT_FOUND"}
+    assert {row["detail"]["code"] for row in denied} == {"PERMISSION_DENIED", "SELF_MODIFICATION", "TEAM_NOT_FOUND"}
 
 
 @pytest.mark.both_databases
@@ -398,7 +398,7 @@ async def test_no_operation_lets_an_agent_change_its_layers(team: World) -> None
             (chief.call("history.merge", context_id=line, from_context_id="context:chief"), "SELF_MODIFICATION"),
             (chief.call("history.merge", context_id="context:chief", from_context_id=line), "UNRELATED_CONTEXTS"),
             (chief.call("history.switch", context_id=line, branch="mine"), "BRANCH_NOT_FOUND"),
-            (chief.call("layer.define", layer=line.removeprefix("layer:"), text="Free."), "PERMISSION_DENIED"),
+            (chief.call("layer.define", layer=line.removeprefix("layer:"), text="Free."), "SELF_MODIFICATION"),
             (team.analysis.call("history.branch", context_id=line, branch="mine"), "CONTEXT_NOT_FOUND"),
             (team.analysis.call("history.merge", context_id=line, from_context_id=line), "CONTEXT_NOT_FOUND"),
             (team.admin.call("history.branch", context_id=line, branch="mine"), "INVALID_INPUT_FORMAT"),
@@ -458,7 +458,7 @@ async def test_damaged_layers_are_refused(team: World) -> None:
 
 async def test_texts_are_neither_audited_nor_in_events(team: World) -> None:
     await describe(team.planner, system_prompt="Secret persona.")
-    assert await outcome(define(team.planner, text="Secret attempt.")) == "PERMISSION_DENIED"
+    assert await outcome(define(team.planner, text="Secret attempt.")) == "SELF_MODIFICATION"
     audit = await team.admin.audit()
     assert {"layer.define", "agent.define"} <= {row["action"] for row in audit}
     events = (await team.admin.events())["events"]

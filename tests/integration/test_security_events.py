@@ -17,22 +17,15 @@ from weft.kernel.errors import PermissionDenied, WeftError
 
 if TYPE_CHECKING:
     from support.world import Caller, World
-    from weft.app.security_events import OnViolation
+    from weft.capabilities.trust.policy import ViolationAction
     from weft.kernel.identity import Actor
 
 pytestmark = [pytest.mark.req("CE-F30"), pytest.mark.both_databases]
 TIMEOUT_SECONDS = 10
 
 
-class Policy:
-    """A policy that a test chooses."""
-
-    def __init__(self, wanted: OnViolation) -> None:
-        self.wanted = wanted
-
-    async def on_violation(self, tenant: str) -> OnViolation:
-        del tenant
-        return self.wanted
+async def set_policy(world: World, wanted: ViolationAction) -> None:
+    await world.admin.call("layer.define", layer="tenant", policy={"on_violation": wanted})
 
 
 async def actor_of(caller: Caller) -> Actor:
@@ -166,8 +159,8 @@ async def test_only_cleared_human_members_reinstate(world: World) -> None:
 @pytest.mark.req("CE-U7")
 @pytest.mark.req("CE-E", part="ending the session of an agent that changes itself")
 @pytest.mark.parametrize("wanted", ["log", "end_session", "disable_agent"])
-async def test_the_policy_decides_what_happens_to_the_agent(world: World, wanted: OnViolation) -> None:
-    world.app.violation_response.policy = Policy(wanted)
+async def test_the_policy_decides_what_happens_to_the_agent(world: World, wanted: ViolationAction) -> None:
+    await set_policy(world, wanted)
     entry = {"key": "role", "value": "root", "memory_type": "learned_knowledge"}
     with refused("SELF_MODIFICATION"):
         await push(world.planner, entry, session_id=SESSION, if_version=0)
@@ -180,7 +173,7 @@ async def test_the_policy_decides_what_happens_to_the_agent(world: World, wanted
 
 
 async def test_without_a_session_of_its_own_the_agent_is_disabled(world: World) -> None:
-    world.app.violation_response.policy = Policy("end_session")
+    await set_policy(world, "end_session")
     with refused("SELF_MODIFICATION"):
         await change_oneself(world.planner)
     assert await outcome(world.planner.list()) == "AUTHENTICATION_ERROR"

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from support.world import Caller, World
 
+EVERYTHING = ["read", "write", "admin"]
+
 
 @dataclass(frozen=True, slots=True)
 class Logged:

@@ -28,7 +28,7 @@ from weft.app.registry import all_operations
 from weft.app.search.embedding_cache import CachedEmbeddings
 from weft.app.search.index_wait import BoundedIndexWait
 from weft.app.search.service import LowRelevanceReporter, SearchIndexes, rank
-from weft.app.security_events import AgentTermination, LogOnly, ViolationResponse
+from weft.app.security_events import AgentTermination, ViolationResponse
 from weft.app.session_acl_cache import SessionAclCache
 from weft.app.tenants import Tenants, default_plan
 from weft.app.tools.catalogue import IndexedTools
@@ -49,7 +49,7 @@ from weft.capabilities.knowledge.document_operations import DocumentWrites
 from weft.capabilities.knowledge.sources.model import HookRefused
 from weft.capabilities.language_models.catalog import load_catalog
 from weft.capabilities.language_models.token_counts import CountCache
-from weft.capabilities.layers.rules import TenantRules
+from weft.capabilities.layers.rules import RuleLoader, TenantRules
 from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.messages.search.searcher import Searcher
 from weft.capabilities.messages.transcript import Transcripts
@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     from weft.capabilities.events.model import EventFilter
     from weft.capabilities.indexing.embeddings.model import Embedder
     from weft.capabilities.knowledge.sources.hooks import HookResponse
+    from weft.capabilities.trust.policy import TrustPolicy
     from weft.kernel.clock import Clock
     from weft.kernel.identity import Actor
     from weft.kernel.operation import Operation, Registry, Response
@@ -134,8 +135,8 @@ class App:
         self._codec = JwtCodec()
         self._callers = Authenticator(self.database, self._codec, self.clock)
         self.termination = AgentTermination(self.database, self.clock, self._callers.forget_tenant)
-        self.violation_response = ViolationResponse(self.termination, LogOnly())
-        self._auditor = Auditor(self.database, self.clock, self._refusals, self.violation_response)
+        response = ViolationResponse(self.termination, self._trust_policy)
+        self._auditor = Auditor(self.database, self.clock, self._refusals, response)
         self._comparisons = BackgroundTasks()
         self.guards = Guards(self._auditor)
         self.objects = Objects(self.database, connect_objects(settings), self.clock)
@@ -450,6 +451,12 @@ class App:
 
     def _cache(self, name: str, level: Literal[1, 2], *, megabytes: int, seconds: int) -> Cache[Any]:
         return self.caches.register(Cache(name, level, megabytes * _MEBIBYTE, seconds, self.clock))
+
+    async def _trust_policy(self, actor: Actor) -> TrustPolicy:
+        """Return the trust policy of a caller's tenant, whatever changed since the caller was identified."""
+        return await self.database.read(
+            Scope(actor.tenant), lambda tx: self._container.build(RuleLoader, actor, tx).current()
+        )
 
     async def _next_page(self, actor: Actor, interest: EventFilter, after: int | None, *, resuming: bool) -> EventPage:
         request = ReadEvents(

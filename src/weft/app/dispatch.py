@@ -66,6 +66,8 @@ _tracer = trace.get_tracer("weft")
 _MAX_TRIES = 5
 # Actions of audit rows about callers that were not let in.
 _AUTHENTICATE, _RATE_LIMIT = "authenticate", "rate_limit"
+# No request has these fields: the credential names the tenant.
+_TENANT_FIELDS = ("tenant", "tenant_id")
 _no_span = contextlib.nullcontext()
 
 
@@ -188,6 +190,8 @@ class Dispatcher:
                 self.forget(context)
                 actor = await self.identify(context)
             except WeftError as error:
+                if any(raw.get(name, actor.tenant) != actor.tenant for name in _TENANT_FIELDS):
+                    error.violation = "cross_tenant"
                 await self.audit_denial(operation, actor, error, named_session(raw))
                 raise
         raise AuthenticationError("Your access is being changed right now; try again.")

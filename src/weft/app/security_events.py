@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from weft.app.audit_rows import audit_row
 from weft.capabilities.access.agent_tree import disable
@@ -17,6 +17,7 @@ from weft.storage.sql.sessions import SqlSessionStore
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from weft.capabilities.trust.policy import TrustPolicy
     from weft.kernel.clock import Clock
     from weft.kernel.errors import WeftError
     from weft.kernel.identity import Actor
@@ -31,21 +32,11 @@ _SHOWN = ("guardrail", "level", "layer", "context_id", "approval_id", "agent_id"
 # An agent that was refused in so many sessions is disabled.
 _MAX_TERMINATED = 100
 
-OnViolation = Literal["log", "end_session", "disable_agent"]
 
+class PolicyReader(Protocol):
+    """Returns the trust policy of a caller's tenant, as of now."""
 
-class ViolationPolicy(Protocol):
-    """What a tenant wants done with an agent that tries to change itself or the layers."""
-
-    async def on_violation(self, tenant: str) -> OnViolation: ...
-
-
-class LogOnly:
-    """The default policy: violations are logged."""
-
-    async def on_violation(self, tenant: str) -> OnViolation:
-        del tenant
-        return "log"
+    def __call__(self, actor: Actor) -> Awaitable[TrustPolicy]: ...
 
 
 def violation_event(error: WeftError, action: str, actor: Actor | None, session_id: str | None) -> NewEvent:
@@ -127,14 +118,14 @@ class AgentTermination:
 class ViolationResponse:
     """Does what the tenant's policy says with an agent that tried to change itself or the layers."""
 
-    def __init__(self, termination: AgentTermination, policy: ViolationPolicy) -> None:
+    def __init__(self, termination: AgentTermination, policy_of: PolicyReader) -> None:
         self._termination = termination
-        self.policy = policy
+        self._policy_of = policy_of
 
     async def respond(self, actor: Actor, error: WeftError, session_id: str | None) -> None:
         if error.violation not in _ATTEMPTS or actor.kind is not PrincipalKind.AGENT:
             return
-        wanted = await self.policy.on_violation(actor.tenant)
+        wanted = (await self._policy_of(actor)).on_violation
         if wanted == "end_session":
             await self._termination.end_session(actor, session_id, str(error.violation))
         elif wanted == "disable_agent":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -235,15 +235,20 @@ def may_read_layer(actor: Actor, team: str | None) -> bool:
 
 def check_may_change(actor: Actor, name: str) -> EditProof:
     """Return the proof that the caller is a human with the clearance for this layer; raise otherwise."""
+    forbid_agents({"layer": name}, actor)
+    check_clearance(actor, CLEARANCES[level_of(name)], f"Changing the layer {name}")
+    return EditProof(line_of(name), actor.principal_id)
+
+
+def forbid_agents(raw: Mapping[str, Any], actor: Actor) -> None:
+    """Raise SelfModification for an agent that is about to change a layer, whatever its permissions."""
     if actor.kind is PrincipalKind.AGENT:
         raise SelfModification(
             "An agent cannot change layers: they bind it and others.",
             hint="Ask a human with the clearance to change it with `layer.define`.",
             related=("context_layers",),
-            layer=name,
+            layer=str(raw.get("layer"))[:120],
         )
-    check_clearance(actor, CLEARANCES[level_of(name)], f"Changing the layer {name}")
-    return EditProof(line_of(name), actor.principal_id)
 
 
 LAYER = LineKind(

@@ -16,7 +16,7 @@ from weft.capabilities.guardrails.model import MAX_GUARDRAILS, Guardrail, Invali
 from weft.capabilities.history.conflicts import last_change
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import LATEST, VersionConflict
-from weft.capabilities.layers.history_backend import LayerLines, may_read_layer, may_read_layers
+from weft.capabilities.layers.history_backend import LayerLines, forbid_agents, may_read_layer, may_read_layers
 from weft.capabilities.layers.model import (
     CLEARANCES,
     GUARDRAILS,
@@ -38,7 +38,7 @@ from weft.capabilities.teams.model import TeamNotFound
 from weft.capabilities.trust.gate import GATE_ERRORS
 from weft.capabilities.trust.policy import DEFAULT_POLICY, TrustPolicy
 from weft.kernel.clock import from_micros, to_micros
-from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, QuotaExceeded
+from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, QuotaExceeded, SelfModification
 from weft.kernel.fields import Count, Reason, Step
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, Success, operation
@@ -158,10 +158,19 @@ class LayerList(Response, omit_defaults=False):
     effect=Effect.WRITE,
     audience=Audience.HUMANS,
     requires=needs_clearance(min(CLEARANCES.values()), "Changing layers"),
+    forbids=forbid_agents,
     audited=True,
     off_record=("text", "guardrails", "policy"),
     errors=(
-        *(PermissionDenied, TeamNotFound, VersionConflict, ContentTooLarge, InvalidGuardrail, QuotaExceeded),
+        *(
+            PermissionDenied,
+            SelfModification,
+            TeamNotFound,
+            VersionConflict,
+            ContentTooLarge,
+            InvalidGuardrail,
+            QuotaExceeded,
+        ),
         *GATE_ERRORS,
     ),
 )
