@@ -70,9 +70,8 @@ def test_the_digest_does_not_depend_on_the_order_of_objects() -> None:
 
 
 def test_a_stored_error_is_the_same_error() -> None:
-    raised = KeyNotFound(
-        "There is no key 'a'.", hint="Write it with `board.write`.", key="a", at=datetime(2026, 1, 1, tzinfo=UTC)
-    )
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    raised = KeyNotFound("There is no key 'a'.", hint="Write it with `board.write`.", key="a", at=at, odd=1 + 2j)
     rebuilt = rebuild_error(stored_error(raised))
     assert type(rebuilt) is KeyNotFound
     assert isinstance(rebuilt, NotFound)

@@ -263,7 +263,8 @@ def stored_error(error: WeftError) -> HeldError:
         code=error.code,
         message=error.message,
         hint=error.hint_template,
-        context=msgspec.to_builtins(error.context),
+        # A value that is no JSON must not keep the call unanswered.
+        context=msgspec.to_builtins(error.context, enc_hook=str),
         related=error.related,
     )
 
