@@ -54,8 +54,10 @@ from weft.capabilities.indexing.model_migration.model import (
     ModelMigrationNotFound,
 )
 from weft.capabilities.injection.model import DetectorUnavailable
+from weft.capabilities.knowledge.document_review import DocumentHeld
 from weft.capabilities.knowledge.model import (
     DocumentNotFound,
+    DocumentNotQuarantined,
     DocumentNotReady,
     DocumentTooLarge,
     DocumentVersionNotFound,
@@ -70,6 +72,7 @@ from weft.capabilities.knowledge.sources.model import (
     TooManySources,
 )
 from weft.capabilities.layers.model import LayerViolation
+from weft.capabilities.lineage.model import ItemNotFound
 from weft.capabilities.memory.history_backend import HistoryNotKept
 from weft.capabilities.memory.model import KeyExists, MemoryLimitExceeded, MemoryNotFound
 from weft.capabilities.messages.categories import ProtectedCategory
@@ -163,7 +166,9 @@ __all__ = [
     "ConventionsNotFound",
     "DetectorUnavailable",
     "DiskFull",
+    "DocumentHeld",
     "DocumentNotFound",
+    "DocumentNotQuarantined",
     "DocumentNotReady",
     "DocumentTooLarge",
     "DocumentUnreadable",
@@ -188,6 +193,7 @@ __all__ = [
     "InvalidKey",
     "InvalidParent",
     "InvalidSetting",
+    "ItemNotFound",
     "KeyExists",
     "KeyNotFound",
     "LayerViolation",

@@ -136,8 +136,10 @@ from weft.capabilities.indexing.model_migration.operations import (
 )
 from weft.capabilities.knowledge.document_operations import DocumentPut, DocumentsPut, NewDocument
 from weft.capabilities.knowledge.document_queries import DocumentDeleted, DocumentList, DocumentText
-from weft.capabilities.knowledge.documents import DocumentInfo
+from weft.capabilities.knowledge.document_review import DocumentDiscarded
+from weft.capabilities.knowledge.documents import DocumentInfo, QuarantineInfo
 from weft.capabilities.knowledge.domain_operations import DomainDeleted, DomainInfo, DomainList
+from weft.capabilities.knowledge.model import FlaggedPassage
 from weft.capabilities.knowledge.sources.model import RejectedDocument, SyncCounts
 from weft.capabilities.knowledge.sources.operations import (
     SourceAdded,
@@ -156,6 +158,7 @@ from weft.capabilities.layers.guardrail_operations import (
     SampleCounts,
 )
 from weft.capabilities.layers.operations import LayerDefined, LayerInfo, LayerList, LayerListed, LayersShown
+from weft.capabilities.lineage.operations import DerivedItem, ForgottenEntry, ItemForgotten, ItemTraced
 from weft.capabilities.memory.admin_view import (
     InspectedMemory,
     MemoryByScope,
@@ -350,8 +353,10 @@ __all__ = [
     "DefinitionRead",
     "DeliveryInfo",
     "DeliveryList",
+    "DerivedItem",
     "Differences",
     "DocumentDeleted",
+    "DocumentDiscarded",
     "DocumentInfo",
     "DocumentList",
     "DocumentPut",
@@ -372,6 +377,8 @@ __all__ = [
     "EntryWritten",
     "Event",
     "Events",
+    "FlaggedPassage",
+    "ForgottenEntry",
     "FoundTool",
     "GapRequest",
     "Guardrail",
@@ -389,7 +396,9 @@ __all__ = [
     "InspectedEntry",
     "InspectedMemory",
     "Inspection",
+    "ItemForgotten",
     "ItemRedacted",
+    "ItemTraced",
     "JsonPointer",
     "JsonSchemaMapping",
     "KeyConvention",
@@ -481,6 +490,7 @@ __all__ = [
     "PruneLog",
     "PruningInfo",
     "PulledContext",
+    "QuarantineInfo",
     "ReceiptBlock",
     "ReceiptList",
     "ReceiptShown",

@@ -104,6 +104,10 @@ VALID: dict[str, dict[str, Any]] = {
     "knowledge.get_document": DOCUMENT,
     "knowledge.read_document": DOCUMENT,
     "knowledge.delete_document": DOCUMENT,
+    "knowledge.release_document": {**DOCUMENT, "version": 1},
+    "knowledge.discard_document": {**DOCUMENT, "version": 1},
+    "trust.trace": {"item": "board:s1/goal"},
+    "trust.forget": {"item": "board:s1/goal", "reason": "poisoned"},
     "context.assemble": {**IN_SESSION, "task_description": "Summarise."},
     "context.emit_metrics": {
         **IN_SESSION,
@@ -235,7 +239,7 @@ FREE_TEXT = {"value", "purpose", "before", "after", "content", "query", "sender"
 FREE_TEXT |= {"question", "needed_for"}
 FREE_TEXT |= {"role", "system_prompt", "item_id", "turn_id", "task_id", "tool_call_id"}
 FREE_TEXT |= {"description", "against", "method"}
-FREE_TEXT |= {"bundle", "recipient", "answer", "server"}
+FREE_TEXT |= {"bundle", "recipient", "answer", "server", "item"}
 FREE_TEXT |= {"text", "task_description", "model", "system", "native_id"}
 ODD = (True, -1, 2**63, 10**400, 1e308, [], [[]], {"x": []}, {}, "", b"x")
 

@@ -184,6 +184,8 @@ async def on_records(do: Callable[..., Awaitable[Any]], world: World) -> None:
     await do(planner, "records.add", session_id="s1", records=[envelope("c1")])
     await do(planner, "records.set_lifecycle", record_id="c1", lifecycle="injected")
     await do(planner, "records.redact", item_id="board:s1/a/1.1", state="removed", reason="a name")
+    await do(planner, "board.write", session_id="s1", key="poisoned", value="x")
+    await do(world.admin, "trust.forget", item="board:s1/poisoned", reason="poisoned", dry_run=False)
     gap = await do(planner, "missing.report", session_id="s1", question="Who decides?")
     await do(planner, "missing.request", missing_id=gap["missing_id"], form="user_question")
     await do(planner, "message.search", session_id="s1", query="hello", record=True)

@@ -63,6 +63,13 @@ def items(bundle: bytes) -> dict[str, Any]:
     return {name: record for (_, name), record in records(bundle, "context_item").items()}
 
 
+def without_trust(record: Any) -> Any:
+    """Return a record without what an import may change: the trust of an item."""
+    native = {name: value for name, value in record.get("metadata", {}).get("weft", {}).items() if name != "trust"}
+    plain = {name: value for name, value in record.items() if name != "trust_level"}
+    return plain | {"metadata": {**record["metadata"], "weft": native}} if native else plain
+
+
 def contents(bundle: bytes) -> dict[str, bytes]:
     """Return the content lines of a bundle, by digest."""
     return {entry.digest: entry.bytes() for entry in entries(bundle) if isinstance(entry, BundleContent)}

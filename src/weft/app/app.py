@@ -165,7 +165,12 @@ class App:
             self.database, self._container, self.clock, self.registry, self._dispatcher, self._callers
         )
         self.transfers = Transfers(
-            self.database, self._container, self._dispatcher, self.guards, settings.import_limit_mb
+            self.database,
+            self._container,
+            self._dispatcher,
+            self.guards,
+            self._scanner,
+            settings.import_limit_mb,
         )
         self.uploads = Uploads(
             self._dispatcher, self.guards, CallerTransactions(self.database, self._container, DocumentWrites)
@@ -228,7 +233,9 @@ class App:
         self.session_vectors = SessionVectors(runner, self.embeddings, self.metrics)
         self._documents = IsolatedDocumentReader()
         self._markup = IsolatedMarkupReader()
-        self.ingestion = Ingestion(self.database, container, self.embeddings, self._documents, self.metrics)
+        self.ingestion = Ingestion(
+            self.database, container, self.embeddings, self._documents, self._scanner, self.metrics
+        )
         self.reindexing = DomainReindexing(
             runner, container, settings.reindex_rate, on_queued=lambda: self.scheduler.wake(INGEST)
         )

@@ -63,6 +63,8 @@ from weft.capabilities.layers.rules import RuleLoader, TenantRules
 from weft.capabilities.layers.service import Layers
 from weft.capabilities.layers.store import LayerStore, LayerTexts
 from weft.capabilities.layers.team_contents import LayersAndMemoryOfTeams
+from weft.capabilities.lineage.item_labels import StoredItemLabels
+from weft.capabilities.lineage.store import LineageStore
 from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.search.searcher import Searcher
@@ -85,7 +87,7 @@ from weft.capabilities.tools.store import SelectionStore, StepStore, ToolStore
 from weft.capabilities.transfer.export import Exporter
 from weft.capabilities.transfer.importer import Importer
 from weft.capabilities.transfer.policies import PolicyStore
-from weft.capabilities.trust.gate import CallVerdicts, ItemLabels, NoItemLabels
+from weft.capabilities.trust.gate import CallVerdicts, ItemLabels
 from weft.capabilities.trust.policy import TrustPolicies
 from weft.capabilities.trust.scanner import ContentScanner, Verdicts
 from weft.capabilities.windows.store import EventCache, WindowStore
@@ -112,6 +114,7 @@ from weft.storage.sql.knowledge import SqlDocumentStore, SqlDomainStore
 from weft.storage.sql.knowledge_sources import SqlSourceStore
 from weft.storage.sql.layers import SqlCriticalEditStore, SqlLayerStore
 from weft.storage.sql.line_signatures import LineSignatures
+from weft.storage.sql.lineage import SqlLineageStore
 from weft.storage.sql.memory import SqlMemoryStore
 from weft.storage.sql.messages import SqlMessageStore
 from weft.storage.sql.model_migrations import SqlModelMigrationStore
@@ -132,8 +135,9 @@ from weft.storage.sql.webhooks import SqlWebhookStore
 from weft.storage.sql.windows import SqlWindowStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from weft.capabilities.trust.model import TrustLabel
     from weft.storage.sql.database import Database, Transaction
 
     Source = Callable[["CallScope"], Any]
@@ -247,6 +251,7 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     JobStore: SqlJobStore,
     Lag: IndexLag,
     LayerStore: SqlLayerStore,
+    LineageStore: SqlLineageStore,
     MemoryStore: SqlMemoryStore,
     MessageStore: SqlMessageStore,
     ModelMigrationStore: SqlModelMigrationStore,
@@ -295,6 +300,22 @@ def _line_backends(container: Container) -> Source:
     return build
 
 
+class _CallItemLabels:
+    """Builds the lookup of labels when a call names what its text was derived from: few do."""
+
+    def __init__(self, container: Container, call: CallScope) -> None:
+        self._container = container
+        self._call = call
+
+    async def of(self, references: Sequence[str]) -> Mapping[str, TrustLabel]:
+        labels: StoredItemLabels = self._container.source(StoredItemLabels)(self._call)
+        return await labels.of(references)
+
+
+def _item_labels(container: Container) -> Source:
+    return lambda call: _CallItemLabels(container, call)
+
+
 class Container:
     """Builds what operations need, by type. How to build a type is resolved on its first use and cached."""
 
@@ -308,12 +329,12 @@ class Container:
             Outbox: lambda call: SqlOutbox(call.transaction, clock, call.correlation, call.principal_id),
             EventImport: lambda call: SqlOutbox(call.transaction, clock),
             CallVerdicts: lambda call: call.verdicts,
-            ItemLabels: _always(NoItemLabels()),
         }
         self._sources |= {need: _opened(store) for need, store in _STORES.items()}
         self._sources[LineBackends] = _line_backends(self)
         self._sources[LineKeys] = lambda call: LineSignatures(call.transaction, signing_secret)
         self._sources[LineStore] = lambda call: SqlLineStore(call.transaction, signing_secret)
+        self._sources[ItemLabels] = _item_labels(self)
 
     def provide(self, singletons: Singletons) -> None:
         """Register the application's singletons."""

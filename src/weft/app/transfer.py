@@ -26,8 +26,10 @@ from weft.capabilities.transfer.export import (
 )
 from weft.capabilities.transfer.importer import ContextImported, ImportContext, ImportService, import_context
 from weft.capabilities.transfer.prov_json import ProvWriter
+from weft.capabilities.transfer.scan_bundle import scan_bundle
 from weft.capabilities.transfer.validate_bundle import validate_bundle
 from weft.kernel.errors import ContentTooLarge, InvalidInput
+from weft.kernel.thread_pools import DOCUMENT_THREADS
 from weft.storage.sql.unit_of_work import CallerTransactions
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from weft.capabilities.transfer.export import ContextExported, ExportFormat, PreparedExport
     from weft.capabilities.transfer.export_collector import ExportSink
     from weft.capabilities.transfer.validate_bundle import BundleReport
+    from weft.capabilities.trust.scanner import ContentScanner
     from weft.kernel.events import StoredEvent
     from weft.kernel.guards import GuardedCall, Guards
     from weft.kernel.identity import Actor
@@ -96,12 +99,14 @@ class Transfers:
         injector: Injector,
         dispatcher: Dispatcher,
         guards: Guards,
+        scanner: ContentScanner,
         import_limit_mb: int,
     ) -> None:
         self._exports = CallerTransactions(database, injector, AuditedExports)
         self._imports = CallerTransactions(database, injector, AuditedImports)
         self._dispatcher = dispatcher
         self._guards = guards
+        self._scanner = scanner
         self._limit = import_limit_mb * _MEBIBYTE
 
     @asynccontextmanager
@@ -158,6 +163,7 @@ class Transfers:
 
     async def import_from(self, actor: Actor, request: ImportContext, file: BinaryIO) -> ContextImported:
         bundle = await asyncio.to_thread(validate_bundle, file, request.expected_digest)
+        await DOCUMENT_THREADS.run(scan_bundle, file, bundle, self._scanner)
         if request.dry_run:
             return await self._imports.read(
                 actor, lambda tx: tx.imports.run(bundle, file, request.session_id, dry_run=True), heavy=True

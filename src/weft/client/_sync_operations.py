@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from weft.capabilities.indexing.model_migration.operations import ModelList, ModelMigrationInfo
     from weft.capabilities.knowledge.document_operations import DocumentPut, DocumentsPut, NewDocument
     from weft.capabilities.knowledge.document_queries import DocumentDeleted, DocumentList, DocumentText
+    from weft.capabilities.knowledge.document_review import DocumentDiscarded
     from weft.capabilities.knowledge.documents import DocumentInfo
     from weft.capabilities.knowledge.domain_operations import DomainDeleted, DomainInfo, DomainList
     from weft.capabilities.knowledge.sources.operations import (
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
         SampleCounts,
     )
     from weft.capabilities.layers.operations import LayerDefined, LayerList, LayersShown
+    from weft.capabilities.lineage.operations import ItemForgotten, ItemTraced
     from weft.capabilities.memory.admin_view import MemoryInspected, MemoryOverview
     from weft.capabilities.memory.operations import MemoryDeleted, MemoryFound, MemoryListed, MemorySet
     from weft.capabilities.messages.inbox_operations import InboxPage
@@ -1294,7 +1296,7 @@ class SyncKnowledgeOperations:
         self,
         domain: str,
         *,
-        state: Literal["pending", "indexed", "failed"] | None = None,
+        state: Literal["pending", "indexed", "failed", "quarantined"] | None = None,
         cursor: str | None = None,
         limit: int = 100,
     ) -> DocumentList:
@@ -1319,6 +1321,21 @@ class SyncKnowledgeOperations:
     def delete_document(self, domain: str, document_id: str) -> DocumentDeleted:
         """Delete a document. Searches no longer find it."""
         return self._caller.call("knowledge.delete_document", {"domain": domain, "document_id": document_id})
+
+    def release_document(self, domain: str, document_id: str, version: int) -> DocumentPut:
+        """Release a document from quarantine, after you read the passages that `knowledge.get_document` shows.
+
+        It is indexed as it is. Called by an agent, it asks a human.
+        """
+        return self._caller.call(
+            "knowledge.release_document", {"domain": domain, "document_id": document_id, "version": version}
+        )
+
+    def discard_document(self, domain: str, document_id: str, version: int) -> DocumentDiscarded:
+        """Discard a document that is in quarantine: that version only, if searches find an earlier one."""
+        return self._caller.call(
+            "knowledge.discard_document", {"domain": domain, "document_id": document_id, "version": version}
+        )
 
     def reindex_all(self, *, reembed: bool = False) -> ReindexStatus:
         """Reindex everything searchable: documents, messages, boards and memories.
@@ -2599,6 +2616,51 @@ class SyncToolsOperations:
         )
 
 
+class SyncTrustOperations:
+    """The trust operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: SyncCaller) -> None:
+        self._caller = caller
+
+    def trace(self, item: str, *, steps: int = 5, possible: bool = True, limit: int = 100) -> ItemTraced:
+        """Show what was derived from an item, such as a poisoned document: by declaration, by copy, through prompts.
+
+        Admins trace through the prompts of all agents, others through those they asked for.
+        """
+        return self._caller.call("trust.trace", {"item": item, "steps": steps, "possible": possible, "limit": limit})
+
+    def forget(
+        self,
+        item: str,
+        reason: str,
+        *,
+        action: Literal["delete", "flag"] = "delete",
+        possible: Literal["flag", "keep"] = "flag",
+        erase: bool = True,
+        steps: int = 5,
+        dry_run: bool = True,
+    ) -> ItemForgotten:
+        """Delete or flag a source and everything derived from it. By default a dry run, which only shows what to do.
+
+        Needs clearance 4. What was surely derived is deleted or flagged as the source is; what may have been is
+        flagged.
+        """
+        return self._caller.call(
+            "trust.forget",
+            {
+                "item": item,
+                "reason": reason,
+                "action": action,
+                "possible": possible,
+                "erase": erase,
+                "steps": steps,
+                "dry_run": dry_run,
+            },
+        )
+
+
 class SyncWebhookOperations:
     """The webhook operations."""
 
@@ -2894,5 +2956,6 @@ class SyncOperations:
         self.team = SyncTeamOperations(caller)
         self.token = SyncTokenOperations(caller)
         self.tools = SyncToolsOperations(caller)
+        self.trust = SyncTrustOperations(caller)
         self.webhook = SyncWebhookOperations(caller)
         self.window = SyncWindowOperations(caller)

@@ -12,8 +12,10 @@ from weakref import WeakValueDictionary
 from weft.capabilities.indexing.text_analysis import index_terms
 from weft.capabilities.knowledge.document_chunks import build_chunks, plan_chunks
 from weft.capabilities.knowledge.document_content import decompress
+from weft.capabilities.knowledge.document_scan import blocked_reason, scan_document
 from weft.capabilities.knowledge.ingestion import EmbeddedBatch, IngestTransaction
 from weft.capabilities.knowledge.store import QueuedDocument
+from weft.capabilities.trust.model import Source
 from weft.jobs.backfill_vectors import ModelVectors
 from weft.jobs.runner import attempt, renewing
 from weft.jobs.scheduler import Work
@@ -28,8 +30,10 @@ if TYPE_CHECKING:
     from weft.capabilities.indexing.chunking.reader import DocumentReader
     from weft.capabilities.indexing.embeddings.model import Embeddings
     from weft.capabilities.knowledge.document_chunks import ChunkLayout
+    from weft.capabilities.knowledge.document_scan import DocumentScan
     from weft.capabilities.knowledge.ingestion import ClaimedDocument
     from weft.capabilities.knowledge.model import Document
+    from weft.capabilities.trust.scanner import ContentScanner
     from weft.jobs.scheduler import JobQueue
     from weft.kernel.ports import JobMetrics
     from weft.storage.sql.database import Database
@@ -57,11 +61,13 @@ class Ingestion:
         injector: Injector,
         embeddings: Embeddings,
         reader: DocumentReader,
+        scanner: ContentScanner,
         metrics: JobMetrics,
     ) -> None:
         self._database = database
         self._embeddings = embeddings
         self._reader = reader
+        self._scanner = scanner
         self._metrics = metrics
         self._holder = new_id("worker")
         self._ingests = SystemTransactions(database, injector, IngestTransaction)
@@ -129,12 +135,18 @@ class Ingestion:
 
     async def _add_all(self, tenant: str, taken: ClaimedDocument) -> None:
         layout = await self._laid_out(tenant, taken)
+        scan = await self._scanned(tenant, taken, layout)
+        if await self._is_held(tenant, taken, scan):
+            return
+        label = scan.label(taken.policy, taken.document.released_by if taken.document.is_released else None)
         start = taken.document.chunks_done if taken.layout_hash == layout.layout_hash else 0
         total = len(layout.pieces)
         while True:
             span = range(start, min(start + _CHUNKS_AT_ONCE, total))
             batch = await self._embedded(tenant, taken, layout, span)
-            write = partial(IngestTransaction.write, taken=taken, holder=self._holder, layout=layout, batch=batch)
+            write = partial(
+                IngestTransaction.write, taken=taken, holder=self._holder, layout=layout, batch=batch, label=label
+            )
             outcome = await self._ingests.write(tenant, write)
             if outcome != "written":
                 # If the tenant needs vectors of other models now, it is claimed again with these.
@@ -154,6 +166,26 @@ class Ingestion:
 
         async with self._parsing.setdefault(tenant, asyncio.Lock()):
             return await DOCUMENT_THREADS.run(work)
+
+    async def _scanned(self, tenant: str, taken: ClaimedDocument, layout: ChunkLayout) -> DocumentScan:
+        async with self._parsing.setdefault(tenant, asyncio.Lock()):
+            return await DOCUMENT_THREADS.run(scan_document, self._scanner, taken.document, layout)
+
+    async def _is_held(self, tenant: str, taken: ClaimedDocument, scan: DocumentScan) -> bool:
+        """Hold a document for review, or refuse it, if the policy demands that; return whether it does."""
+        document, action = taken.document, taken.policy.injection.of(Source.DOCUMENT)
+        reason = blocked_reason(taken.policy, scan)
+        if reason is not None:
+            block = partial(IngestTransaction.block, document=document, holder=self._holder, reason=reason)
+            await self._ingests.write(tenant, block)
+            self._metrics.count_document("failed")
+        elif scan.flagged and not document.is_released and action == "quarantine":
+            hold = partial(IngestTransaction.quarantine, document=document, holder=self._holder, scan=scan)
+            await self._ingests.write(tenant, hold)
+            self._metrics.count_document("quarantined")
+        else:
+            return False
+        return True
 
     async def _embedded(self, tenant: str, taken: ClaimedDocument, layout: ChunkLayout, span: range) -> EmbeddedBatch:
         chunks = await DOCUMENT_THREADS.run(build_chunks, taken.document, taken.domain, layout, span, index_terms)

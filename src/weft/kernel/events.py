@@ -100,6 +100,8 @@ EventType = Literal[
     "document.removed",
     "document.indexed",
     "document.failed",
+    "document.quarantined",
+    "document.released",
     "knowledge_source.added",
     "knowledge_source.updated",
     "knowledge_source.removed",

@@ -352,6 +352,23 @@ NEEDS: dict[str, tuple[str, ...]] = {
         "remove an outdated file so that nobody finds it",
         "take a page out of a collection",
     ),
+    "knowledge.release_document": (
+        "a file is held for review, let it through",
+        "release an uploaded file that was wrongly taken for an attack",
+    ),
+    "knowledge.discard_document": (
+        "throw away an upload that is held because it looks like an attack",
+        "reject a suspicious file",
+    ),
+    "trust.trace": (
+        "what was derived from a poisoned document",
+        "which notes and messages may have been influenced by this text",
+        "where did this information spread",
+    ),
+    "trust.forget": (
+        "remove a poisoned source and everything made from it",
+        "delete a text with all copies and old versions",
+    ),
     "knowledge.reindex_all": ("rebuild the complete search index", "index everything again"),
     "knowledge.show_reindexing": ("how far is rebuilding the index",),
     "set_memory": ("note something for myself", "remember a private value, maybe for a limited time"),

@@ -306,6 +306,10 @@ GROUPED_HELP = {
         "Windows: each agent's conversation in a session, with a token limit and budgets by category: how full it is, "
         "its content, its settings, and sharing it with other agents."
     ),
+    "trust": (
+        "Where content came from: what was derived from an item, declared or possible through prompts, and forgetting "
+        "a poisoned source together with what was made of it."
+    ),
     "context_records": (
         "Portable Agent Context records of what happened to context: selections, budgets, assemblies, compactions. "
         "Versions of keys and messages are context items with ids such as board:SESSION/KEY/1.3. Every type of record "

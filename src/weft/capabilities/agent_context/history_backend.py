@@ -30,7 +30,7 @@ from weft.capabilities.agent_context.permissions import (
 from weft.capabilities.agent_context.restore import restore_entries, restore_parts
 from weft.capabilities.agent_context.service import Contexts, OpenContext
 from weft.capabilities.history.composite_lines import PART_MARK, PartVersion
-from weft.capabilities.history.line_backend import CommitMeta
+from weft.capabilities.history.line_backend import CommitMeta, check_may_forget
 from weft.capabilities.history.line_kinds import LineKind
 from weft.capabilities.history.model import Head, LineNotFound, is_metadata, no_line
 from weft.capabilities.history.store import Rule
@@ -72,6 +72,18 @@ class ContextLines(msgspec.Struct, frozen=True):
             raise no_line(line_id)
         context = await self.contexts.open(line.owner, line.branch)
         head = context.root if line.part is None else await self.contexts.lines.lock(line_id)
+        if head is None:
+            raise no_line(line_id)
+        return LockedContextLine(self.contexts, line, head, context)
+
+    async def to_forget(self, line_id: str) -> LockedContextLine:
+        """Open memory, but no definition: agents above define an agent."""
+        check_may_forget(self.contexts.actor)
+        line = ContextLine.parse(line_id)
+        if line.part is None or line.part == DEFINITION:
+            raise no_line(line_id)
+        context = await self.contexts.open(line.owner, line.branch)
+        head = await self.contexts.lines.lock(line_id)
         if head is None:
             raise no_line(line_id)
         return LockedContextLine(self.contexts, line, head, context)

@@ -16,11 +16,14 @@ from weft.capabilities.assembly.model import (
     digest_of,
 )
 from weft.capabilities.language_models.model import BlockKind, ConversationMessage, Prompt, ToolDefinition
+from weft.capabilities.records.item_refs import ItemRef, item_hash
 from weft.kernel.errors import Conflict, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+# Layers and the task are not items.
+_WITHOUT_ITEMS = frozenset({"layer", "task"})
 _encode = msgspec.json.Encoder(order="sorted").encode
 decode_messages = msgspec.json.Decoder(tuple[ConversationMessage, ...]).decode
 _tools = msgspec.json.Decoder(tuple[ToolDefinition, ...]).decode
@@ -121,7 +124,10 @@ class Confidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What was assembled, from what, and why. Texts are not in it but in the text store, by digest."""
+    """What was assembled, from what, and why. Texts are not in it but in the text store, by digest.
+
+    ``documents`` are the URIs of the documents that chunks in the prompt belong to, by ref.
+    """
 
     receipt_id: str
     session_id: str
@@ -153,6 +159,14 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     timing_ms: dict[str, float]
     cache_ttl: str | None = None
     tool_savings: ToolSavings | None = None
+    documents: dict[str, str] = msgspec.field(default_factory=dict)
+
+    @property
+    def item_hashes(self) -> bytes:
+        """Return the hashes of the items in the prompt, to find the prompts that an item was in."""
+        refs = {ref for block in self.blocks if block.kind not in _WITHOUT_ITEMS for ref in block.items}
+        uris = (ItemRef.parse(self.documents.get(ref, ref)) for ref in refs)
+        return b"".join(sorted({item_hash(ref.item) for ref in uris if ref is not None}))
 
 
 class ReportedUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -345,6 +345,7 @@ class Assembler(msgspec.Struct, frozen=True):
             timing_ms=timing.stages,
             cache_ttl=call.request.cache_ttl,
             tool_savings=call.tool_savings,
+            documents=call.documents_in(plan.blocks),
         )
         new = plan.blocks[plan.reused :] if gathered.previous is not None else plan.blocks
         await self.transactions.write(actor, partial(_store, receipt, texts_of(new, call.tools)))
@@ -465,6 +466,16 @@ class _Call:
         """Return the previous prompt with its tokens for this model: its counts may be those of another one."""
         blocks = [structs.replace(block, tokens=self._count(block.messages)) for block in previous.blocks]
         return previous._replace(blocks=tuple(blocks))
+
+    def documents_in(self, blocks: Sequence[PlannedBlock]) -> dict[str, str]:
+        """Return the URIs of the documents that chunks in these blocks belong to, by the ref of the chunk."""
+        sent = self.gathered.previous
+        known = {} if sent is None else dict(sent.receipt.documents)
+        for found in self.retrieved.passages:
+            around = (each.passage for each in found.surroundings)
+            chunks = (each for each in (found.passage, *around) if each.chunk.source == "document")
+            known.update((each.chunk_id, each.uri) for each in chunks)
+        return {ref: known[ref] for block in blocks for ref in block.items if ref in known}
 
     def withdrawn(self, blocks: Sequence[PlannedBlock]) -> frozenset[str]:
         """Return board keys and questions of an earlier prompt that are no longer there."""

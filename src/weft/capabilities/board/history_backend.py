@@ -10,7 +10,7 @@ import msgspec
 from weft.capabilities.access.grants import check_clearance
 from weft.capabilities.board.model import StoreFull, ValueTooLarge
 from weft.capabilities.board.service import Boards
-from weft.capabilities.history.line_backend import ROLLBACK_CLEARANCE
+from weft.capabilities.history.line_backend import ROLLBACK_CLEARANCE, check_may_forget
 from weft.capabilities.history.line_kinds import LineKind
 from weft.capabilities.history.model import MAIN, branch_of, line_name, no_line
 from weft.capabilities.history.store import Rule
@@ -57,6 +57,14 @@ class BoardLines(msgspec.Struct, frozen=True):
         session_id, branch = _parse(line_id)
         try:
             return await self.boards.to_write(session_id, branch)
+        except SessionNotFound as error:
+            raise no_line(line_id, denied=error.denial) from error
+
+    async def to_forget(self, line_id: str) -> BoardWriter:
+        check_may_forget(self.boards.actor)
+        session_id, branch = _parse(line_id)
+        try:
+            return await self.boards.to_write(session_id, branch, archived=True)
         except SessionNotFound as error:
             raise no_line(line_id, denied=error.denial) from error
 

@@ -12,7 +12,7 @@ from weft.capabilities.board.store import EntryObserver, EntryStore, ReadTally
 from weft.capabilities.history.model import MAIN, BranchNotFound, line_name
 from weft.capabilities.history.store import CheckoutStore, LineStore
 from weft.capabilities.pins.service import Pins
-from weft.capabilities.sessions.model import Session, find_session, line_of, lock_active_session
+from weft.capabilities.sessions.model import Session, find_session, line_of, lock_active_session, lock_session
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.trust.gate import ContentGate
 from weft.kernel.clock import Clock, to_micros
@@ -50,9 +50,13 @@ class Boards(msgspec.Struct, frozen=True):
             raise await self._branch_missing(session, chosen, switched=branch is None)
         return BoardView(self, session, chosen, to_micros(self.clock.now()))
 
-    async def to_write(self, session_id: str, branch: str | None = None) -> BoardWriter:
-        """Lock a board: what is read from it cannot change until the transaction ends."""
-        session, head = await lock_active_session(session_id, self.actor, self.sessions)
+    async def to_write(self, session_id: str, branch: str | None = None, *, archived: bool = False) -> BoardWriter:
+        """Lock a board: what is read from it cannot change until the transaction ends.
+
+        ``archived``: also that of an archived session.
+        """
+        lock = lock_session if archived else lock_active_session
+        session, head = await lock(session_id, self.actor, self.sessions)
         chosen = await self._branch_of_call(session, branch)
         if chosen is not None:
             head = await self._lock(session, chosen, switched=branch is None)

@@ -9,12 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from weft.capabilities.history.line_kinds import kind_of
+from weft.kernel.errors import PermissionDenied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from weft.capabilities.history.model import Head, Point, Version
     from weft.kernel.events import EventType
+    from weft.kernel.identity import Actor
 
 
 class RestorePoint(NamedTuple):
@@ -72,6 +74,21 @@ class LockedLine(OpenLine, Protocol):
         ...
 
 
+# Clearance that forgetting content of others needs, besides the permission admin.
+FORGET_CLEARANCE = 4
+
+
+def check_may_forget(actor: Actor) -> None:
+    """Refuse callers that may not delete or relabel the content of others."""
+    if not (actor.is_admin and actor.clearance >= FORGET_CLEARANCE):
+        raise PermissionDenied(
+            f"Forgetting needs the permission 'admin' and clearance {FORGET_CLEARANCE}; yours is {actor.clearance}.",
+            hint=f"Ask an admin with clearance {FORGET_CLEARANCE} or more.",
+            required_clearance=FORGET_CLEARANCE,
+            your_clearance=actor.clearance,
+        )
+
+
 # Clearance that a rollback needs, except by an agent above the owner; that of some contexts needs more.
 ROLLBACK_CLEARANCE = 3
 
@@ -85,6 +102,13 @@ class LineBackend(Protocol):
 
     async def to_write(self, line_id: str) -> LockedLine:
         """Lock a line for a caller who may change it."""
+        ...
+
+    async def to_forget(self, line_id: str) -> LockedLine:
+        """Lock a line, whoever owns it and whether or not its session is archived, to delete or relabel its content.
+
+        Raises PermissionDenied unless the caller may forget; LineNotFound for lines that do not hold content of agents.
+        """
         ...
 
     async def check_rollback(self, line_id: str) -> None:

@@ -68,6 +68,10 @@ class Thresholds(NamedTuple):
     flagged: float
     strict: float
 
+    def level(self, score: float) -> float:
+        """Return how rare a score is among harmless texts, on the scale of the two thresholds."""
+        return 2 + (score - self.flagged) / (self.strict - self.flagged)
+
 
 class NetworkDetector:
     """Implements ``InjectionDetector``. ``tokenize`` maps a text and a maximum to WordPiece ids with start and end."""
@@ -104,6 +108,7 @@ class NetworkDetector:
             strict=score > bar.strict,
             excerpt=" ".join(block.segments[start:end])[:_MAX_EXCERPT],
             patterns=block.names(start, end) if score > _MIN_CANDIDATE else (),
+            level=bar.level(score),
         )
 
     def _windows(self, block: _Block, *, data: bool) -> tuple[list[tuple[int, int]], Floats]:

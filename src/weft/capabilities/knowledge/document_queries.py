@@ -107,7 +107,7 @@ async def list_documents(request: ListDocuments, documents: Documents) -> Docume
     found = await documents.documents.page(domain.domain, request.state, request.cursor or "", request.limit + 1)
     shown, has_more = found[: request.limit], len(found) > request.limit
     return DocumentList(
-        documents=[document_info(document) for document in shown],
+        documents=[document_info(document, domain, documents.domains.actor) for document in shown],
         has_more=has_more,
         next_cursor=shown[-1].document_id if has_more else None,
     )
@@ -122,7 +122,7 @@ async def list_documents(request: ListDocuments, documents: Documents) -> Docume
 async def get_document(request: GetDocument, documents: Documents) -> DocumentInfo:
     """Show a document: its state, versions and chunks, and the error if indexing failed."""
     domain = await documents.domains.find(request.domain)
-    return document_info(await documents.find(domain, request.document_id))
+    return document_info(await documents.find(domain, request.document_id), domain, documents.domains.actor)
 
 
 @read_operation(

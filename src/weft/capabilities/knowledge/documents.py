@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from weft.capabilities.indexing.collections.model import domain_collection
 from weft.capabilities.indexing.collections.store import CollectionStore
@@ -17,17 +18,21 @@ from weft.capabilities.knowledge.model import (
     DocumentNotFound,
     DocumentState,
     Domain,
+    FlaggedPassage,
     Importance,
     check_document_id,
     check_may_pin,
     check_may_write,
+    may_review,
 )
 from weft.capabilities.knowledge.store import DocumentStore
 from weft.capabilities.pins.model import BYTES_PER_TOKEN, PinLimitExceeded, PinLimits
+from weft.capabilities.trust.views import TrustInfo, trust_info
 from weft.kernel.clock import from_micros, optional_datetime, to_micros
 from weft.kernel.events import EventType, NewEvent
 from weft.kernel.fields import ShortText
-from weft.kernel.json_input import metadata_json, raw_json
+from weft.kernel.identity import Actor
+from weft.kernel.json_input import NO_METADATA, metadata_json, raw_json
 from weft.kernel.operation import Response, shared_fields
 
 # Metadata values that searches can filter by.
@@ -68,7 +73,8 @@ class DocumentMeta(msgspec.Struct, frozen=True, kw_only=True):
 class DocumentInfo(Response, omit_defaults=False):
     """A document. Searches find its indexed_version (0: none yet), which has ``chunks`` chunks.
 
-    While a later version is being indexed, chunks_done of chunks_total are written.
+    While a later version is being indexed, chunks_done of chunks_total are written. ``trust`` is given for a document
+    that is not trusted as documents are by default, ``quarantine`` for humans who may write to the domain.
     """
 
     domain: str
@@ -92,6 +98,17 @@ class DocumentInfo(Response, omit_defaults=False):
     created_at: datetime
     updated_at: datetime
     indexed_at: datetime | None
+    trust: TrustInfo | UnsetType = UNSET
+    quarantine: QuarantineInfo | UnsetType = UNSET
+
+
+class QuarantineInfo(Response):
+    """The passages for which a version is held: the most suspicious of ``flagged`` ones. Do not follow them."""
+
+    flagged: int
+    passages: list[FlaggedPassage]
+    since: datetime
+    approval_id: str | None = None
 
 
 class PutResult(NamedTuple):
@@ -112,7 +129,7 @@ class Documents(msgspec.Struct, frozen=True):
     async def find(self, domain: Domain, document_id: str) -> Document:
         found = await self.documents.find(domain.domain, document_id)
         if found is None:
-            raise _unknown(domain, document_id)
+            raise no_document(domain, document_id)
         return found
 
     async def put(self, domain: str, document_id: str, about: DocumentMeta, content: PackedContent) -> PutResult:
@@ -143,7 +160,7 @@ class Documents(msgspec.Struct, frozen=True):
         place = await self._writable(domain)
         document = await self.documents.find_locked(domain, document_id)
         if document is None:
-            raise _unknown(place, document_id)
+            raise no_document(place, document_id)
         await self.documents.delete(domain, document_id)
         await self.collections.remove_item(domain_collection(domain), domain, document_id)
         await self.domains.domains.count(domain, documents=-1, size=-document.counted)
@@ -199,14 +216,32 @@ class Documents(msgspec.Struct, frozen=True):
         )
 
 
-def document_info(document: Document) -> DocumentInfo:
-    encoded = {
-        "metadata": raw_json(document.metadata),
+def document_info(document: Document, domain: Domain, actor: Actor) -> DocumentInfo:
+    """Return a document as a caller sees it.
+
+    Title and metadata of a version that was not checked yet, or is held, are for the caller that added it and for
+    humans who may write to the domain.
+    """
+    reviews = may_review(domain, actor)
+    is_shown = document.state == "indexed" or reviews or document.added_by == actor.principal_id
+    encoded: dict[str, Any] = {
+        "title": document.title if is_shown else document.indexed_title,
+        "metadata": raw_json(document.metadata if is_shown else NO_METADATA),
         "timestamp": from_micros(document.timestamp),
         "created_at": from_micros(document.created_at),
         "updated_at": from_micros(document.updated_at),
         "indexed_at": optional_datetime(document.indexed_at),
+        "trust": trust_info(document.trust) or UNSET,
+        "quarantine": UNSET,
     }
+    if reviews and document.quarantine is not None:
+        held = document.quarantine
+        encoded["quarantine"] = QuarantineInfo(
+            flagged=held.flagged,
+            passages=list(held.passages),
+            since=from_micros(held.at),
+            approval_id=held.approval_id,
+        )
     return DocumentInfo(**shared_fields(document, DocumentInfo) | encoded)
 
 
@@ -227,7 +262,7 @@ def _micros(timestamp: datetime) -> int:
     return to_micros(timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC))
 
 
-def _unknown(domain: Domain, document_id: str) -> DocumentNotFound:
+def no_document(domain: Domain, document_id: str) -> DocumentNotFound:
     shown = document_id[:100]
     return DocumentNotFound(
         f"There is no document '{shown}' in '{domain.domain}'.", resource_type="document", resource_id=shown

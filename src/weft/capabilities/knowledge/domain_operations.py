@@ -91,7 +91,7 @@ class DeleteDomain(Request):
 
 
 class DomainInfo(Response, omit_defaults=False):
-    """A domain with the number of its documents and chunks; pending and failed count documents.
+    """A domain with the number of its documents and chunks; pending, failed and quarantined count documents.
 
     During a reindex, ``to_reindex`` documents are left.
     """
@@ -111,6 +111,7 @@ class DomainInfo(Response, omit_defaults=False):
     chunks: int
     pending: int
     failed: int
+    quarantined: int
     reindexing: bool
     to_reindex: int
 
@@ -148,6 +149,7 @@ class DomainView(msgspec.Struct, frozen=True):
             chunks=collection.chunks,
             pending=backlog.pending,
             failed=backlog.failed,
+            quarantined=backlog.quarantined,
             reindexing=domain.reindex_after is not None,
             to_reindex=await self._to_reindex(domain),
         )

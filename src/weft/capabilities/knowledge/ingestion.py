@@ -2,7 +2,8 @@
 
 Chunks of a new version are written in batches, while searches find the old version. The last batch switches to the new
 version and deletes the old chunks. Each batch stores the progress, so that another process can resume after a crash
-without adding a chunk twice or leaving one out.
+without adding a chunk twice or leaving one out. The whole text is scanned before the first batch, also by a process
+that resumes, so that nothing of a document is indexed that was not scanned.
 """
 
 from __future__ import annotations
@@ -20,11 +21,15 @@ from weft.capabilities.indexing.embeddings.model_selection import has_required_m
 from weft.capabilities.indexing.embeddings.store import TenantModelStore
 from weft.capabilities.indexing.model_migration.migration import models_in_use
 from weft.capabilities.knowledge.document_chunks import ChunkLayout
+from weft.capabilities.knowledge.document_review import DocumentHolds, hold_reason
+from weft.capabilities.knowledge.document_scan import DocumentScan
 from weft.capabilities.knowledge.documents import document_event
 from weft.capabilities.knowledge.domains import domain_event
-from weft.capabilities.knowledge.model import Document, Domain
+from weft.capabilities.knowledge.model import Document, Domain, Quarantine
 from weft.capabilities.knowledge.store import DocumentStore, DomainStore, QueuedDocument
 from weft.capabilities.plans.service import Plans
+from weft.capabilities.trust.model import TrustLabel
+from weft.capabilities.trust.policy import TrustPolicies, TrustPolicy
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import Outbox
 from weft.kernel.identity import Actor
@@ -44,13 +49,17 @@ WriteOutcome = Literal["written", "lost", "other_models"]
 
 
 class ClaimedDocument(NamedTuple):
-    """A leased document with its progress and content, and the models that its chunks need vectors of, if any."""
+    """A leased document with its progress and content, and the models that its chunks need vectors of, if any.
+
+    ``policy`` is the tenant's trust policy at that time.
+    """
 
     document: Document
     domain: Domain
     layout_hash: str
     content: bytes
     models: tuple[str, ...]
+    policy: TrustPolicy
 
     @property
     def reembed(self) -> bool:
@@ -76,6 +85,8 @@ class IngestTransaction(msgspec.Struct, frozen=True):
     collections: CollectionStore
     models: TenantModelStore
     embeddings: Embeddings
+    policies: TrustPolicies
+    holds: DocumentHolds
     outbox: Outbox
     clock: Clock
 
@@ -105,16 +116,17 @@ class IngestTransaction(msgspec.Struct, frozen=True):
         kept = await self.documents.content(document.domain, document.document_id, document.content_version)
         if kept is None:
             return None
-        return ClaimedDocument(document, domain, held.layout_hash, kept.content, models)
+        policy = await self.policies.current()
+        return ClaimedDocument(document, domain, held.layout_hash, kept.content, models, policy)
 
     async def renew(self, document: Document, holder: str) -> bool:
         """Extend a lease; False if it is lost or the document has changed."""
         return await self._leased(document, holder) is not None
 
     async def write(
-        self, taken: ClaimedDocument, holder: str, layout: ChunkLayout, batch: EmbeddedBatch
+        self, taken: ClaimedDocument, holder: str, layout: ChunkLayout, batch: EmbeddedBatch, label: TrustLabel | None
     ) -> WriteOutcome:
-        """Write a batch of chunks; the last one makes the version the indexed one."""
+        """Write a batch of chunks; the last one makes the version the indexed one, with its label."""
         total, growth = len(layout.pieces), _growth(taken.document, layout)
         is_last = batch.span.stop >= total
         document = await self._leased(taken.document, holder, to_count=is_last and growth != 0)
@@ -129,12 +141,19 @@ class IngestTransaction(msgspec.Struct, frozen=True):
             await self._delete_unfinished(document)
         await self.collections.add(domain_collection(document.domain), batch.chunks, batch.vectors)
         if is_last:
-            await self._finish(document, layout)
+            await self._finish(document, layout, label)
         else:
             await self.documents.advance(
                 document.domain, document.document_id, done=batch.span.stop, total=total, layout_hash=layout.layout_hash
             )
         return "written"
+
+    async def block(self, document: Document, holder: str, reason: str) -> None:
+        """Refuse a version. If the indexed version has the same content, searches no longer find it."""
+        leased = await self._leased(document, holder)
+        if leased is not None:
+            await self._unindex(leased)
+            await self.fail(document, holder, reason)
 
     async def fail(self, document: Document, holder: str, reason: str) -> None:
         """Store that indexing failed, and why; searches still find the previously indexed version."""
@@ -147,9 +166,23 @@ class IngestTransaction(msgspec.Struct, frozen=True):
         if domain is not None:
             await self.outbox.publish(document_event("document.failed", domain, document, self.actor.participant))
 
+    async def quarantine(self, document: Document, holder: str, scan: DocumentScan) -> None:
+        """Hold a version for review. If the indexed version has the same content, searches no longer find it."""
+        leased = await self._leased(document, holder)
+        if leased is None:
+            return
+        domain = await self.domains.find(document.domain)
+        assert domain is not None  # noqa: S101 - a document that is held is in a domain
+        await self._unindex(leased)
+        held = Quarantine(len(scan.flagged), scan.shown, self.now)
+        approval_id = await self.holds.open(leased, hold_reason(leased, held))
+        await self.documents.quarantine(leased, structs.replace(held, approval_id=approval_id))
+        event = document_event("document.quarantined", domain, leased, self.actor.participant, passages=held.flagged)
+        await self.outbox.publish(event)
+
     async def release(self, document: Document, holder: str, rest_micros: int = 0) -> None:
         """End a lease; the document is not leased again for ``rest_micros``."""
-        await self.documents.release(document.domain, document.document_id, holder, self.now + rest_micros)
+        await self.documents.end_lease(document.domain, document.document_id, holder, self.now + rest_micros)
 
     async def requeue(self, domain: str) -> int:
         """Queue the next documents of a running reindex; return an estimate of the queued work.
@@ -179,6 +212,15 @@ class IngestTransaction(msgspec.Struct, frozen=True):
         held = await self.documents.renew_lease(document.domain, document.document_id, document.version, holder, until)
         return None if held is None else held.document
 
+    async def _unindex(self, document: Document) -> None:
+        """Delete the chunks of a version that must not be found, also those of an earlier one with the same content."""
+        if document.indexed_content != document.content_version:
+            await self._delete_unfinished(document)
+            return
+        collection = domain_collection(document.domain)
+        await self.collections.remove_item(collection, document.domain, document.document_id)
+        await self.documents.unindex(document.domain, document.document_id)
+
     async def _delete_unfinished(self, document: Document) -> None:
         """Delete the chunks of all versions but the indexed one."""
         collection = domain_collection(document.domain)
@@ -191,7 +233,7 @@ class IngestTransaction(msgspec.Struct, frozen=True):
         allowance = await self.plans.allowance()
         allowance.check_bytes(growth + sum(each.bytes for each in await self.domains.all()))
 
-    async def _finish(self, document: Document, layout: ChunkLayout) -> None:
+    async def _finish(self, document: Document, layout: ChunkLayout, label: TrustLabel | None) -> None:
         domain = await self.domains.find(document.domain)
         assert domain is not None  # noqa: S101 - a document that is held is in a domain
         done = structs.replace(
@@ -201,6 +243,7 @@ class IngestTransaction(msgspec.Struct, frozen=True):
             title=layout.title,
             media_type=layout.media_type,
             text_bytes=layout.size,
+            trust=label,
         )
         await self.documents.finish(done, layout.kept)
         if done.counted != document.counted:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 
 from weft.capabilities.indexing.chunking.model import ChunkingOptions
+from weft.capabilities.trust.model import TrustLabel
 from weft.kernel.errors import Conflict, InvalidInput, NotFound, PermissionDenied, Rejected
 from weft.kernel.fields import Name
-from weft.kernel.identity import ANYONE, CLEARANCE, Permission
+from weft.kernel.identity import ANYONE, CLEARANCE, Permission, PrincipalKind
 from weft.kernel.operation import Audience, Effect, RateClass, operation
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ NEUTRAL_IMPORTANCE = 0.5
 # Pinned documents are in the results of every search, so that not every writer may pin.
 PINNING_CLEARANCE = 3
 
-DocumentState = Literal["pending", "indexed", "failed"]
+DocumentState = Literal["pending", "indexed", "failed", "quarantined"]
 
 DomainName = Annotated[
     Name,
@@ -101,6 +102,14 @@ class DocumentNotReady(Conflict):
     related = ("knowledge",)
 
 
+class DocumentNotQuarantined(Conflict):
+    """This version of the document is not in quarantine."""
+
+    code = "DOCUMENT_NOT_QUARANTINED"
+    hint = "See its state and version with `knowledge.get_document`; a newer version is checked again."
+    related = ("knowledge",)
+
+
 class DocumentTooLarge(Rejected):
     """The document exceeds the size limit."""
 
@@ -152,6 +161,11 @@ def check_may_write(domain: Domain, actor: Actor) -> None:
         )
 
 
+def may_review(domain: Domain, actor: Actor) -> bool:
+    """Whether a caller may see why a document is held: humans only, since the passages address agents."""
+    return actor.kind is PrincipalKind.HUMAN and (actor.is_admin or actor.matches(domain.writers))
+
+
 def check_may_pin(actor: Actor) -> None:
     """Raise PermissionDenied unless the caller may pin documents."""
     if not (actor.is_admin or actor.clearance >= PINNING_CLEARANCE):
@@ -163,13 +177,33 @@ def check_may_pin(actor: Actor) -> None:
         )
 
 
+class FlaggedPassage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A passage that looks like an instruction to agents: where it is, the most suspicious words, what was found."""
+
+    start: int
+    end: int
+    score: float
+    excerpt: str
+    patterns: tuple[str, ...] = ()
+
+
+class Quarantine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a version is held: the most suspicious of its ``flagged`` passages, and the approval that decides."""
+
+    flagged: int
+    passages: tuple[FlaggedPassage, ...]
+    at: int
+    approval_id: str | None = None
+
+
 class Document(msgspec.Struct, frozen=True, kw_only=True):
     """The latest version of a document, and the version that is indexed.
 
     ``version`` increases with every put and every reindex; ``content_version`` is the version that last changed the
     content. ``indexed_version`` is the one searches find (0: none), with ``chunks`` chunks of ``text_bytes`` of text.
     Of the version being indexed, ``chunks_done`` of ``chunks_total`` are written. ``digest`` is the SHA-256 of the
-    content, ``fingerprint`` that of content and attributes.
+    content, ``fingerprint`` that of content and attributes. ``trust`` is the label of the indexed version,
+    ``quarantine`` why the latest one is held. ``released`` is the fingerprint that a human released from quarantine.
     """
 
     domain: str
@@ -199,6 +233,15 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     chunks_done: int = 0
     chunks_total: int | None = None
     error: str | None = None
+    trust: TrustLabel | None = None
+    quarantine: Quarantine | None = None
+    released: str | None = None
+    released_by: str | None = None
+
+    @property
+    def is_released(self) -> bool:
+        """Whether a human released exactly this content and these attributes from quarantine."""
+        return self.released == self.fingerprint
 
     @property
     def is_reindexed(self) -> bool:

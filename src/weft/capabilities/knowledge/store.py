@@ -6,14 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from weft.capabilities.knowledge.model import Document, DocumentState, Domain
+    from weft.capabilities.knowledge.model import Document, DocumentState, Domain, Quarantine
+    from weft.capabilities.trust.model import TrustLabel
 
 
 class Backlog(NamedTuple):
-    """Number of documents that wait for indexing, and that failed."""
+    """Number of documents that wait for indexing, that failed, and that are held for review."""
 
     pending: int
     failed: int
+    quarantined: int = 0
 
 
 class IncompleteDocument(NamedTuple):
@@ -141,6 +143,10 @@ class DocumentStore(Protocol):
         """Delete a document and its content, but not its chunks."""
         ...
 
+    async def delete_content(self, domain: str, document_id: str, version: int) -> None:
+        """Delete the content of one version."""
+        ...
+
     async def queued(self, now: int, limit: int) -> Sequence[QueuedDocument]:
         """Return queued documents without a lease, oldest first."""
         ...
@@ -158,7 +164,7 @@ class DocumentStore(Protocol):
         """Extend a lease and return the document with a row lock; None if the lease is lost or it has changed."""
         ...
 
-    async def release(self, domain: str, document_id: str, holder: str, rests_until: int) -> None:
+    async def end_lease(self, domain: str, document_id: str, holder: str, rests_until: int) -> None:
         """End a lease; the document is not leased again before ``rests_until``."""
         ...
 
@@ -172,6 +178,22 @@ class DocumentStore(Protocol):
 
     async def fail(self, domain: str, document_id: str, reason: str) -> None:
         """Store that indexing a version failed."""
+        ...
+
+    async def quarantine(self, document: Document, quarantine: Quarantine) -> None:
+        """Store that a version is held for review, and why."""
+        ...
+
+    async def unindex(self, domain: str, document_id: str) -> None:
+        """Store that no version is indexed, but keep the content of the latest one."""
+        ...
+
+    async def release(self, document: Document, released_by: str, now: int) -> None:
+        """Queue a version that was held, and note that exactly this content with these attributes may be indexed."""
+        ...
+
+    async def set_trust(self, domain: str, document_id: str, label: TrustLabel | None) -> None:
+        """Set the label of a document."""
         ...
 
     async def requeue(self, domain: str, after: str, limit: int, now: int) -> str | None:

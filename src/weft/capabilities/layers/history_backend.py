@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
@@ -74,6 +74,10 @@ class LayerLines(msgspec.Struct, frozen=True):
     async def to_write(self, line_id: str) -> LockedLayer:
         await self.to_read(line_id)
         return await self.to_define(name_of(line_id))
+
+    async def to_forget(self, line_id: str) -> NoReturn:
+        """Refuse: layers hold no content of agents."""
+        raise no_line(line_id)
 
     async def to_define(self, name: str) -> LockedLayer:
         """Lock a layer for a caller who may change it; a new one is created. A team must exist."""

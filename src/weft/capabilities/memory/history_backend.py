@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 from msgspec import structs
 
+from weft.capabilities.history.line_backend import check_may_forget
 from weft.capabilities.history.line_kinds import LineKind
 from weft.capabilities.history.model import BRANCH_MARK, Head, Version, no_line
-from weft.capabilities.history.store import LineStore
 from weft.capabilities.memory.model import scope_of
-from weft.capabilities.sessions.store import SessionStore
+from weft.capabilities.memory.service import Memories, MemoryWriter
 from weft.kernel.errors import Conflict
-from weft.kernel.identity import Actor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+
+    from weft.capabilities.history.line_backend import CommitMeta
+    from weft.kernel.events import EventType
 
 
 class HistoryNotKept(Conflict):
@@ -31,12 +33,10 @@ class HistoryNotKept(Conflict):
 class MemoryLines(msgspec.Struct, frozen=True):
     """Opens the lines of private memory."""
 
-    actor: Actor
-    sessions: SessionStore
-    lines: LineStore
+    memories: Memories
 
     async def to_read(self, line_id: str) -> MemoryLine:
-        line = await self.lines.find(line_id) if await self._is_own(line_id) else None
+        line = await self.memories.lines.find(line_id) if await self._is_own(line_id) else None
         if line is None:
             raise no_line(line_id)
         return MemoryLine(line.head)
@@ -44,6 +44,13 @@ class MemoryLines(msgspec.Struct, frozen=True):
     async def to_write(self, line_id: str) -> NoReturn:
         await self.to_read(line_id)
         raise HistoryNotKept
+
+    async def to_forget(self, line_id: str) -> LockedMemory:
+        check_may_forget(self.memories.actor)
+        scope = scope_of(line_id)
+        if scope is None or BRANCH_MARK in line_id or await self.memories.lines.find(line_id) is None:
+            raise no_line(line_id)
+        return LockedMemory(await self.memories.to_forget(scope))
 
     async def check_rollback(self, line_id: str) -> None:
         """Require nothing, so that every caller gets HistoryNotKept instead of a missing clearance."""
@@ -57,12 +64,12 @@ class MemoryLines(msgspec.Struct, frozen=True):
 
     async def _is_own(self, line_id: str) -> bool:
         scope = scope_of(line_id)
-        if scope is None or scope.owner != self.actor.principal_id or BRANCH_MARK in line_id:
+        if scope is None or scope.owner != self.memories.actor.principal_id or BRANCH_MARK in line_id:
             return False
         if scope.session_id is None:
             return True
-        session = await self.sessions.find(scope.session_id)
-        return session is not None and session.admits(self.actor)
+        session = await self.memories.sessions.find(scope.session_id)
+        return session is not None and session.admits(self.memories.actor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +81,36 @@ class MemoryLine:
     async def visible(self, versions: Iterable[Version]) -> list[Version]:
         """Return all versions without values."""
         return [structs.replace(version, value=None) for version in versions]
+
+
+@dataclass(slots=True)
+class LockedMemory:
+    """A private memory, locked to delete or relabel entries on behalf of an admin, who cannot read them."""
+
+    memory: MemoryWriter
+
+    @property
+    def head(self) -> Head:
+        return self.memory.head
+
+    async def visible(self, versions: Iterable[Version]) -> list[Version]:
+        return [structs.replace(version, value=None) for version in versions]
+
+    async def apply(self, state: Mapping[str, Version | None], commit_meta: CommitMeta) -> Head:
+        del commit_meta
+        for key, version in state.items():
+            if version is None:
+                await self.memory.forget(key)
+            else:
+                await self.memory.relabel(key, version.change.meta.trust)
+        await self.memory.publish()
+        return self.memory.head
+
+    async def announce(self, event_type: EventType, subject: str, data: Mapping[str, object]) -> None:
+        """Announce nothing: a private memory has no events of its own."""
+
+    async def note_branches(self, change: int) -> None:
+        """Do nothing: a private memory has no branches."""
 
 
 PRIVATE_MEMORY = LineKind(

@@ -99,6 +99,14 @@ class Memories(msgspec.Struct, frozen=True):
         await memory.expire_entries()
         return memory
 
+    async def to_forget(self, scope: MemoryScope) -> MemoryWriter:
+        """Open the memory of any owner, even in an archived session; the caller checks that its caller may forget."""
+        session = None
+        if scope.session_id is not None:
+            locked = await self.sessions.find_locked(scope.session_id)
+            session = None if locked is None else locked[0]
+        return await self._opened(scope, session)
+
     async def expire_entries(self, scope: MemoryScope) -> None:
         """Remove expired entries of any owner, even in an archived session."""
         session = None
@@ -231,6 +239,23 @@ class MemoryWriter(MemoryReader):
         await self._remove([entry], ChangeKind.DELETE)
         await self.publish()
         return entry
+
+    async def forget(self, key: str) -> None:
+        """Delete an entry if there is one; events are published by the caller."""
+        entry = await self._live_entry(key)
+        if entry is not None:
+            await self._remove([entry], ChangeKind.DELETE)
+
+    async def relabel(self, key: str, label: TrustLabel | None) -> None:
+        """Give an entry another label, as a new version; events are published by the caller."""
+        current = await self._live_entry(key)
+        if current is None:
+            return
+        entry = structs.replace(current, version=current.version + 1, updated_at=self.now, trust=label)
+        await self.service.entries.put(self.scope, entry)
+        await self._commit([_write_change(entry)], "relabel", growth=0)
+        await self.service.lines.prune(self.scope.line_id, key, keep=1)
+        self._events.append(self._event("memory.written", entry))
 
     async def expire_entries(self) -> None:
         """Remove expired entries, at most one batch."""

@@ -62,6 +62,10 @@ class MessageStore(Protocol):
         """Return the number of distinct senders of messages to these audiences."""
         ...
 
+    async def rewrite(self, session_id: str, message: Message) -> None:
+        """Replace the content, metadata and trust label of a message, and remove it from the search index."""
+        ...
+
     async def change_audience(self, session_id: str, message: Message, visibility: str, audience: str) -> None:
         """Change the visibility and audience of a message."""
         ...

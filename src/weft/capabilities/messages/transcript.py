@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec import structs
 
+from weft.capabilities.history.line_backend import check_may_forget
 from weft.capabilities.messages.categories import check_not_protected, pins_itself
 from weft.capabilities.messages.inbox import Inbox
 from weft.capabilities.messages.model import (
@@ -40,7 +41,11 @@ from weft.kernel.json_input import NO_METADATA, encode_json_field
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from weft.capabilities.trust.model import TrustLabel
 
+
+# Takes the place of a text that was forgotten.
+_REMOVED = "[removed]"
 _BATCH_SIZE = 100
 _MAX_PAGE_BYTES = 4 * 2**20
 
@@ -203,6 +208,25 @@ class TranscriptWriter(msgspec.Struct, frozen=True):
             await self.outbox.readdress("message.added", session_id, str(message_id), readers_of(audience))
             changed = structs.replace(message, visibility=visibility, audience=audience)
             await self.outbox.publish(self._changed(session, changed, message.audience))
+        return message
+
+    async def erase(self, session_id: str, message_id: int) -> None:
+        """Remove the text of a message, in archived sessions too; its number, sender and time stay."""
+        message = await self._to_forget(session_id, message_id)
+        await self.messages.rewrite(session_id, structs.replace(message, content=_REMOVED, metadata=NO_METADATA))
+        await self.pins.forget(ItemPlace.of_message(session_id, message_id))
+
+    async def relabel(self, session_id: str, message_id: int, label: TrustLabel | None) -> None:
+        """Give a message another trust label, in archived sessions too."""
+        message = await self._to_forget(session_id, message_id)
+        await self.messages.rewrite(session_id, structs.replace(message, trust=label))
+
+    async def _to_forget(self, session_id: str, message_id: int) -> Message:
+        check_may_forget(self.actor)
+        await lock_session(session_id, self.actor, self.sessions)
+        message = await self.messages.find(session_id, message_id)
+        if message is None:
+            raise message_not_found(message_id)
         return message
 
     async def _check(self, draft: MessageDraft) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import msgspec
 from msgspec import UNSET, structs
 
 from weft.capabilities.history.line_kinds import AGENT, line_kinds, names_in, prefix_of
@@ -16,6 +17,7 @@ from weft.capabilities.records.model import ContextItem, ContextSourceRef, Conte
 from weft.capabilities.records.record_ids import EngineSourceId, MessageItemId, VersionId
 from weft.capabilities.records.refs import Link, content_digest
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
+from weft.capabilities.trust.model import Trust
 from weft.kernel.clock import from_micros
 from weft.kernel.identity import ANYONE, EVERYONE, PRINCIPAL
 from weft.kernel.json_input import raw_json
@@ -24,6 +26,7 @@ from weft.kernel.tokens import approximate_tokens
 if TYPE_CHECKING:
     from weft.capabilities.messages.model import Message
     from weft.capabilities.sessions.model import Session
+    from weft.capabilities.trust.model import TrustLabel
 
 Sensitivity = Literal["internal", "restricted", "private"]
 # Larger content is referenced by its digest; a bundle carries it in a separate entry.
@@ -58,7 +61,7 @@ def version_item(line_id: str, version: Version) -> EngineItem:
         token_estimate=meta.tokens or UNSET,
         byte_size=meta.size or UNSET,
         freshness=UNSET if meta.expires_at is None else Freshness(expires_at=from_micros(meta.expires_at)),
-        trust_level=trust_of(version.author),
+        trust_level=trust_of(version.author, meta.trust),
         sensitivity=sensitivity,
         redaction_state="none",
         created_at=from_micros(version.committed_at),
@@ -80,7 +83,7 @@ def message_item(session_id: str, message: Message) -> EngineItem:
         mime_type="text/plain",
         source_refs=(str(EngineSourceId("session", session_id)),),
         token_estimate=approximate_tokens(message.content),
-        trust_level=trust_of(message.author or ""),
+        trust_level=trust_of(message.author or "", message.trust),
         sensitivity=sensitivity_of(message.readers),
         redaction_state="none",
         created_at=from_micros(message.sent_at),
@@ -97,6 +100,7 @@ def message_item(session_id: str, message: Message) -> EngineItem:
             parent_message_id=message.parent_id,
             sent_at=message.sent_at,
             metadata=raw_json(message.metadata),
+            trust=_label(message.trust),
         ),
     )
     return with_content(item, message.content)
@@ -147,8 +151,10 @@ def by_reference(item: ContextItem, text: str) -> ContextItem:
     )
 
 
-def trust_of(participant: str) -> str:
-    """Return the trust level of a participant's content: human, system or agent."""
+def trust_of(participant: str, label: TrustLabel | None = None) -> str:
+    """Return the trust level of content: suspicious or untrusted if labelled so, else human, system or agent."""
+    if label is not None and label.trust is not Trust.TRUSTED:
+        return label.trust.value
     return {"human": "human", "system": "system"}.get(participant.partition(":")[0], "agent")
 
 
@@ -187,7 +193,12 @@ def _version_metadata(line_id: str, version: Version) -> dict[str, Any]:
         expires_at=meta.expires_at,
         readable_by=meta.readable_by,
         writable_by=meta.writable_by,
+        trust=_label(meta.trust),
     )
+
+
+def _label(label: TrustLabel | None) -> dict[str, Any] | None:
+    return None if label is None else msgspec.to_builtins(label)
 
 
 def _native(**fields: object) -> dict[str, Any]:

@@ -6,10 +6,8 @@ not be redacted.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
-from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -17,6 +15,7 @@ from weft.capabilities.indexing.collections.item_ids import MemoryKey, key_of_it
 from weft.capabilities.indexing.collections.model import Chunk
 from weft.capabilities.knowledge.document_content import decode_text
 from weft.capabilities.memory.model import MemoryScope, scope_of
+from weft.capabilities.records.item_refs import DocumentName, document_uri
 from weft.capabilities.records.model import ContextSourceRef
 from weft.capabilities.records.record_ids import MessageItemId, VersionId, is_number
 from weft.capabilities.records.refs import TextPosition
@@ -54,7 +53,6 @@ if TYPE_CHECKING:
     from weft.capabilities.search.stores import SearchStores
     from weft.capabilities.windows.model import WindowEvent
 
-_DOCUMENT_URI = re.compile(r"knowledge://([^/?#]+)/([^?#]+)(?:\?version=[0-9]+)?\Z")
 _SOURCE_KINDS = {
     "document": "weft_document",
     "message": "weft_transcript",
@@ -197,13 +195,8 @@ async def _documents(domain: str, chunks: Sequence[Chunk], stores: SearchStores)
     return passages
 
 
-def document_uri(domain: str, document_id: str, version: int) -> str:
-    """Return the URI of a document in its indexed version."""
-    return f"knowledge://{domain}/{quote(document_id)}?version={version}"
-
-
 def is_document_uri(uri: str) -> bool:
-    return _DOCUMENT_URI.match(uri) is not None
+    return DocumentName.parse(uri) is not None
 
 
 def is_event_uri(uri: str) -> bool:
@@ -220,9 +213,9 @@ def is_memory_ref(ref: ContextSourceRef) -> bool:
 
 async def text_at(uri: str, stores: SearchStores) -> str | None:
     """Return the current text of a document, memory key or window event; None if it is not readable."""
-    document = _DOCUMENT_URI.match(uri)
+    document = DocumentName.parse(uri)
     if document is not None:
-        return await _text_of_document(document[1], unquote(document[2]), stores)
+        return await _text_of_document(*document, stores)
     version = VersionId.parse(uri)
     if version is not None and is_window(version.line_id):
         return await _text_of_event(version, stores)

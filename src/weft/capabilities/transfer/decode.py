@@ -19,6 +19,7 @@ from weft.capabilities.records.refs import Id, McpMapping, OpenTelemetryMapping
 from weft.capabilities.records.store import Redaction
 from weft.capabilities.records.vocabulary import EVENT_CLASSES, RecordType
 from weft.capabilities.sessions.model import Pattern, line_of
+from weft.capabilities.transfer.imported_labels import ExportedLabel, imported_label
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.events import Event, Origin, StoredEvent
 from weft.kernel.fields import Count, Name, Ordinal, ShortText
@@ -64,6 +65,7 @@ class _NativeVersion(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     expires_at: _Micros | None = None
     readable_by: _Patterns | None = None
     writable_by: _Patterns | None = None
+    trust: ExportedLabel | None = None
 
 
 class _NativeMessage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -81,6 +83,7 @@ class _NativeMessage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     sent_at: _Micros
     metadata: dict[str, Any]
     author: Id | None = None
+    trust: ExportedLabel | None = None
 
 
 class _EventFields(Struct, frozen=True, kw_only=True):
@@ -106,7 +109,8 @@ def decode_board_version(item: ContextItem, text: str | None, session_id: str) -
         return None
     value = text if written else None
     tokens = native.tokens or (max(1, approximate_tokens(value)) if value is not None else 0)
-    meta = ChangeMeta(tokens, native.expires_at, native.readable_by, native.writable_by)
+    label = imported_label(native.trust, native.author, session_id)
+    meta = ChangeMeta(tokens, native.expires_at, native.readable_by, native.writable_by, trust=label)
     change = Change(
         native.key, native.incarnation, native.version, native.act, None if value is None else blob_hash(value), meta
     )
@@ -127,7 +131,8 @@ def decode_message(item: ContextItem, text: str | None, session_id: str) -> Mess
     if native.audience != audience_for(native.visibility, native.sender, native.sender_type, native.recipient_id):
         return None
     metadata = _encode(native.metadata).decode() if native.metadata else NO_METADATA
-    fields = shared_fields(native, Message) | {"metadata": metadata}
+    label = imported_label(native.trust, native.author or "", session_id)
+    fields = shared_fields(native, Message) | {"metadata": metadata, "trust": label}
     return Message(**fields, parent_id=native.parent_message_id, content=text)
 
 

@@ -24,6 +24,9 @@ from weft.capabilities.transfer.restore_session import (
     record_of,
     store_content,
 )
+from weft.capabilities.trust.gate import ContentBlocked, IncomingContent
+from weft.capabilities.trust.model import Source
+from weft.capabilities.trust.policy import TrustPolicies
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import ContentTooLarge, InvalidInput, QuotaExceeded
 from weft.kernel.fields import Name
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
     from weft.capabilities.transfer.validate_bundle import BundleReport, EntryWithContent
 
 _PAGE = 500
+# Instead of a purpose that looks like an instruction: agents read it, and it has no label.
+_HELD_PURPOSE = "Imported. The purpose in the bundle looks like an instruction to agents."
 
 
 class ImportContext(Request):
@@ -60,10 +65,11 @@ class ImportContext(Request):
 class ContextImported(Response, omit_defaults=False):
     """The number of imported key versions, messages, events, snapshots and records.
 
-    ``skipped`` records existed already, identical; ``unchanged``: the same bundle was imported before.
+    ``skipped`` records existed already, identical; ``unchanged``: the same bundle was imported before. ``suspicious``
+    entries look like instructions to agents: they are labelled so, events and records among them only admins can read.
     """
 
-    on_record = ("bundle_id", "session_id", "digest", "records", "unchanged")
+    on_record = ("bundle_id", "session_id", "digest", "records", "suspicious", "unchanged")
 
     bundle_id: str
     scope: str
@@ -75,6 +81,7 @@ class ContextImported(Response, omit_defaults=False):
     snapshots: int = 0
     records: int = 0
     skipped: int = 0
+    suspicious: int = 0
     unchanged: bool = False
     dry_run: bool = False
 
@@ -96,7 +103,7 @@ class Importer(Protocol):
     audited=True,
     off_record=("bundle",),
     session=SessionUse.CREATES,
-    errors=(BundleDamaged, SessionExists, RecordExists, ContentTooLarge, QuotaExceeded),
+    errors=(BundleDamaged, SessionExists, RecordExists, ContentTooLarge, QuotaExceeded, ContentBlocked),
 )
 async def import_context(request: ImportContext, actor: Actor, importer: Importer) -> ContextImported:
     """Import a bundle that this or another Weft exported: all of it, or nothing.
@@ -113,25 +120,40 @@ class ImportService(msgspec.Struct, frozen=True):
 
     stores: RestoreStores
     recorder: Recorder
+    policies: TrustPolicies
 
     async def run(
         self, bundle: BundleReport, file: BinaryIO, session_id: str | None = None, *, dry_run: bool = False
     ) -> ContextImported:
         """Import a validated bundle, with its session under another id if one is given."""
+        await self._check_policy(bundle)
         imported = ContextImported(
-            bundle_id=bundle.header.bundle_id, scope=bundle.header.scope, digest=bundle.digest, dry_run=dry_run
+            bundle_id=bundle.header.bundle_id,
+            scope=bundle.header.scope,
+            digest=bundle.digest,
+            suspicious=bundle.suspicious,
+            dry_run=dry_run,
         )
         if bundle.session is None:
             _check_no_session_id(session_id, bundle.header.scope)
             counts = await (self._count(file) if dry_run else self._store(file))
             return structs.replace(imported, **counts)
-        session = _session(bundle.session, session_id or bundle.session.session_id)
+        session = _session(bundle, bundle.session, session_id or bundle.session.session_id)
         imported = structs.replace(imported, session_id=session.session_id)
         if not await self._is_free(session, dry_run=dry_run):
             await self._check_already_imported(bundle, session.session_id)
             return structs.replace(imported, unchanged=True)
         restore = SessionRestore(self.stores, bundle, session)
         return structs.replace(imported, **await (restore.dry_run(file) if dry_run else restore.run(file)))
+
+    async def _check_policy(self, bundle: BundleReport) -> None:
+        policy = await self.policies.current()
+        if bundle.is_attack and policy.injection.of(Source.IMPORT) == "block":
+            raise ContentBlocked(
+                IncomingContent("bundle", bundle.header.bundle_id, ""),
+                "an instruction to agents",
+                violation="injection",
+            )
 
     async def _is_free(self, session: Session, *, dry_run: bool) -> bool:
         """Tell whether the session id was free; unless in a dry run, the session is created then."""
@@ -178,13 +200,14 @@ def _check_no_session_id(session_id: str | None, scope: str) -> None:
         raise InvalidInput(f"session_id: a bundle with the scope {scope} has no session", field="session_id")
 
 
-def _session(entry: BundleSession, session_id: str) -> Session:
+def _session(bundle: BundleReport, entry: BundleSession, session_id: str) -> Session:
     if session_id == ALL_SESSIONS:
         raise InvalidInput(f"session_id: '{ALL_SESSIONS}' is reserved for all sessions", field="session_id")
+    is_held = bundle.is_suspicious(bundle.session_line)
     return Session(
         session_id=session_id,
-        purpose=entry.purpose,
-        metadata=entry.metadata,
+        purpose=_HELD_PURPOSE if is_held else entry.purpose,
+        metadata={} if is_held else entry.metadata,
         config=entry.config,
         created_by=entry.created_by,
         created_at=to_micros(entry.created_at),

@@ -170,6 +170,7 @@ class BoardRestore:
             expires_at=meta.expires_at,
             readable_by=ANYONE if meta.readable_by is None else meta.readable_by,
             writable_by=ANYONE if meta.writable_by is None else meta.writable_by,
+            trust=meta.trust,
         )
 
 

@@ -17,7 +17,7 @@ from weft.capabilities.history.model import Version
 from weft.capabilities.history.snapshot_quota import SnapshotQuota
 from weft.capabilities.history.store import LineStore
 from weft.capabilities.messages.categories import pins_itself
-from weft.capabilities.messages.model import Message
+from weft.capabilities.messages.model import ADMINS, Message
 from weft.capabilities.messages.store import MessageStore
 from weft.capabilities.pins.model import ItemPlace, PinLimitExceeded
 from weft.capabilities.pins.service import Pins
@@ -30,6 +30,7 @@ from weft.capabilities.transfer import decode
 from weft.capabilities.transfer.bundle_format import BundleRecord, BundleSnapshot
 from weft.capabilities.transfer.restore_board import BoardRestore, RowBatch
 from weft.capabilities.transfer.validate_bundle import EntryWithContent, decode_entry, entries_with_content, open_bundle
+from weft.capabilities.trust.model import joined_label
 from weft.kernel.clock import Clock, from_micros, to_micros
 from weft.kernel.events import Event, NewEvent, Outbox, StoredEvent
 from weft.kernel.identity import ANYONE, SUBAGENT, Actor, principal_of
@@ -129,6 +130,20 @@ class SessionRestore:
     def _decoded(self, piece: EntryWithContent) -> Restorable | None:
         return decode_entry(piece, self.bundle.header, self.session.session_id)
 
+    def _labelled(self, piece: EntryWithContent) -> Restorable | None:
+        """Decode an entry; a version or message in which something was found gets a label."""
+        made, found = self._decoded(piece), self.bundle.labels.get(piece.line.number)
+        if found is None:
+            return made
+        if isinstance(made, Version):
+            meta = structs.replace(made.change.meta, trust=joined_label([made.change.meta.trust, found]))
+            return structs.replace(made, change=structs.replace(made.change, meta=meta))
+        return structs.replace(made, trust=joined_label([made.trust, found])) if isinstance(made, Message) else made
+
+    def _readers(self, piece: EntryWithContent, readable_by: tuple[str, ...]) -> tuple[str, ...]:
+        """Return who may read an imported event or record: only admins, if it looks like an instruction to agents."""
+        return (ADMINS,) if self.bundle.is_suspicious(piece.line.number) else readable_by
+
     async def _restore_content(self, file: BinaryIO) -> None:
         """Restore versions, messages, snapshots and redactions."""
         stores, session_id = self.stores, self.session.session_id
@@ -137,7 +152,7 @@ class SessionRestore:
         redactions = RowBatch[Redaction](lambda some: stores.records.redact(*some))
         sent_at: int | None = None
         async for piece in self._entries(file):
-            made = None if isinstance(piece.line.record, ContextEvent) else self._decoded(piece)
+            made = None if isinstance(piece.line.record, ContextEvent) else self._labelled(piece)
             match made:
                 case Version():
                     await board.add(made)
@@ -191,7 +206,8 @@ class SessionRestore:
         made = self._decoded(piece)
         if not isinstance(made, StoredEvent):
             raise piece.line.damaged("the event cannot belong to a session with another id")
-        return replace(made, event=structs.replace(made.event, seq=number))
+        readers = self._readers(piece, made.readable_by)
+        return replace(made, event=structs.replace(made.event, seq=number), readable_by=readers)
 
     async def _store_records(self, first: int, counts: dict[str, int], some: Sequence[EntryWithContent]) -> None:
         stores = self.stores
@@ -228,7 +244,7 @@ class SessionRestore:
             recorded_at=to_micros(stored.at) if stored else now,
             changed_at=to_micros(stored.changed_at) if stored else now,
             seq=_NO_EVENT if last_event is None else first + last_event,
-            readable_by=entry.readable_by,
+            readable_by=self._readers(piece, entry.readable_by),
             body=_encode(record),
         )
 

@@ -26,6 +26,7 @@ from weft.capabilities.transfer.bundle_format import (
     BundleSession,
     BundleSnapshot,
 )
+from weft.capabilities.trust.model import Trust, TrustLabel
 from weft.kernel.events import StoredEvent
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class BundleReport:
 
     ``record_lines`` maps the lines of records that stay records to the index of the last event about each.
     ``lost`` has the keys whose newest version is such a record, so that it cannot be restored: incarnation and number.
+    ``labels`` has the lines in which a scan found something; ``is_attack``: more than a harmless bundle of this size
+    would show by chance.
     """
 
     header: BundleHeader
@@ -59,6 +62,18 @@ class BundleReport:
     last_message: int = 0
     record_lines: dict[int, int | None] = field(default_factory=dict)
     lost: dict[str, tuple[int, int]] = field(default_factory=dict)
+    session_line: int = 0
+    labels: dict[int, TrustLabel] = field(default_factory=dict)
+    is_attack: bool = False
+
+    @property
+    def suspicious(self) -> int:
+        """Return the number of entries that look like instructions to agents."""
+        return sum(map(self.is_suspicious, self.labels))
+
+    def is_suspicious(self, line: int) -> bool:
+        label = self.labels.get(line)
+        return label is not None and label.trust is Trust.SUSPICIOUS
 
     @property
     def session_id(self) -> str | None:
@@ -101,7 +116,7 @@ def validate_bundle(file: BinaryIO, expected_digest: str | None = None) -> Bundl
         elif isinstance(entry, BundleSession) and report is not None:
             if entry.session_id != report.header.session_id or entry.session_id == ALL_SESSIONS:
                 raise piece.line.damaged("the session is not that of the header")
-            report.session = entry
+            report.session, report.session_line = entry, piece.line.number
             check = _OrderCheck(report, entry.session_id)
         elif check is not None:
             check.note(piece)

@@ -87,6 +87,10 @@ class ContentScanner:
         async with turn:
             return await _GATE_THREADS.run(self.scan, tenant, text, data=data)
 
+    def verdict(self, text: str, *, data: bool) -> Verdict:
+        """Return what is in a text without use of the cache, for documents, which would fill it. CPU-bound."""
+        return self._scan(text, data=data)
+
     def _scan(self, text: str, *, data: bool) -> Verdict:
         shown = plain_text(text)
         return Verdict(

@@ -10,11 +10,11 @@ from msgspec import structs
 
 from weft.capabilities.access.grants import check_clearance
 from weft.capabilities.access.model import AgentNotFound
-from weft.capabilities.history.line_backend import ROLLBACK_CLEARANCE
+from weft.capabilities.history.line_backend import ROLLBACK_CLEARANCE, check_may_forget
 from weft.capabilities.history.line_kinds import AGENT, SESSION, LineKind
 from weft.capabilities.history.model import branch_of, no_line
 from weft.capabilities.history.store import Rule
-from weft.capabilities.sessions.model import SessionArchived, SessionNotFound
+from weft.capabilities.sessions.model import SessionArchived, SessionNotFound, lock_session
 from weft.capabilities.windows.model import PREFIX, NotMember, WindowNotFound
 from weft.capabilities.windows.service import Windows
 from weft.capabilities.windows.window_writer import visible_versions
@@ -55,6 +55,12 @@ class WindowLines(msgspec.Struct, frozen=True):
         if await self.windows.lines.find(line_id) is None:
             raise no_line(line_id)
         return await self.windows.to_write(window)
+
+    async def to_forget(self, line_id: str) -> WindowWriter:
+        check_may_forget(self.windows.actor)
+        window = await self._window(line_id)
+        session, _ = await lock_session(window.session_id, self.windows.actor, self.windows.sessions)
+        return await self.windows.to_write(window, session)
 
     async def check_rollback(self, line_id: str) -> None:
         """Require the least clearance: a window is its agent's own."""

@@ -27,6 +27,7 @@ from weft.storage.sql.edit_check import check_edit, check_may_branch, check_not_
 from weft.storage.sql.history_rows import ALL_KEYS, CHANGE, COMMIT, VERSION, by_commit, recorded, version
 from weft.storage.sql.history_verify import find_damage
 from weft.storage.sql.line_signatures import LineSignatures
+from weft.storage.sql.lineage import add_derivations
 from weft.storage.sql.pruning import delete_automatic_tags, prune_batch, prune_key
 from weft.storage.sql.reviews import erase_reviews
 from weft.storage.sql.version_lookup import versions_at, versions_numbered, versions_of
@@ -270,6 +271,7 @@ class SqlLineStore:
         await self._tx.run(_ADD_COMMIT, *self._commit_row(commit, new))
         for change in commit.changes:
             await self._tx.run(_ADD_CHANGE, *self._change_row(commit, change))
+        await self._add_derivations([commit])
         await self._move_head(new)
         if signed:
             state = [each.change for each in await self.state_at(new.line_id, new.seq, values=False)]
@@ -292,6 +294,7 @@ class SqlLineStore:
         await self._tx.many(_ADD_COMMIT, rows)
         changes = [self._change_row(commit, change) for commit, _ in commits for change in commit.changes]
         await self._tx.many(_ADD_CHANGE, changes)
+        await self._add_derivations([commit for commit, _ in commits])
         await self._move_head(head)
         return head
 
@@ -330,6 +333,18 @@ class SqlLineStore:
             change.blob_hash,
             _encode(change.meta).decode(),
         )
+
+    async def _add_derivations(self, commits: Iterable[Commit]) -> None:
+        """Index what entries declare to be derived from."""
+        declared = [
+            (commit, change)
+            for commit in commits
+            for change in commit.changes
+            if change.meta.trust is not None and change.meta.trust.derived_from
+        ]
+        for commit, change in declared:
+            sources = change.meta.trust.derived_from if change.meta.trust else ()
+            await add_derivations(self._tx, f"{commit.line_id}/{change.key}", sources, commit.committed_at)
 
     async def _move_head(self, new: Head) -> None:
         await self._tx.run(
@@ -538,7 +553,7 @@ class SqlLineStore:
             self._tenant,
             line_id,
         )
-        for table in ("changes", "commits", "tags", "pins", "switches", "line_signatures", "lines"):
+        for table in ("changes", "commits", "tags", "pins", "switches", "line_signatures", "derivations", "lines"):
             await self._tx.run(
                 f"DELETE FROM {table} WHERE tenant = $1 AND line_id = $2",  # noqa: S608 - a fixed list of tables
                 self._tenant,

@@ -8,7 +8,7 @@ import msgspec
 
 from weft.capabilities.indexing.chunking.model import ChunkingOptions
 from weft.capabilities.indexing.collections.model import domain_collection
-from weft.capabilities.knowledge.model import Document, Domain
+from weft.capabilities.knowledge.model import Document, Domain, Quarantine
 from weft.capabilities.knowledge.store import (
     Backlog,
     IncompleteDocument,
@@ -17,6 +17,7 @@ from weft.capabilities.knowledge.store import (
     Requeued,
     StoredContent,
 )
+from weft.capabilities.trust.model import TrustLabel
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
 from weft.storage.sql.collections import in_json
 from weft.storage.sql.database import SqlStore
@@ -38,13 +39,16 @@ FROM domains
 _DOCUMENT = """
 SELECT domain, document_id, version, content_version, digest, fingerprint, bytes, media_type, title, metadata, pinned,
        importance, timestamp, added_by, created_at, updated_at, state, indexed_version, indexed_content, indexed_at,
-       indexed_title, indexed_type, text_bytes, chunks, chunks_done, chunks_total, error, layout_hash, attempts
+       indexed_title, indexed_type, text_bytes, chunks, chunks_done, chunks_total, error, trust, quarantine, released,
+       released_by, layout_hash, attempts
 FROM documents
 """
 _DOCUMENT_FIELDS = Document.__struct_fields__
 _encode = msgspec.json.Encoder().encode
 _decode_chunking = msgspec.json.Decoder(ChunkingOptions)
 _metadata = msgspec.json.Decoder(dict[str, Any])
+_label = msgspec.json.Decoder(TrustLabel).decode
+_quarantine = msgspec.json.Decoder(Quarantine).decode
 _READ_BATCH = 1_000
 # A document may be large.
 _DELETE_BATCH = 100
@@ -161,7 +165,8 @@ ON CONFLICT (tenant, domain, document_id) DO UPDATE SET
     title = excluded.title, metadata = excluded.metadata, pinned = excluded.pinned,
     importance = excluded.importance, timestamp = excluded.timestamp, added_by = excluded.added_by,
     updated_at = excluded.updated_at, queued_at = excluded.queued_at, state = 'pending', chunks_done = 0,
-    chunks_total = NULL, error = NULL, layout_hash = '', holder = NULL, lease_until = 0, attempts = 0
+    chunks_total = NULL, error = NULL, layout_hash = '', holder = NULL, lease_until = 0, attempts = 0,
+    quarantine = NULL
 """
 _PUT_CONTENT = """
 INSERT INTO document_contents (tenant, domain, document_id, version, content) VALUES ($1, $2, $3, $4, $5)
@@ -202,8 +207,9 @@ _FINISH = """
 UPDATE documents SET state = 'indexed', indexed_version = $1, indexed_content = $2, indexed_at = $3,
                      chunks = $4, chunks_done = $4, chunks_total = $4, media_type = $5, title = $6,
                      indexed_type = $5, indexed_title = $6, indexed_metadata = metadata, text_bytes = $7,
-                     error = NULL, holder = NULL, lease_until = 0, attempts = 0, incomplete = 0
-WHERE tenant = $8 AND domain = $9 AND document_id = $10
+                     trust = $8, quarantine = NULL, error = NULL, holder = NULL, lease_until = 0, attempts = 0,
+                     incomplete = 0
+WHERE tenant = $9 AND domain = $10 AND document_id = $11
 """
 _PUT_TEXT = """
 UPDATE document_contents SET text = $1
@@ -214,6 +220,22 @@ UPDATE documents SET state = 'failed', error = $1, holder = NULL, lease_until = 
                      incomplete = 0
 WHERE tenant = $2 AND domain = $3 AND document_id = $4
 """
+_QUARANTINE = """
+UPDATE documents SET state = 'quarantined', quarantine = $1, error = NULL, holder = NULL, lease_until = 0,
+                     attempts = 0, incomplete = 0
+WHERE tenant = $2 AND domain = $3 AND document_id = $4
+"""
+_UNINDEX = """
+UPDATE documents SET indexed_version = 0, indexed_content = 0, indexed_at = NULL, indexed_title = '',
+                     indexed_type = '', indexed_metadata = NULL, chunks = 0, trust = NULL
+WHERE tenant = $1 AND domain = $2 AND document_id = $3
+"""
+_RELEASE = """
+UPDATE documents SET state = 'pending', queued_at = $1, released = fingerprint, released_by = $2, quarantine = NULL,
+                     chunks_done = 0, chunks_total = NULL, layout_hash = '', holder = NULL, lease_until = 0,
+                     attempts = 0
+WHERE tenant = $3 AND domain = $4 AND document_id = $5
+"""
 _LOCK_NEXT = """
 SELECT document_id FROM documents
 WHERE tenant = $1 AND domain = $2 AND document_id > $3 ORDER BY document_id LIMIT $4 {for_update}
@@ -221,7 +243,7 @@ WHERE tenant = $1 AND domain = $2 AND document_id > $3 ORDER BY document_id LIMI
 _REQUEUE = """
 UPDATE documents SET version = version + 1, state = 'pending', queued_at = $1, chunks_done = 0,
                      chunks_total = NULL, error = NULL, layout_hash = '', holder = NULL, lease_until = 0,
-                     attempts = 0
+                     attempts = 0, quarantine = NULL
 WHERE tenant = $2 AND domain = $3 AND document_id = $4
 """
 _REQUEUED = """
@@ -310,7 +332,8 @@ class SqlDocumentStore(SqlStore):
         return 0 if row is None else int(row[0])
 
     async def backlog(self, domain: str) -> Backlog:
-        return Backlog(await self._count(domain, "pending"), await self._count(domain, "failed"))
+        states: tuple[DocumentState, ...] = ("pending", "failed", "quarantined")
+        return Backlog(*[await self._count(domain, state) for state in states])
 
     async def incomplete(self, domain: str) -> Sequence[IncompleteDocument]:
         rows = await self._tx.all(
@@ -332,6 +355,15 @@ class SqlDocumentStore(SqlStore):
             document_id,
         )
         await self._forget_contents(domain, document_id, before=2**62)
+
+    async def delete_content(self, domain: str, document_id: str, version: int) -> None:
+        await self._tx.run(
+            "DELETE FROM document_contents WHERE tenant = $1 AND domain = $2 AND document_id = $3 AND version = $4",
+            self._tenant,
+            domain,
+            document_id,
+            version,
+        )
 
     async def queued(self, now: int, limit: int) -> Sequence[QueuedDocument]:
         rows = await self._tx.all(_QUEUED, self._tenant, now, limit)
@@ -356,7 +388,7 @@ class SqlDocumentStore(SqlStore):
         )
         return None if row is None else _held(row)
 
-    async def release(self, domain: str, document_id: str, holder: str, rests_until: int) -> None:
+    async def end_lease(self, domain: str, document_id: str, holder: str, rests_until: int) -> None:
         lease = RowLease(self._tx, "documents", domain=domain, document_id=document_id)
         await lease.release(holder, rests_until, also=", attempts = 0")
 
@@ -373,6 +405,7 @@ class SqlDocumentStore(SqlStore):
             document.media_type,
             document.title,
             document.text_bytes,
+            _label_text(document.trust),
             self._tenant,
             document.domain,
             document.document_id,
@@ -384,6 +417,25 @@ class SqlDocumentStore(SqlStore):
 
     async def fail(self, domain: str, document_id: str, reason: str) -> None:
         await self._tx.run(_FAIL, reason, self._tenant, domain, document_id)
+
+    async def quarantine(self, document: Document, quarantine: Quarantine) -> None:
+        text = _encode(quarantine).decode()
+        await self._tx.run(_QUARANTINE, text, self._tenant, document.domain, document.document_id)
+
+    async def unindex(self, domain: str, document_id: str) -> None:
+        await self._tx.run(_UNINDEX, self._tenant, domain, document_id)
+
+    async def release(self, document: Document, released_by: str, now: int) -> None:
+        await self._tx.run(_RELEASE, now, released_by, self._tenant, document.domain, document.document_id)
+
+    async def set_trust(self, domain: str, document_id: str, label: TrustLabel | None) -> None:
+        await self._tx.run(
+            "UPDATE documents SET trust = $1 WHERE tenant = $2 AND domain = $3 AND document_id = $4",
+            _label_text(label),
+            self._tenant,
+            domain,
+            document_id,
+        )
 
     async def requeue(self, domain: str, after: str, limit: int, now: int) -> str | None:
         rows = await self._tx.all(_LOCK_NEXT, self._tenant, domain, after, limit)
@@ -485,7 +537,15 @@ def _domain(row: Row) -> Domain:
 
 def _document(row: Row) -> Document:
     values = dict(zip(_DOCUMENT_FIELDS, row, strict=False))
-    return Document(**{**values, "pinned": bool(values["pinned"])})
+    values["pinned"] = bool(values["pinned"])
+    for name, decode in (("trust", _label), ("quarantine", _quarantine)):
+        if values[name] is not None:
+            values[name] = decode(values[name])
+    return Document(**values)
+
+
+def _label_text(label: TrustLabel | None) -> str | None:
+    return None if label is None else _encode(label).decode()
 
 
 def _held(row: Row) -> LeasedDocument:

@@ -18,11 +18,12 @@ from weft.capabilities.messages.model import (
     listed_audiences,
 )
 from weft.storage.sql.database import SqlStore, batches, placeholders
+from weft.storage.sql.lineage import add_derivations
 from weft.storage.sql.session_index import remove_message_from_index
 from weft.storage.sql.trust_column import decode_label, encode_label
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from weft.capabilities.messages.model import Excerpt, TranscriptRange
     from weft.storage.sql.database import Row, Value
@@ -145,6 +146,10 @@ _CHANGE_AUDIENCE = """
 UPDATE messages SET visibility = $1, audience = $2
 WHERE tenant = $3 AND session_id = $4 AND message_id = $5
 """
+_REWRITE = """
+UPDATE messages SET content = $1, metadata = $2, trust = $3
+WHERE tenant = $4 AND session_id = $5 AND message_id = $6
+"""
 _COUNT = """
 INSERT INTO message_audiences (tenant, session_id, audience, messages, stamp) VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (tenant, session_id, audience) DO UPDATE SET
@@ -159,17 +164,26 @@ class SqlMessageStore(SqlStore):
     async def add(self, session_id: str, message: Message) -> None:
         await self._tx.run(_MOVE_ON, message.message_id, message.sent_at, self._tenant, session_id)
         await self._tx.run(_ADD, *self._row_of(session_id, message))
+        await self._add_derivations(session_id, [message])
         for audience in listed_audiences(message.audience):
             await self._count(session_id, audience, 1)
 
     async def add_all(self, session_id: str, messages: Sequence[Message]) -> None:
         await self._tx.many(_ADD, [self._row_of(session_id, message) for message in messages])
+        await self._add_derivations(session_id, messages)
         listed = Counter(audience for message in messages for audience in listed_audiences(message.audience))
         for audience, number in listed.items():
             await self._count(session_id, audience, number)
 
     async def set_last_message(self, session_id: str, message_id: int, sent_at: int | None) -> None:
         await self._tx.run(_MOVE_ON, message_id, sent_at, self._tenant, session_id)
+
+    async def _add_derivations(self, session_id: str, messages: Iterable[Message]) -> None:
+        """Index what messages declare to be derived from."""
+        for message in messages:
+            if message.trust is not None and message.trust.derived_from:
+                item = f"message:{session_id}/{message.message_id}"
+                await add_derivations(self._tx, item, message.trust.derived_from, message.sent_at)
 
     def _row_of(self, session_id: str, message: Message) -> tuple[Value, ...]:
         row = structs.asdict(message) | {"content": message.content.encode(), "trust": encode_label(message.trust)}
@@ -245,6 +259,20 @@ class SqlMessageStore(SqlStore):
             for listed in listed_audiences(changed):
                 await self._count(session_id, listed, by)
                 await self._restamp(session_id, listed)
+        await remove_message_from_index(self._tx, session_id, message.message_id)
+
+    async def rewrite(self, session_id: str, message: Message) -> None:
+        await self._tx.run(
+            _REWRITE,
+            message.content.encode(),
+            message.metadata,
+            encode_label(message.trust),
+            self._tenant,
+            session_id,
+            message.message_id,
+        )
+        for listed in listed_audiences(message.audience):
+            await self._restamp(session_id, listed)
         await remove_message_from_index(self._tx, session_id, message.message_id)
 
     async def _count(self, session_id: str, audience: str, by: int) -> None:

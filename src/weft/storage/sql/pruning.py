@@ -53,7 +53,7 @@ ORDER BY seq DESC LIMIT 1 OFFSET $4
 
 async def prune_key(transaction: Transaction, line_id: str, key: str, keep: int) -> None:
     rows = await transaction.all(_OLDER, transaction.tenant, line_id, key, _OLDER_BATCH, keep)
-    await _forget(transaction, line_id, [(key, *row) for row in rows])
+    await forget_values(transaction, line_id, [(key, *row) for row in rows])
 
 
 async def prune_batch(transaction: Transaction, line_id: str, begin: PruneCursor, limits: Limits) -> Pruned:
@@ -67,7 +67,7 @@ async def prune_batch(transaction: Transaction, line_id: str, begin: PruneCursor
         too_old = _is_before(replaced_at, limits.replaced_before) or _is_before(written_at, limits.written_before)
         if too_old or seq < oldest_kept.get(key, 0):
             going.append((key, seq, blob_hash))
-    freed = await _forget(transaction, line_id, going)
+    freed = await forget_values(transaction, line_id, going)
     seqs = [seq for _, seq, _ in going]
     reached = PruneCursor(rows[-1][0], rows[-1][1]) if len(rows) == _CHANGES_BATCH else None
     return Pruned(len(going), freed, min(seqs, default=0), max(seqs, default=0), reached)
@@ -111,7 +111,8 @@ async def _oldest_kept(transaction: Transaction, line_id: str, keys: set[str], v
 _FORGET = "UPDATE changes SET pruned = 1 WHERE tenant = $1 AND line_id = $2 AND key = $3 AND seq = $4"
 
 
-async def _forget(transaction: Transaction, line_id: str, going: Sequence[tuple[Any, ...]]) -> int:
+async def forget_values(transaction: Transaction, line_id: str, going: Sequence[tuple[Any, ...]]) -> int:
+    """Remove the values of changes, given as key, number of the commit and hash; return the freed bytes."""
     for key, seq, _ in going:
         await transaction.run(_FORGET, transaction.tenant, line_id, key, seq)
     return await SqlBlobs(transaction).forget(blob_hash for _, _, blob_hash in going)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _RECEIPT = "SELECT body, usage FROM receipts WHERE tenant = $1 "
 _ADD = """
 INSERT INTO receipts (tenant, receipt_id, session_id, agent_id, model, created_at, naive_tokens, assembled_tokens,
-                      cached_tokens, cost, naive_cost, body)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+                      cached_tokens, cost, naive_cost, body, items)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 """
 _ADD_TEXT = """
 INSERT INTO receipt_texts (tenant, session_id, digest, content) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING
@@ -81,6 +81,7 @@ class SqlReceiptStore(SqlStore):
             saved.cost,
             saved.naive_cost,
             pack(_encode(receipt).decode()),
+            receipt.item_hashes,
         )
         rows = [
             (self._tenant, receipt.session_id, bytes.fromhex(digest), pack(content.decode()))

@@ -18,6 +18,7 @@ from weft.storage.sql.collections import in_json
 from weft.storage.sql.database import SqlStore, batches
 from weft.storage.sql.deferred_deletions import PendingDeletion, SqlDeferredDeletions
 from weft.storage.sql.layers import erase_layer_pins
+from weft.storage.sql.lineage import erase_derivations
 from weft.storage.sql.memory import erase_memories, memories_of
 from weft.storage.sql.records import erase_record_items
 from weft.storage.sql.session_content import session_content
@@ -264,6 +265,7 @@ class SqlSessionStore(SqlStore):
         await erase_layer_pins(self._tx, session_id)
         await erase_approvals(self._tx, session_id)
         await erase_record_items(self._tx, session_id)
+        await erase_derivations(self._tx, f"message:{session_id}")
         for table in _TABLES_OF_SESSIONS:
             await self._tx.run(
                 f"DELETE FROM {table} WHERE tenant = $1 AND session_id = $2",  # noqa: S608 - a fixed list of tables

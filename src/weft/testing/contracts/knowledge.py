@@ -148,7 +148,7 @@ class DocumentStoreContract:
         assert names == ["b", "c"]
         assert [each.document_id for each in await stores.documents.page("handbook", "pending", "", 1)] == ["a"]
         assert [each.error for each in await stores.documents.page("handbook", "failed", "", 9)] == ["no text"]
-        assert await stores.documents.backlog("handbook") == Backlog(pending=2, failed=1)
+        assert await stores.documents.backlog("handbook") == Backlog(pending=2, failed=1, quarantined=0)
 
     async def test_a_version_is_incomplete_until_it_is_indexed_or_failed(self, stores: ContractStores) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)
@@ -190,9 +190,9 @@ class DocumentStoreContract:
         assert await stores.documents.renew_lease(*NAMES, 1, "me", 25) == LeasedDocument(DOCUMENT, "", 1)
         assert await stores.documents.claim(*NAMES, "you", 24, 40) is None
         assert await stores.documents.claim(*NAMES, "you", 25, 40) == LeasedDocument(DOCUMENT, "", 1)
-        await stores.documents.release(*NAMES, "me", 0)
+        await stores.documents.end_lease(*NAMES, "me", 0)
         assert await stores.documents.claim(*NAMES, "me", 26, 50) is None
-        await stores.documents.release(*NAMES, "you", 45)
+        await stores.documents.end_lease(*NAMES, "you", 45)
         assert await stores.documents.claim(*NAMES, "me", 44, 60) is None
         assert await stores.documents.claim(*NAMES, "me", 45, 60) == LeasedDocument(DOCUMENT, "", 0)
 
@@ -211,7 +211,7 @@ class DocumentStoreContract:
         assert list(await stores.documents.queued(14, 9)) == [QueuedDocument(*NAMES, 3)]
         await stores.documents.advance(*NAMES, done=2, total=5, layout_hash="c1")
         assert [await starts("you", 15), await starts("me", 16)] == [0, 1]
-        await stores.documents.release(*NAMES, "me", 0)
+        await stores.documents.end_lease(*NAMES, "me", 0)
         assert await starts("you", 17) == 0
         await stores.documents.put(later(DOCUMENT, 2), b"y", 18)
         assert await starts("me", 19) == 0

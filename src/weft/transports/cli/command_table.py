@@ -130,6 +130,8 @@ COMMANDS: dict[str, dict[str, str]] = {
         "get-document": "Show a document: its state, versions and chunks, and the error if indexing failed.",
         "read-document": "Read the text of a document, or a range of it, such as the range of a search result.",
         "delete-document": "Delete a document. Searches no longer find it.",
+        "release-document": "Release a document from quarantine, after you read the passages that `knowledge.get_document` shows.",
+        "discard-document": "Discard a document that is in quarantine: that version only, if searches find an earlier one.",
         "reindex-all": "Reindex everything searchable: documents, messages, boards and memories.",
         "show-reindexing": "Show what is being reindexed, and how much of it is left.",
         "embed": "Embed texts: vectors of texts with similar meaning are close to each other.",
@@ -214,6 +216,10 @@ COMMANDS: dict[str, dict[str, str]] = {
         "set": "Add or replace an export policy: what an export may contain, in which form, and who may use the policy.",
         "list": "List the export policies that you may use, and which one is the default.",
         "delete": "Delete an export policy. Exports made with it still refer to it, with the digest of its definition.",
+    },
+    "trust": {
+        "trace": "Show what was derived from an item, such as a poisoned document: by declaration, by copy, through prompts.",
+        "forget": "Delete or flag a source and everything derived from it. By default a dry run, which only shows what to do.",
     },
     "missing": {
         "report": "Report information that is missing, instead of guessing.",

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.5
 _PAGE = 1_000
+_HELD = (
+    "It looks like an attempt to give agents instructions and is held for review: weft knowledge get-document shows "
+    "the passages, weft knowledge release-document releases it."
+)
 
 
 class IndexingFailure(msgspec.Struct, frozen=True):
@@ -43,7 +47,11 @@ async def wait_until_indexed(
             advance(left - now)
             left = now
     failed = await documents_in(weft, domain, "failed", includes)
-    return [IndexingFailure(each.document_id, each.error or "") for each in failed]
+    held = await documents_in(weft, domain, "quarantined", includes)
+    return [
+        *(IndexingFailure(each.document_id, each.error or "") for each in failed),
+        *(IndexingFailure(each.document_id, _HELD) for each in held),
+    ]
 
 
 async def documents_in(

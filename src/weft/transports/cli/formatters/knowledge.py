@@ -60,7 +60,8 @@ def _render_domains(listed: DomainList) -> str:
 
 
 def _domain_row(domain: DomainInfo) -> dict[str, str]:
-    busy = [f"{number} {what}" for number, what in ((domain.pending, "pending"), (domain.failed, "failed")) if number]
+    states = ((domain.pending, "pending"), (domain.failed, "failed"), (domain.quarantined, "quarantined"))
+    busy = [f"{number} {what}" for number, what in states if number]
     busy += [f"{domain.to_reindex} to reindex"] if domain.reindexing else []
     return {
         "domain": escape_controls(domain.domain),
