@@ -76,7 +76,7 @@ def test_a_stored_error_is_the_same_error() -> None:
     assert type(rebuilt) is KeyNotFound
     assert isinstance(rebuilt, NotFound)
     assert (rebuilt.code, rebuilt.message, rebuilt.hint) == (raised.code, raised.message, raised.hint)
-    assert rebuilt.context == {"key": "a", "at": "2026-01-01T00:00:00Z"}
+    assert rebuilt.context == {"key": "a", "at": "2026-01-01T00:00:00Z", "odd": "(1+2j)"}
     assert rebuilt.http_status == 404
 
 
