@@ -13,6 +13,7 @@ from evals.calibration import calibration
 from evals.calibration_fit import calibration_fit
 from evals.chunking import chunking
 from evals.entities import entities
+from evals.injection.table import injection
 from evals.message_search import message_search
 from evals.public_schemas import public_schemas
 from evals.results import Row, as_table
@@ -28,6 +29,7 @@ EVALUATIONS = {
     "calibration_fit": calibration_fit,
     "chunking": chunking,
     "entities": entities,
+    "injection": injection,
     "message_search": message_search,
     "public_schemas": public_schemas,
     "retrieval": retrieval,

@@ -79,7 +79,7 @@ def test_hidden_attacks_are_flagged_everywhere(detector: InjectionDetector, text
 
 @pytest.mark.parametrize("text", ORDINARY_TALK)
 def test_orders_between_agents_are_not_flagged(detector: InjectionDetector, text: str) -> None:
-    assert not detector.detect(text, data=False).strict
+    assert not detector.detect(text, data=False).flagged
 
 
 @pytest.mark.parametrize("text", ORDINARY_DATA)

@@ -8,7 +8,7 @@ that does harm. Patterns add to the score of the best candidates.
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -24,8 +24,11 @@ if TYPE_CHECKING:
     from weft.capabilities.injection.network import Network
 
     Floats = np.ndarray[Any, np.dtype[np.floating[Any]]]
+    Window = tuple[int, int]
 
-_SEGMENT_TOKENS = 120
+# The maximum, without start and end.
+_SEGMENT_TOKENS = 118
+_CACHED_WORDS = 20_000
 _UNKNOWN_TOKEN = 100
 # A text is scored in blocks of this many segments.
 _BLOCK_SEGMENTS = 150
@@ -80,7 +83,7 @@ class NetworkDetector:
         self, network: Network, tokenize: Callable[[str, int], list[int]], *, talk: Thresholds, data: Thresholds
     ) -> None:
         self._network = network
-        self._tokenize = tokenize
+        self._word_tokens = lru_cache(_CACHED_WORDS)(lambda word: tokenize(word, _SEGMENT_TOKENS + 2)[1:-1])
         self._thresholds = {False: talk, True: data}
 
     def detect(self, text: str, *, data: bool) -> Detection:
@@ -89,16 +92,18 @@ class NetworkDetector:
         blocks = (parts[start : start + _BLOCK_SEGMENTS] for start in range(0, len(parts), _BLOCK_SEGMENTS))
         return max((self._detect(_Block(block), data=data) for block in blocks), key=_score, default=HARMLESS)
 
+    def thresholds(self, *, data: bool) -> Thresholds:
+        return self._thresholds[data]
+
     def _detect(self, block: _Block, *, data: bool) -> Detection:
         windows, base = self._windows(block, data=data)
-        best = np.argsort(-base)[:_CANDIDATES]
+        best = np.argsort(-base)[:_CANDIDATES].tolist()
         score, number = float(base[best[0]]), best[0]
         if score > _MIN_CANDIDATE:
-            add = block.added_in_data if data else block.added_in_talk
-            single = base[: len(block.segments)]
-            candidates = [(one, *windows[one]) for one in best if base[one] > _MIN_CANDIDATE]
+            rest = _Rest(base[: len(block.segments)]) if data else None
+            candidates = [one for one in best if base[one] > _MIN_CANDIDATE]
             score, number = max(
-                (float(base[one] + add(start, end, base[one], single)), one) for one, start, end in candidates
+                (float(base[one]) + block.added(windows[one], float(base[one]), rest), one) for one in candidates
             )
         start, end = windows[number]
         bar = self._thresholds[data]
@@ -107,19 +112,26 @@ class NetworkDetector:
             flagged=score > bar.flagged,
             strict=score > bar.strict,
             excerpt=" ".join(block.segments[start:end])[:_MAX_EXCERPT],
-            patterns=block.names(start, end) if score > _MIN_CANDIDATE else (),
+            patterns=block.names(start, end) if score > bar.flagged else (),
             level=bar.level(score),
         )
 
-    def _windows(self, block: _Block, *, data: bool) -> tuple[list[tuple[int, int]], Floats]:
+    def _windows(self, block: _Block, *, data: bool) -> tuple[list[Window], Floats]:
         """Return the start and end of each window of segments, and its logit."""
-        tokens = [self._tokenize(segment, _SEGMENT_TOKENS)[1:-1] or [_UNKNOWN_TOKEN] for segment in block.segments]
+        tokens = [self._tokens(segment) or [_UNKNOWN_TOKEN] for segment in block.segments]
         shape = np.array([features(segment) for segment in block.segments], np.float32)
         pooled = self._network.pooled(tokens)
         windows, filters, shapes = _windows(pooled, shape, _DATA_WINDOWS if data else _TALK_WINDOWS)
         document, request, attack = self._network.log_probabilities(filters, shapes).T
         logits = np.logaddexp(request, attack) - document if data else attack - np.logaddexp(document, request)
         return windows, np.clip(logits, _MIN_LOGIT, _MAX_LOGIT)
+
+    def _tokens(self, segment: str) -> list[int]:
+        """Return the ids of a segment. The tokens of a word depend on nothing else, and few words are frequent."""
+        tokens: list[int] = []
+        for word in segment.split():
+            tokens += self._word_tokens(word)
+        return tokens[:_SEGMENT_TOKENS]
 
 
 def _score(detection: Detection) -> float:
@@ -150,6 +162,28 @@ def _wider(windows: Floats, half: int, number: int) -> Floats:
     return both
 
 
+class _Rest:
+    """Logits of the segments of a block outside of a window."""
+
+    def __init__(self, logits: Floats) -> None:
+        self._logits = np.clip(logits, -6, 6).tolist()
+        self._sum = sum(self._logits)
+        best = np.clip(logits, -6, 8)
+        # The best of all segments up to each, and of all from each on.
+        self._before = np.maximum.accumulate(best).tolist()
+        self._after = np.maximum.accumulate(best[::-1])[::-1].tolist()
+
+    def best(self, start: int, end: int) -> float:
+        """Return the best logit elsewhere, without the neighbours of the window."""
+        before = self._before[start - 2] if start > 1 else -6.0
+        after = self._after[end + 1] if end + 1 < len(self._after) else -6.0
+        return float(max(before, after))
+
+    def mean(self, start: int, end: int) -> float:
+        others = len(self._logits) - (end - start)
+        return float((self._sum - sum(self._logits[start:end])) / others) if others else -3.0
+
+
 class _Block:
     """Segments of a text with their patterns and words, found when needed."""
 
@@ -161,8 +195,11 @@ class _Block:
     def names(self, start: int, end: int) -> tuple[str, ...]:
         return tuple(name for name in PATTERNS if self._has(name, start, end))
 
-    def added_in_talk(self, start: int, end: int, base: float, _single: Floats) -> float:
-        """Return what to add to the logit of a window of a human's or agent's text."""
+    def added(self, window: Window, base: float, rest: _Rest | None) -> float:
+        """Return what to add to the logit of a window; ``rest`` is the rest of the block, for data."""
+        return self._added_in_talk(*window, base) if rest is None else self._added_in_data(*window, rest)
+
+    def _added_in_talk(self, start: int, end: int, base: float) -> float:
         added = sum(weight for name, weight in _IN_TALK.items() if self._has(name, start, end))
         text = " ".join(self.segments[start:end])
         is_confirmed = self._has("override", start, end) or self._has("leak", start, end)
@@ -170,15 +207,11 @@ class _Block:
             return min(added, _UNCONFIRMED - base)
         return added
 
-    def added_in_data(self, start: int, end: int, _base: float, single: Floats) -> float:
-        """Return what to add to the logit of a window of data; ``single`` has the logits of all segments."""
+    def _added_in_data(self, start: int, end: int, rest: _Rest) -> float:
         added = sum(weight for name, weight in _IN_DATA.items() if self._has(name, start, end))
         added += _EXECUTE * self._has("execute", start, min(end + 1, len(self.segments)))
         added += _OVERLAP * self._overlap(start, end)
-        far = np.concatenate([single[: max(0, start - 1)], single[end + 1 :]])
-        added += _BEST_ELSEWHERE * float(np.clip(far.max(), -6, 8) if len(far) else -6)
-        rest = np.clip(np.concatenate([single[:start], single[end:]]), -6, 6)
-        return added + _MEAN_ELSEWHERE * float(rest.mean() if len(rest) else -3)
+        return added + _BEST_ELSEWHERE * rest.best(start, end) + _MEAN_ELSEWHERE * rest.mean(start, end)
 
     def _has(self, name: str, start: int, end: int) -> bool:
         return any(self._in(name, number) for number in range(start, end))
@@ -186,7 +219,7 @@ class _Block:
     def _in(self, name: str, number: int) -> bool:
         known = self._found.get((name, number))
         if known is None:
-            known = self._found[name, number] = PATTERNS[name].search(self._lower[number]) is not None
+            known = self._found[name, number] = PATTERNS[name].is_in(self._lower[number])
         return known
 
     def _overlap(self, start: int, end: int) -> float:

@@ -29,9 +29,9 @@ class Detection:
 
     # A logit: higher is more suspicious. Comparable between texts of the same kind only.
     score: float
-    # At most 1 % of harmless texts of this kind score as high.
+    # Fewer than 1 % of harmless texts of this kind score as high, even among those that look like attacks.
     flagged: bool
-    # At most 0.1 %.
+    # Fewer than 0.1 % of ordinary texts of this kind do.
     strict: bool
     # The most suspicious passage, in normal form: decoded, without invisible characters.
     excerpt: str

@@ -1,7 +1,7 @@
 """The trained networks, on numpy: convolutions over the tokens of each segment, their maximum, and a small perceptron.
 
 Several networks share one table of word embeddings; their log-probabilities are averaged, which is steadier than one
-larger network.
+larger network. They are computed together: the first axis of their arrays is the network.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    Floats = np.ndarray[Any, np.dtype[np.floating[Any]]]
+    Array = np.ndarray[Any, Any]
 
 # Empty positions between segments, as many as a convolution reaches.
 GAP = 2
@@ -23,20 +23,22 @@ DILATIONS = (1, 2, 2)
 class Network:
     """The networks of a file of weights; thread-safe."""
 
-    def __init__(self, weights: Mapping[str, Floats]) -> None:
-        """Read embeddings in int8 with a scale for each dimension, and the rest in half precision.
-
-        ``members`` in the file is the number of networks; each array of theirs has them as its first axis.
-        """
-        self._embedding = weights["embedding"]
-        self._scale = weights["scale"]
+    def __init__(self, weights: Mapping[str, Array]) -> None:
+        """Read embeddings in int8 with a scale for each dimension, and the rest in half precision."""
+        self._embedding, self._scale = weights["embedding"], weights["scale"]
         self._embedding[0] = 0
-        members = range(len(weights["out.bias"]))
-        self._members = [
-            _Member({name: value[one] for name, value in weights.items() if "." in name}) for one in members
-        ]
+        float32 = {name: value.astype(np.float32) for name, value in weights.items() if "." in name}
+        self._members = len(float32["out.bias"])
+        names = ["pair", *(f"layers.{number}" for number in range(len(DILATIONS)))]
+        # For each position of a kernel and each network a matrix.
+        self._kernels = [np.ascontiguousarray(float32[f"{name}.weight"].transpose(3, 0, 2, 1)) for name in names]
+        self._biases = [float32[f"{name}.bias"][:, None] for name in names]
+        self._hidden = np.ascontiguousarray(float32["hidden.weight"].transpose(0, 2, 1))
+        self._hidden_bias = float32["hidden.bias"][:, None]
+        self._out = np.ascontiguousarray(float32["out.weight"].transpose(0, 2, 1))
+        self._out_bias = float32["out.bias"][:, None]
 
-    def pooled(self, tokens: Sequence[Sequence[int]]) -> Floats:
+    def pooled(self, tokens: Sequence[Sequence[int]]) -> Array:
         """Return the maximum of each filter over each segment, of all networks side by side."""
         numbers: list[int] = [0] * GAP
         starts: list[int] = []
@@ -45,64 +47,45 @@ class Network:
             numbers += segment
             numbers += [0] * GAP
         row = np.array(numbers)
-        live = (row > 0).astype(np.float32)[:, None]
+        empty = np.flatnonzero(row == 0)
         # Words repeat: those of the text are multiplied once.
         known, places = np.unique(row, return_inverse=True)
         words = self._embedding[known] * self._scale
-        return np.hstack([found for one in self._members for found in one.pooled(words, places, live, starts)])
+        pair, values = (np.matmul(words, kernel).take(places, axis=2) for kernel in self._kernels[:2])
+        pair = _convolved(pair, (1, 0), self._biases[0], empty)
+        values = _convolved(values, (1, 0, -1), self._biases[1], empty)
+        best = [np.maximum.reduceat(pair, starts, axis=1), np.maximum.reduceat(values, starts, axis=1)]
+        for step, kernel, bias in zip(DILATIONS[1:], self._kernels[2:], self._biases[2:], strict=True):
+            found = _convolved(np.matmul(values, kernel), (step, 0, -step), bias, empty)
+            best.append(np.maximum.reduceat(found, starts, axis=1))
+            values += found
+        return np.concatenate(best, axis=2).transpose(1, 0, 2).reshape(len(starts), -1)
 
-    def log_probabilities(self, pooled: Floats, shape: Floats) -> Floats:
+    def log_probabilities(self, pooled: Array, shape: Array) -> Array:
         """Return those of document, request and attack, from the filters and features of each window."""
-        parts = np.split(pooled, len(self._members), axis=1)
-        found = [one.log_probabilities(part, shape) for one, part in zip(self._members, parts, strict=True)]
-        mean: Floats = np.mean(found, axis=0)
+        filters = pooled.reshape(len(pooled), self._members, -1).transpose(1, 0, 2)
+        count = filters.shape[2]
+        hidden = np.matmul(filters, self._hidden[:, :count]) + np.matmul(shape, self._hidden[:, count:])
+        hidden += self._hidden_bias
+        np.maximum(hidden, 0, out=hidden)
+        logits = (np.matmul(hidden, self._out) + self._out_bias).astype(np.float64)
+        logits -= np.logaddexp.reduce(logits, axis=2, keepdims=True)
+        mean: Array = logits.mean(axis=0)
         return mean
 
 
-class _Member:
-    """One network."""
-
-    def __init__(self, weights: Mapping[str, Floats]) -> None:
-        float32 = {name: value.astype(np.float32) for name, value in weights.items()}
-        names = ["pair", *(f"layers.{number}" for number in range(len(DILATIONS)))]
-        # A matrix for each position of a kernel.
-        self._kernels = [
-            [np.ascontiguousarray(tap) for tap in float32[f"{name}.weight"].transpose(2, 1, 0)] for name in names
-        ]
-        self._biases = [float32[f"{name}.bias"] for name in names]
-        self._hidden = float32["hidden.weight"].T.copy(), float32["hidden.bias"]
-        self._out = float32["out.weight"].T.copy(), float32["out.bias"]
-
-    def pooled(self, words: Floats, places: Any, live: Floats, starts: list[int]) -> list[Floats]:  # noqa: ANN401 - integers
-        (before, here), first, *later = self._kernels
-        pair = _convolved([(words @ before)[places], (words @ here)[places]], (1, 0), self._biases[0], live)
-        values = _convolved([(words @ tap)[places] for tap in first], (1, 0, -1), self._biases[1], live)
-        best = [np.maximum.reduceat(pair, starts), np.maximum.reduceat(values, starts)]
-        for step, taps, bias in zip(DILATIONS[1:], later, self._biases[2:], strict=True):
-            found = _convolved([values @ tap for tap in taps], (step, 0, -step), bias, live)
-            best.append(np.maximum.reduceat(found, starts))
-            values += found
-        return best
-
-    def log_probabilities(self, pooled: Floats, shape: Floats) -> Floats:
-        hidden = np.maximum(np.hstack([pooled, shape]) @ self._hidden[0] + self._hidden[1], 0)
-        logits = (hidden @ self._out[0] + self._out[1]).astype(np.float64)
-        found: Floats = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
-        return found
-
-
-def _convolved(products: list[Floats], offsets: tuple[int, ...], bias: Floats, live: Floats) -> Floats:
+def _convolved(products: Array, offsets: tuple[int, ...], bias: Array, empty: Array) -> Array:
     """Return the rectified convolution, from the products with each position of the kernel.
 
-    Position ``i`` sees ``i - offset`` for each offset.
+    Position ``i`` sees ``i - offset`` for each offset. Nothing is left in empty positions.
     """
-    found = products[offsets.index(0)]
+    found: Array = products[offsets.index(0)]
     for product, offset in zip(products, offsets, strict=True):
         if offset > 0:
-            found[offset:] += product[:-offset]
+            found[:, offset:] += product[:, :-offset]
         elif offset < 0:
-            found[:offset] += product[-offset:]
+            found[:, :offset] += product[:, -offset:]
     found += bias
     np.maximum(found, 0, out=found)
-    found *= live
+    found[:, empty] = 0
     return found

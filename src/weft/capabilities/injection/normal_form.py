@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 # A shorter decoded text is an accident.
 _MIN_DECODED = 8
-_MIN_ENCODED = 24
 # Encoded passages may hold encoded passages.
 _MAX_ENCODINGS = 2
 _MIN_READABLE_SHARE = 0.9
@@ -42,6 +41,7 @@ _HIDING = re.compile(
 _MARKDOWN_COMMENT = re.compile(r"^\[[^\]\n]{0,40}\]: ?#[^(\"'\n]{0,20}[(\"'](.*)[)\"']\s*$", re.MULTILINE)
 _LINK_TITLE = re.compile(r"\]\([^\s()]{0,500}\s{1,4}[\"']([^\"'\n]{1,1000})[\"']\)")
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|[a-zA-Z]{2,8});")
+_LONG_WORD = re.compile(r"\S{24}")
 _BASE64 = re.compile(r"(?<![\w+/=-])[A-Za-z0-9+/]{24,}={0,2}(?![\w+/=])")
 _HEXADECIMAL = re.compile(r"(?:0x)?[0-9a-fA-F]{32,}|(?:\b[0-9a-fA-F]{2}[ :]){16,}")
 _HEXADECIMAL_PAIRS = re.compile(r"(?:[0-9a-fA-F]{2}[ :]){16}")
@@ -121,7 +121,7 @@ def _joined_letters(match: re.Match[str]) -> str:
 def _decoded(text: str) -> list[str]:
     """Return what base64, hexadecimal and percent-encoded passages of a text decode to."""
     found: list[str] = []
-    has_long_word = any(len(word) >= _MIN_ENCODED for word in text.split())
+    has_long_word = _LONG_WORD.search(text) is not None
     for match in _BASE64.finditer(text) if has_long_word else ():
         try:
             found.append(base64.b64decode(match[0] + "=" * (-len(match[0]) % 4), validate=True).decode())

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 _OLD = r"(?:previous|prior|earlier|preceding|above|former|initial|original|existing|old|past|foregoing)"
 _ORDERS = r"(?:instructions?|directions?|rules?|orders?|commands?|prompts?|guidelines?|tasks?|directives?|constraints?|guidance|context|conversation|documents?|policies|assignments?|programming)"
@@ -59,10 +60,63 @@ PERSONAL = re.compile(
 )
 TARGET = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}\.\w|\b[a-z]{2}\d{10,}\b|\bid:? ?#?\w*\d{3,}|https?://|\bwww\.")
 TABLE = re.compile(r"^\s*\||\|.*\|.*\||,[^ ,]*,[^ ,]*,|\t")
+
+
+class Pattern(NamedTuple):
+    """A pattern, and texts of which at least one is in whatever it matches: most segments need no match."""
+
+    hints: tuple[str, ...]
+    regex: re.Pattern[str]
+
+    def is_in(self, segment: str) -> bool:
+        """Tell whether the pattern is in a segment in lower case."""
+        return any(hint in segment for hint in self.hints) and self.regex.search(segment) is not None
+
+
+def _hints(words: str) -> tuple[str, ...]:
+    return tuple(words.split())
+
+
 PATTERNS = {
-    "override": OVERRIDE, "system": SYSTEM, "role": ROLE, "unbound": UNBOUND, "leak": LEAK, "execute": EXECUTE, "assistant": ASSISTANT,
-    "conceal": CONCEAL, "strict": STRICT, "todo": TODO, "personal": PERSONAL, "table": TABLE, "target": TARGET,
-}  # fmt: skip
+    "override": Pattern(
+        _hints(
+            "ignor disregard forget discard overr bypass neglect dismiss abandon erase follow attention mind vergiss vergessen missachte "
+            "oubli olvid esque dimentica \u5ffd\u7565 \u5fd8 \u65e0\u89c6 \u7406\u4f1a \u0437\u0430\u0431\u0443\u0434\u044c \u0438\u0433\u043d\u043e\u0440\u0438\u0440\u0443\u0439 zaboravi zapom zignoruj negeer abaikan unut"
+        ),
+        OVERRIDE,
+    ),
+    "system": Pattern(_hints("< [ system ## message note instruction reminder if"), SYSTEM),
+    "role": Pattern(
+        _hints(
+            "you act behave respond answer speak pretend role now imagine character anything mode jailbr du sie tu ahora \u4f60 \u626e\u6f14"
+        ),
+        ROLE,
+    ),
+    "unbound": Pattern(
+        _hints("no without free ignor bypass disable unfiltered uncensored amoral unethical immoral nsfw never openai"),
+        UNBOUND,
+    ),
+    "leak": Pattern(_hints("prompt instruction rules above before \u7cfb\u7edf"), LEAK),
+    "execute": Pattern(
+        _hints(
+            "curl wget os. __import__ exec( eval( subprocess rm chmod .git .bashrc crontab nohup cat printenv env $ python open( .secret "
+            "document.cookie /etc dd requests urlretrieve urlopen shutil sendmail storbinary socket install .register >>"
+        ),
+        EXECUTE,
+    ),
+    "assistant": Pattern(
+        _hints("your the tell inform ask remind convince encourage direct ai antwort ponse respuesta \u4f60\u7684"),
+        ASSISTANT,
+    ),
+    "conceal": Pattern(_hints("not n't never without ly undetected"), CONCEAL),
+    "strict": Pattern(
+        _hints("must strictly only following new complete done finished before important instead neue"), STRICT
+    ),
+    "todo": Pattern((":",), TODO),
+    "personal": Pattern(_hints("i we let me my us our mein je nous yo nosotros"), PERSONAL),
+    "table": Pattern((*_hints("| ,"), "\t"), TABLE),
+    "target": Pattern(_hints("@ 0 1 2 3 4 5 6 7 8 9 http www."), TARGET),
+}
 
 
 _WORD = re.compile(r"[^\W\d_]{4,}")

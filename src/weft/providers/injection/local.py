@@ -16,9 +16,9 @@ from weft.capabilities.injection.model import DetectorUnavailable
 from weft.capabilities.injection.network import Network
 from weft.providers.embedders.wordpiece import WordPieceTokenizer
 
-_SHA256 = "22083510a6a6607bbacb6eb817d56a27620eb2017c8f04238e76f155340363f4"
-_TALK = Thresholds(flagged=3.0, strict=4.6)
-_DATA = Thresholds(flagged=6.5, strict=8.8)
+_SHA256 = "d7a5a946fda0dbd13fb2b73890742aaaaefee75ec5e818351fd2eda43d348540"
+_TALK = Thresholds(flagged=1.3, strict=2.8)
+_DATA = Thresholds(flagged=5.7, strict=7.8)
 
 
 def load_included() -> NetworkDetector:

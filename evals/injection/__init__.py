@@ -1,0 +1,1 @@
+"""The injection detector: training, calibration and evaluation."""
