@@ -27,7 +27,8 @@ def _render_list(found: ApprovalList) -> str:
 
 def _render_shown(shown: ApprovalShown) -> str:
     request = {name: value for name, value in shown.request.items() if value is not None}
-    parts = {"request": request, "why it is held": shown.details, "answer": shown.answer}
+    why = None if shown.details is None else {"check": shown.check, **shown.details}
+    parts = {"request": request, "why it is held": why, "answer": shown.answer}
     details = [f"{name}:\n{indent(_value(value))}" for name, value in parts.items() if value]
     return "\n\n".join([_render_call(shown), *details, *_next_step(shown)])
 
@@ -38,7 +39,7 @@ def _render_call(held: ApprovalInfo) -> str:
     facts = {
         "id": held.approval_id,
         "session": escape_controls(held.session_id or ""),
-        _HOLDS[held.hold]: f"{escape_controls(held.reason)} ({escape_controls(held.check)})",
+        _HOLDS[held.hold]: escape_controls(held.reason),
         "since": cell(held.created_at),
         "expires": cell(held.expires_at) if held.state == "pending" else "",
         "decided": _decision(held),
