@@ -137,6 +137,7 @@ async def _call(installation: Installation, operation: str, principal: str = "ad
 async def _agent(installation: Installation, name: str, events: int) -> Agent:
     """Create an agent with this many events in its window."""
     await _call(installation, "agent.create", agent_id=name)
+    await _call(installation, "session.add_members", session_id=_SESSION, members=[name])
     agent = Agent(installation, name, count(1), defaultdict(list))
     messages = [
         {"role": role, "content": " ".join(installation.data_source.query() for _ in range(4))}

@@ -170,9 +170,8 @@ MISSING = {
     "AC-15": "compaction",
     "CE-F6": "the compaction that the event starts",
     "CE-F7": "compaction by the chosen strategy, settings of teams",
-    "CE-A": "Compact, ValidatePrompt as an operation",
+    "CE-A": "Compact",
     "CE-E": "a compaction model that fails, a summary that loses a fact",
-    "CE-F29": "blocking injection in prompts and where it is written",
     "CE-N": "assembly, search over 1M entries, 10M vectors, 1,000 concurrent assemblies, compaction, fact retention, "
     "token reduction",
     "CE-O": "summaries next to originals, the compaction model, layers counted as overhead",

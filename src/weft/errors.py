@@ -17,6 +17,8 @@ from weft.capabilities.approvals.model import (
 )
 from weft.capabilities.assembly.model import ContextOverBudget
 from weft.capabilities.assembly.receipts import ReceiptNotFound, ReceiptPruned
+from weft.capabilities.assembly.screening import PromptBlocked
+from weft.capabilities.assembly.sent_prompt import PromptAltered
 from weft.capabilities.assembly.usage_report import UsageConflict
 from weft.capabilities.board.guidance import ConventionsNotFound
 from weft.capabilities.board.model import InvalidKey, KeyNotFound, StoreFull, ValueTooLarge
@@ -220,6 +222,8 @@ __all__ = [
     "PolicyForbidden",
     "PolicyNotFound",
     "PoolNotInitialized",
+    "PromptAltered",
+    "PromptBlocked",
     "ProtectedCategory",
     "QuotaExceeded",
     "RateLimited",

@@ -52,6 +52,7 @@ from weft.capabilities.assembly.receipts import (
     ToolSavings,
 )
 from weft.capabilities.assembly.usage_report import MetricsEmitted
+from weft.capabilities.assembly.validate_operation import PromptValidated
 from weft.capabilities.board.admin_view import InspectedEntry, Inspection
 from weft.capabilities.board.check import BoardCheck, BoardFinding
 from weft.capabilities.board.guidance import (
@@ -486,6 +487,7 @@ __all__ = [
     "PossibleSource",
     "PromptAssembled",
     "PromptReplayed",
+    "PromptValidated",
     "ProvMapping",
     "PruneLog",
     "PruningInfo",

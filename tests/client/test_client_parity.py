@@ -358,6 +358,8 @@ async def call_every_operation(weft: Any, client_name: str, admin_key: str) -> d
     await note("receipt.show", weft.receipt.show("receipt_unknown"))
     await note("receipt.list", weft.receipt.list(session_id=own))
     await note("receipt.replay", weft.receipt.replay(made.receipt_id, form="anthropic"))
+    await note("context.validate_prompt", weft.context.validate_prompt(made.receipt_id, made.body))
+    await note("context.validate_prompt", weft.context.validate_prompt(made.receipt_id, {"messages": []}))
     await note("receipt.savings", weft.receipt.savings(by="model", session_id=own))
     await note("window.create", weft.window.create(s, agent_id=agent, model_max_tokens=9_000, budgets={"DIALOG": 0.5}))
     await note("window.create", weft.window.create(s, agent_id=agent))

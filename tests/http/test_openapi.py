@@ -66,6 +66,10 @@ VALID_FIELDS: dict[str, dict[str, Any]] = {
     "/v1/search": NO_FILTER,
     "/v1/search/get-context": {"query": "price", "ref": None, **NO_FILTER},
     "/v1/search/similar": {"text": "price", "ref": None, **NO_FILTER},
+    "/v1/sessions/{session_id}/assemble": {
+        **dict.fromkeys(("messages", "system", "tools", "cache_ttl")),
+        "task_description": "Ship.",
+    },
     "/v1/sessions/{session_id}/read-batch": {"keys": ["goal"]},
     "/v1/sessions/{session_id}/snapshots": {"label": "before_migration"},
     "/v1/webhooks": {"url": "https://93.184.215.14/", "secret": None, "session_id": "nowhere"},

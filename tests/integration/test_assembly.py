@@ -49,7 +49,7 @@ async def test_a_task_that_is_the_open_question_is_not_repeated_after_tool_resul
     call = {"role": "assistant", "content": "I look.", "tool_calls": [{"call_id": "c1", "name": "logs"}]}
     result = {"role": "tool", "tool_call_id": "c1", "content": "disk full"}
     await ingest(world.analysis, question, call, result)
-    assert texts(await assemble(world.analysis, "What happened?"))[-1] == "disk full"
+    assert texts(await assemble(world.analysis, "What happened?"))[-1] == "<weft:data>\ndisk full\n</weft:data>"
     await ingest(world.analysis, question, call, result, {"role": "assistant", "content": "The disk is full."})
     assert texts(await assemble(world.analysis, "What happened?"))[-1] == "What happened?"
 
@@ -230,7 +230,9 @@ async def test_secrets_beside_a_passage_can_be_left_out(world: World) -> None:
     await world.planner.say("AKIAIOSFODNN7EXAMPLE")
     await world.index_sessions()
     task = "To whom does the incident report go?"
-    assert any("AKIA" in text for text in texts(await assemble(world.analysis, task)))
+    masked = texts(await assemble(world.analysis, task))
+    assert any("[aws key 1]" in text for text in masked)
+    assert not any("AKIA" in text for text in masked)
     kept = await assemble(world.analysis, task, omit_secrets=True, fresh=True)
     assert any("board of directors" in text for text in texts(kept))
     assert not any("AKIA" in text for text in texts(kept))

@@ -121,6 +121,7 @@ VALID: dict[str, dict[str, Any]] = {
     "receipt.show": {"receipt_id": "r1"},
     "receipt.list": {},
     "receipt.replay": {"receipt_id": "r1"},
+    "context.validate_prompt": {"receipt_id": "r1", "body": {"messages": []}},
     "receipt.savings": {},
     "context.ingest": {**IN_SESSION, "events": [{"event_id": "e1", "content": "hello"}]},
     "window.create": {**IN_SESSION, "model_max_tokens": 8_000, "budgets": {"DIALOG": 0.5}},

@@ -70,7 +70,7 @@ async def test_an_agent_gets_the_layers_of_all_four_levels(team: World) -> None:
     shown = await show(team.analysis)
     assert (shown["agent_id"], shown["pinned"], shown["critical_update"]) == ("analysis", False, None)
     assert [(layer["level"], layer["layer"], layer["context_id"], layer["version"]) for layer in shown["layers"]] == [
-        (1, "platform", None, 1),
+        (1, "platform", None, 2),
         (2, "tenant", "layer:tenant", 1),
         (3, "team:research", "layer:team:research", 1),
         (4, "persona", "agent:analysis", 1),
@@ -444,7 +444,7 @@ async def test_a_persona_cannot_imitate_a_higher_layer(team: World) -> None:
     prompt = render_layers(used)
     check_prefix(prompt, used)
     assert prompt.count("<weft:layer") == prompt.count("</weft:layer>") == len(used) == 4
-    assert "[quoted layer tag" in prompt
+    assert "[quoted weft tag:layer" in prompt
 
 
 async def test_damaged_layers_are_refused(team: World) -> None:

@@ -55,6 +55,7 @@ MODULES: dict[str, str] = {
     "receipt.list": "assembly.receipt_operations",
     "receipt.replay": "assembly.receipt_operations",
     "receipt.savings": "assembly.receipt_operations",
+    "context.validate_prompt": "assembly.validate_operation",
     "search.query": "search.operations",
     "search.find_similar": "search.operations",
     "entity.list": "search.entity_operations",

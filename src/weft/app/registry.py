@@ -29,6 +29,7 @@ _MODULES = (
     "windows.checkpoints",
     "assembly.operations",
     "assembly.receipt_operations",
+    "assembly.validate_operation",
     "search.operations",
     "search.entity_operations",
     "search.pin_operations",

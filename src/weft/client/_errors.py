@@ -89,6 +89,8 @@ ERROR_MODULES: dict[str, str] = {
     "POLICY_FORBIDDEN": "weft.capabilities.transfer.policies",
     "POLICY_NOT_FOUND": "weft.capabilities.transfer.policies",
     "POOL_NOT_INITIALIZED": "weft.kernel.errors",
+    "PROMPT_ALTERED": "weft.capabilities.assembly.sent_prompt",
+    "PROMPT_BLOCKED": "weft.capabilities.assembly.screening",
     "PROTECTED_CATEGORY": "weft.capabilities.messages.categories",
     "QUOTA_EXCEEDED": "weft.kernel.errors",
     "RATE_LIMITED": "weft.kernel.errors",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from weft.capabilities.assembly.operations import PromptAssembled
     from weft.capabilities.assembly.receipt_operations import PromptReplayed, ReceiptList, ReceiptShown, SavingsReport
     from weft.capabilities.assembly.usage_report import MetricsEmitted
+    from weft.capabilities.assembly.validate_operation import PromptValidated
     from weft.capabilities.board.admin_view import Inspection
     from weft.capabilities.board.check import BoardCheck
     from weft.capabilities.board.guidance import ConventionGroup, ConventionNames, ConventionsDefined, Guidance
@@ -585,6 +586,7 @@ class ContextOperations:
         min_score: float | None = None,
         cache_ttl: str | None = None,
         omit_secrets: bool = False,
+        data_marking: Literal["delimit", "words"] = "delimit",
         fresh: bool = False,
     ) -> PromptAssembled:
         """Assemble the prompt for your next model call: the smallest that carries everything that matters for the task.
@@ -599,6 +601,7 @@ class ContextOperations:
                 "task_description": task_description,
                 "form": form,
                 "omit_secrets": omit_secrets,
+                "data_marking": data_marking,
                 "fresh": fresh,
                 **given(
                     token_budget=token_budget,
@@ -634,6 +637,22 @@ class ContextOperations:
                 "usage": usage,
                 **given(model=model, latency_ms=latency_ms, quality_score=quality_score, response_id=response_id),
             },
+        )
+
+    async def validate_prompt(
+        self,
+        receipt_id: str,
+        body: Mapping[str, Any],
+        *,
+        form: Literal["neutral", "openai_chat", "openai_responses", "anthropic"] = "neutral",
+    ) -> PromptValidated:
+        """Check a prompt right before you send it to the model: it must be the assembled one.
+
+        Layers present, in order, unaltered and still those of the session; texts of others unchanged and marked;
+        nothing added to the system prompt. If not, the call fails and must not be sent.
+        """
+        return await self._caller.call(
+            "context.validate_prompt", {"receipt_id": receipt_id, "body": body, "form": form}
         )
 
     async def push(

@@ -20,7 +20,9 @@ from weft.capabilities.assembly.model import (
 )
 from weft.capabilities.assembly.packers import PackedText, TextPacker
 from weft.capabilities.assembly.plan import FittedConversation, Materials, Packed, Previous, make_plan
+from weft.capabilities.assembly.screening import ItemTrust
 from weft.capabilities.language_models.model import ConversationMessage
+from weft.capabilities.trust.model import Source, Trust
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from weft.capabilities.assembly.model import Shortening
     from weft.capabilities.language_models.model import BlockKind
 
+OTHER = ItemTrust(Source.AGENT, Trust.UNTRUSTED)
 COSTS = CacheCosts(write=1.25, read=0.1, warm=True, expected_calls=5)
 
 
@@ -103,8 +106,8 @@ class Passages:
 
 
 def texts(kind: BlockKind, sizes: Sequence[int]) -> TextPacker:
-    named = [PackedText(f"{kind}{n}", "1", " ".join(["word"] * size)) for n, size in enumerate(sizes)]
-    return TextPacker(kind, "board", "user", kind, named, words)
+    named = [PackedText(f"{kind}{n}", "1", " ".join(["word"] * size), OTHER) for n, size in enumerate(sizes)]
+    return TextPacker(kind, "board", kind, named, words)
 
 
 def materials(
@@ -226,9 +229,7 @@ def test_passages_already_sent_are_not_sent_again() -> None:
 def test_a_board_entry_that_changed_is_sent_in_its_new_version() -> None:
     first = materials(layers=[500], board=[10, 10])
     sent = make_plan(first, 1_000, COSTS)
-    then = first._replace(
-        board=TextPacker("board", "board", "user", "board", [PackedText("board0", "2", "new")], words)
-    )
+    then = first._replace(board=TextPacker("board", "board", "board", [PackedText("board0", "2", "new", OTHER)], words))
     plan = make_plan(then, 1_000, COSTS, next_call(sent, first))
     assert plan.mode == "extended"
     assert items_of(plan.blocks)["board0"] == "2"

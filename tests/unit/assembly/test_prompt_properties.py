@@ -13,14 +13,17 @@ from weft.capabilities.assembly.model import CacheCosts, ContextOverBudget, Plan
 from weft.capabilities.assembly.packers import PackedText, TextPacker
 from weft.capabilities.assembly.plan import Materials, Previous, make_plan
 from weft.capabilities.assembly.prompt import prompt_of
+from weft.capabilities.assembly.screening import ItemTrust
 from weft.capabilities.language_models.catalog import load_catalog
 from weft.capabilities.language_models.model import ConversationMessage, Prompt, ToolCall, ToolDefinition
 from weft.capabilities.language_models.token_counts import PromptCounter
 from weft.capabilities.language_models.wire import render
 from weft.capabilities.layers.model import Layer
+from weft.capabilities.trust.model import Source, Trust
 from weft.capabilities.windows.model import Category, WindowEvent
 from weft.providers.tokenizers import TokenizerRegistry
 
+OTHER = ItemTrust(Source.AGENT, Trust.UNTRUSTED)
 COSTS = CacheCosts(write=1.25, read=0.1, warm=True, expected_calls=5)
 INFO = load_catalog().find("claude-sonnet-5")
 COUNTER = PromptCounter(INFO, TokenizerRegistry())
@@ -78,11 +81,11 @@ def inputs(draw: st.DrawFn) -> tuple[Materials, tuple[ToolDefinition, ...], int]
     layers = [Layer.of(1, "platform", draw(text), 1), Layer.of(4, "persona", draw(text), 2)]
     tools = tuple(ToolDefinition(f"t{n}", draw(text), {"type": "object"}) for n in range(draw(st.integers(0, 3))))
     texts = {
-        kind: [PackedText(f"{kind}:{n}", "1", draw(text)) for n in range(draw(st.integers(0, 4)))]
+        kind: [PackedText(f"{kind}:{n}", "1", draw(text), OTHER) for n in range(draw(st.integers(0, 4)))]
         for kind in ("pins", "board", "missing", "retrieved")
     }
     packers: dict[str, Any] = {
-        kind: TextPacker(kind, "board", "user", kind, given, count)
+        kind: TextPacker(kind, "board", kind, given, count)
         for kind, given in texts.items()  # type: ignore[arg-type]
     }
     preparer = EventPreparer("window:s:a", "s", limit, COUNTER)

@@ -63,7 +63,7 @@ def test_attacks_in_talk_are_flagged(detector: InjectionDetector, text: str) -> 
     assert found.excerpt in text
 
 
-@pytest.mark.req("CE-F29", part="detects injection in content")
+@pytest.mark.req("CE-F29")
 @pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
 def test_instructions_in_data_are_flagged(detector: InjectionDetector, payload: str) -> None:
     found = detector.detect(DOCUMENT.format(payload=payload), data=True)

@@ -252,6 +252,10 @@ NEEDS: dict[str, tuple[str, ...]] = {
         "get an old prompt again, exactly as it was sent",
         "reproduce what the model was given on another day",
     ),
+    "receipts.validate": (
+        "check the prompt right before it is sent to the model",
+        "did something change my prompt since it was assembled",
+    ),
     "receipts.savings": ("how many tokens and how much money were saved", "costs of prompts and what we save"),
     "search": (
         "find out whether anything is known about a subject",

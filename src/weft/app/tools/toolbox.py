@@ -300,7 +300,7 @@ GROUPED_HELP = {
     ),
     "receipts": (
         "Receipts of assembled prompts: what was included and left out and why, the same prompt again byte for byte, "
-        "and what it saved in tokens and money."
+        "whether what you are about to send is still that prompt, and what it saved in tokens and money."
     ),
     "context_window": (
         "Windows: each agent's conversation in a session, with a token limit and budgets by category: how full it is, "

@@ -1,4 +1,7 @@
-"""The events of a window as the conversation of a plan."""
+"""The events of a window as the conversation of a plan.
+
+Results of tools and events of other agents are data: they are marked where they stand in the conversation.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,14 @@ from msgspec import structs
 
 from weft.capabilities.assembly.model import Candidate, OmittedCandidate, PlannedBlock, Shortening
 from weft.capabilities.assembly.plan import FittedConversation
+from weft.capabilities.assembly.screening import ItemTrust, Screening, item_trust
 from weft.capabilities.language_models.content import Media
-from weft.capabilities.language_models.model import ConversationMessage
+from weft.capabilities.language_models.model import ConversationMessage, ToolCall
 from weft.capabilities.language_models.rendering import message_parts, plain_text
 from weft.capabilities.language_models.token_counts import PromptCounter
-from weft.capabilities.layers.prefix import sanitise_message
+from weft.capabilities.layers.data_elements import data_message, with_texts
+from weft.capabilities.layers.tags import sanitise_message
+from weft.capabilities.trust.model import Source, Trust
 from weft.capabilities.windows.budget import SizedEvent, budgets_for, fit, required_tokens, shorten
 from weft.capabilities.windows.model import Category, WindowEvent, window_line
 
@@ -24,18 +30,29 @@ if TYPE_CHECKING:
 # An event above this part of the limit is shortened in the middle, so that it does not evict all others.
 _LARGEST_PART = 4
 _REDACTED = "redacted"
+_WITHHELD = "withheld"
+_WITHHELD_NOTE = "[Withheld: this result looks like an attack on the prompt.]"
 # Memory of a prepared event besides its content.
 _EVENT_BYTES = 2_000
 
 
 class PreparedEvent(NamedTuple):
-    """An event as prompts have it. ``original_tokens`` is its size before it was shortened."""
+    """An event as prompts have it. ``original_tokens`` is its size before it was shortened.
+
+    ``withheld`` is why its content is not in the prompt.
+    """
 
     event: WindowEvent
     block: PlannedBlock
     candidate: Candidate
     sized: SizedEvent
     original_tokens: int
+    withheld: OmittedCandidate | None = None
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether it is not in the prompt at all. A result that is withheld leaves a note: its call needs one."""
+        return self.withheld is not None and self.event.routed
 
     @property
     def weight(self) -> int:
@@ -61,10 +78,11 @@ class EventPreparer(NamedTuple):
     session_id: str
     limit: int
     counter: PromptCounter
+    screening: Screening = Screening()
 
     @property
     def key(self) -> Hashable:
-        return self.line_id, self.session_id, self.limit, self.counter.method
+        return self.line_id, self.session_id, self.limit, self.counter.method, self.screening
 
     def prepare(self, events: Sequence[WindowEvent], before: Sequence[PreparedEvent] = ()) -> list[PreparedEvent]:
         """Return the events of a window as prompts have them, using those that were prepared ``before``."""
@@ -82,11 +100,21 @@ class EventPreparer(NamedTuple):
         return f"{line_id}/{event.event_id}"
 
     def _prepared(self, event: WindowEvent) -> PreparedEvent:
-        ref, message = self.ref_of(event), self._shown(event)
+        ref, trust = self.ref_of(event), event_trust(event)
+        # A result that is withheld is a candidate of its own: the event is in the prompt, with a note.
+        content = ref if event.routed else f"{ref}#content"
+        withheld = self.screening.omission(content, "", trust) if trust.trust is not Trust.TRUSTED else None
+        message = self._shown(event, trust, is_withheld=withheld is not None)
         version = _REDACTED if event.redacted else _version_of(event)
         tokens = self.counter.message(message)
         block = PlannedBlock(
-            block_id=f"event:{ref}", kind="conversation", messages=(message,), tokens=tokens, items={ref: version}
+            block_id=f"event:{ref}",
+            kind="conversation",
+            messages=(message,),
+            tokens=tokens,
+            items={ref: version if withheld is None else f"{version}{_WITHHELD}"},
+            source=trust.source,
+            trust=trust.trust,
         )
         return PreparedEvent(
             event=event,
@@ -94,13 +122,27 @@ class EventPreparer(NamedTuple):
             candidate=Candidate(ref=ref, kind="event", tokens=tokens, version=version),
             sized=_sized(event, tokens, ref),
             original_tokens=self.counter.message(event.message),
+            withheld=withheld,
         )
 
-    def _shown(self, event: WindowEvent) -> ConversationMessage:
-        message = sanitise_message(_attributed(event) if event.routed else event.message)
-        if not may_shorten(event) or self.counter.message(message) <= self.longest:
+    def _shown(self, event: WindowEvent, trust: ItemTrust, *, is_withheld: bool) -> ConversationMessage:
+        message = _quoted(event) if event.routed else event.message
+        if is_withheld:
+            message = structs.replace(message, content=_WITHHELD_NOTE, name=None, form=None, native=None)
+        is_own = trust.trust is Trust.TRUSTED
+        message = self._masked(sanitise_message(message), is_own=is_own)
+        if may_shorten(event) and self.counter.message(message) > self.longest:
+            message = structs.replace(message, content=shorten(message.content, self.longest, self._count_content))
+        if is_own:
             return message
-        return structs.replace(message, content=shorten(message.content, self.longest, self._count_content))
+        source = f"agent {event.agent_id}" if event.routed else ""
+        return data_message(message, source, suspect=trust.is_suspicious, mark_words=self.screening.mark_words)
+
+    def _masked(self, message: ConversationMessage, *, is_own: bool) -> ConversationMessage:
+        """Return a message with secrets and personal data masked as the policy demands."""
+        shown = self.screening.shown_own if is_own or message.role == "tool" else self.screening.shown
+        calls = tuple(ToolCall(call.call_id, call.name, shown(call.arguments)) for call in message.tool_calls)
+        return structs.replace(with_texts(message, shown), tool_calls=calls)
 
     def _count_content(self, text: str) -> int:
         return self.counter.message(ConversationMessage(role="user", content=text))
@@ -117,23 +159,29 @@ class WindowConversation:
 
     @cached_property
     def blocks(self) -> list[PlannedBlock]:
-        return [each.block for each in self.prepared]
+        return [each.block for each in self.sent]
+
+    @cached_property
+    def sent(self) -> list[PreparedEvent]:
+        """Return the events that may be in the prompt."""
+        return [each for each in self.prepared if not each.is_left_out]
 
     @cached_property
     def candidates(self) -> list[Candidate]:
-        events = [each.candidate for each in self.prepared]
+        events = [each.candidate for each in self.sent]
         return [*events, *(Candidate(ref=each.ref, kind="event", tokens=0) for each in self.omissions)]
 
     @cached_property
     def omissions(self) -> list[OmittedCandidate]:
-        """Return the images, audio and files that the model cannot read; a note takes their place."""
-        return [
+        """Return what the policy withholds, and media that the model cannot read; a note takes their place."""
+        media = [
             OmittedCandidate(f"{each.candidate.ref}#{place}", "unsupported_media", part.kind)
-            for each in self.prepared
-            if each.event.message.native is not None
+            for each in self.sent
+            if each.event.message.native is not None and each.withheld is None
             for place, part in enumerate(message_parts(each.event.message))
             if isinstance(part, Media) and part.kind not in self.modalities
         ]
+        return media + [each.withheld for each in self.prepared if each.withheld is not None]
 
     @cached_property
     def required_tokens(self) -> int:
@@ -143,25 +191,25 @@ class WindowConversation:
     def shortened(self) -> list[Shortening]:
         return [
             Shortening(each.candidate.ref, each.original_tokens, each.block.tokens)
-            for each in self.prepared
-            if each.original_tokens > self.longest and may_shorten(each.event)
+            for each in self.sent
+            if each.original_tokens > self.longest and may_shorten(each.event) and each.withheld is None
         ]
 
     def fit(self, room: int) -> FittedConversation:
         found = fit(self._sized, room, budgets_for(room, self.shares), low_water=1.0, longest=self.longest)
         kept = frozenset(found.kept)
-        blocks = [each.block for each in self.prepared if each.sized.event_id in kept]
+        blocks = [each.block for each in self.sent if each.sized.event_id in kept]
         omitted = [OmittedCandidate(ref, "budget", "trimmed, oldest first") for ref in found.trimmed]
         return FittedConversation(blocks, omitted, [each for each in self.shortened if each.ref in kept])
 
     def is_question(self, block: PlannedBlock) -> bool:
         message = block.messages[-1]
-        return block.kind == "conversation" and message.role == "user"
+        return block.kind == "conversation" and message.role == "user" and not block.is_data
 
     @property
     def newest_question(self) -> str | None:
         """Return the text of the newest message of the user, unless the model has answered it: tools may run first."""
-        own = [each.event for each in self.prepared if not each.event.routed]
+        own = [each.event for each in self.sent if not each.event.routed]
         if not own or own[-1].message.role not in {"user", "tool"}:
             return None
         return next((event.message.content for event in reversed(own) if event.message.role == "user"), None)
@@ -169,7 +217,7 @@ class WindowConversation:
     @cached_property
     def tokens_by_category(self) -> dict[str, int]:
         used: dict[Category, int] = {}
-        for each in self.prepared:
+        for each in self.sent:
             used[each.sized.category] = used.get(each.sized.category, 0) + each.sized.tokens
         return {category.value: tokens for category, tokens in used.items()}
 
@@ -180,7 +228,7 @@ class WindowConversation:
 
     @cached_property
     def _sized(self) -> list[SizedEvent]:
-        return [each.sized for each in self.prepared]
+        return [each.sized for each in self.sent]
 
 
 def may_shorten(event: WindowEvent) -> bool:
@@ -195,14 +243,27 @@ def _sized(event: WindowEvent, tokens: int, ref: str) -> SizedEvent:
     return structs.replace(sized, event_id=ref, is_user=sized.is_user and not event.routed)
 
 
-def _attributed(event: WindowEvent) -> ConversationMessage:
+def event_trust(event: WindowEvent) -> ItemTrust:
+    """Return the trust of an event for the agent of its window.
+
+    Results of tools are data. Events of other agents are too, unless they come from an ancestor, who may instruct.
+    """
+    is_result = event.message.role == "tool"
+    found = item_trust(event.trust, event.author, "", Source.TOOL if is_result else None)
+    if not is_result and (event.superior or not event.routed):
+        return found._replace(trust=Trust.TRUSTED)
+    return found if found.is_suspicious else found._replace(trust=Trust.UNTRUSTED)
+
+
+def _quoted(event: WindowEvent) -> ConversationMessage:
     """Return an event of another agent as a quotation: neither the user nor this agent said it, or called its tools."""
     message = event.message
     if message.role == "system":
         return message
     calls = (f"{call.name}({call.arguments})" for call in message.tool_calls)
     text = "\n".join(filter(None, (plain_text(message), *calls)))
-    return ConversationMessage(role="user", content=f"[From {event.agent_id}]\n{text}")
+    is_data = event_trust(event).trust is not Trust.TRUSTED
+    return ConversationMessage(role="user", content=text if is_data else f"[From {event.agent_id}]\n{text}")
 
 
 def _version_of(event: WindowEvent) -> str:

@@ -18,6 +18,7 @@ from weft.capabilities.missing_context.service import Gaps
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.sessions.model import Session, SessionArchived, find_session
 from weft.capabilities.sessions.store import SessionStore
+from weft.capabilities.trust.policy import TrustPolicies
 from weft.capabilities.windows.model import WindowNotFound
 from weft.capabilities.windows.service import Windows
 from weft.kernel.clock import Clock
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from weft.capabilities.board.model import EntryWithValue
     from weft.capabilities.layers.model import Layer
     from weft.capabilities.missing_context.model import Gap
+    from weft.capabilities.trust.policy import TrustPolicy
     from weft.capabilities.windows.model import EventDraft, Window, WindowEvent
 
 _MAX_GAPS = 20
@@ -57,6 +59,7 @@ class AssemblyStores(msgspec.Struct, frozen=True):
     documents: DocumentStore
     outbox: Outbox
     prompts: PromptCache
+    policies: TrustPolicies
 
 
 class PreviousPrompt(NamedTuple):
@@ -102,6 +105,7 @@ class Gathered(NamedTuple):
     previous: PreviousPrompt | None
     token_factor: float | None
     compaction_threshold: float
+    policy: TrustPolicy
 
     @property
     def latest(self) -> int:
@@ -173,6 +177,7 @@ async def gather(request: GatherRequest, stores: AssemblyStores) -> Gathered:
         previous=None if request.fresh else await _previous(stores, session_id, window.agent_id),
         token_factor=await stores.factors.factor(window.agent_id, request.model or window.settings.model),
         compaction_threshold=await stores.windows.threshold(window),
+        policy=await stores.policies.current(),
     )
 
 

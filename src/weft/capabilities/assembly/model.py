@@ -10,6 +10,7 @@ import msgspec
 
 from weft.capabilities.language_models.model import BlockKind, ConversationMessage
 from weft.capabilities.records.vocabulary import OmissionReason
+from weft.capabilities.trust.model import Source, Trust
 from weft.kernel.errors import Rejected
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ _KINDS: dict[BlockKind, CandidateKind] = {
     "missing": "missing",
     "task": "task",
 }
+# Blocks of information: whoever wrote it, it stands in data elements.
+DATA_KINDS: frozenset[BlockKind] = frozenset({"pins", "retrieved", "board", "missing"})
 # How a plan relates to the prompt of the previous call.
 PlanMode = Literal["first", "extended", "rebuilt"]
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -72,13 +75,23 @@ class Shortening(msgspec.Struct, frozen=True):
 
 
 class PlannedBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
-    """A block of a plan: messages, and the versions of the candidates they contain, by ref."""
+    """A block of a plan: messages, and the versions of the candidates they contain, by ref.
+
+    ``source`` and ``trust`` are those of its least trusted candidate.
+    """
 
     block_id: str
     kind: BlockKind
     messages: tuple[ConversationMessage, ...]
     tokens: int
     items: dict[str, str] = msgspec.field(default_factory=dict)
+    source: Source = Source.DOCUMENT
+    trust: Trust = Trust.UNTRUSTED
+
+    @property
+    def is_data(self) -> bool:
+        """Whether all of its texts are in data elements."""
+        return self.kind in DATA_KINDS or self.trust is not Trust.TRUSTED
 
     @cached_property
     def digest(self) -> bytes:

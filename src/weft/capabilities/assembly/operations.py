@@ -12,6 +12,7 @@ from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.assembly.model import ContextOverBudget, PlanMode
 from weft.capabilities.assembly.receipt_operations import ReceiptId
 from weft.capabilities.assembly.receipts import ReceiptNotFound, Savings, ToolSavings
+from weft.capabilities.assembly.screening import DataMarking, PromptBlocked
 from weft.capabilities.assembly.service import Assembled, Assembler, AssemblyRequest
 from weft.capabilities.assembly.usage_report import MetricsEmitted, UsageConflict, UsageReport, UsageReports
 from weft.capabilities.history.model import BranchNotFound
@@ -93,6 +94,10 @@ class AssembleContext(Request):
         msgspec.Meta(description="Lifetime of the prompt cache, such as 5m or 1h, if the model has a choice."),
     ] = None
     omit_secrets: Annotated[bool, msgspec.Meta(description="Leave out passages that seem to contain a secret.")] = False
+    data_marking: Annotated[
+        DataMarking,
+        msgspec.Meta(description="words: also mark every word of texts of others as data; costs many more tokens."),
+    ] = "delimit"
     fresh: Annotated[
         bool, msgspec.Meta(description="Choose again from everything instead of appending to the previous prompt.")
     ] = False
@@ -184,6 +189,7 @@ class EmitMetrics(Request):
         BranchNotFound,
         LayerViolation,
         *GATE_ERRORS,
+        PromptBlocked,
     ),
 )
 async def assemble_context(request: AssembleContext, actor: Actor, assembler: Assembler) -> PromptAssembled:
@@ -237,6 +243,7 @@ def _assembly_request(request: AssembleContext) -> AssemblyRequest:
         omit_secrets=request.omit_secrets,
         fresh=request.fresh,
         choose_tools=request.tools == "auto",
+        data_marking=request.data_marking,
     )
 
 

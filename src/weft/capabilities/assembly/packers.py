@@ -1,4 +1,4 @@
-"""Packers of short texts: pins, board entries and open questions."""
+"""Packers of short texts: pins, board entries and open questions. They are data of others, and marked as such."""
 
 from __future__ import annotations
 
@@ -7,36 +7,42 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.assembly.model import Candidate, OmittedCandidate, PlannedBlock, digest_of
 from weft.capabilities.assembly.plan import Packed
+from weft.capabilities.assembly.screening import ItemTrust, least_trusted
 from weft.capabilities.language_models.model import ConversationMessage
+from weft.capabilities.layers.data_elements import data_element
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from weft.capabilities.assembly.model import CandidateKind
-    from weft.capabilities.language_models.model import BlockKind, Role
+    from weft.capabilities.language_models.model import BlockKind
 
     CountMessages = Callable[[tuple[ConversationMessage, ...]], int]
 
 
 class PackedText(NamedTuple):
-    """A candidate with its text as rendered."""
+    """A candidate with its text as rendered, and its trust."""
 
     ref: str
     version: str
     text: str
+    trust: ItemTrust
     score: float | None = None
 
 
 @dataclass(frozen=True)
 class TextPacker:
-    """Texts below one heading in one message; earlier ones have priority."""
+    """Texts in one message; earlier ones have priority. ``name`` says in the prompt what they are.
+
+    Suspicious ones are in a data element of their own, which says so.
+    """
 
     kind: BlockKind
     candidate_kind: CandidateKind
-    role: Role
-    heading: str
+    name: str
     texts: Sequence[PackedText]
     count: CountMessages
+    mark_words: bool = False
 
     @property
     def candidates(self) -> list[Candidate]:
@@ -65,17 +71,31 @@ class TextPacker:
 
     def _block(self, texts: Sequence[PackedText]) -> PlannedBlock:
         messages = self._messages(texts)
+        least = least_trusted(each.trust for each in texts)
         return PlannedBlock(
             block_id=f"{self.kind}:{digest_of(messages).hex()[:16]}",
             kind=self.kind,
             messages=messages,
             tokens=self.count(messages),
             items={each.ref: each.version for each in texts},
+            source=least.source,
+            trust=least.trust,
         )
 
     def _tokens(self, texts: Sequence[PackedText]) -> int:
         return self.count(self._messages(texts))
 
     def _messages(self, texts: Sequence[PackedText]) -> tuple[ConversationMessage, ...]:
-        content = "\n".join([self.heading, *(each.text for each in texts)])
-        return (ConversationMessage(role=self.role, content=content),)
+        clean = [each.text for each in texts if not each.trust.is_suspicious]
+        suspect = [each.text for each in texts if each.trust.is_suspicious]
+        return data_messages(self.name, "\n".join(clean), "\n".join(suspect), mark_words=self.mark_words)
+
+
+def data_messages(name: str, clean: str, suspect: str, *, mark_words: bool) -> tuple[ConversationMessage, ...]:
+    """Return the message of texts of others: one data element, and one for those that are suspicious."""
+    elements = [
+        data_element(text, name, suspect=is_suspect, mark_words=mark_words)
+        for text, is_suspect in ((clean, False), (suspect, True))
+        if text
+    ]
+    return (ConversationMessage(role="user", content="\n".join(elements)),)

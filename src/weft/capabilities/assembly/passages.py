@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ _GAP = "\n\n"
 # Takes the place of what lies between two passages of one source.
 _ELLIPSIS = "…"
 _HEADING_TOKENS = 3
+_BRACKET = re.compile(r"^\[", re.MULTILINE)
 
 
 class Section(NamedTuple):
@@ -50,7 +52,7 @@ def numbered(sections: Sequence[Section]) -> str:
     headings = ["", *map(heading_of, sections)]
     return _GAP.join(
         # A heading equal to the previous one is omitted, to save tokens.
-        f"[{number}]{'' if heading == headings[number - 1] else f' {heading}'}\n{each.text}"
+        f"[{number}]{'' if heading == headings[number - 1] else f' {heading}'}\n{_body(each)}"
         for number, (heading, each) in enumerate(zip(headings[1:], sections, strict=True), start=1)
     )
 
@@ -66,9 +68,14 @@ def compact(sections: Sequence[Section]) -> str:
         elif not SOURCES[section.passages[0].chunk.source].is_spoken:
             # Turns have a line each.
             lines.append(_ELLIPSIS)
-        lines.append(section.text)
+        lines.append(_body(section))
         before = heading
     return "\n".join(lines).removeprefix("\n")
+
+
+def _body(section: Section) -> str:
+    """Return the text of a section; a line that would pass for a heading is indented."""
+    return _BRACKET.sub(" [", section.text) if "[" in section.text else section.text
 
 
 def render_context(
@@ -195,7 +202,9 @@ def _joined_text(passages: Sequence[ChunkPassage]) -> str:
             parts.append(("\n" if parts else "") + _with_speaker(passage))
         else:
             overlap = before.chunk.end - passage.chunk.start
-            parts.append("\n" + passage.text if overlap < 0 else passage.text[overlap:])
+            more = passage.text[max(0, overlap) :]
+            parts.append("\n" if overlap < 0 else "")
+            parts.append(_one_turn(more) if SOURCES[passage.chunk.source].is_spoken else more)
         before = passage
     return "".join(parts)
 
@@ -203,7 +212,12 @@ def _joined_text(passages: Sequence[ChunkPassage]) -> str:
 def _with_speaker(passage: ChunkPassage) -> str:
     if not SOURCES[passage.chunk.source].is_spoken:
         return passage.text
-    return f"{passage.chunk.speaker}: {passage.text}"
+    return f"{passage.chunk.speaker}: {_one_turn(passage.text)}"
+
+
+def _one_turn(text: str) -> str:
+    """Return what someone said; further lines are indented, so that none passes for the turn of another."""
+    return text.replace("\n", "\n  ")
 
 
 class _Heading(NamedTuple):

@@ -114,6 +114,7 @@ class PlannedConversation(Protocol):
 class Materials(NamedTuple):
     """Everything that a prompt may contain. ``task`` is None if the newest user message says the same.
 
+    ``screened``: what the tenant's policy leaves out of every prompt.
     ``framing_tokens``: what the provider adds to every prompt.
     """
 
@@ -124,6 +125,7 @@ class Materials(NamedTuple):
     board: Packer
     missing: Packer
     task: PlannedBlock | None
+    screened: Sequence[OmittedCandidate] = ()
     tools_tokens: int = 0
     tools_digest: str = ""
     framing_tokens: int = 0
@@ -319,14 +321,15 @@ def _plan(
     candidates = [*materials.conversation.candidates, *(c for packer in materials.packers for c in packer.candidates)]
     refs = dict.fromkeys(each.ref for each in candidates)
     reasons = {**draft.omitted, **{each.ref: each for each in materials.conversation.omissions}}
-    omitted = tuple(reasons.get(ref) or OmittedCandidate(ref, "budget") for ref in refs if ref not in included)
+    omitted = [reasons.get(ref) or OmittedCandidate(ref, "budget") for ref in refs if ref not in included]
+    omitted += [each for each in materials.screened if each.ref not in refs]
     return Plan(
         mode=mode,
         reason=reason,
         blocks=tuple(draft.blocks),
         reused=_common(draft.blocks, sent),
         tokens=draft.tokens + materials.tools_tokens,
-        omitted=omitted,
+        omitted=tuple(omitted),
         shortened=tuple(each for each in draft.shortened if each.ref in included),
         modelled=modelled,
     )

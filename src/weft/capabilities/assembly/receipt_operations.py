@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 
 from weft.capabilities.assembly.model import Candidate, Modelled, OmittedCandidate, PlanMode, Shortening
-from weft.capabilities.assembly.prompt import cache_points_of, prompt_with
 from weft.capabilities.assembly.receipts import (
     Confidence,
     CountingMethod,
@@ -22,32 +21,28 @@ from weft.capabilities.assembly.receipts import (
     SavingsTotal,
     TokenLimits,
     ToolSavings,
-    blocks_with_texts,
-    no_receipt,
-    prompt_hash,
 )
-from weft.capabilities.assembly.records import item_id
+from weft.capabilities.assembly.stored_prompts import StoredPrompts, find_receipt
+from weft.capabilities.assembly.validation import validate_earlier
 from weft.capabilities.language_models.catalog import Catalog
-from weft.capabilities.language_models.rendering import RenderOptions
-from weft.capabilities.language_models.wire import PromptForm, render
+from weft.capabilities.language_models.wire import PromptForm
+from weft.capabilities.layers.model import LayerViolation
 from weft.capabilities.messages.search.by_sender_and_time import TimestampText, parse_timestamp
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session
-from weft.capabilities.windows.redacted_events import redacted_items
 from weft.capabilities.windows.service import Windows
 from weft.kernel.clock import from_micros, to_micros
-from weft.kernel.errors import NotFound, PermissionDenied
+from weft.kernel.errors import PermissionDenied
 from weft.kernel.fields import Name
-from weft.kernel.identity import Actor, Permission
+from weft.kernel.identity import Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
 if TYPE_CHECKING:
-    from weft.capabilities.assembly.receipts import Receipt, StoredReceipt
+    from weft.capabilities.assembly.receipts import Receipt
 
 _read = partial(operation, tool="receipts", permission=Permission.READ, rate=RateClass.SEARCH, effect=Effect.READ)
 _CURSOR = r"^[0-9]{1,16}\.[A-Za-z0-9_-]{1,64}\Z"
 _LATEST = 2**62
-_MEMORY = "memory:"
 ReceiptId = Annotated[
     str,
     msgspec.Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+\Z", description="Id of a receipt."),
@@ -184,7 +179,7 @@ class SavingsReport(Response, kw_only=True, omit_defaults=False):
 )
 async def show_receipt(request: ShowReceipt, receipts: ReceiptStore, windows: Windows) -> ReceiptShown:
     """Show the receipt of a prompt: blocks, candidates, omissions with reasons, budget, savings and timing."""
-    found = await _find(request.receipt_id, receipts, windows)
+    found = await find_receipt(request.receipt_id, receipts, windows)
     receipt = found.receipt
     fields = {name: getattr(receipt, name) for name in ReceiptShown.__struct_fields__ if hasattr(receipt, name)}
     if not request.candidates:
@@ -219,7 +214,7 @@ async def list_receipts(request: ListReceipts, receipts: ReceiptStore, windows: 
     "receipt.replay",
     action="replay",
     http="GET /v1/receipts/{receipt_id}/prompt",
-    errors=(ReceiptNotFound, ReceiptPruned, PermissionDenied),
+    errors=(ReceiptNotFound, ReceiptPruned, PermissionDenied, LayerViolation),
 )
 async def replay_receipt(
     request: ReplayReceipt, receipts: ReceiptStore, windows: Windows, records: RecordStore, catalog: Catalog
@@ -228,24 +223,14 @@ async def replay_receipt(
 
     Not possible once retention or a redaction has removed content of it.
     """
-    receipt = (await _find(request.receipt_id, receipts, windows)).receipt
-    _check_memory(receipt, windows.actor)
-    await _check_redactions(receipt, records)
-    digests = [receipt.tools_digest, *(block.digest for block in receipt.blocks)]
-    blocks, tools = blocks_with_texts(receipt, await receipts.texts(receipt.session_id, digests))
-    points = cache_points_of(receipt.blocks)
-    prompt = prompt_with(blocks, points, tools, receipt.model, receipt.max_output_tokens)
-    if prompt_hash(prompt) != receipt.prompt_hash:
-        raise ReceiptPruned("The stored texts of this prompt are damaged: their hash is another.")
-    info = catalog.find(receipt.model)
-    # The catalog may have changed since.
-    ttl = receipt.cache_ttl if receipt.cache_ttl in info.cache.ttl_seconds else None
+    found = await StoredPrompts(receipts, windows, records, catalog).find(request.receipt_id)
+    validate_earlier(found.blocks, found.tools)
     return PromptReplayed(
-        receipt_id=receipt.receipt_id,
+        receipt_id=found.receipt.receipt_id,
         form=request.form,
-        tokens=receipt.tokens,
-        prompt_hash=receipt.prompt_hash,
-        body=render(request.form, prompt, info, RenderOptions(ttl=ttl)),
+        tokens=found.receipt.tokens,
+        prompt_hash=found.receipt.prompt_hash,
+        body=found.body(request.form, catalog),
     )
 
 
@@ -270,32 +255,6 @@ async def report_savings(request: ReportSavings, receipts: ReceiptStore, windows
     return SavingsReport(by=request.by, rows=list(rows))
 
 
-async def _find(receipt_id: str, receipts: ReceiptStore, windows: Windows) -> StoredReceipt:
-    """Return a receipt of an agent whose window the caller may open, as may be that of who asked for the prompt.
-
-    A prompt contains what its requester may read. For an agent, its ancestor may have asked, who may read more.
-    """
-    found = await receipts.find(receipt_id)
-    error = no_receipt(receipt_id)
-    if found is None:
-        raise error
-    try:
-        await windows.open(found.receipt.session_id, found.receipt.agent_id)
-        await _check_requester(found.receipt, windows)
-    except (NotFound, PermissionDenied):
-        error.denial = True
-        raise error from None
-    return found
-
-
-async def _check_requester(receipt: Receipt, windows: Windows) -> None:
-    if windows.actor.principal_id == receipt.requested_by or windows.actor.is_admin:
-        return
-    requester = await windows.access.principal(receipt.requested_by)
-    if requester is None or not await windows.may_open(requester):
-        raise PermissionDenied("A receipt is open to who asked for the prompt, its ancestors and admins only.")
-
-
 async def _check_session(session_id: str | None, windows: Windows) -> None:
     if session_id is not None:
         await find_session(session_id, windows.actor, windows.sessions)
@@ -310,27 +269,6 @@ async def _agent_filter(agent_id: str | None, windows: Windows) -> str | None:
     if agent is None or not await windows.may_open(agent):
         raise PermissionDenied("Receipts are open to their agent, the agent's ancestors and admins only.")
     return agent_id
-
-
-def _check_memory(receipt: Receipt, actor: Actor) -> None:
-    """Refuse to show private memory to anyone but its owner, who asked for the prompt, and admins."""
-    if actor.is_admin or actor.principal_id == receipt.requested_by:
-        return
-    if any(ref.startswith(_MEMORY) for block in receipt.blocks for ref in block.items):
-        raise PermissionDenied(
-            f"The prompt contains private memory of '{receipt.requested_by}'.",
-            hint="The receipt itself shows which items the prompt had; `receipt.show` lists them.",
-            related=("receipts",),
-        )
-
-
-async def _check_redactions(receipt: Receipt, records: RecordStore) -> None:
-    """Refuse to show content that was redacted since."""
-    ids = sorted({item_id(*item) for block in receipt.blocks for item in block.items.items()})
-    elsewhere, here = await records.redactions(ids), await records.redactions_in(receipt.session_id)
-    redacted = redacted_items(ids, {**elsewhere, **here})
-    if redacted:
-        raise ReceiptPruned(f"{len(redacted)} items of this prompt were redacted.", items=redacted)
 
 
 def _summary(receipt: Receipt) -> ReceiptSummary:

@@ -17,6 +17,7 @@ from weft.capabilities.assembly.model import (
 )
 from weft.capabilities.language_models.model import BlockKind, ConversationMessage, Prompt, ToolDefinition
 from weft.capabilities.records.item_refs import ItemRef, item_hash
+from weft.capabilities.trust.model import Source, Trust
 from weft.kernel.errors import Conflict, NotFound
 
 if TYPE_CHECKING:
@@ -50,7 +51,10 @@ class ReceiptPruned(Conflict):
 
 
 class ReceiptBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A block of the prompt. ``digest`` names its messages in the text store; ``items`` are versions by ref."""
+    """A block of the prompt. ``digest`` names its messages in the text store; ``items`` are versions by ref.
+
+    ``source`` and ``trust`` are those of its least trusted item.
+    """
 
     block_id: str
     kind: BlockKind
@@ -58,6 +62,8 @@ class ReceiptBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     tokens: int
     cache_point: bool = False
     items: dict[str, str] = msgspec.field(default_factory=dict)
+    source: Source = Source.DOCUMENT
+    trust: Trust = Trust.UNTRUSTED
 
 
 class TokenLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -262,6 +268,8 @@ def blocks_with_texts(
             messages=decode_messages(texts[block.digest]),
             tokens=block.tokens,
             items=block.items,
+            source=block.source,
+            trust=block.trust,
         )
         for block in receipt.blocks
     )

@@ -26,9 +26,17 @@ from weft.capabilities.assembly.gather import (
     prepare,
 )
 from weft.capabilities.assembly.inline import drafts_of
-from weft.capabilities.assembly.materials import board_packer, layer_blocks, missing_packer, task_block
+from weft.capabilities.assembly.materials import (
+    ScreenedTexts,
+    board_packer,
+    board_texts,
+    layer_blocks,
+    missing_packer,
+    missing_texts,
+    task_block,
+)
 from weft.capabilities.assembly.model import CacheCosts, Candidate, digest_of, with_included
-from weft.capabilities.assembly.passage_packer import PassagePacker, candidate_of, pins_packer
+from weft.capabilities.assembly.passage_packer import PassagePacker, candidate_of, pinned_texts, pins_packer
 from weft.capabilities.assembly.plan import Materials, make_plan
 from weft.capabilities.assembly.prompt import cache_points_of, prompt_of
 from weft.capabilities.assembly.receipts import (
@@ -43,7 +51,9 @@ from weft.capabilities.assembly.receipts import (
 )
 from weft.capabilities.assembly.retrieval import RetrievalRequest, retrieve
 from weft.capabilities.assembly.savings import savings_of
+from weft.capabilities.assembly.screening import DataMarking, ItemTrust, Screening
 from weft.capabilities.assembly.slots import AssemblySlots
+from weft.capabilities.assembly.validation import validate_prompt
 from weft.capabilities.assembly.validity import ValidityStores, invalid_items, to_check
 from weft.capabilities.language_models.catalog import Catalog, ModelInfo
 from weft.capabilities.language_models.prices import Prices
@@ -51,12 +61,13 @@ from weft.capabilities.language_models.prompt_cache import check_ttl
 from weft.capabilities.language_models.rendering import ParsedConversation, RenderOptions
 from weft.capabilities.language_models.token_counts import CountCache, PromptCounter
 from weft.capabilities.language_models.wire import PromptForm, render
-from weft.capabilities.layers.prefix import check_prefix, sanitise_tool
+from weft.capabilities.layers.tags import sanitise_tool
 from weft.capabilities.search.items import WindowPlace
 from weft.capabilities.search.model import DEFAULT_MIN_SCORE, RankingWeights
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.sessions.model import find_session
 from weft.capabilities.tools.selection import SelectionRequest, ToolSelector
+from weft.capabilities.trust.model import Source, Trust
 from weft.capabilities.trust.scanner import ContentScanner
 from weft.capabilities.windows.admission import submitted_texts
 from weft.capabilities.windows.budget import budgets_for
@@ -64,20 +75,22 @@ from weft.capabilities.windows.model import WindowChanged
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import EventType, NewEvent
 from weft.kernel.identity import PERMISSION, PRINCIPAL, Actor, Permission
+from weft.kernel.operation import SubmittedText
 from weft.kernel.ports import Transactions
 from weft.kernel.thread_pools import ASSEMBLY_THREADS, SEARCH_THREADS
 from weft.kernel.tokens import TokenCounters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from weft.capabilities.agent_context.critical import CriticalUpdate
-    from weft.capabilities.assembly.model import Plan, PlannedBlock
+    from weft.capabilities.assembly.model import CandidateKind, OmittedCandidate, Plan, PlannedBlock
     from weft.capabilities.assembly.plan import Previous
     from weft.capabilities.assembly.retrieval import Retrieved
     from weft.capabilities.language_models.model import ConversationMessage, Prompt
     from weft.capabilities.language_models.prices import Rates
     from weft.capabilities.language_models.token_counts import PromptCount
+    from weft.capabilities.missing_context.model import Gap
     from weft.capabilities.search.references import Reference
     from weft.capabilities.tools.selection import ToolSelection
     from weft.capabilities.windows.model import EventDraft, Window
@@ -98,7 +111,8 @@ _EXPECTED_CALLS = 8
 # What the provider adds to every prompt.
 _FRAMING_TOKENS = 3
 _MICROS = 1_000_000
-_encode = msgspec.json.Encoder().encode
+# Among the versions of a receipt: the rules by which text of others was screened.
+_SCREENING = "screening"
 P = ParamSpec("P")
 T = TypeVar("T")
 # Records that a receipt represents, in the order in which they were created.
@@ -131,6 +145,7 @@ class AssemblyRequest(NamedTuple):
     cache_ttl: str | None
     omit_secrets: bool
     fresh: bool
+    data_marking: DataMarking
     choose_tools: bool = False
 
 
@@ -200,15 +215,20 @@ class Assembler(msgspec.Struct, frozen=True):
         # The first use of a tokenizer loads its vocabulary, which takes seconds.
         counter = await SEARCH_THREADS.run(PromptCounter, info, self.counters, gathered.token_factor, self.counts)
         limits = _limits(request, gathered, info)
+        screening = Screening(gathered.policy, request.data_marking, request.omit_secrets)
         retrieving = self._retrieve(actor, request, gathered, limits.limit)
         selecting = self._select_tools(actor, request, gathered)
         retrieved, chosen, _ = await asyncio.gather(retrieving, selecting, self.prices.load())
         timing.mark("retrieve")
         run = _runner(request, gathered)
-        conversation = await self._conversation(actor, gathered, counter, limits.limit, run)
-        call = await run(_Call, request, gathered, info, counter, limits, retrieved, conversation, chosen)
+        conversation = await self._conversation(actor, gathered, counter, limits.limit, screening, run)
+        suspicious = await self._suspicious_gaps(actor, gathered.gaps)
+        call = await run(
+            _Call, request, gathered, info, counter, limits, retrieved, conversation, chosen, screening, suspicious
+        )
         previous = await self._previous(actor, call, run)
         plan = await run(make_plan, call.materials, limits.limit, self._costs(call), previous)
+        call.check_included(plan)
         timing.mark("plan")
         prompt, points, body = await run(_rendered, call, plan, model)
         timing.mark("render")
@@ -225,15 +245,30 @@ class Assembler(msgspec.Struct, frozen=True):
         )
 
     async def _conversation(
-        self, actor: Actor, gathered: Gathered, counter: PromptCounter, limit: int, run: Run
+        self, actor: Actor, gathered: Gathered, counter: PromptCounter, limit: int, screening: Screening, run: Run
     ) -> WindowConversation:
         window = gathered.window
-        preparer = EventPreparer(window.line_id, window.session_id, limit, counter)
+        preparer = EventPreparer(window.line_id, window.session_id, limit, counter, screening)
         key = (actor.tenant, preparer.key)
         events = await run(preparer.prepare, gathered.events, self.prepared_events.get(key) or ())
         self.prepared_events.put(key, events, sum(each.weight for each in events))
         modalities = frozenset(counter.info.input)
         return WindowConversation(events, preparer.longest, window.settings.shares, modalities)
+
+    async def _suspicious_gaps(self, actor: Actor, gaps: Sequence[Gap]) -> dict[str, ItemTrust]:
+        """Return the open questions that look like an attack: no gate has seen them."""
+        verdicts = await self.scanner.prepare(
+            actor.tenant, [SubmittedText(gap.record.question, data=False) for gap in gaps]
+        )
+        flagged = [gap for gap in gaps if verdicts[gap.record.question, False].detection.flagged]
+        return {
+            gap.record.missing_id: ItemTrust(
+                Source.AGENT,
+                Trust.SUSPICIOUS,
+                in_doubt=not verdicts[gap.record.question, False].detection.strict,
+            )
+            for gap in flagged
+        }
 
     async def _gather(self, actor: Actor, request: AssemblyRequest) -> Gathered:
         drafts = drafts_of(request.given.messages) if request.given is not None and request.inline else []
@@ -284,7 +319,7 @@ class Assembler(msgspec.Struct, frozen=True):
         current = dict(candidate_of(each.passage) for each in call.retrieved.passages)
         items = to_check(sent.blocks, current)
         invalid = await self.validity.read(actor, partial(invalid_items, items)) if items else frozenset[str]()
-        previous = sent.as_previous(invalid | call.withdrawn(sent.blocks), call.request.task)
+        previous = sent.as_previous(invalid | call.withdrawn(sent), call.request.task)
         return await run(call.counted_again, previous)
 
     def _rates(self, call: _Call) -> Rates | None:
@@ -367,6 +402,8 @@ class _Call:
         retrieved: Retrieved,
         conversation: WindowConversation,
         chosen: ToolSelection | None,
+        screening: Screening,
+        suspicious: Mapping[str, ItemTrust],
     ) -> None:
         self.request = request
         self.gathered = gathered
@@ -380,6 +417,8 @@ class _Call:
         self.tools = tuple(sorted(map(sanitise_tool, given), key=lambda tool: tool.name))
         self.tools_digest = digest_of(self.tools).hex()
         self.conversation = conversation
+        self.screening = screening
+        self._suspicious = suspicious
         self.materials = self._materials()
 
     @property
@@ -393,7 +432,10 @@ class _Call:
         ]
         tools = [Candidate(ref=f"tool:{tool.name}", kind="tool", tokens=self.counter.tool(tool)) for tool in self.tools]
         packed = [each for packer in self.materials.packers for each in packer.candidates]
-        for each in [*layers, *tools, *self.conversation.candidates, *packed]:
+        screened = [
+            Candidate(ref=each.ref, kind=kind, tokens=0) for kind, omitted in self._screened.items() for each in omitted
+        ]
+        for each in [*layers, *tools, *self.conversation.candidates, *packed, *screened]:
             found.setdefault(each.ref, each)
         return tuple(found.values())
 
@@ -425,7 +467,8 @@ class _Call:
     def versions(self) -> dict[str, str]:
         """Return the versions of the sources that were read."""
         layers = {layer.line_id or "layer:platform": str(layer.version) for layer in self.gathered.layers}
-        return {**layers, "search_model": self.retrieved.model or "keywords only"}
+        screening = digest_of((self.screening.policy, self.screening.marking)).hex()[:16]
+        return {**layers, "search_model": self.retrieved.model or "keywords only", _SCREENING: screening}
 
     @property
     def confidence(self) -> Confidence:
@@ -477,28 +520,50 @@ class _Call:
             known.update((each.chunk_id, each.uri) for each in chunks)
         return {ref: known[ref] for block in blocks for ref in block.items if ref in known}
 
-    def withdrawn(self, blocks: Sequence[PlannedBlock]) -> frozenset[str]:
-        """Return board keys and questions of an earlier prompt that are no longer there."""
+    def withdrawn(self, sent: PreviousPrompt) -> frozenset[str]:
+        """Return what of an earlier prompt is no longer there, or must not be sent any more.
+
+        That are board keys, questions, what is screened now, and everything if the rules of screening changed.
+        """
+        items = {ref for block in sent.blocks for ref in block.items}
+        if sent.receipt.versions.get(_SCREENING) != self.versions[_SCREENING]:
+            return frozenset(items)
         packers = {"board": self.materials.board, "missing": self.materials.missing}
         current = {each.ref for packer in packers.values() for each in packer.candidates}
-        sent = {ref for block in blocks if block.kind in packers for ref in block.items}
-        return frozenset(sent - current)
+        listed = {ref for block in sent.blocks if block.kind in packers for ref in block.items}
+        screened = {each.ref for omitted in self._screened.values() for each in omitted}
+        return frozenset((listed - current) | (items & screened))
+
+    def check_included(self, plan: Plan) -> None:
+        """Raise PromptBlocked if the policy is to block suspicious content, and it is in the plan."""
+        suspicious = (block for block in plan.blocks if block.trust is Trust.SUSPICIOUS)
+        self.screening.check(ref for block in suspicious for ref in block.items)
 
     def _materials(self) -> Materials:
         gathered, count = self.gathered, self._count
         window = gathered.window
-        board_scores = _board_scores(self.retrieved)
-        omit = self.request.omit_secrets
-        board = board_packer(window.session_id, gathered.board, board_scores, count)
+        screening, reader = self.screening, window.agent_id
+        words = screening.mark_words
+        entries = board_texts(window.session_id, gathered.board, _board_scores(self.retrieved), reader)
+        board = ScreenedTexts.of(entries, screening)
+        missing = ScreenedTexts.of(missing_texts(gathered.gaps, self._suspicious), screening)
+        pins = ScreenedTexts.of(pinned_texts(self.retrieved, reader), screening)
+        self._screened: dict[CandidateKind, list[OmittedCandidate]] = {
+            "pin": pins.omitted,
+            "board": board.omitted,
+            "missing": missing.omitted,
+        }
+        on_board = frozenset(each.ref for each in entries)
         question = self.conversation.newest_question
         same = question is not None and question.strip() == self.request.task.strip()
         return Materials(
             layers=layer_blocks(gathered.layers, count),
-            pins=pins_packer(self.retrieved, count),
+            pins=pins_packer(pins.kept, count, mark_words=words),
             conversation=self.conversation,
-            passages=PassagePacker(self.retrieved, frozenset(each.ref for each in board.texts), omit, count),
-            board=board,
-            missing=missing_packer(gathered.gaps, count),
+            passages=PassagePacker(self.retrieved, on_board, screening, reader, count),
+            board=board_packer(board.kept, count, mark_words=words),
+            missing=missing_packer(missing.kept, count, mark_words=words),
+            screened=[*pins.omitted, *board.omitted, *missing.omitted],
             task=None if same else task_block(self.request.task, count),
             tools_tokens=self.counter.tools(self.tools),
             tools_digest=self.tools_digest,
@@ -531,7 +596,7 @@ def _rendered(call: _Call, plan: Plan, model: str | None) -> tuple[Prompt, froze
     """Return the prompt of a plan, its cache points, and the body of the request."""
     sent = cache_points_of(call.gathered.sent_blocks)
     prompt, points = prompt_of(plan, sent, call.tools, model, call.limits.reserved_output_tokens)
-    _check(prompt, call)
+    validate_prompt(plan.blocks, prompt.tools, call.gathered.layers)
     return prompt, points, render(call.request.form, prompt, call.info, RenderOptions(ttl=call.request.cache_ttl))
 
 
@@ -562,6 +627,8 @@ def _receipt_blocks(blocks: Sequence[PlannedBlock], points: frozenset[int]) -> t
             tokens=block.tokens,
             cache_point=place in points,
             items=block.items,
+            source=block.source,
+            trust=block.trust,
         )
         for place, block in enumerate(blocks)
     )
@@ -603,12 +670,3 @@ def _board_scores(retrieved: Retrieved) -> dict[str, float]:
     """Return the scores of the board's keys."""
     found = (each for each in retrieved.passages if each.source == "board")
     return {str(each.passage.key): each.score for each in reversed(list(found))}
-
-
-def _check(prompt: Prompt, call: _Call) -> None:
-    """Check that the layers are in the prompt unaltered, and nothing else imitates them."""
-    messages = [message for block in prompt.blocks for message in block.messages]
-    fields = [(each.name, each.tool_calls, each.native) for each in messages]
-    others = [found for found in fields if any(found)]
-    text = "\n".join(message.content for message in messages)
-    check_prefix(f"{text}\n{_encode((others, prompt.tools)).decode()}", call.gathered.layers)

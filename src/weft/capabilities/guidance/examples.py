@@ -16,6 +16,7 @@ _VALUES_BY_FIELD: dict[str, Any] = {
     "purpose": "Plan the release",
     "content": "The schema is ready for review.",
     "query": "database schema",
+    "body": {"messages": [{"role": "user", "content": "Summarise the incident."}]},
     "question": "Which region may customer data be stored in?",
     "approval_id": "approval_0123456789abcdef0123456789ab",
     "missing_id": "missing_0123456789abcdef",

@@ -117,6 +117,7 @@ TOPICS: dict[str, Topic] = {
             "context.ingest",
             "context.assemble",
             "context.emit_metrics",
+            "context.validate_prompt",
             "receipt",
             "layer",
             "pin",

@@ -9,7 +9,7 @@ from weft.kernel.errors import InvalidInput
 MediaKind = Literal["image", "audio", "file"]
 
 # The field of the text. A summary by the provider's compaction is text if the provider shows it.
-_TEXT_TYPES = {
+TEXT_FIELDS = {
     "compaction": "content",
     "text": "text",
     "input_text": "text",
@@ -81,8 +81,8 @@ def content_at(value: Any, path: str) -> list[dict[str, Any]] | str | None:  # n
     for position, given in enumerate(list_at(value, path)):
         block = object_at(given, f"{path}[{position}]")
         kind = text_at(block.get("type"), f"{path}[{position}].type")
-        if kind in _TEXT_TYPES:
-            text_at(block.get(_TEXT_TYPES[kind], ""), f"{path}[{position}].{_TEXT_TYPES[kind]}", required=False)
+        if kind in TEXT_FIELDS:
+            text_at(block.get(TEXT_FIELDS[kind], ""), f"{path}[{position}].{TEXT_FIELDS[kind]}", required=False)
         blocks.append(unmarked(block))
     return blocks
 
@@ -113,8 +113,8 @@ def parts(content: Any) -> list[Part]:  # noqa: ANN401 - content of any form
 
 def _part(block: dict[str, Any]) -> Part | None:
     kind = str(block.get("type", ""))
-    if kind in _TEXT_TYPES:
-        return str(block.get(_TEXT_TYPES[kind]) or "")
+    if kind in TEXT_FIELDS:
+        return str(block.get(TEXT_FIELDS[kind]) or "")
     if kind in _OPAQUE_TYPES:
         return None
     read = _MEDIA.get(kind)

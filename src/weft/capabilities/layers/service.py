@@ -29,8 +29,8 @@ from weft.capabilities.layers.model import (
     team_of,
 )
 from weft.capabilities.layers.platform import PLATFORM_RULES, PLATFORM_VERSION
-from weft.capabilities.layers.prefix import sanitise
 from weft.capabilities.layers.store import LayerPin, LayerStore, LayerTexts
+from weft.capabilities.layers.tags import sanitise
 from weft.capabilities.sessions.model import lock_active_session
 from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import Clock, to_micros

@@ -45,6 +45,7 @@ from weft.capabilities.search.persistent_memory import (
 from weft.capabilities.search.scope import visible_domain
 from weft.capabilities.search.window_events import event_numbered, is_searchable, live_events
 from weft.capabilities.sessions.model import line_of
+from weft.capabilities.trust.model import TrustLabel
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -65,7 +66,10 @@ _PERSISTENT_KIND = "weft_persistent_memory"
 
 
 class ChunkPassage(msgspec.Struct, frozen=True, kw_only=True):
-    """A chunk that the caller may read. ``uri`` names its source with the version."""
+    """A chunk that the caller may read. ``uri`` names its source with the version.
+
+    ``author`` is a participant name, "" for documents; ``label`` is that of the item, if it has one.
+    """
 
     chunk: Chunk
     text: str
@@ -79,6 +83,8 @@ class ChunkPassage(msgspec.Struct, frozen=True, kw_only=True):
     memory_type: str | None = None
     workflow_id: str | None = None
     owner: str | None = None
+    author: str = ""
+    label: TrustLabel | None = None
 
     @property
     def chunk_id(self) -> str:
@@ -280,6 +286,8 @@ def _of_message(session_id: str, message: Message, chunk: Chunk) -> ChunkPassage
         uri=str(MessageItemId(session_id, message.message_id)),
         message_id=message.message_id,
         session_id=session_id,
+        author=message.author or "",
+        label=message.trust,
     )
 
 
@@ -298,7 +306,16 @@ async def _entries(session_id: str, chunks: Sequence[Chunk], stores: SearchStore
             text = text_of_entry(found)[chunk.start : chunk.end]
             uri = str(VersionId(line_of(session_id), entry.key, entry.incarnation, entry.version))
             passages.append(
-                ChunkPassage(chunk=chunk, text=text, title=entry.key, uri=uri, key=entry.key, session_id=session_id)
+                ChunkPassage(
+                    chunk=chunk,
+                    text=text,
+                    title=entry.key,
+                    uri=uri,
+                    key=entry.key,
+                    session_id=session_id,
+                    author=entry.written_by,
+                    label=entry.trust,
+                )
             )
     return passages
 
@@ -326,6 +343,8 @@ async def _memory(owner: str, chunk: Chunk, stores: SearchStores) -> ChunkPassag
         uri=str(VersionId(scope.line_id, name.key, found.entry.incarnation, found.entry.version)),
         key=name.key,
         session_id=name.session_id,
+        author=stores.actor.participant,
+        label=found.entry.trust,
     )
 
 
@@ -346,6 +365,8 @@ async def _persistent_memories(place: str, chunks: Sequence[Chunk], stores: Sear
             memory_type=entry.place.memory_type,
             workflow_id=entry.place.workflow_id,
             owner=None if own else place,
+            author=entry.version.author,
+            label=entry.version.change.meta.trust,
         )
         for chunk in chunks
         if (entry := entries.get(chunk.item)) is not None and version_of_entry(entry.version) == chunk.version
@@ -373,6 +394,8 @@ def of_event(place: str, event: WindowEvent, chunk: Chunk) -> ChunkPassage:
         session_id=session_id,
         agent_id=agent_id,
         event_id=event.event_id,
+        author=event.author,
+        label=event.trust,
     )
 
 

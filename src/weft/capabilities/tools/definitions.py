@@ -10,7 +10,7 @@ import msgspec
 from weft.capabilities.indexing.collections.model import NewChunk, digest_of, embedded_text
 from weft.capabilities.indexing.text_analysis import index_terms
 from weft.capabilities.language_models.model import ToolDefinition
-from weft.capabilities.layers.prefix import sanitise, sanitise_json
+from weft.capabilities.layers.tags import sanitise, sanitise_json
 from weft.capabilities.tools.model import MAX_TOOL_BYTES, RegisteredTool
 from weft.kernel.errors import ContentTooLarge, InvalidInput
 from weft.kernel.json_input import encode_json_field

@@ -167,7 +167,7 @@ class WindowEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     ``agent_id`` is the agent whose event it is: for a copied or routed event another than the window's. ``at`` is the
     time, in microseconds, at which it entered the window. ``content_hash`` is set if the content is a value of its own
     in history, ``origin`` if the event was copied: the record item it was copied from. ``item_id`` is its own record
-    item; it, the flags and ``trust`` are set when an event is read.
+    item; it, the flags and ``trust`` are set when an event is read. ``superior``: an ancestor of the reader routes it.
     """
 
     event_id: str
@@ -189,6 +189,7 @@ class WindowEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     origin: str | None = None
     item_id: str = ""
     routed: bool = False
+    superior: bool = False
     redacted: bool = False
     trust: TrustLabel | None = None
 
@@ -337,7 +338,7 @@ _decoder = msgspec.json.Decoder(WindowEvent)
 
 def encode_event(event: WindowEvent) -> tuple[str, str | None]:
     """Return the stored value of an event and, if its content is long, that content as a second value."""
-    stored = structs.replace(event, item_id="", routed=False, redacted=False, trust=None)
+    stored = structs.replace(event, item_id="", routed=False, superior=False, redacted=False, trust=None)
     if event.content_hash is None:
         return _encode(stored).decode(), None
     bare = structs.replace(event.message, content="")

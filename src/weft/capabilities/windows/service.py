@@ -267,7 +267,7 @@ class Windows(msgspec.Struct, frozen=True):
 def _as_routed(event: WindowEvent, *, is_superior: bool) -> WindowEvent:
     """Mark an event as routed. Only an ancestor pins and gives instructions; those of others are context."""
     if is_superior:
-        return structs.replace(event, routed=True)
+        return structs.replace(event, routed=True, superior=True)
     event = structs.replace(event, routed=True, pinned=False)
     return as_context(event) if is_instruction(event) else event
 

@@ -98,6 +98,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "ingest": "Add events of your conversation to your window: messages, tool calls and their results, workflow events.",
         "assemble": "Assemble the prompt for your next model call: the smallest that carries everything that matters for the task.",
         "emit-metrics": "Report the provider's usage of a model call, to compare it with the estimate and learn from it.",
+        "validate-prompt": "Check a prompt right before you send it to the model: it must be the assembled one.",
         "push": "Write entries to your persistent memory, or to that of a team or user: all of them, or none.",
         "pull": "Pin your latest context and layers in a session as an immutable snapshot, which replaces the previous one.",
         "read": "Read your persistent memory: its current version or, with a session, the snapshot that you pulled there.",

@@ -1,0 +1,108 @@
+"""Prompts of receipts, as they were assembled, for who may read them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from weft.capabilities.assembly.prompt import cache_points_of, prompt_with
+from weft.capabilities.assembly.receipts import ReceiptPruned, blocks_with_texts, no_receipt, prompt_hash
+from weft.capabilities.assembly.records import item_id
+from weft.capabilities.language_models.rendering import RenderOptions
+from weft.capabilities.language_models.wire import PromptForm, render
+from weft.capabilities.windows.redacted_events import redacted_items
+from weft.kernel.errors import NotFound, PermissionDenied
+
+if TYPE_CHECKING:
+    from weft.capabilities.assembly.model import PlannedBlock
+    from weft.capabilities.assembly.receipts import Receipt, ReceiptStore, StoredReceipt
+    from weft.capabilities.language_models.catalog import Catalog
+    from weft.capabilities.language_models.model import Prompt, ToolDefinition
+    from weft.capabilities.records.store import RecordStore
+    from weft.capabilities.windows.service import Windows
+    from weft.kernel.identity import Actor
+
+_MEMORY = "memory:"
+
+
+class StoredPrompt(NamedTuple):
+    """The prompt of a receipt: its blocks and tools, and the whole."""
+
+    receipt: Receipt
+    blocks: tuple[PlannedBlock, ...]
+    tools: tuple[ToolDefinition, ...]
+    prompt: Prompt
+
+    def body(self, form: PromptForm, catalog: Catalog) -> dict[str, Any]:
+        """Return the body of the request in a wire form."""
+        info, ttl = catalog.find(self.receipt.model), self.receipt.cache_ttl
+        # The catalog may have changed since.
+        return render(form, self.prompt, info, RenderOptions(ttl=ttl if ttl in info.cache.ttl_seconds else None))
+
+
+class StoredPrompts(NamedTuple):
+    """Finds prompts for one caller."""
+
+    receipts: ReceiptStore
+    windows: Windows
+    records: RecordStore
+    catalog: Catalog
+
+    async def find(self, receipt_id: str) -> StoredPrompt:
+        """Return the prompt of a receipt; raises ReceiptPruned if content of it was removed or is damaged."""
+        receipt = (await find_receipt(receipt_id, self.receipts, self.windows)).receipt
+        _check_memory(receipt, self.windows.actor)
+        await _check_redactions(receipt, self.records)
+        digests = [receipt.tools_digest, *(block.digest for block in receipt.blocks)]
+        blocks, tools = blocks_with_texts(receipt, await self.receipts.texts(receipt.session_id, digests))
+        points = cache_points_of(receipt.blocks)
+        prompt = prompt_with(blocks, points, tools, receipt.model, receipt.max_output_tokens)
+        if prompt_hash(prompt) != receipt.prompt_hash:
+            raise ReceiptPruned("The stored texts of this prompt are damaged: their hash is another.")
+        return StoredPrompt(receipt, blocks, tools, prompt)
+
+
+async def find_receipt(receipt_id: str, receipts: ReceiptStore, windows: Windows) -> StoredReceipt:
+    """Return a receipt of an agent whose window the caller may open, as may be that of who asked for the prompt.
+
+    A prompt contains what its requester may read. For an agent, its ancestor may have asked, who may read more.
+    """
+    found = await receipts.find(receipt_id)
+    error = no_receipt(receipt_id)
+    if found is None:
+        raise error
+    try:
+        await windows.open(found.receipt.session_id, found.receipt.agent_id)
+        await _check_requester(found.receipt, windows)
+    except (NotFound, PermissionDenied):
+        error.denial = True
+        raise error from None
+    return found
+
+
+async def _check_requester(receipt: Receipt, windows: Windows) -> None:
+    if windows.actor.principal_id == receipt.requested_by or windows.actor.is_admin:
+        return
+    requester = await windows.access.principal(receipt.requested_by)
+    if requester is None or not await windows.may_open(requester):
+        raise PermissionDenied("A receipt is open to who asked for the prompt, its ancestors and admins only.")
+
+
+def _check_memory(receipt: Receipt, actor: Actor) -> None:
+    """Refuse to show private memory to anyone but its owner, who asked for the prompt, and admins."""
+    if actor.is_admin or actor.principal_id == receipt.requested_by:
+        return
+    if any(ref.startswith(_MEMORY) for block in receipt.blocks for ref in block.items):
+        raise PermissionDenied(
+            f"The prompt contains private memory of '{receipt.requested_by}'.",
+            hint="The receipt itself shows which items the prompt had; `receipt.show` lists them.",
+            related=("receipts",),
+        )
+
+
+async def _check_redactions(receipt: Receipt, records: RecordStore) -> None:
+    """Refuse to show content that was redacted since."""
+    ids = sorted({item_id(*item) for block in receipt.blocks for item in block.items.items()})
+    elsewhere, here = await records.redactions(ids), await records.redactions_in(receipt.session_id)
+    redacted = redacted_items(ids, {**elsewhere, **here})
+    if redacted:
+        raise ReceiptPruned(f"{len(redacted)} items of this prompt were redacted.", items=redacted)

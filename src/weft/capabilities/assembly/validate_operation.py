@@ -1,0 +1,70 @@
+"""The operation `context.validate_prompt`: runtimes check the prompt that they are about to send."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from weft.capabilities.assembly.receipt_operations import ReceiptId
+from weft.capabilities.assembly.receipts import ReceiptNotFound, ReceiptPruned, ReceiptStore
+from weft.capabilities.assembly.sent_prompt import PromptAltered, check_sent
+from weft.capabilities.assembly.stored_prompts import StoredPrompts
+from weft.capabilities.assembly.validation import validate_prompt
+from weft.capabilities.language_models.catalog import Catalog
+from weft.capabilities.language_models.wire import PromptForm
+from weft.capabilities.layers.model import LayerViolation
+from weft.capabilities.layers.service import Layers
+from weft.capabilities.records.store import RecordStore
+from weft.capabilities.windows.service import Windows
+from weft.kernel.errors import PermissionDenied
+from weft.kernel.identity import Permission
+from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+
+
+class ValidatePrompt(Request):
+    """The body that is about to be sent, and the receipt of its prompt."""
+
+    receipt_id: ReceiptId
+    body: Annotated[dict[str, Any], msgspec.Meta(description="The body of the request to the model, in this form.")]
+    form: Annotated[PromptForm, msgspec.Meta(description="The wire form of the body.")] = "neutral"
+
+
+class PromptValidated(Response, kw_only=True, omit_defaults=False):
+    """The prompt may be sent. ``added``: messages that you added at its end."""
+
+    receipt_id: str
+    valid: bool
+    prompt_hash: str
+    added: int
+
+
+@operation(
+    "context.validate_prompt",
+    tool="receipts",
+    action="validate",
+    http="POST /v1/receipts/{receipt_id}/validate",
+    permission=Permission.READ,
+    rate=RateClass.SEARCH,
+    effect=Effect.READ,
+    errors=(ReceiptNotFound, ReceiptPruned, PermissionDenied, LayerViolation, PromptAltered),
+)
+async def validate_sent_prompt(
+    request: ValidatePrompt,
+    receipts: ReceiptStore,
+    windows: Windows,
+    records: RecordStore,
+    catalog: Catalog,
+    layers: Layers,
+) -> PromptValidated:
+    """Check a prompt right before you send it to the model: it must be the assembled one.
+
+    Layers present, in order, unaltered and still those of the session; texts of others unchanged and marked; nothing
+    added to the system prompt. If not, the call fails and must not be sent.
+    """
+    found = await StoredPrompts(receipts, windows, records, catalog).find(request.receipt_id)
+    receipt = found.receipt
+    pinned = await layers.pinned(receipt.session_id, receipt.agent_id) or ()
+    validate_prompt(found.blocks, found.tools, pinned)
+    added = check_sent(request.form, request.body, found.body(request.form, catalog), pinned)
+    return PromptValidated(receipt_id=receipt.receipt_id, valid=True, prompt_hash=receipt.prompt_hash, added=added)

@@ -1,0 +1,77 @@
+"""ValidatePrompt: the check of a finished prompt before it is returned or sent.
+
+The layers are present, in order and unaltered, and the only thing in the system prompt that Weft adds; every block of
+others is in data elements that nothing inside them closes; nothing else imitates a tag of Weft.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from weft.capabilities.language_models.rendering import message_parts
+from weft.capabilities.layers.data_elements import is_data
+from weft.capabilities.layers.model import LayerViolation
+from weft.capabilities.layers.prefix import check_prefix, check_sections, imitated_tag
+from weft.capabilities.layers.tags import imitates, texts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from weft.capabilities.assembly.model import PlannedBlock
+    from weft.capabilities.language_models.model import ConversationMessage, ToolDefinition
+    from weft.capabilities.layers.model import Layer
+
+
+def validate_prompt(blocks: Sequence[PlannedBlock], tools: Iterable[ToolDefinition], layers: Sequence[Layer]) -> None:
+    """Raise LayerViolation unless a prompt begins with these layers and everything else in it keeps its place."""
+    check_prefix(prefix_of(blocks), layers)
+    _validate_rest(blocks, tools)
+
+
+def validate_earlier(blocks: Sequence[PlannedBlock], tools: Iterable[ToolDefinition]) -> None:
+    """Raise LayerViolation unless a prompt of an earlier call is well-formed; its layers may be other ones by now."""
+    check_sections(prefix_of(blocks))
+    _validate_rest(blocks, tools)
+
+
+def prefix_of(blocks: Sequence[PlannedBlock]) -> str:
+    """Return the text of the layers that a prompt begins with."""
+    first = blocks[0] if blocks else None
+    return "\n".join(message.content for message in first.messages) if first and first.kind == "layer" else ""
+
+
+def _validate_rest(blocks: Sequence[PlannedBlock], tools: Iterable[ToolDefinition]) -> None:
+    for block in blocks[1:]:
+        validate_block(block)
+    if any(imitates(text) for tool in tools for text in texts_of(msgspec.to_builtins(tool))):
+        raise imitated_tag()
+
+
+def validate_block(block: PlannedBlock) -> None:
+    """Raise LayerViolation if a block after the layers imitates a tag, or is of others and not marked as data."""
+    if block.kind == "layer":
+        raise LayerViolation("The prompt has layers in two places.", problem="order")
+    for message in block.messages:
+        validate_message(message, must_be_data=block.is_data)
+
+
+def validate_message(message: ConversationMessage, *, must_be_data: bool) -> None:
+    """Raise LayerViolation if a message imitates a tag, or is to be data and is not marked as such."""
+    if not must_be_data:
+        if any(map(imitates, _texts(message))):
+            raise imitated_tag()
+        return
+    shown = [message.content, *(part for part in message_parts(message) if isinstance(part, str))]
+    if message.role == "system" or not all(is_data(text) for text in shown if text):
+        raise LayerViolation("A text of others is not marked as data.", problem="unmarked")
+    if any(imitates(text) and not is_data(text) for text in _texts(message)):
+        raise imitated_tag()
+
+
+def _texts(message: ConversationMessage) -> Iterable[str]:
+    yield message.content
+    if message.name is not None or message.tool_calls or message.native is not None:
+        fields: Any = (message.name or "", msgspec.to_builtins(message.tool_calls), message.native)
+        yield from texts_of(fields)
