@@ -21,6 +21,7 @@ from evals.retrieval import retrieval
 from evals.search_answers import search_answers
 from evals.token_estimate import token_estimate
 from evals.tool_choice import tool_choice
+from evals.tool_selection import tool_selection
 
 EVALUATIONS = {
     "assembly": assembly,
@@ -36,6 +37,7 @@ EVALUATIONS = {
     "search_answers": search_answers,
     "token_estimate": token_estimate,
     "tool_choice": tool_choice,
+    "tool_selection": tool_selection,
 }
 RESULTS = Path(".results/evals.json")
 

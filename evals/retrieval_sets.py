@@ -81,14 +81,14 @@ class Corpus:
         """Return a view of the whole corpus."""
         embedded = vectors.of([chunk.embedded for chunk in self.chunks]).astype("<f2")
         indexed = [
-            _indexed(number, chunk, vector.tobytes() if chunk.semantic else None)
+            as_indexed(number, chunk, vector.tobytes() if chunk.semantic else None)
             for number, (chunk, vector) in enumerate(zip(self.chunks, embedded, strict=True), start=1)
         ]
         return CollectionView(
             self.collection,
             IndexSnapshot().advanced_to(len(indexed), indexed, []),
             CollectionQuery(self.collection),
-            _MatchesAll(),
+            MatchesAll(),
         )
 
     def around(self, place: int, reach: int) -> Iterator[tuple[int, int]]:
@@ -211,7 +211,9 @@ def is_relevant(question: EvalQuestion, corpus: Corpus, place: int) -> bool:
     return any(corpus.names[place] in group for group in question.relevant)
 
 
-class _MatchesAll:
+class MatchesAll:
+    """Matches every pattern."""
+
     def matches(self, patterns: Sequence[str]) -> bool:
         del patterns
         return True
@@ -277,7 +279,8 @@ def _described(tool: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _indexed(number: int, chunk: NewChunk, vector: bytes | None) -> IndexedChunk:
+def as_indexed(number: int, chunk: NewChunk, vector: bytes | None) -> IndexedChunk:
+    """Return the columns of a chunk that the index has."""
     return IndexedChunk(
         number=number,
         source=chunk.source,

@@ -240,7 +240,17 @@ async def test_registered_tools_are_found_by_meaning(many: World) -> None:
     assert vectors[0][0] == 61
     chosen = await select(many.analysis, "How much money did the journey cost in total?")
     assert "zq.sum" in names(chosen)
-    assert (len(chosen["tools"]), len(chosen["named"])) == (10, 40)
+    assert (len(chosen["tools"]), len(chosen["named"])) == (10, 50)
+
+
+async def test_tools_are_found_by_examples_of_their_tasks(many: World) -> None:
+    odd = {**tool("zq.kpi", "Computes figures"), "examples": ["How did the Madrid branch do last quarter?", " ", "x"]}
+    await register(many.planner, odd)
+    assert "zq.kpi" in names(await select(many.analysis, "How did the Lisbon branch do last quarter?"))
+    again = await register(many.planner, {**odd, "examples": odd["examples"][:1]})
+    assert again["changed"] == ["zq.kpi"]
+    described = await many.analysis.call("tools.describe", name="zq.kpi")
+    assert "Madrid" not in str(described), "examples are searched, and cost a prompt nothing"
 
 
 async def test_a_prompt_gets_the_tools_of_its_task(many: World) -> None:

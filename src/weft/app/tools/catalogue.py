@@ -50,7 +50,9 @@ _WEIGHTS = RankingWeights(min_score=0.0, recency_weight=0.0, importance_weight=0
 _WAIT_SECONDS = 0.5
 _EMBED_DELAY_SECONDS = 1.0
 _RUNTIME = "your runtime"
-# More than are returned: several may be of the same tool.
+# Several passages may be of the same tool.
+_PASSAGES_PER_TOOL = 3
+# Enough for the first few tools.
 _PASSAGES = 50
 
 
@@ -120,19 +122,7 @@ class IndexedTools:
         async def embed(texts: Sequence[str]) -> Vectors | None:
             return await self._embed(actor, texts, model) if index is None or index.has_vectors else None
 
-        asked_at = to_micros(self._clock.now())
-        ranking = await rank(
-            Query(
-                text=query,
-                asked_at=asked_at,
-                top_k=max(limit, _PASSAGES),
-                max_results=max(limit, _PASSAGES),
-                weights=_WEIGHTS,
-                low_confidence=True,
-            ),
-            views,
-            embed,
-        )
+        ranking = await rank(ranking_query(query, to_micros(self._clock.now()), limit), views, embed)
         numbers = [each.number for each in ranking.ranked if each.collection == TOOLS]
         items = await self._database.read(
             Scope(actor.tenant), lambda tx: SqlCollectionStore(tx).versions_of(TOOLS, numbers)
@@ -244,6 +234,14 @@ class IndexedTools:
         from numpy import stack  # noqa: PLC0415 - an embedder has loaded it already
 
         return stack(found)
+
+
+def ranking_query(text: str, asked_at: int, limit: int) -> Query:
+    """Return the query that ranks tools for a task."""
+    passages = max(_PASSAGES, limit * _PASSAGES_PER_TOOL)
+    return Query(
+        text=text, asked_at=asked_at, top_k=passages, max_results=passages, weights=_WEIGHTS, low_confidence=True
+    )
 
 
 def _definition(view: ToolView) -> ToolDefinition:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,6 +16,9 @@ from weft.kernel.errors import ContentTooLarge, InvalidInput
 from weft.kernel.json_input import encode_json_field
 from weft.kernel.tokens import approximate_tokens
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 # Control, format, private-use and surrogate characters: a model reads them, a human reviewer does not see them.
 _INVISIBLE = frozenset({"Cc", "Cf", "Co", "Cs"})
 _KEPT = frozenset("\n\t")
@@ -27,13 +30,14 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class ToolToRegister(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a definition that a model sees, besides the name."""
+    """What a model sees of a tool besides its name, and tasks that it serves."""
 
     description: str
     input_schema: dict[str, Any]
+    examples: tuple[str, ...] = ()
 
 
-def cleaned(name: str, description: str, input_schema: dict[str, Any]) -> ToolToRegister:
+def cleaned(name: str, description: str, input_schema: dict[str, Any], examples: Sequence[str] = ()) -> ToolToRegister:
     """Return a definition without invisible characters and imitations of layers; raises if it is not usable."""
     field = f"tools.{name}.input_schema"
     encode_json_field(field, input_schema)
@@ -41,7 +45,9 @@ def cleaned(name: str, description: str, input_schema: dict[str, Any]) -> ToolTo
     if schema.get("type", "object") != "object":
         raise InvalidInput(f"{field}: the arguments of a tool are an object", field="tools")
     tool = ToolToRegister(
-        description=sanitise(_visible(description)).strip(), input_schema=sanitise_json({"type": "object", **schema})
+        description=sanitise(_visible(description)).strip(),
+        input_schema=sanitise_json({"type": "object", **schema}),
+        examples=tuple(dict.fromkeys(text for each in examples if (text := sanitise(_visible(each)).strip()))),
     )
     size = len(_encode(tool))
     if size > MAX_TOOL_BYTES:
@@ -53,13 +59,14 @@ def cleaned(name: str, description: str, input_schema: dict[str, Any]) -> ToolTo
     return tool
 
 
-def encoded(tool: ToolToRegister) -> str:
-    """Return a definition as JSON text: equal definitions give equal texts."""
-    return _encode(tool).decode()
+def shown_text(tool: ToolToRegister) -> str:
+    """Return what a model sees of a tool as JSON text; examples are only searched."""
+    return _encode({"description": tool.description, "input_schema": tool.input_schema}).decode()
 
 
-def decoded(text: str) -> ToolToRegister:
-    return msgspec.json.decode(text, type=ToolToRegister)
+def with_shown_text(tool: ToolToRegister, text: str) -> ToolToRegister:
+    """Return a tool that shows a model this text."""
+    return msgspec.structs.replace(msgspec.json.decode(text, type=ToolToRegister), examples=tool.examples)
 
 
 def registered(
@@ -72,6 +79,7 @@ def registered(
         name=name,
         description=tool.description,
         input_schema=tool.input_schema,
+        examples=tool.examples,
         server=server,
         tokens=definition_tokens(name, tool.description, tool.input_schema),
         bytes=size,
@@ -95,17 +103,24 @@ def summary(tool: RegisteredTool) -> str:
     return tool.description.partition("\n")[0][:200]
 
 
-def searched_chunk(tool: RegisteredTool) -> NewChunk:
-    """Return a tool as it is searched: description, parameters and server, under its name."""
+def searched_chunks(tool: RegisteredTool) -> list[NewChunk]:
+    """Return a tool as it is searched: description, parameters and server under its name, and each example."""
     lines = [tool.description, *_parameters(tool.input_schema)]
     if tool.server:
         lines.append(f"Server: {tool.server}.")
     text = "\n".join(lines)[:_MAX_SEARCHED_CHARACTERS]
+    return [
+        _chunk(tool, 0, text),
+        *(_chunk(tool, ordinal, example) for ordinal, example in enumerate(tool.examples, start=1)),
+    ]
+
+
+def _chunk(tool: RegisteredTool, ordinal: int, text: str) -> NewChunk:
     return NewChunk(
         source="document",
         place=tool.owner,
         item=tool.name,
-        ordinal=0,
+        ordinal=ordinal,
         start=0,
         end=len(text),
         terms=index_terms(text, tool.name),

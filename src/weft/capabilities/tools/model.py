@@ -18,8 +18,9 @@ MAX_TOOLS, MAX_BYTES, MAX_STEPS = 5_000, 16 * 2**20, 1_000
 MAX_TOOL_BYTES = 32_768
 MAX_TOOLS_PER_CALL = 100
 MAX_STEP_TOOLS = 200
+MAX_EXAMPLES = 20
 # A model gets the definitions of at most this many tools for a task, and the names of some more.
-LOADED, NAMED = 10, 40
+LOADED, NAMED = 10, 50
 ToolName = Annotated[
     str,
     msgspec.Meta(
@@ -71,12 +72,16 @@ class RuntimeTool(Conflict):
 
 
 class RegisteredTool(msgspec.Struct, frozen=True):
-    """A tool of a runtime. ``owner`` is the principal for whose tree it is registered, ``tokens`` an estimate."""
+    """A tool of a runtime. ``owner`` is the principal for whose tree it is registered, ``tokens`` an estimate.
+
+    ``examples``: tasks that it serves, in the words of those who have them; it is searched by them.
+    """
 
     owner: str
     name: str
     description: str
     input_schema: dict[str, Any]
+    examples: tuple[str, ...]
     server: str
     tokens: int
     bytes: int

@@ -10,9 +10,10 @@ import msgspec
 
 from weft.capabilities.sessions.model import SessionId, SessionNotFound
 from weft.capabilities.tools.catalogue import ToolCatalogue
-from weft.capabilities.tools.definitions import ToolToRegister, cleaned, encoded
+from weft.capabilities.tools.definitions import ToolToRegister, cleaned, shown_text
 from weft.capabilities.tools.model import (
     LOADED,
+    MAX_EXAMPLES,
     MAX_TOOLS_PER_CALL,
     Sharing,
     ToolName,
@@ -54,6 +55,12 @@ class ToolDraft(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     input_schema: Annotated[dict[str, Any], msgspec.Meta(description="JSON Schema of its arguments.")] = msgspec.field(
         default_factory=dict
     )
+    examples: Annotated[
+        list[Annotated[str, msgspec.Meta(max_length=500)]],
+        msgspec.Meta(
+            max_length=MAX_EXAMPLES, description="Tasks that it serves, as users put them; it is found by them."
+        ),
+    ] = msgspec.field(default_factory=list)
 
 
 class RegisterTools(Request):
@@ -157,7 +164,7 @@ async def _prepare(request: RegisterTools, catalogue: ToolCatalogue) -> None:
 
 
 def _texts(request: RegisterTools) -> Iterator[SubmittedText]:
-    return (SubmittedText(encoded(tool), data=True) for tool in _cleaned(request).values())
+    return (SubmittedText(shown_text(tool), data=True) for tool in _cleaned(request).values())
 
 
 @_operation(
@@ -288,4 +295,4 @@ async def select_tools(request: SelectTools, actor: Actor, selector: ToolSelecto
 
 def _cleaned(request: RegisterTools) -> dict[str, ToolToRegister]:
     check_unique([tool.name for tool in request.tools])
-    return {tool.name: cleaned(tool.name, tool.description, tool.input_schema) for tool in request.tools}
+    return {tool.name: cleaned(tool.name, tool.description, tool.input_schema, tool.examples) for tool in request.tools}

@@ -10,7 +10,7 @@ from weft.capabilities.access.grants import check_clearance
 from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.search.session_indexing.cursor import VectorBacklog
 from weft.capabilities.tools.catalogue import ToolCatalogue
-from weft.capabilities.tools.definitions import decoded, encoded, registered, searched_chunk
+from weft.capabilities.tools.definitions import ToolToRegister, registered, searched_chunks, shown_text, with_shown_text
 from weft.capabilities.tools.model import (
     MAX_BYTES,
     MAX_TOOLS,
@@ -30,8 +30,6 @@ from weft.kernel.ports import JobStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from weft.capabilities.tools.definitions import ToolToRegister
 
 # Steps and tools of the whole tenant are for humans with this clearance.
 _CLEARANCE = 3
@@ -107,12 +105,14 @@ class ToolRegistry(msgspec.Struct, frozen=True):
 
     async def _admitted(self, name: str, tool: ToolToRegister, known: RegisteredTool | None) -> ToolToRegister:
         """Return a definition as the content gate lets it pass; one that is stored already passed it before."""
-        if known is not None and (known.description, known.input_schema) == (tool.description, tool.input_schema):
+        if known is not None and tool == ToolToRegister(
+            description=known.description, input_schema=known.input_schema, examples=known.examples
+        ):
             return tool
-        text = encoded(tool)
+        text = shown_text(tool)
         content = IncomingContent(kind="tool", item=name, text=text, source=Source.TOOL)
         passed = (await self.gate.admit(content)).text
-        return tool if passed == text else decoded(passed)
+        return tool if passed == text else with_shown_text(tool, passed)
 
     async def _store(
         self, owner: str, new: Sequence[RegisteredTool], removed: Sequence[str], replaced: Sequence[str]
@@ -126,7 +126,8 @@ class ToolRegistry(msgspec.Struct, frozen=True):
         for tool in new:
             await self.tools.put(tool)
         await self._check_room()
-        numbers = await self.collections.add(TOOLS, [searched_chunk(tool) for tool in new], {})
+        chunks = [chunk for tool in new for chunk in searched_chunks(tool)]
+        numbers = await self.collections.add(TOOLS, chunks, {})
         # Also where there is nothing to embed, so that the job is not left empty.
         await backlog.extend(self.jobs, {TOOLS: numbers[0]} if numbers else {})
 

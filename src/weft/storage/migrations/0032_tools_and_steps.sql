@@ -15,13 +15,14 @@ CREATE TABLE steps (
     PRIMARY KEY (tenant, owner, name)
 ) {table};
 
--- Tools that runtimes have registered; owner as above. Their searchable texts are chunks of the collection 'tools'.
+-- Tools that runtimes have registered; owner as above, examples: a JSON list of tasks. Their searchable texts are chunks of the collection 'tools'.
 CREATE TABLE registered_tools (
     tenant        TEXT NOT NULL,
     owner         TEXT NOT NULL,
     name          TEXT NOT NULL,
     description   TEXT NOT NULL,
     input_schema  TEXT NOT NULL,
+    examples      TEXT NOT NULL,
     server        TEXT NOT NULL,
     tokens        {bigint} NOT NULL,
     bytes         {bigint} NOT NULL,

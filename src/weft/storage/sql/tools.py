@@ -15,18 +15,19 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Row
 
 _TOOL = """
-SELECT owner, name, description, input_schema, server, tokens, bytes, registered_by, registered_at
+SELECT owner, name, description, input_schema, examples, server, tokens, bytes, registered_by, registered_at
 FROM registered_tools
 """
 _SIZE = "SELECT COUNT(*), COALESCE(SUM(tokens), 0), COALESCE(SUM(bytes), 0) FROM registered_tools WHERE tenant = $1"
 _BY_NAME = f"{_TOOL} WHERE tenant = $1 AND name IN ({placeholders(2)}) ORDER BY name, owner"
 _PUT_TOOL = """
 INSERT INTO registered_tools
-    (tenant, owner, name, description, input_schema, server, tokens, bytes, registered_by, registered_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+    (tenant, owner, name, description, input_schema, examples, server, tokens, bytes, registered_by, registered_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 ON CONFLICT (tenant, owner, name) DO UPDATE SET description = excluded.description,
-    input_schema = excluded.input_schema, server = excluded.server, tokens = excluded.tokens, bytes = excluded.bytes,
-    registered_by = excluded.registered_by, registered_at = excluded.registered_at
+    input_schema = excluded.input_schema, examples = excluded.examples, server = excluded.server,
+    tokens = excluded.tokens, bytes = excluded.bytes, registered_by = excluded.registered_by,
+    registered_at = excluded.registered_at
 """
 _PUT_STEP = """
 INSERT INTO steps (tenant, owner, name, description, tools, defined_by, defined_at)
@@ -100,6 +101,7 @@ class SqlToolStore(SqlStore):
             tool.name,
             tool.description,
             msgspec.json.encode(tool.input_schema).decode(),
+            msgspec.json.encode(tool.examples).decode(),
             tool.server,
             tool.tokens,
             tool.bytes,
@@ -181,8 +183,8 @@ def _first_of_each_name(tools: Iterable[RegisteredTool], owners: Collection[str]
 
 
 def _tool(row: Row) -> RegisteredTool:
-    owner, name, description, schema, *rest = row
-    return RegisteredTool(owner, name, description, _schema(schema), *rest)
+    owner, name, description, schema, examples, *rest = row
+    return RegisteredTool(owner, name, description, _schema(schema), _names(examples), *rest)
 
 
 def _step(row: Row) -> StepDefinition:

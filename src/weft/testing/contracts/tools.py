@@ -9,7 +9,7 @@ from weft.capabilities.tools.model import RecordedSelection, RegisteredTool, Reg
 from weft.testing.contracts.stores import ContractStores
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string", "description": "Größe"}}}
-OWN = RegisteredTool("planner", "files.read", "Reads", SCHEMA, "files", 20, 90, "planner", 5)
+OWN = RegisteredTool("planner", "files.read", "Reads", SCHEMA, ("read a file",), "files", 20, 90, "planner", 5)
 SHARED = structs.replace(OWN, owner="", description="The tenant's", tokens=7)
 FOREIGN = structs.replace(OWN, owner="other", name="files.write")
 STEP = StepDefinition("planner", "review", "Reads only", ("files.read", "search"), "planner", 5)
