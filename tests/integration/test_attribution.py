@@ -31,6 +31,7 @@ WITHOUT_AGENT = {
     "CanaryStep": "a step of a job; its migration says who started it",
     "ContextSourceRef": "times of a source outside",
     "DeliveryInfo": "its event says who",
+    "DerivedItem": "the item itself says who wrote it",
     "EntityInfo": "the last mention, by anyone",
     "InspectedMemory": "the answer says whose memory it is",
     "ListedGuardrail": "the time of its last hit, by anyone; its layer says who defined it",

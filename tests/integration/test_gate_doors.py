@@ -98,6 +98,9 @@ NOT_CONTENT = {
     ),
     "knowledge.allow_models": {"models[]": NAMES},
     "knowledge.delete_document": {"document_id": NAMES},
+    "knowledge.release_document": {"document_id": NAMES},
+    "knowledge.discard_document": {"document_id": NAMES},
+    "trust.forget": {"item": NAMES},
     "knowledge.embed": dict.fromkeys(("text", "texts[]"), QUERY),
     "knowledge.start_model_migration": {"model": NAMES},
     "knowledge.update_source": dict.fromkeys(("include[]", "exclude[]"), "settings of a source, for admins"),
@@ -173,6 +176,11 @@ async def _redact(world: World, **fields: Any) -> Any:
     await world.planner.write("goal", "ship")
     given = {"item_id": "board:s1/goal/1.1", "reason": "a name", **fields}
     return await world.planner.call("records.redact", **given)
+
+
+async def _forget(world: World, reason: str) -> Any:
+    await world.planner.write("goal", "ship")
+    return await world.admin.call("trust.forget", item="board:s1/goal", reason=reason)
 
 
 def _push(**item: Any) -> Door:
@@ -304,6 +312,7 @@ CONTENT: dict[str, dict[str, Door]] = {
             "records.add", records=[envelope("c1", metadata={"note": text})], **IN_SESSION
         )
     },
+    "trust.forget": {"reason": _forget},
     "records.redact": {
         "method": lambda world, text: _redact(world, state="removed", method=text),
         "replacement": lambda world, text: _redact(world, state="summarized", replacement=text),

@@ -210,7 +210,7 @@ async def test_possible_derivations_are_flagged(library: World) -> None:
 
 async def test_a_source_can_be_flagged_instead(library: World) -> None:
     await library.planner.write("summary", "thirty days", derived_from=[GUIDE])
-    answer = await forget(library, GUIDE, action="flag", possible="keep")
+    answer = await forget(library, GUIDE, mode="flag", possible="keep")
     assert (answer["deleted"], answer["flagged"]) == (0, 2)
     assert (await document(library.planner, "guide.md"))["trust"]["trust"] == "suspicious"
     assert (await trust_of(library.planner, "summary"))["trust"] == "suspicious"

@@ -275,6 +275,7 @@ class SyncAgentOperations:
             "agents",
             "approvals",
             "guardrails",
+            "trust",
             "admin",
         ] = "operations",
     ) -> UsageGuidance:
@@ -1340,7 +1341,7 @@ class SyncKnowledgeOperations:
         return self._caller.call("knowledge.delete_document", {"domain": domain, "document_id": document_id})
 
     def release_document(self, domain: str, document_id: str, version: int) -> DocumentPut:
-        """Release a document from quarantine, after you read the passages that `knowledge.get_document` shows.
+        """Release a document from quarantine, after you have read the passages for which it is held.
 
         It is indexed as it is. Called by an agent, it asks a human.
         """
@@ -2653,7 +2654,7 @@ class SyncTrustOperations:
         item: str,
         reason: str,
         *,
-        action: Literal["delete", "flag"] = "delete",
+        mode: Literal["delete", "flag"] = "delete",
         possible: Literal["flag", "keep"] = "flag",
         erase: bool = True,
         steps: int = 5,
@@ -2669,7 +2670,7 @@ class SyncTrustOperations:
             {
                 "item": item,
                 "reason": reason,
-                "action": action,
+                "mode": mode,
                 "possible": possible,
                 "erase": erase,
                 "steps": steps,

@@ -81,6 +81,8 @@ _VALUES_BY_FIELD: dict[str, Any] = {
     "models": ["all-MiniLM-L6-v2-int8"],
     "domain": "handbook",
     "document_id": "guides/start.md",
+    "item": "knowledge://handbook/guides/start.md",
+    "version": 1,
     "documents": [{"document_id": "guides/start.md", "text": "# Start\n\nAsk for an account first."}],
     "url": "https://example.com/weft-events",
     "webhook_id": "webhook_0123456789abcdef",

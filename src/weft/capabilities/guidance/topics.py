@@ -27,6 +27,7 @@ GuidanceType = Literal[
     "agents",
     "approvals",
     "guardrails",
+    "trust",
     "admin",
 ]
 

@@ -180,7 +180,7 @@ def hold_reason(document: Document, quarantine: Quarantine | None) -> HoldReason
     errors=(DomainNotFound, DocumentNotFound, DocumentNotQuarantined, DocumentHeld, PermissionDenied),
 )
 async def release_document(request: ReviewDocument, reviews: DocumentReviews) -> DocumentPut:
-    """Release a document from quarantine, after you read the passages that `knowledge.get_document` shows.
+    """Release a document from quarantine, after you have read the passages for which it is held.
 
     It is indexed as it is. Called by an agent, it asks a human.
     """

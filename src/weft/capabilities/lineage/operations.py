@@ -68,7 +68,7 @@ class ForgetItem(Request):
 
     item: Reference
     reason: Annotated[ShortText, msgspec.Meta(min_length=1, description="Why. Recorded in history and audit log.")]
-    action: Annotated[
+    mode: Annotated[
         Literal["delete", "flag"],
         msgspec.Meta(description="delete: the source, its copies and what declares it; flag: label them suspicious."),
     ] = "delete"
@@ -183,7 +183,7 @@ async def forget_item(request: ForgetItem, tracer: Tracer, forgetting: Forgettin
     else:
         done = await _done(request, certain, possible, forgetting)
     erased = Erased()
-    if request.action == "delete" and request.erase and not request.dry_run:
+    if request.mode == "delete" and request.erase and not request.dry_run:
         erased = await forgetting.erase(certain, trace, request.reason)
     return ItemForgotten(
         item=request.item,
@@ -205,7 +205,7 @@ async def forget_item(request: ForgetItem, tracer: Tracer, forgetting: Forgettin
 async def _done(
     request: ForgetItem, certain: list[TracedItem], possible: list[TracedItem], forgetting: Forgetting
 ) -> list[ForgottenItem]:
-    if request.action == "delete":
+    if request.mode == "delete":
         done = await forgetting.delete(certain, request.reason)
     else:
         done = await forgetting.flag(certain, request.item, request.reason)
@@ -215,7 +215,7 @@ async def _done(
 
 
 def _planned(request: ForgetItem, certain: list[TracedItem], possible: list[TracedItem]) -> list[ForgottenItem]:
-    first: Done = "deleted" if request.action == "delete" else "flagged"
+    first: Done = "deleted" if request.mode == "delete" else "flagged"
     then: Done = "flagged" if request.possible == "flag" else "kept"
     return [*(ForgottenItem(item, first) for item in certain), *(ForgottenItem(item, then) for item in possible)]
 

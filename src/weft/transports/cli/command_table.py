@@ -131,7 +131,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "get-document": "Show a document: its state, versions and chunks, and the error if indexing failed.",
         "read-document": "Read the text of a document, or a range of it, such as the range of a search result.",
         "delete-document": "Delete a document. Searches no longer find it.",
-        "release-document": "Release a document from quarantine, after you read the passages that `knowledge.get_document` shows.",
+        "release-document": "Release a document from quarantine, after you have read the passages for which it is held.",
         "discard-document": "Discard a document that is in quarantine: that version only, if searches find an earlier one.",
         "reindex-all": "Reindex everything searchable: documents, messages, boards and memories.",
         "show-reindexing": "Show what is being reindexed, and how much of it is left.",
