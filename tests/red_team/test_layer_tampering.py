@@ -22,6 +22,7 @@ pytestmark = [
     pytest.mark.req("CE-U7"),
     pytest.mark.both_databases,
 ]
+RULE = {"name": "keep", "prohibited_action": ["board.delete"], "message": "Nothing is deleted here."}
 LINES = ("layer:tenant", "layer:team:research", "agent:analysis")
 
 
@@ -104,6 +105,20 @@ async def test_an_edited_value_blocks_the_prompt(
     await blocked(layered, layered.analysis.call("context.pull", session_id="s1"), "LAYER_VIOLATION")
     assert not await intact(layered, line)
     assert [each.line_id for each in await unsigned_heads(layered.app.database, b"")] == [line]
+
+
+async def test_a_human_with_clearance_5_repairs_a_layer_and_nothing_forged_remains(layered: World) -> None:
+    await layered.admin.call("layer.define", layer="tenant", guardrails=[RULE])
+    await replace_value(layered, "layer:tenant", "guardrails", "[]")
+    await forge_hash(layered, "layer:tenant")
+    # Without its rules nothing runs; those who can repair them are not locked out.
+    await blocked(layered, layered.planner.list(), "LAYER_VIOLATION", violation="tampering")
+    partial = layered.admin.call("layer.define", layer="tenant", text="Be kind.")
+    await blocked(layered, partial, "LAYER_VIOLATION", violation="tampering")
+    await layered.admin.call("layer.define", layer="tenant", text="Be kind.", guardrails=[RULE])
+    await blocked(layered, layered.planner.delete("goal"), "GUARDRAIL_VIOLATION", violation="guardrail")
+    await layered.planner.list()
+    await assemble(layered)
 
 
 async def test_a_removed_value_or_signature_blocks_the_prompt(layered: World) -> None:

@@ -9,11 +9,13 @@ from weft.capabilities.agent_context.model import ContextLine
 from weft.capabilities.agent_context.permissions import check_may_define, find_agent
 from weft.capabilities.history.line_kinds import is_signed
 from weft.capabilities.layers.history_backend import check_may_change
-from weft.capabilities.layers.model import is_layer_line, name_of
+from weft.capabilities.layers.model import LayerViolation, is_layer_line, name_of
 from weft.kernel.errors import InvalidInput, SelfModification
 from weft.storage.sql.access import SqlAccessStore
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from weft.capabilities.history.edit_proof import EditProof
     from weft.storage.sql.database import Transaction
 
@@ -44,6 +46,17 @@ def check_may_branch(line_id: str) -> None:
     """Refuse branches of layers and definitions: a change applies everywhere."""
     if is_signed(line_id):
         raise InvalidInput("context_id: a layer or definition cannot be branched", field="context_id")
+
+
+def tampered_base(line_id: str, seq: int, kept: Iterable[str]) -> LayerViolation:
+    error = LayerViolation(
+        f"Version {seq} of '{line_id}' has no valid signature, and this edit would keep parts of it.",
+        hint=f"Set all of these at once: {', '.join(sorted(kept))}; or restore a backup.",
+        problem="unsigned",
+        context_id=line_id,
+    )
+    error.violation = "tampering"
+    return error
 
 
 def unproven(line_id: str) -> SelfModification:

@@ -23,7 +23,7 @@ from weft.capabilities.history.store import Pin
 from weft.storage.sql.blobs import SqlBlobs, unpack
 from weft.storage.sql.checkouts import note_branch_gone
 from weft.storage.sql.database import BATCH_SIZE, batches, placeholders
-from weft.storage.sql.edit_check import check_edit, check_may_branch, check_not_signed
+from weft.storage.sql.edit_check import check_edit, check_may_branch, check_not_signed, tampered_base
 from weft.storage.sql.history_rows import ALL_KEYS, CHANGE, COMMIT, VERSION, by_commit, recorded, version
 from weft.storage.sql.history_verify import find_damage
 from weft.storage.sql.line_signatures import LineSignatures
@@ -267,6 +267,7 @@ class SqlLineStore:
         signed = is_signed(commit.line_id)
         if signed:
             await check_edit(self._tx, commit.line_id, commit.author.principal_id, proof)
+            await self._check_base(head, commit)
         new = self._after(head, commit, weight, next_expiry_at)
         await self._tx.run(_ADD_COMMIT, *self._commit_row(commit, new))
         for change in commit.changes:
@@ -277,6 +278,13 @@ class SqlLineStore:
             state = [each.change for each in await self.state_at(new.line_id, new.seq, values=False)]
             await self._signatures.sign(new.line_id, new.seq, new.hash, state, commit.committed_at)
         return new
+
+    async def _check_base(self, head: Head, commit: Commit) -> None:
+        """Refuse to build on a version that was tampered with, unless nothing of it remains: the new one is signed."""
+        state = [each.change for each in await self.state_at(head.line_id, head.seq, values=False)]
+        kept = {change.key for change in state} - {change.key for change in commit.changes}
+        if kept and not await self.is_signed(head.line_id, head.seq, head.hash, state):
+            raise tampered_base(head.line_id, head.seq, kept)
 
     async def is_signed(self, line_id: str, seq: int, commit_hash: bytes, state: Sequence[Change]) -> bool:
         return await self._signatures.is_valid(line_id, seq, commit_hash, state)
