@@ -202,6 +202,12 @@ class Settings:
         "WEFT_MODELS_FILE",
         "JSON file that adds language models or corrects limits of the included models.json; same format.",
     )
+    injection_model: str = setting(
+        "",
+        "WEFT_INJECTION_MODEL",
+        "Folder with model.onnx, a classifier of prompt injection to use in place of the included detector; needs "
+        "weft[search].",
+    )
     log_level: str = setting("INFO", "WEFT_LOG_LEVEL", "DEBUG, INFO, WARNING or ERROR.")
     shutdown_grace_seconds: int = setting(
         10, "WEFT_SHUTDOWN_GRACE_SECONDS", "Time for calls in flight to finish after SIGTERM."

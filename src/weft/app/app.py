@@ -143,7 +143,7 @@ class App:
         self._container = Container(self.database, self.clock, settings.signing_secret.encode())
         self._search_stores = CallerTransactions(self.database, self._container, SearchStores)
         verdicts = self._cache("content_verdicts", 1, megabytes=16, seconds=3600)
-        self._detector = configured_detector()
+        self._detector = configured_detector(settings)
         self._scanner = ContentScanner(self._detector, verdicts)
         self.held_calls = HeldCalls(
             self.database, self._container, self.clock, self.feed, settings.approval_wait_seconds

@@ -12,6 +12,7 @@ from weft.capabilities.injection.model import HARMLESS, DetectorUnavailable, Inj
 from weft.capabilities.injection.precheck import could_matter
 from weft.providers.injection.factory import configured_detector
 from weft.providers.injection.local import read_network
+from weft.settings import Settings
 
 DOCUMENT = (
     "Quarterly report. Revenue rose by four percent, mainly in the northern region. Costs were stable.\n"
@@ -53,7 +54,7 @@ ORDINARY_DATA = (
 
 @pytest.fixture(scope="module")
 def detector() -> InjectionDetector:
-    return configured_detector()
+    return configured_detector(Settings())
 
 
 @pytest.mark.parametrize("text", TALK.values(), ids=TALK)

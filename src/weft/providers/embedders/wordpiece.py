@@ -38,7 +38,7 @@ class WordPieceTokenizer:
     """Maps texts to the ids of WordPiece tokens."""
 
     def __init__(self) -> None:
-        self._vocabulary = _vocabulary()
+        self._vocabulary = bert_vocabulary()
         self._characters = _Characters()
         # Few words make up most of any text.
         self._pieces = lru_cache(_CACHED_WORDS)(self._cut)
@@ -97,6 +97,7 @@ def _is_ideograph(code: int) -> bool:
     return any(first <= code <= last for first, last in _IDEOGRAPHS)
 
 
-def _vocabulary() -> dict[str, int]:
+def bert_vocabulary() -> dict[str, int]:
+    """Return the pieces of BERT's uncased models with their ids."""
     packed = resources.files("weft.providers.embedders").joinpath("vocabulary.txt.xz").read_bytes()
     return {piece: number for number, piece in enumerate(lzma.decompress(packed).decode().splitlines())}

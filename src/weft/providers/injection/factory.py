@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from weft.providers.extras import INSTALL, NOT_INSTALLED, is_installed
+from weft.settings import InvalidSetting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from weft.capabilities.injection.model import Detection, InjectionDetector
+    from weft.settings import Settings
 
 
 class LazyDetector:
@@ -29,12 +35,25 @@ class LazyDetector:
             return self._loaded
 
 
-def configured_detector() -> InjectionDetector:
-    """Return the included detector."""
-    return LazyDetector(_included)
+def configured_detector(settings: Settings) -> InjectionDetector:
+    """Return the included detector, or the classifier in the folder that WEFT_INJECTION_MODEL names."""
+    if not settings.injection_model:
+        return LazyDetector(_included)
+    folder = Path(settings.injection_model).expanduser()
+    if not (folder / "model.onnx").is_file():
+        raise InvalidSetting("WEFT_INJECTION_MODEL must name a folder with a file model.onnx.")
+    if not is_installed("onnxruntime"):
+        raise InvalidSetting(f"WEFT_INJECTION_MODEL: {NOT_INSTALLED}. {INSTALL}")
+    return LazyDetector(partial(_classifier, folder))
 
 
 def _included() -> InjectionDetector:
     from weft.providers.injection.local import load_included  # noqa: PLC0415 - slow to import
 
     return load_included()
+
+
+def _classifier(folder: Path) -> InjectionDetector:
+    from weft.providers.injection.onnx_classifier import OnnxClassifier  # noqa: PLC0415 - slow to import
+
+    return OnnxClassifier(folder, _included())
