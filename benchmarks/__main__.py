@@ -17,6 +17,7 @@ NAMES = (
     "rest_write",
     "mcp_write",
     "inprocess_write",
+    "guardrails",
     "flat_cost",
     "history_cost",
     "history_storage",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from weft.capabilities.knowledge.document_operations import DocumentPut, FileOpt
 from weft.capabilities.transfer.export import ContextExported, ExportOptions
 from weft.capabilities.transfer.importer import ContextImported
 from weft.client._operations import Operations
+from weft.kernel.call_warnings import CallWarning, collected_warnings
 from weft.kernel.correlation import NO_CORRELATION, Correlation, CorrelationIds, in_current_trace, make_correlation
 from weft.kernel.events import Event
 from weft.settings import Settings
@@ -160,7 +162,10 @@ class _InProcess:
         So arguments are validated alike, and the caller may change the response.
         """
         called = self._app.registry[operation]
-        answer = await self._app.call(called, msgspec.to_builtins(arguments), self._in_current_trace())
+        with collected_warnings() as found:
+            answer = await self._app.call(called, msgspec.to_builtins(arguments), self._in_current_trace())
+        for text in found:
+            warnings.warn(text, CallWarning, stacklevel=3)
         return msgspec.json.decode(msgspec.json.encode(answer), type=called.response)
 
     def _in_current_trace(self) -> CallContext:

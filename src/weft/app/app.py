@@ -199,6 +199,7 @@ class App:
         self._guardrail_hits = BufferedHits(self.clock)
         self.caller_guardrails = CurrentGuardrails(self.tenant_rules, self.database, self._container)
         self.guardrails = Guardrails(
+            rules=self.caller_guardrails,
             rates=SharedCallRates(self._rates),
             hits=self._guardrail_hits,
             scanner=self._scanner,

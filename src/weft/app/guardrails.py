@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from weft.app.dispatch import check_access
 from weft.capabilities.guardrails.model import TEAM as TEAM_LEVEL
 from weft.capabilities.guardrails.rules import Counts
 from weft.capabilities.guardrails.store import HitCount, RuleKey
@@ -52,6 +53,9 @@ class CurrentGuardrails:
 
     async def load(self, actor: Actor) -> RuleSet:
         return (await self._loaders.read(actor, lambda loader: loader.load())).guardrails
+
+    async def confirm(self, actor: Actor) -> None:
+        await check_access(self._database, actor)
 
     async def latest(self, actor: Actor) -> RuleSet:
         known = self.cached(actor)

@@ -30,6 +30,7 @@ from weft.client._wire import (
     refusal,
     reported,
     response_type,
+    show_warnings,
     stream_target,
     unreachable,
 )
@@ -276,6 +277,7 @@ class _Connection:
             raise unreachable(self.address, error) from error
         if not reply.is_success:
             raise refusal(reply, reply.content)
+        show_warnings(reply)
         return reply.content
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,6 +17,7 @@ import msgspec
 
 from weft.client._errors import ERROR_MODULES
 from weft.client._routes import RESPONSES, ROUTES
+from weft.kernel.call_warnings import WARNING_HEADER, CallWarning
 from weft.kernel.errors import (
     AuthenticationError,
     Conflict,
@@ -224,6 +226,13 @@ def refusal(reply: httpx2.Response, content: bytes) -> WeftError:
     if seconds.isdecimal():
         error.context.setdefault("retry_after_seconds", int(seconds))
     return error
+
+
+def show_warnings(reply: httpx2.Response) -> None:
+    """Issue the server's warnings about a call as Python warnings."""
+    header = reply.headers.get(WARNING_HEADER)
+    for text in msgspec.json.decode(header, type=list[str]) if header else ():
+        warnings.warn(text, CallWarning, stacklevel=5)
 
 
 def reported(content: str, address: Address) -> WeftError:

@@ -8,8 +8,6 @@ holds the call for approval; a guard lets a call pass that has an ``approval`` f
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import msgspec
@@ -21,7 +19,7 @@ from weft.kernel.identity import Actor
 from weft.kernel.operation import Operation
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
 EntryPoint = Literal["call", "follow", "upload", "import", "export", "hook", "sync"]
 
@@ -42,27 +40,6 @@ class GuardedCall(msgspec.Struct, frozen=True):
     def approval(self) -> Approval | None:
         """Return the approval under which a held call is performed."""
         return None if self.actor is None else self.actor.approval
-
-
-_warnings: ContextVar[list[str] | None] = ContextVar("weft_warnings", default=None)
-
-
-@contextmanager
-def collected_warnings() -> Iterator[list[str]]:
-    """Collect the warnings about the calls made inside, for an interface that can show them."""
-    found: list[str] = []
-    token = _warnings.set(found)
-    try:
-        yield found
-    finally:
-        _warnings.reset(token)
-
-
-def warn_caller(text: str) -> None:
-    """Add a warning to the answer of the current call, if its interface can show it."""
-    found = _warnings.get()
-    if found is not None and text not in found:
-        found.append(text)
 
 
 class ContentPiece(NamedTuple):

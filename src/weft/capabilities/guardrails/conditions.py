@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections import OrderedDict
 from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,7 +43,7 @@ _MIN_REGEX = 5
 _MAX_WORK = 50_000_000
 _OPERATIONS_PER_UNIT = 4
 # Conditions that are evaluated as one expression, and compiled expressions in memory.
-GROUP = 40
+GROUP = 50
 _MAX_GROUPS = 2_000
 _POSITION = re.compile(r"<input>:(\d+):(\d+): (.*)")
 _COUNTED = re.compile(r"\{(\d+)(?:,(\d*))?\}")
@@ -108,8 +107,16 @@ class CompiledCondition:
         return self.usage.loops == 0 and "calls" not in self.variables
 
     @cached_property
-    def _expression(self) -> Any:  # noqa: ANN401 - CEL has no exported types
+    def expression(self) -> Any:  # noqa: ANN401 - CEL has no exported types
+        """Return the compiled condition. Compiling takes far longer than evaluating."""
         return _environment().compile(self.source)
+
+    def compile(self) -> None:
+        """Compile it, if it was not; raises ConditionError."""
+        try:
+            self.expression  # noqa: B018 - cached
+        except Exception as error:
+            raise _compile_error(self.source, str(error)) from error
 
     def work(self, size: CallSize) -> float:
         """Return an upper bound of the work of one evaluation."""
@@ -126,7 +133,7 @@ class CompiledCondition:
         if self.work(size) > _MAX_WORK:
             raise EvaluationError("the values of the call are too large for this condition")
         try:
-            result = self._expression.eval(activation)
+            result = self.expression.eval(activation)
             value = result.value()
         except Exception as error:
             raise EvaluationError(str(error)) from error
@@ -144,7 +151,7 @@ def check_condition(source: str) -> CompiledCondition:
     try:
         expression = _environment().compile(source)
     except Exception as error:
-        raise _compile_error(str(error)) from error
+        raise _compile_error(source, str(error)) from error
     if expression.return_type() != _cel().Type.BOOL:
         raise ConditionError(
             f"the result is of type {expression.return_type().name()}, not bool",
@@ -153,44 +160,32 @@ def check_condition(source: str) -> CompiledCondition:
     return condition
 
 
-class ConditionGroup(NamedTuple):
+class ConditionGroup:
     """Conditions without loops that are evaluated together, in one call of CEL."""
 
-    conditions: tuple[CompiledCondition, ...]
+    def __init__(self, conditions: Sequence[CompiledCondition]) -> None:
+        self._sources = tuple(condition.source for condition in conditions)
+        # All of them read every byte at most once for each operation, as none has a loop.
+        self._work_per_byte = sum(condition.work(CallSize(1, 1)) for condition in conditions)
+        self._expression: Any = None
+
+    def compile(self) -> None:
+        """Compile the conditions as one expression; equal groups of different callers share it."""
+        self._expression = _group_of(self._sources)
 
     def evaluate(self, activation: Any, size: CallSize) -> list[bool] | None:  # noqa: ANN401 - likewise
         """Return the results in order; None if they have to be evaluated one by one, because one has none."""
-        if sum(condition.work(size) for condition in self.conditions) > _MAX_WORK:
+        if self._expression is None or size.size * self._work_per_byte > _MAX_WORK:
             return None
-        expression = _groups.get(tuple(condition.source for condition in self.conditions))
         try:
-            results = expression.eval(activation).plain_value() if expression is not None else None
+            results = self._expression.eval(activation).plain_value()
         except Exception:  # noqa: BLE001 - found again, and handled, when they are evaluated one by one
             return None
         return results if isinstance(results, list) else None
 
 
-class _Groups:
-    """Compiled groups. Compiling takes milliseconds, so only groups that are used a second time are compiled."""
-
-    def __init__(self) -> None:
-        self._compiled: OrderedDict[tuple[str, ...], Any] = OrderedDict()
-
-    def get(self, sources: tuple[str, ...]) -> Any | None:  # noqa: ANN401 - likewise
-        if sources not in self._compiled:
-            self._compiled[sources] = False
-        elif self._compiled[sources] is False:
-            self._compiled[sources] = _compiled_group(sources)
-        self._compiled.move_to_end(sources)
-        if len(self._compiled) > _MAX_GROUPS:
-            self._compiled.popitem(last=False)
-        return self._compiled[sources] or None
-
-
-_groups = _Groups()
-
-
-def _compiled_group(sources: Sequence[str]) -> Any | None:  # noqa: ANN401 - likewise
+@lru_cache(maxsize=_MAX_GROUPS)
+def _group_of(sources: tuple[str, ...]) -> Any | None:  # noqa: ANN401 - likewise
     try:
         # A line break ends a comment at the end of a condition.
         return _environment().compile("[" + ",".join(f"({source}\n)" for source in sources) + "]")
@@ -359,17 +354,19 @@ def _parsed_size(parsed: Any) -> int:  # noqa: ANN401 - a node of Python's parse
     return size
 
 
-def _compile_error(text: str) -> ConditionError:
+def _compile_error(source: str, text: str) -> ConditionError:
     found = _POSITION.findall(text)
     if not found:
         reason = "it is nested too deeply" if "recursion" in text.lower() else text.partition("[")[0].strip()[:200]
         return ConditionError(reason, "Write it with fewer levels of parentheses.")
     line, column, problem = found[0]
-    shown = f"line {line}, column {column}: {problem.removesuffix(' (in container )').replace(chr(39) * 2, '')}"
-    unknown = re.search(r"undeclared reference to '([^']+)'", problem)
+    unknown = re.search(r"undeclared reference to '([A-Za-z0-9_]+)", problem)
     if unknown:
-        shown = f"line {line}, column {column}: there is no variable or function '{unknown[1]}'"
-        return ConditionError(shown, _suggestion(unknown[1], tuple(VARIABLES), "The variables are"))
+        place = re.search(rf"(?<![.\w]){unknown[1]}\b", source)
+        shown = _position(source, place.start()) if place else f"line {line}, column {column}"
+        hint = _suggestion(unknown[1], tuple(VARIABLES), "The variables are")
+        return ConditionError(f"{shown}: there is no variable or function '{unknown[1]}'", hint)
+    shown = f"line {line}, column {column}: {problem}"
     return ConditionError(shown, "Correct it; the page on guardrails has examples of conditions.")
 
 
@@ -379,6 +376,9 @@ def _suggestion(name: str, known: Sequence[str], introduction: str) -> str:
 
 
 def _at(source: str, token: _Token) -> str:
-    line = source.count("\n", 0, token.start) + 1
-    column = token.start - (source.rfind("\n", 0, token.start) + 1) + 1
-    return f"line {line}, column {column}"
+    return _position(source, token.start)
+
+
+def _position(source: str, start: int) -> str:
+    line = source.count("\n", 0, start) + 1
+    return f"line {line}, column {start - source.rfind(chr(10), 0, start)}"

@@ -48,7 +48,7 @@ class GuardrailGuard(Guard):
             rules = _without_text(rules)
         if not rules:
             return call.request
-        outcome = await self._guardrails.check(_checked(call), rules)
+        outcome = await self._guardrails.check(_checked(call, rules), rules)
         return _masked_request(call, outcome.masks)
 
     async def after(self, call: GuardedCall, answer: Any) -> Any:  # noqa: ANN401 - the response of any operation
@@ -56,7 +56,7 @@ class GuardrailGuard(Guard):
         rules = _about(call, await self._rules.latest(call.actor)).after
         if not rules:
             return answer
-        checked = _checked(call, answer=msgspec.json.decode(msgspec.json.encode(answer)))
+        checked = _checked(call, rules, answer=msgspec.json.decode(msgspec.json.encode(answer)))
         outcome = await self._guardrails.check(checked, rules)
         return mask_value(answer, outcome.masks) if outcome.masks else answer
 
@@ -64,14 +64,14 @@ class GuardrailGuard(Guard):
         if call.entry not in _DOCUMENTS or call.actor is None:
             return False
         rules = self._rules.cached(call.actor)
-        return rules is None or any(_reads_text(rule.variables) for rule in _about(call, rules).before.rules)
+        return rules is None or any(_reads_arguments(rule.variables) for rule in _about(call, rules).before.rules)
 
     async def content(self, call: GuardedCall, piece: ContentPiece) -> bytes:
         if call.entry not in _DOCUMENTS or not piece.last or not self.needs_whole_content(call):
             return piece.data
         rules = _with_text((await self._candidates(call)).before)
         text = piece.data.decode("utf-8", "replace")
-        outcome = await self._guardrails.check(_checked(call, text=text), rules)
+        outcome = await self._guardrails.check(_checked(call, rules, text=text), rules)
         if not outcome.masks:
             return piece.data
         masked: str = mask_value(text, outcome.masks)
@@ -105,15 +105,18 @@ def _is_exempt(call: GuardedCall) -> bool:
     )
 
 
-def _checked(call: GuardedCall, *, answer: dict[str, Any] | None = None, text: str | None = None) -> CheckedCall:
+def _checked(
+    call: GuardedCall, rules: RuleBatch, *, answer: dict[str, Any] | None = None, text: str | None = None
+) -> CheckedCall:
     assert call.actor is not None  # noqa: S101 - as above
     request = call.request
+    arguments = given_arguments(request) if _reads_arguments(rules.variables) else {}
     return CheckedCall(
         actor=call.actor,
         action=call.operation.name,
         operation=call.operation.name,
         tool=call.operation.tool,
-        arguments=given_arguments(request) | ({} if text is None else {"text": text}),
+        arguments=arguments if text is None else {**arguments, "text": text},
         session_id=getattr(request, "session_id", None),
         # That of the caller, or the workflow step that a write names.
         step=call.actor.step or getattr(request, "step", None),
@@ -122,16 +125,16 @@ def _checked(call: GuardedCall, *, answer: dict[str, Any] | None = None, text: s
     )
 
 
-def _reads_text(variables: frozenset[str]) -> bool:
+def _reads_arguments(variables: frozenset[str]) -> bool:
     return not variables.isdisjoint({"arguments", "labels"})
 
 
 def _with_text(rules: RuleBatch) -> RuleBatch:
-    return RuleBatch([rule for rule in rules.rules if _reads_text(rule.variables)])
+    return RuleBatch([rule for rule in rules.rules if _reads_arguments(rule.variables)])
 
 
 def _without_text(rules: RuleBatch) -> RuleBatch:
-    return RuleBatch([rule for rule in rules.rules if not _reads_text(rule.variables)])
+    return RuleBatch([rule for rule in rules.rules if not _reads_arguments(rule.variables)])
 
 
 def _masked_request(call: GuardedCall, masks: tuple[str, ...]) -> Any:  # noqa: ANN401 - the request of any operation

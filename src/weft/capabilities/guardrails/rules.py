@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -109,58 +110,112 @@ class Candidates:
 class RuleBatch:
     """Rules that are evaluated for the same call."""
 
-    __slots__ = ("_groups", "rated", "rules", "variables")
+    __slots__ = ("_alone", "_groups", "_is_prepared", "rated", "rules", "variables")
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.rules = rules
         self.variables = frozenset[str]().union(*(rule.variables for rule in rules))
         self.rated = [rule for rule in rules if "calls" in rule.variables]
-        grouped = [rule.condition for rule in rules if rule.condition is not None and _is_grouped(rule.condition)]
-        self._groups = [ConditionGroup(tuple(grouped[at : at + GROUP])) for at in range(0, len(grouped), GROUP)]
+        grouped = {place: rule.condition for place, rule in enumerate(rules) if _is_grouped(rule.condition)}
+        # Places of the rules that are evaluated together, and of the others.
+        self._groups = [
+            (places, ConditionGroup([found for place in places if (found := grouped[place]) is not None]))
+            for places in _batches([*grouped])
+        ]
+        self._alone = [place for place in range(len(rules)) if place not in grouped]
+        self._is_prepared = not self._groups
 
     def __bool__(self) -> bool:
         return bool(self.rules)
 
+    async def prepare(self) -> None:
+        """Compile the conditions on first use, a group at a time: other calls run in between."""
+        if self._is_prepared:
+            return
+        for _, group in self._groups:
+            group.compile()
+            await asyncio.sleep(0)
+        self._is_prepared = True
+
     def hits(self, call: CallValues) -> Iterator[Evaluation]:
         """Yield the rules that prohibit a call, in order; the caller stops at the first that refuses it."""
-        return (evaluation for evaluation in self.results(call) if evaluation.is_violated)
+        return (evaluation for evaluation in self._evaluations(call, only_true=True) if evaluation.is_violated)
 
     def results(self, call: CallValues) -> Iterator[Evaluation]:
         """Yield what each rule says of a call."""
-        until = time.thread_time() + _MAX_SECONDS
-        shared = activation(call.values) if any(rule.condition is not None for rule in self.rules) else None
-        known = self._grouped_results(shared, call.size)
-        for rule in self.rules:
-            result: bool | str | None = True if rule.condition is None else known.get(id(rule.condition))
-            if result is None:
-                late = time.thread_time() > until
-                result = "the conditions of this call take too long" if late else _result(rule, shared, call)
-            yield Evaluation(rule, result)
+        return self._evaluations(call, only_true=False)
 
-    def _grouped_results(self, shared: Any, size: CallSize) -> dict[int, bool]:  # noqa: ANN401 - CEL has no types
+    def _evaluations(self, call: CallValues, *, only_true: bool) -> Iterator[Evaluation]:
+        shared = activation(call.values) if self.variables or self._groups or self._alone else None
+        watch = _Stopwatch()
+        known, places = self._grouped_results(shared, call.size, watch, only_true=only_true)
+        for place in sorted((*self._alone, *places)):
+            rule = self.rules[place]
+            result = known.get(place)
+            yield Evaluation(rule, _result(rule, shared, call, watch) if result is None else result)
+
+    def _grouped_results(
+        self,
+        shared: Any,  # noqa: ANN401 - CEL has no types
+        size: CallSize,
+        watch: _Stopwatch,
+        *,
+        only_true: bool,
+    ) -> tuple[dict[int, bool], list[int]]:
+        """Return the results of groups by place, and the places to look at: of a group without results, all."""
         known: dict[int, bool] = {}
-        for group in self._groups:
-            results = group.evaluate(shared, size)
-            if results is not None:
-                known.update(zip(map(id, group.conditions), results, strict=True))
-        return known
+        looked_at: list[int] = []
+        for places, group in self._groups:
+            with watch:
+                results = group.evaluate(shared, size)
+            if results is None:
+                looked_at += places
+            elif not only_true or True in results:
+                found = zip(places, results, strict=True)
+                known |= {place: result for place, result in found if result or not only_true}
+                looked_at += [place for place in places if place in known]
+        return known, looked_at
 
 
-def _is_grouped(condition: CompiledCondition) -> bool:
+class _Stopwatch:
+    """Adds up the CPU time of evaluations; that of compiling does not count."""
+
+    __slots__ = ("_started", "spent")
+
+    def __init__(self) -> None:
+        self.spent = self._started = 0.0
+
+    def __enter__(self) -> None:
+        self._started = time.thread_time()
+
+    def __exit__(self, *_: object) -> None:
+        self.spent += time.thread_time() - self._started
+
+
+def _batches(places: list[int]) -> list[list[int]]:
+    return [places[at : at + GROUP] for at in range(0, len(places), GROUP)]
+
+
+def _is_grouped(condition: CompiledCondition | None) -> bool:
     try:
-        return condition.is_grouped
+        return condition is not None and condition.is_grouped
     except ConditionError:
         return False
 
 
-def _result(rule: Rule, shared: Any, call: CallValues) -> bool | str:  # noqa: ANN401 - CEL has no types
+def _result(rule: Rule, shared: Any, call: CallValues, watch: _Stopwatch) -> bool | str:  # noqa: ANN401 - CEL
     """Return the result of a rule's condition, or why it has none."""
-    assert rule.condition is not None  # noqa: S101 - only such rules are evaluated
+    if rule.condition is None:
+        return True
+    if watch.spent > _MAX_SECONDS:
+        return "the conditions of this call take too long"
     try:
         if "calls" in rule.variables:
             counts = call.counts.get(rule.action.pattern, Counts(0, 0))
             shared = activation({**call.values, "calls": counts._asdict()})
-        return rule.condition.evaluate(shared, call.size)
+        rule.condition.compile()
+        with watch:
+            return rule.condition.evaluate(shared, call.size)
     except EvaluationError as error:
         return str(error)
     except ConditionError as error:

@@ -12,7 +12,9 @@ from weft.capabilities.guardrails.conditions import CallSize
 from weft.capabilities.guardrails.model import GuardrailApproval, GuardrailViolation
 from weft.capabilities.guardrails.rules import CallValues
 from weft.kernel.approval import HoldReason
-from weft.kernel.guards import EntryPoint, warn_caller
+from weft.kernel.call_warnings import warn_caller
+from weft.kernel.errors import InvalidInput
+from weft.kernel.guards import EntryPoint
 from weft.kernel.identity import Actor, PrincipalKind
 from weft.kernel.operation import SubmittedText
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weft.capabilities.guardrails.rules import Counts, Evaluation, Rule, RuleBatch
-    from weft.capabilities.guardrails.store import CallRates, HitLog
+    from weft.capabilities.guardrails.store import CallerGuardrails, CallRates, HitLog
     from weft.capabilities.trust.scanner import ContentScanner
     from weft.kernel.clock import Clock
     from weft.kernel.ports import Termination
@@ -62,8 +64,16 @@ class Guardrails:
     """Checks calls: finds violations, counts them, and refuses, holds or masks."""
 
     def __init__(
-        self, *, rates: CallRates, hits: HitLog, scanner: ContentScanner, termination: Termination, clock: Clock
+        self,
+        *,
+        rules: CallerGuardrails,
+        rates: CallRates,
+        hits: HitLog,
+        scanner: ContentScanner,
+        termination: Termination,
+        clock: Clock,
     ) -> None:
+        self._rules = rules
         self._rates = rates
         self._hits = hits
         self._scanner = scanner
@@ -77,17 +87,20 @@ class Guardrails:
         masks: dict[str, None] = {}
         warnings: list[str] = []
         values = await self.values(call, rules.variables, counts)
+        await rules.prepare()
         for hit in rules.hits(values):
             rule, guardrail = hit.rule, hit.rule.guardrail
             if call.actor.approval is not None and call.actor.approval.covers(rule.check):
                 continue
+            if guardrail.refuses and call.answer is None:
+                await self._rules.confirm(call.actor)
             self._hits.note(call.actor, rule, call.action, call.session_id, is_error=hit.error is not None)
-            if guardrail.dry_run:
-                continue
             if guardrail.refuses:
                 if actions:
                     await self._rates.uncount(call.actor, actions)
                 raise await self._refusal(call, hit)
+            if guardrail.dry_run:
+                continue
             if guardrail.violation_response == "redact":
                 masks |= dict.fromkeys(guardrail.mask)
             else:
@@ -195,5 +208,9 @@ def _size_of(value: Mapping[str, Any]) -> CallSize:
 
 
 def given_arguments(request: msgspec.Struct) -> dict[str, Any]:
-    """Return the fields of a request that were given, as JSON."""
-    return {name: value for name, value in msgspec.to_builtins(request).items() if value is not None}
+    """Return the fields of a request that have a value, as JSON: CEL knows no other types."""
+    try:
+        decoded: dict[str, Any] = msgspec.json.decode(_encode(request))
+    except UnicodeEncodeError as error:
+        raise InvalidInput("The request is not valid text (it holds half of a surrogate pair).") from error
+    return {name: value for name, value in decoded.items() if value is not None}

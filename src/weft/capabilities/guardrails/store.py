@@ -22,6 +22,10 @@ class CallerGuardrails(Protocol):
         """Return the caller's rules; raises AccessChanged if the caller has to be identified again."""
         ...
 
+    async def confirm(self, actor: Actor) -> None:
+        """Raise AccessChanged if rules have changed since: a refused call opens no transaction that would notice."""
+        ...
+
     async def latest(self, actor: Actor) -> RuleSet:
         """Return the caller's rules after its call, which may have changed them itself."""
         ...

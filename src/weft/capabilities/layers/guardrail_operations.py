@@ -169,11 +169,11 @@ class CheckGuardrails(Request):
     answer: Answer = None
 
 
-class GuardrailsChecked(Response, kw_only=True):
+class GuardrailsChecked(Response, kw_only=True, omit_defaults=False):
     """The call is allowed. Use ``arguments`` or ``answer`` in place of yours if they are given."""
 
     allowed: Literal[True] = True
-    warnings: list[str] = msgspec.field(default_factory=list)
+    warnings: list[str]
     arguments: dict[str, Any] | UnsetType = UNSET
     answer: Any = UNSET
 
@@ -323,7 +323,7 @@ async def check_call(
         await reads.read(actor, lambda guardrails: guardrails.check_session(session_id))
     batch = _about(request, (await rules.load(actor)).rules, actions)
     if not batch:
-        return GuardrailsChecked()
+        return GuardrailsChecked(warnings=[])
     outcome = await checks.check(_checked_call(request, actor, actions), batch)
     return GuardrailsChecked(warnings=[*outcome.warnings], **_masked(request, outcome.masks))
 

@@ -104,9 +104,18 @@ class RuleLoader(msgspec.Struct, frozen=True):
 
     async def read(self) -> CallerRules:
         """Return the caller's rules as of this transaction."""
-        lines = [await self.line(line_id) for line_id in _lines_of(self.actor)]
+        lines = [await self._line_of_caller(line_id) for line_id in _lines_of(self.actor)]
         rules = [*PLATFORM_RULES, *(rule for line in lines for rule in line.rules)]
         return CallerRules(self.actor.epoch, RuleSet(self.actor, rules), lines[0].policy)
+
+    async def _line_of_caller(self, line_id: str) -> LineRules:
+        try:
+            return await self.line(line_id)
+        except LayerViolation:
+            # Nobody works without altered rules, except those who repair them.
+            if self.actor.kind is PrincipalKind.HUMAN and self.actor.clearance >= HIGHEST_CLEARANCE:
+                return _NO_RULES
+            raise
 
     async def line(self, line_id: str) -> LineRules:
         """Return the rules of a layer or definition as of this transaction."""

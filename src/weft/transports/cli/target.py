@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import warnings
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -11,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from weft.kernel.call_warnings import CallWarning, collected_warnings
 from weft.kernel.correlation import is_traceparent, make_correlation
 from weft.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
     from weft.app.app import App
     from weft.app.authentication import Credential
@@ -105,7 +107,10 @@ class Target:
         from weft.client import Client  # noqa: PLC0415 - only a server needs an HTTP client
 
         async with Client(self.url, api_key=self.key).with_correlation(**self.ids()) as client:
-            response: Response = await client._caller.call(operation.name, raw)  # noqa: SLF001
+            with warnings.catch_warnings(record=True) as found:
+                warnings.simplefilter("always")
+                response: Response = await client._caller.call(operation.name, raw)  # noqa: SLF001
+            _show_warnings(str(each.message) for each in found if each.category is CallWarning)
             return response
 
     async def _call_locally(self, operation: Operation, raw: dict[str, Any]) -> Response:
@@ -117,7 +122,9 @@ class Target:
             if needs_jobs:
                 # Commands that wrote before it, as whichever principal, indexed nothing.
                 await app.index_wait.until_all_indexed((await app.identify(context)).tenant)
-            answer = await app.call(operation, raw, context)
+            with collected_warnings() as found:
+                answer = await app.call(operation, raw, context)
+            _show_warnings(found)
             # Decoded like the answer of a server, so that both print alike.
             return msgspec.json.decode(msgspec.json.encode(answer), type=operation.response)
 
@@ -147,6 +154,11 @@ class Target:
         if self.principal is None and self.key:
             return self.key
         return Local(self.tenant, self.principal or "admin")
+
+
+def _show_warnings(texts: Iterable[str]) -> None:
+    for text in texts:
+        click.echo(f"Warning: {text}", err=True)
 
 
 @asynccontextmanager

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from weft.app.dispatch import CallContext
+from weft.kernel.call_warnings import WARNING_HEADER
 from weft.kernel.correlation import BAGGAGE, NO_CORRELATION, TRACEPARENT, ids_from_headers, is_sampled, with_ids
 from weft.kernel.errors import AuthenticationError, ContentTooLarge, InvalidInput, RateLimited, WeftError
 from weft.transports.references import route_reference
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from starlette.types import Message, Receive, Scope, Send
 
@@ -90,6 +92,11 @@ async def send_json(send: Send, status: int, content: object, headers: Mapping[b
     }
     await send(start)
     await send({"type": "http.response.body", "body": body})
+
+
+def warning_headers(warnings: Sequence[str]) -> dict[bytes, bytes] | None:
+    """Return the header with the warnings about a call, as a JSON list in ASCII; None if there are none."""
+    return {WARNING_HEADER.encode(): json.dumps(warnings).encode()} if warnings else None
 
 
 async def send_error(send: Send, error: WeftError, clock: Clock, reference: Reference = route_reference) -> None:

@@ -8,9 +8,18 @@ from urllib.parse import parse_qs
 
 from starlette.routing import Route
 
+from weft.kernel.call_warnings import collected_warnings
 from weft.kernel.errors import InvalidInput, WeftError
 from weft.kernel.fields import MAX_INT
-from weft.transports.http.http_io import ClientGone, context_of, parse_object, read_body, send_error, send_json
+from weft.transports.http.http_io import (
+    ClientGone,
+    context_of,
+    parse_object,
+    read_body,
+    send_error,
+    send_json,
+    warning_headers,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,13 +46,14 @@ class OperationEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             raw = await self._raw(scope, receive)
-            response = await self._app.call(self._operation, raw, context_of(scope), strict=self._in_body)
+            with collected_warnings() as warnings:
+                response = await self._app.call(self._operation, raw, context_of(scope), strict=self._in_body)
         except WeftError as error:
             await send_error(send, error, self._app.clock)
         except ClientGone:
             return
         else:
-            await send_json(send, self._operation.route.status, response)
+            await send_json(send, self._operation.route.status, response, warning_headers(warnings))
 
     async def _raw(self, scope: Scope, receive: Receive) -> dict[str, Any]:
         if self._in_body:

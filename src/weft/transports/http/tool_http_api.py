@@ -10,8 +10,17 @@ import msgspec
 from starlette.routing import Route
 
 from weft.capabilities.metrics.operations import COLLECTION_INTERVAL
+from weft.kernel.call_warnings import collected_warnings
 from weft.kernel.errors import InvalidInput, WeftError
-from weft.transports.http.http_io import ClientGone, context_of, parse_object, read_body, send_error, send_json
+from weft.transports.http.http_io import (
+    ClientGone,
+    context_of,
+    parse_object,
+    read_body,
+    send_error,
+    send_json,
+    warning_headers,
+)
 from weft.transports.references import tool_reference
 from weft.transports.resources import check_may_watch, parse_uri, read_resource
 
@@ -32,13 +41,14 @@ class _Shim(ABC):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            content = await self.answer(scope, receive)
+            with collected_warnings() as warnings:
+                content = await self.answer(scope, receive)
         except WeftError as error:
             await send_error(send, error, self._app.clock, tool_reference)
         except ClientGone:
             return
         else:
-            await send_json(send, 200, content)
+            await send_json(send, 200, content, warning_headers(warnings))
 
     @abstractmethod
     async def answer(self, scope: Scope, receive: Receive) -> object:

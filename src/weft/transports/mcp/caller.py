@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -21,6 +21,7 @@ from weft.app.dispatch import CallContext
 from weft.app.tools.toolbox import LINE_FIELDS, works_in_session
 from weft.capabilities.history.line_kinds import SESSION, line_kinds, name_in
 from weft.capabilities.sessions.model import ALL_SESSIONS, SessionNotFound
+from weft.kernel.call_warnings import collected_warnings
 from weft.kernel.correlation import NO_CORRELATION, TRACEPARENT, ids_from_meta, is_native_id, is_sampled, with_ids
 from weft.kernel.errors import NotFound, WeftError, render_hint
 from weft.kernel.fields import MAX_INT
@@ -213,10 +214,11 @@ def _protocol_error(error: WeftError, args: tuple[object, ...]) -> MCPError:
 
 
 class ToolAnswer(NamedTuple):
-    """Result of a tool call, or an error that a model can act on."""
+    """Result of a tool call, or an error that a model can act on; with warnings about the call."""
 
     content: msgspec.Struct
     is_error: bool
+    warnings: Sequence[str] = ()
 
 
 class ToolCalls:
@@ -232,7 +234,8 @@ class ToolCalls:
                 raw = caller.bound(raw)
             elif operation.session is SessionUse.MAY_NAME and raw.get("session_id") not in (None, ALL_SESSIONS):
                 caller.check(raw["session_id"])
-            response = await self._app.call(operation, caller.with_contexts(raw), caller.call_context)
+            with collected_warnings() as warnings:
+                response = await self._app.call(operation, caller.with_contexts(raw), caller.call_context)
         except WeftError as error:
             return ToolAnswer(error_body(error, self._app.clock, tool_reference), is_error=True)
-        return ToolAnswer(response, is_error=False)
+        return ToolAnswer(response, is_error=False, warnings=warnings)

@@ -33,7 +33,7 @@ from weft.transports.http.http_io import send_json
 from weft.transports.mcp.caller import ToolCalls, connection_of
 from weft.transports.mcp.elicitation import PassedOn, can_elicit
 from weft.transports.mcp.read_ahead import ReadAhead
-from weft.transports.mcp.tool_models import tool_model
+from weft.transports.mcp.tool_models import shown_warning, tool_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -113,7 +113,7 @@ class _Text(Struct, tag_field="type", tag="text"):
 
 
 class _CallResult(Struct, rename="camel"):
-    content: tuple[_Text]
+    content: tuple[_Text, ...]
     structured_content: Raw
     is_error: bool
     result_type: str | UnsetType = UNSET
@@ -229,7 +229,8 @@ class FastPath:
         answer = await self._call(caller, request.params.name, request.params.arguments)
         # The text of a tool result repeats its structured content, so it is encoded once.
         content = _encode(answer.content)
-        return _CallResult((_Text(content.decode()),), Raw(content), answer.is_error)
+        warnings = [_Text(shown_warning(warning)) for warning in answer.warnings]
+        return _CallResult((_Text(content.decode()), *warnings), Raw(content), answer.is_error)
 
     def _known_envelope(self, meta: Raw | UnsetType) -> _Envelope | None:
         """Return what a stateless-era request says about its client and call, if its envelope is plain."""

@@ -68,7 +68,7 @@ class Handlers:
         answer = await self._call(caller, params.name, params.arguments or {})
         if isinstance(client, ResultElicitation) and client.requested is not None:
             return client.result(client.requested)
-        return tool_result(answer.content, is_error=answer.is_error)
+        return tool_result(answer.content, is_error=answer.is_error, warnings=answer.warnings)
 
     @answering
     async def list_resources(self, context: Context, params: object) -> types.ListResourcesResult:

@@ -8,6 +8,8 @@ import mcp_types as types
 import msgspec
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from weft.app.tools.toolbox import ToolView
 
 
@@ -21,11 +23,15 @@ def tool_model(view: ToolView) -> types.Tool:
     )
 
 
-def tool_result(content: msgspec.Struct, *, is_error: bool) -> types.CallToolResult:
-    """Return the answer of a tool call, as text and as structured content."""
+def shown_warning(warning: str) -> str:
+    return f"Warning: {warning}"
+
+
+def tool_result(content: msgspec.Struct, *, is_error: bool, warnings: Sequence[str] = ()) -> types.CallToolResult:
+    """Return the answer of a tool call, as text and as structured content; warnings are further texts."""
     encoded = msgspec.json.encode(content)
     return types.CallToolResult(
-        content=[types.TextContent(text=encoded.decode())],
+        content=[types.TextContent(text=text) for text in (encoded.decode(), *map(shown_warning, warnings))],
         structured_content=msgspec.json.decode(encoded),
         is_error=is_error,
     )
