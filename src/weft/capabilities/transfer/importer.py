@@ -149,7 +149,7 @@ class ImportService(msgspec.Struct, frozen=True):
     async def _check_policy(self, bundle: BundleReport) -> None:
         policy = await self.policies.current()
         if bundle.is_attack and policy.injection.of(Source.IMPORT) == "block":
-            raise ContentBlocked(
+            raise ContentBlocked.of(
                 IncomingContent("bundle", bundle.header.bundle_id, ""),
                 "an instruction to agents",
                 violation="injection",

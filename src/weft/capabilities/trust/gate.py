@@ -82,14 +82,16 @@ class ContentQuarantined(Forbidden):
     hold = "quarantine"
     violation = "quarantine"
 
-    def __init__(self, content: HeldContent, check: str) -> None:
-        super().__init__(
+    @classmethod
+    def of(cls, content: HeldContent, check: str) -> ContentQuarantined:
+        error = cls(
             f"The text for {_name(content.kind, content.item)} looks like an attempt to give agents instructions.",
             kind=content.kind,
             item=content.item,
             source=content.source.value,
         )
-        self.hold_reason = HoldReason(check=check, text=self.message, details=msgspec.to_builtins(content))
+        error.hold_reason = HoldReason(check=check, text=error.message, details=msgspec.to_builtins(content))
+        return error
 
 
 class ContentBlocked(Forbidden):
@@ -98,15 +100,17 @@ class ContentBlocked(Forbidden):
     code = "CONTENT_BLOCKED"
     hint = "Nothing was stored. Leave out what the message names, then write again."
 
-    def __init__(self, content: IncomingContent, found: str, *, violation: Violation | None = None) -> None:
-        super().__init__(
+    @classmethod
+    def of(cls, content: IncomingContent, found: str, *, violation: Violation | None = None) -> ContentBlocked:
+        error = cls(
             f"The text for {_name(content.kind, content.item)} contains {found}, which the policy of this tenant "
             "forbids.",
             kind=content.kind,
             item=content.item,
             found=found,
         )
-        self.violation = violation
+        error.violation = violation
+        return error
 
 
 # Errors of every operation that stores content.
@@ -184,9 +188,9 @@ class ContentGate(msgspec.Struct, frozen=True):
         action = policy.injection.of(source)
         if action != "annotate" and (source.is_data or detection.strict):
             if action == "block":
-                raise ContentBlocked(content, "an instruction to agents", violation="injection")
+                raise ContentBlocked.of(content, "an instruction to agents", violation="injection")
             if approved_by is None:
-                raise ContentQuarantined(_held(content, source, detection), check)
+                raise ContentQuarantined.of(_held(content, source, detection), check)
         return approved_by
 
     def _check_values(
@@ -204,7 +208,7 @@ class ContentGate(msgspec.Struct, frozen=True):
             if not labels or action == "allow":
                 continue
             if action == "block":
-                raise ContentBlocked(content, f"{shown} ({', '.join(labels)})")
+                raise ContentBlocked.of(content, f"{shown} ({', '.join(labels)})")
             reasons += [f"{word}: {label}" for label in labels]
             if action == "mask":
                 mask.append("secrets" if category == "secrets" else "pii")
