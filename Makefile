@@ -1,7 +1,7 @@
 # Two commands do everything on a machine with Python 3.11+, pip and make:
 #   make run    set up, play the demo, and keep serving what it made
 #   make test   set up, and run the tests
-# The others: make test-full, check, bench, evals, conformance, docs, package.
+# The others: make test-full, check, bench, evals, validate, conformance, docs, package.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -12,7 +12,7 @@ PIP     = $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-full check format bench evals conformance docs package lock clean
+.PHONY: help run test test-full check format bench evals validate conformance docs package lock clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 4
@@ -54,6 +54,10 @@ bench: $(VENV)/.development
 
 evals: $(VENV)/.development
 	$(BIN)/python -m evals $(ARGS)
+
+# The eight validations of the context engine: ARGS=immutability runs one.
+validate: $(VENV)/.development
+	$(BIN)/python -m scripts.validate $(ARGS)
 
 conformance: $(VENV)/.development
 	$(BIN)/python scripts/conformance.py $(ARGS)
