@@ -35,6 +35,7 @@ NAMES = (
     "postgres_write",
     "peer",
     "tool_list",
+    "tool_selection",
 )
 
 
