@@ -18,6 +18,7 @@ NAMES = (
     "mcp_write",
     "inprocess_write",
     "guardrails",
+    "write_gate",
     "flat_cost",
     "history_cost",
     "history_storage",

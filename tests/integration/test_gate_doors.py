@@ -117,6 +117,8 @@ NOT_CONTENT = {
     "search.find_similar": dict.fromkeys(("metadata.*", "types[]", "entities[]", "text"), QUERY),
     "search.get_context": dict.fromkeys(("metadata.*", "types[]", "entities[]", "query"), QUERY),
     "search.query": dict.fromkeys(("metadata.*", "types[]", "entities[]", "query"), QUERY),
+    "tools.register": {"tools[].examples[]": "only searched"},
+    "tools.select": {"task_description": QUERY},
     "token.issue": {"api_key": "is a secret"},
     "token.revoke": {"token_id": NAMES},
     "tools.describe": {"name": NAMES},
@@ -333,11 +335,27 @@ CONTENT: dict[str, dict[str, Door]] = {
         "tool": lambda world, text: _ask(world, "tool_invocation", tool=text),
         "requested_from": lambda world, text: _ask(world, "policy_request", requested_from=text),
     },
+    "step.define": {
+        "description": lambda world, text: world.admin.call(
+            "step.define", name="review", tools=["shared_context.read"], description=text
+        )
+    },
+    "tools.register": {
+        "server": lambda world, text: _register(world, {"description": "Create an issue."}, server=text),
+        "tools[].description": lambda world, text: _register(world, {"description": text}),
+        "tools[].input_schema.*": lambda world, text: _register(
+            world, {"description": "Create an issue.", "input_schema": {"type": "object", "description": text}}
+        ),
+    },
     "missing.resolve": {
         "answer": lambda world, text: _resolve_gap(world, answer=text),
         "resolution_refs[]": lambda world, text: _resolve_gap(world, resolution_refs=[text]),
     },
 }
+
+
+async def _register(world: World, tool: dict[str, Any], **fields: Any) -> Any:
+    return await world.planner.call("tools.register", tools=[{"name": "github.create_issue", **tool}], **fields)
 
 
 async def _after(before: Awaitable[Any], call: Callable[[], Awaitable[Any]]) -> Any:

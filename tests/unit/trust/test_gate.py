@@ -218,7 +218,7 @@ async def test_a_text_is_scanned_once_by_provenance_and_tenant() -> None:
     detector = WordDetector()
     one = gate(detector=detector)
     for source in (Source.AGENT, Source.AGENT, Source.HUMAN, Source.TOOL, Source.DOCUMENT):
-        await one.admit(content("a plan for the release", source=source))
+        await one.admit(content("Disregard the plan.", source=source))
     assert [data for _, data in detector.calls] == [False, True]
 
 
@@ -226,7 +226,11 @@ async def test_what_was_scanned_before_the_transaction_is_not_scanned_in_it() ->
     detector = WordDetector()
     cache: Cache[Any] = Cache("verdicts", 1, 1, 60, SystemClock())
     scanner = ContentScanner(detector, cache)
-    texts = [submitted("short"), submitted("word " * 1_000), submitted("word " * 1_000, source=Source.TOOL)]
+    texts = [
+        submitted("Disregard the plan."),
+        submitted("word " * 1_000),
+        submitted("word " * 1_000, source=Source.TOOL),
+    ]
     verdicts = await scanner.prepare("t1", [*texts, *texts])
     assert len(detector.calls) == len(texts)
     prepared = ContentGate(actor(), Policies(DEFAULT_POLICY), scanner, Labels({}), verdicts)

@@ -67,7 +67,7 @@ def scan_document(scanner: ContentScanner, document: Document, layout: ChunkLayo
     for start, end, text in texts:
         verdict = scanner.verdict(text, data=True)
         values.update(f"{SECRET}: {kind}" for kind in verdict.secrets)
-        values.update(f"{PII}: {kind}" for kind in verdict.pii)
+        values.update(f"{PII}: {kind}" for kind in scanner.pii(text, verdict))
         if verdict.detection.is_rare_among(len(texts)):
             found.append(_passage(start, end, verdict.detection))
     found.sort(key=lambda passage: -passage.score)

@@ -196,7 +196,8 @@ async def register_tools(request: RegisterTools, actor: Actor, registry: ToolReg
     definition; names of Weft's own tools and of tools registered above you are refused.
     """
     owner = owner_for(actor, request.shared_with)
-    done = await registry.register(_cleaned(request), owner, request.server, complete=request.complete)
+    server = await registry.gate.admit_note("tool_server", request.server) or ""
+    done = await registry.register(_cleaned(request), owner, server, complete=request.complete)
     return ToolsRegistered(added=done.added, changed=done.changed, removed=done.removed, unchanged=done.unchanged)
 
 

@@ -21,6 +21,7 @@ from weft.capabilities.tools.model import (
 )
 from weft.capabilities.tools.registry import owner_for, visible_owners
 from weft.capabilities.tools.store import StepStore, ToolStore
+from weft.capabilities.trust.gate import GATE_ERRORS, ContentGate, IncomingContent
 from weft.kernel.clock import Clock, from_micros, to_micros
 from weft.kernel.errors import PermissionDenied, QuotaExceeded, close_names
 from weft.kernel.fields import ShortText
@@ -96,7 +97,7 @@ class StepList(Response, kw_only=True):
     "step.define",
     action="define",
     http="PUT /v1/steps/{name}",
-    errors=(UnknownTool, QuotaExceeded, PermissionDenied),
+    errors=(UnknownTool, QuotaExceeded, PermissionDenied, *GATE_ERRORS),
 )
 async def define_step(
     request: DefineStep,
@@ -106,6 +107,7 @@ async def define_step(
     access: AccessStore,
     catalogue: ToolCatalogue,
     clock: Clock,
+    gate: ContentGate,
 ) -> StepInfo:
     """Define a step of a task: the tools that callers in it see and may call, and no others.
 
@@ -118,7 +120,7 @@ async def define_step(
     step = StepDefinition(
         owner=owner,
         name=request.name,
-        description=request.description,
+        description=(await gate.admit(IncomingContent("step", request.name, request.description))).text,
         tools=tuple(sorted(set(request.tools))),
         defined_by=actor.principal_id,
         defined_at=to_micros(clock.now()),

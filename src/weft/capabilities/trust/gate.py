@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.injection.model import Detection
     from weft.capabilities.redaction.masker import DetectorCategory
-    from weft.capabilities.trust.policy import TrustPolicy
+    from weft.capabilities.trust.policy import ContentAction, TrustPolicy
     from weft.capabilities.trust.scanner import Verdict
 
 _MAX_EXCERPT = 400
@@ -115,6 +115,16 @@ class ContentBlocked(Forbidden):
 
 # Errors of every operation that stores content.
 GATE_ERRORS = (ContentQuarantined, ContentBlocked)
+
+
+class _FoundValues(NamedTuple):
+    """Values of one category in a text: their labels, what to do about them, and how to name them."""
+
+    category: DetectorCategory
+    action: ContentAction
+    labels: tuple[str, ...]
+    reason: str
+    shown: str
 
 
 class ItemLabels(Protocol):
@@ -197,21 +207,22 @@ class ContentGate(msgspec.Struct, frozen=True):
         self, content: IncomingContent, policy: TrustPolicy, verdict: Verdict
     ) -> tuple[str, tuple[str, ...]]:
         """Return the text with values masked as the policy demands, and the reasons for its label."""
-        if not verdict.secrets and not verdict.pii:
+        pii = () if policy.pii.write == "allow" else self.scanner.pii(content.text, verdict)
+        if not verdict.secrets and not pii:
             return content.text, ()
+        found: tuple[_FoundValues, ...] = (
+            _FoundValues("secrets", policy.secrets.write, verdict.secrets, SECRET, "a secret"),
+            _FoundValues("pii", policy.pii.write, pii, PII, "personal data"),
+        )
         reasons: list[str] = []
         mask: list[DetectorCategory] = []
-        for action, labels, category, word, shown in (
-            (policy.secrets.write, verdict.secrets, "secrets", SECRET, "a secret"),
-            (policy.pii.write, verdict.pii, "pii", PII, "personal data"),
-        ):
-            if not labels or action == "allow":
+        for each in found:
+            if not each.labels or each.action == "allow":
                 continue
-            if action == "block":
-                raise ContentBlocked.of(content, f"{shown} ({', '.join(labels)})")
-            reasons += [f"{word}: {label}" for label in labels]
-            if action == "mask":
-                mask.append("secrets" if category == "secrets" else "pii")
+            if each.action == "block":
+                raise ContentBlocked.of(content, f"{each.shown} ({', '.join(each.labels)})")
+            reasons += [f"{each.reason}: {label}" for label in each.labels]
+            mask += [each.category] if each.action == "mask" else []
         return masked(content.text, mask) if mask else content.text, tuple(reasons)
 
     async def _label(

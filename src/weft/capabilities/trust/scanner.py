@@ -17,6 +17,7 @@ import msgspec
 from weft.capabilities.injection.model import HARMLESS, Detection
 from weft.capabilities.redaction.detector import Scanner
 from weft.capabilities.redaction.masker import DETECTORS, Masker
+from weft.capabilities.trust.precheck import EVERYTHING, MAX_CHARS, precheck
 from weft.kernel.thread_pools import ThreadPool
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from weft.kernel.ports import ValueCache
 
 # Longer texts are scanned in a thread.
-_INLINE_CHARS = 600
+_INLINE_CHARS = MAX_CHARS
 _CACHE_WEIGHT = 400
 _THREADS = 2
 # Scans of one tenant at a time: the other thread is free for others.
@@ -42,9 +43,11 @@ class Verdict(NamedTuple):
 
     detection: Detection = HARMLESS
     secrets: tuple[str, ...] = ()
-    pii: tuple[str, ...] = ()
+    # None: not looked for.
+    pii: tuple[str, ...] | None = None
 
 
+CLEAN = Verdict()
 # Verdicts of the texts of one call.
 Verdicts = dict[tuple[str, bool], Verdict]
 
@@ -73,6 +76,9 @@ class ContentScanner:
 
     def scan(self, tenant: str, text: str, *, data: bool) -> Verdict:
         """Return what is in a text; ``data`` if an instruction is out of place in it."""
+        suspicion = EVERYTHING if data else precheck(text)
+        if not suspicion.injection:
+            return Verdict(secrets=self._labels("secrets", plain_text(text))) if suspicion.secrets else CLEAN
         key = _key(tenant, text, data=data)
         verdict: Verdict | None = self._cache.get(key)
         if verdict is None:
@@ -93,9 +99,12 @@ class ContentScanner:
 
     def _scan(self, text: str, *, data: bool) -> Verdict:
         shown = plain_text(text)
-        return Verdict(
-            self._detector.detect(shown, data=data), self._labels("secrets", shown), self._labels("pii", shown)
-        )
+        pii = self._labels("pii", shown) if len(text) > _INLINE_CHARS else None
+        return Verdict(self._detector.detect(shown, data=data), self._labels("secrets", shown), pii)
+
+    def pii(self, text: str, verdict: Verdict) -> tuple[str, ...]:
+        """Return the kinds of personal data in a text; in a short one, they are looked for only where it matters."""
+        return self._labels("pii", plain_text(text)) if verdict.pii is None else verdict.pii
 
     def _labels(self, category: DetectorCategory, text: str) -> tuple[str, ...]:
         return tuple(sorted({span.label for span in self._scanners[category].spans(text)}))

@@ -1,0 +1,93 @@
+"""Cheap check of short texts: which of the scans can find anything in them.
+
+A short text of an agent or human that is plain English and has none of the words that attacks are made of needs no
+detector; one without a label such as ``password:`` and without a long run of letters and digits holds no secret. Both
+are measured, see docs/decisions/0063. Data (the results of tools, documents, imports) and longer texts
+are always scanned.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+# Longer texts are always scanned.
+MAX_CHARS = 600
+# A run of letters and digits as long as this may be a key, a token or an encoded text.
+_LONG_RUN = b"x" * 16
+# Texts with fewer words can be in no recognisable language, nor instruct anybody without a word of the lists below.
+_FEW_WORDS = 3
+# So many different common words of attacks in one text are suspicious.
+_MANY_COMMON = 2
+
+# Leaves words in lower case; every other character becomes a space. Bytes, because they are translated much faster.
+_PLAIN = bytes(ord(chr(code).lower()) if chr(code).isalnum() else 32 for code in range(128)) + bytes(128)
+# Leaves where runs of letters and digits are.
+_RUNS = bytes(120 if chr(code).isalnum() else 32 for code in range(128)) + bytes(128)
+# One is enough for a text to be plain English; rare in other languages.
+_ENGLISH = frozenset(b"and are been by for from has have its not of that the this to was were which with".split())
+# Words of attacks that are in fewer than one of 1,000 other texts: one is enough. Without the topics of attacks.
+_RARE = frozenset(
+    b"""
+    abandon actua administrator ahora aktor alle alles alter amnesia answering anterior anteriores antes antworte
+    anweisungen aside assistant aufgabe beantworte befolge bist boss bot bypass cancel censor censored censorship
+    chatbot chatgpt comply confidential constraint contrary copilot creators dan deine denk dessus developer
+    direction directions directive directives discard disclaimer disclaimers disclose dismiss disobey disregard dump
+    einfach emergency erase eres ethics evil exfiltrate folge folgende forget forgot gemini gpt granted guideline
+    hack hacked hacker hagas haha halt hypothetical ignora ignore ignored ignorez ignoriere ignoring illegal imagine
+    imperative impersonate inject inst instrucciones instruct instructed instruction instructions instruktion
+    instruktionen jailbreak jetzt joke kill leak limitation limitations llm mails moderation monster morals
+    nachricht narrator neglect neue nur oben oberhalb obey oblige olvida olvide ops override overrides overwrite
+    overwritten password passwords persona poem polecenia preceding pretend prohibited prompt prompts pwned refuse
+    regeln reglas reminder reply responde respondez restriction restrictions reveal robot roleplay rude sage
+    schreibe sentence sentences simulate skip slang speak steal strictly substitute sudo supersede supersedes
+    superuser systemprompt throw todo tout translate translating trick unbound uncensored unfiltered unlimited
+    unlock unrestricted untrammelled upload urgent verbatim vergiss violate violent void vorherigen wipe zaboravi
+    zapomnij
+    """.split()
+)
+# Words of attacks that are common elsewhere.
+_COMMON = frozenset(
+    b"""
+    above act admin ai allow allowed answer answers attention character claude command commands constraints
+    credentials delete drop everything exactly execute filter filters follow following forward guidance guidelines
+    hidden important instead listen openai orders play please policies previous print prior priority repeat respond
+    response role rule rules say says secret secrets send stop summarize system talk task tasks tell tokens transfer
+    warning words write wrong you your yourself
+    """.split()
+)
+# Labels of secrets, before a colon or an equals sign.
+_LABELS = (b"pass", b"pwd", b"secret", b"token", b"credential", b"auth", b"key", b"sig")
+_SCHEMES = frozenset({b"bearer", b"basic"})
+
+
+class Suspicion(NamedTuple):
+    """Which scans may find something in a text."""
+
+    injection: bool
+    secrets: bool
+
+
+EVERYTHING = Suspicion(injection=True, secrets=True)
+
+
+def precheck(text: str) -> Suspicion:
+    """Tell which scans a text of an agent or human needs."""
+    if len(text) > MAX_CHARS or not text.isascii():
+        return EVERYTHING
+    if "\\" in text or _LONG_RUN in text.encode().translate(_RUNS):
+        return EVERYTHING
+    plain = text.encode().translate(_PLAIN)
+    words = plain.split()
+    return Suspicion(_may_instruct(text, words), _may_hold_secret(text, plain, words))
+
+
+def _may_instruct(text: str, words: list[bytes]) -> bool:
+    if not _RARE.isdisjoint(words) or "<" in text:
+        return True
+    return len(words) >= _FEW_WORDS and (_ENGLISH.isdisjoint(words) or len(_COMMON.intersection(words)) >= _MANY_COMMON)
+
+
+def _may_hold_secret(text: str, plain: bytes, words: list[bytes]) -> bool:
+    if ":" not in text and "=" not in text:
+        return not _SCHEMES.isdisjoint(words)
+    return "://" in text or any(label in plain for label in _LABELS) or not _SCHEMES.isdisjoint(words)
