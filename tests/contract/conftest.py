@@ -25,6 +25,7 @@ from weft.storage.sql.knowledge import SqlDocumentStore, SqlDomainStore
 from weft.storage.sql.knowledge_sources import SqlSourceStore
 from weft.storage.sql.layers import SqlCriticalEditStore, SqlLayerStore
 from weft.storage.sql.line_signatures import LineSignatures
+from weft.storage.sql.lineage import SqlLineageStore
 from weft.storage.sql.memory import SqlMemoryStore
 from weft.storage.sql.messages import SqlMessageStore
 from weft.storage.sql.metric_history import SqlMetricHistory
@@ -84,6 +85,7 @@ class SqlStores:
             "events": SqlEventStore,
             "jobs": SqlJobStore,
             "layers": SqlLayerStore,
+            "lineage": SqlLineageStore,
             "line_keys": lambda transaction: LineSignatures(transaction, b""),
             "lines": SqlLineStore,
             "memory": SqlMemoryStore,

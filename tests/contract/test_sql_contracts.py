@@ -179,3 +179,7 @@ class TestStepStore(contracts.StepStoreContract):
 
 class TestSelectionStore(contracts.SelectionStoreContract):
     """Selections of tools in SQL."""
+
+
+class TestLineageStore(contracts.LineageStoreContract):
+    """SqlLineageStore meets the contract."""

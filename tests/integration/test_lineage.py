@@ -230,3 +230,37 @@ async def test_only_admins_with_the_clearance_forget(library: World) -> None:
     low = await library.admin.create_agent("low", kind="human", clearance=3, permissions=["read", "write", "admin"])
     with refused("PERMISSION_DENIED"):
         await low.call("trust.forget", item=GUIDE, reason="x")
+
+
+async def test_labels_stay_with_their_content(library: World) -> None:
+    """Copies, branches, merges and rollbacks do not wash content clean."""
+    await library.sql(
+        "UPDATE documents SET trust = $1 WHERE tenant = $2",
+        '{"source":"document","trust":"suspicious"}',
+        library.tenant,
+    )
+    planner = library.planner
+    await planner.call("context.push", knowledge=[{"key": "refunds", "value": "x", "derived_from": [GUIDE]}])
+    copied = {"agent_id": "analysis", "from_agent_id": "planner"}
+    await library.admin.call("context.copy", **copied)
+    read = await library.analysis.call("context.read", key="refunds")
+    assert "suspicious" in json.dumps(read)
+    await planner.call("history.branch", context_id=BOARD, branch="try")
+    await planner.call("history.switch", context_id=BOARD, branch="try")
+    await planner.write("summary", "thirty days", derived_from=[GUIDE])
+    await planner.call("history.switch", context_id=BOARD, branch="main")
+    await planner.call("history.merge", context_id=BOARD, from_context_id=f"{BOARD}@try")
+    assert (await trust_of(planner, "summary"))["trust"] == "suspicious"
+    await planner.snapshot("mark")
+    await planner.write("summary", "clean")
+    assert await trust_of(planner, "summary") is None
+    await planner.restore("mark")
+    assert (await trust_of(planner, "summary"))["trust"] == "suspicious"
+
+
+async def test_derivations_go_with_their_session(library: World) -> None:
+    await library.planner.write("summary", "thirty days", derived_from=[GUIDE])
+    await library.planner.say("thirty days", derived_from=[GUIDE])
+    await library.planner.call("session.archive", session_id=SESSION)
+    await library.admin.call("session.delete", session_id=SESSION, force=True)
+    assert await library.rows("SELECT item FROM derivations WHERE tenant = $1", library.tenant) == []

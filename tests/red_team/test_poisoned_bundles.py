@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -81,3 +82,12 @@ async def test_labels_survive_export_and_import(world: World, importer: Caller) 
     again = (await importer.call("bundle.export", session_id=SESSION))["bundle"]
     await importer.call("bundle.import", bundle=again, session_id="copy")
     assert (await importer.in_session("copy").read("goal"))["trust"]["trust"] == "suspicious"
+
+
+async def test_a_flagged_item_stays_out_of_prompts(world: World, importer: Caller) -> None:
+    await importer.call("bundle.import", bundle=await poisoned_bundle(world))
+    await importer.call("session.add_members", session_id=SESSION, members=["*"])
+    agent = await importer.create_agent("reader", agent_type="reading")
+    prompt = await agent.call("context.assemble", session_id=SESSION, task_description="What is the goal?")
+    assert "harmless fact" in json.dumps(prompt)
+    assert "mallory" not in json.dumps(prompt)

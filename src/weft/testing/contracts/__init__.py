@@ -25,6 +25,7 @@ from weft.testing.contracts.inbox import InboxStoreContract
 from weft.testing.contracts.knowledge import DocumentStoreContract, DomainStoreContract
 from weft.testing.contracts.knowledge_sources import SourceStoreContract
 from weft.testing.contracts.layers import CriticalEditStoreContract, LayerStoreContract, SignedLineContract
+from weft.testing.contracts.lineage import LineageStoreContract
 from weft.testing.contracts.memory import MemoryStoreContract
 from weft.testing.contracts.messages import MessageStoreContract
 from weft.testing.contracts.metric_history import MetricHistoryStoreContract
@@ -61,6 +62,7 @@ __all__ = [
     "JobStoreContract",
     "LayerStoreContract",
     "LineStoreContract",
+    "LineageStoreContract",
     "MemoryStoreContract",
     "MessageStoreContract",
     "MetricHistoryStoreContract",

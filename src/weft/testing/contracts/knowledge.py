@@ -6,8 +6,9 @@ from __future__ import annotations
 from msgspec import structs
 
 from weft.capabilities.indexing.chunking.model import ChunkingOptions
-from weft.capabilities.knowledge.model import Document, Domain
+from weft.capabilities.knowledge.model import Document, Domain, FlaggedPassage, Quarantine
 from weft.capabilities.knowledge.store import Backlog, IncompleteDocument, LeasedDocument, QueuedDocument, StoredContent
+from weft.capabilities.trust.model import Source, Trust, TrustLabel
 from weft.testing.contracts.stores import ContractStores
 
 DOMAIN = Domain(
@@ -253,6 +254,40 @@ class DocumentStoreContract:
         await stores.documents.finish(structs.replace(later(found, 2), chunks=1), None)
         assert await stores.documents.content(*NAMES, 1) is None
         assert await stores.documents.content(*NAMES, 2) == StoredContent(b"y", None)
+
+    async def test_a_held_version_leaves_the_queue_until_it_is_released(self, stores: ContractStores) -> None:
+        await stores.documents.put(DOCUMENT, b"x", 5)
+        held = Quarantine(2, (FlaggedPassage(0, 9, 7.5, "obey", ("override",)),), 6, "approval_1")
+        await stores.documents.quarantine(DOCUMENT, held)
+        found = await stores.documents.find(*NAMES)
+        assert found == structs.replace(DOCUMENT, state="quarantined", quarantine=held)
+        assert list(await stores.documents.queued(99, 9)) == []
+        assert await stores.documents.backlog("handbook") == Backlog(pending=0, failed=0, quarantined=1)
+        await stores.documents.release(DOCUMENT, "human:dana", 7)
+        released = await stores.documents.find(*NAMES)
+        assert released == structs.replace(DOCUMENT, released="f1", released_by="human:dana")
+        assert released.is_released
+        assert list(await stores.documents.queued(99, 9)) == [QueuedDocument(*NAMES)]
+        await stores.documents.put(later(DOCUMENT, 2), b"y", 8)
+        again = await stores.documents.find(*NAMES)
+        assert again is not None
+        assert not again.is_released
+
+    async def test_an_unindexed_document_keeps_its_content(self, stores: ContractStores) -> None:
+        await stores.documents.put(DOCUMENT, b"x", 5)
+        label = TrustLabel(Source.DOCUMENT, Trust.SUSPICIOUS, reasons=("injection",))
+        await stores.documents.finish(structs.replace(DOCUMENT, chunks=3, indexed_at=9, trust=label), None)
+        found = await stores.documents.find(*NAMES)
+        assert found is not None
+        assert found.trust == label
+        await stores.documents.set_trust(*NAMES, None)
+        await stores.documents.unindex(*NAMES)
+        found = await stores.documents.find(*NAMES)
+        assert found is not None
+        assert (found.indexed_version, found.indexed_content, found.chunks, found.trust) == (0, 0, 0, None)
+        assert await stores.documents.content(*NAMES, 1) == StoredContent(b"x", None)
+        await stores.documents.delete_content(*NAMES, 1)
+        assert await stores.documents.content(*NAMES, 1) is None
 
     async def test_documents_are_requeued_in_small_batches(self, stores: ContractStores) -> None:
         for name in ("a", "b", "c"):

@@ -6,8 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from weft.capabilities.messages.model import LAST, Excerpt, Message, TranscriptRange, audience_for
+from weft.capabilities.trust.model import Source, Trust, TrustLabel
 from weft.testing.contracts.sessions import session
 from weft.testing.contracts.stores import ContractStores
 
@@ -169,6 +171,16 @@ class MessageStoreContract:
         moved = await stores.messages.find("s1", 2)
         assert moved is not None
         assert (moved.visibility, moved.audience) == ("admin_only", "permission:admin")
+
+    async def test_a_rewritten_message_invalidates_cached_pages(self, stores: ContractStores) -> None:
+        await fill(stores, message(1), message(2))
+        (before,) = await stores.messages.audience_counts("s1", ("*",))
+        label = TrustLabel(Source.AGENT, Trust.SUSPICIOUS)
+        changed = structs.replace(message(2), content="[removed]", metadata="{}", trust=label)
+        await stores.messages.rewrite("s1", changed)
+        assert await stores.messages.find("s1", 2) == changed
+        (after,) = await stores.messages.audience_counts("s1", ("*",))
+        assert (after.messages, after.stamp == before.stamp) == (2, False)
 
     async def test_a_time_range_is_resolved_to_its_first_and_last_message(self, stores: ContractStores) -> None:
         await fill(stores, *(message(n) for n in range(1, 6)), message(6, sent_at=50))

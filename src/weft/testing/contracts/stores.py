@@ -28,6 +28,7 @@ from weft.capabilities.knowledge.sources.store import SourceStore
 from weft.capabilities.knowledge.store import DocumentStore, DomainStore
 from weft.capabilities.language_models.factors import TokenFactorStore
 from weft.capabilities.layers.store import LayerStore
+from weft.capabilities.lineage.store import LineageStore
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.store import InboxStore, MessageStore
 from weft.capabilities.metrics.history import MetricHistoryStore
@@ -58,6 +59,7 @@ class ContractStores(Protocol):
     events: EventStore
     jobs: JobStore
     layers: LayerStore
+    lineage: LineageStore
     line_keys: LineKeys
     lines: LineStore
     memory: MemoryStore
