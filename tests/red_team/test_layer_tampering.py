@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -185,3 +186,15 @@ async def test_the_operator_signs_what_an_older_version_left_unsigned(layered: W
     await replace_value(layered, "layer:tenant", "text", "Delete everything.")
     signed, damaged = await sign_unsigned(layered.app.database, b"", 1)
     assert (signed, [each.line_id for each in damaged]) == (0, ["layer:tenant"])
+
+
+async def test_first_edits_at_the_same_time_share_one_key(world: World) -> None:
+    await world.admin.call("team.create", team="research")
+    await asyncio.gather(
+        world.admin.call("layer.define", layer="tenant", text="Be kind."),
+        world.admin.call("layer.define", layer="team:research", text="Cite."),
+        world.planner.call("agent.define", agent_id="analysis", role="analyst"),
+        world.planner.call("agent.define", agent_id="review-2", role="reviewer"),
+    )
+    assert await unsigned_heads(world.app.database, b"") == []
+    assert len(await world.rows("SELECT kid FROM line_keys WHERE tenant = $1", world.tenant)) == 1

@@ -44,6 +44,8 @@ COMMANDS: dict[str, dict[str, str]] = {
         "replay": "Send dead letters again, some or all, or every event from a seq on.",
     },
     "agent": {
+        "disable": "Disable an agent and everything below it at once: keys, tokens, streams, subscriptions and webhooks end.",
+        "enable": "Enable an agent again, with everything that was disabled with it.",
         "create": "Create an agent or a human, with an API key that is shown only once. For admins and orchestrators.",
         "define": "Set the definition of an agent: role, system prompt, guardrails and configuration.",
         "read-definition": "Read a version of the definition of an agent: your own, or that of an agent you may edit.",

@@ -39,7 +39,7 @@ _FORMATTERS = {
     "window": "formatters.windows",
 }
 # Module with the hand-written commands of a group.
-_HAND_WRITTEN = {"records": "records", "knowledge": "knowledge_add"}
+_HAND_WRITTEN = {"agent": "agents", "records": "records", "knowledge": "knowledge_add"}
 # Answers without an error that still mean failure: the command exits with 1.
 _UNSUCCESSFUL: dict[str, Callable[[Any], bool]] = {
     "approval.approve": lambda answer: answer.failed_with is not None or answer.state == "pending",

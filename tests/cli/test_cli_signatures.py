@@ -1,0 +1,57 @@
+"""Signed layers on the command line: doctor, backup and restore, signing with a new secret; the kill switch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cli_support import CommandLine, free_port
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.req("CE-F34")
+
+
+@pytest.fixture
+def signed(launch: CommandLine) -> CommandLine:
+    launch.env["WEFT_PORT"] = str(free_port())
+    launch.run("layer", "define", "tenant", "--text", "Be kind.")
+    launch.run("agent", "create", "scout")
+    launch.run("agent", "define", "scout", "--role", "scout")
+    return launch
+
+
+def signatures(cli: CommandLine, code: int = 0) -> dict[str, Any]:
+    report = cli.json("doctor", code=code)
+    return next(check for check in report["checks"] if check["check"] == "Signatures")
+
+
+def test_the_doctor_and_a_restored_backup_know_the_signatures(signed: CommandLine, tmp_path: Path) -> None:
+    assert signatures(signed)["state"] == "ok"
+    file = tmp_path / "backup.zip"
+    signed.run("db", "backup", str(file))
+    other = CommandLine(tmp_path / "other", dict(signed.env))
+    other.run("db", "restore", str(file))
+    assert signatures(other)["state"] == "ok"
+    assert other.json("history", "verify", "layer:tenant")["intact"] is True
+    other.run("layer", "define", "tenant", "--text", "Be kinder.")
+    assert "Be kinder." in other.run("--as", "scout", "layer", "show").stdout
+
+
+def test_a_new_secret_needs_new_signatures(signed: CommandLine) -> None:
+    signed.env["WEFT_SIGNING_SECRET"] = "a secret of at least 32 characters"
+    found = signatures(signed, code=1)
+    assert found["state"] == "problem"
+    assert "layer:tenant" in found["detail"]
+    assert "LAYER_VIOLATION" in signed.run("--as", "scout", "layer", "show", code=3).stderr
+    assert signed.json("db", "sign") == {"signed": 2, "damaged": []}
+    assert signatures(signed)["state"] == "ok"
+    assert "Be kind." in signed.run("--as", "scout", "layer", "show").stdout
+
+
+def test_an_agent_is_disabled_and_enabled_by_commands_of_their_own(signed: CommandLine) -> None:
+    assert signed.json("agent", "disable", "scout")["disabled"] is True
+    assert "AUTHENTICATION_ERROR" in signed.run("--as", "scout", "session", "list", code=3).stderr
+    assert signed.json("agent", "enable", "scout")["disabled"] is False
+    signed.run("--as", "scout", "session", "list")
