@@ -18,6 +18,7 @@ from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.database import Scope, connect
 from weft.storage.sql.embeddings import SqlTenantModelStore, SqlVectorStore
 from weft.storage.sql.events import SqlEventStore, SqlOutbox
+from weft.storage.sql.guardrails import SqlHitStore
 from weft.storage.sql.history import SqlLineStore
 from weft.storage.sql.inbox import SqlInboxStore
 from weft.storage.sql.jobs import SqlJobStore
@@ -83,6 +84,7 @@ class SqlStores:
             "domains": SqlDomainStore,
             "entries": SqlEntryStore,
             "events": SqlEventStore,
+            "hits": SqlHitStore,
             "jobs": SqlJobStore,
             "layers": SqlLayerStore,
             "lineage": SqlLineageStore,

@@ -113,6 +113,10 @@ class TestReceiptStore(contracts.ReceiptStoreContract):
     """Receipts in SQL."""
 
 
+class TestHitStore(contracts.HitStoreContract):
+    """Hit counts of guardrails."""
+
+
 class TestPolicyStore(contracts.PolicyStoreContract):
     """Export policies in SQL."""
 

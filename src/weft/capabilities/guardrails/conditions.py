@@ -37,10 +37,12 @@ _LOOPS = frozenset({"all", "exists", "exists_one", "map", "filter"})
 # CEL's own limit of iterations in one evaluation.
 _MAX_ITERATIONS = 10_000
 # The largest regular expression, with counted repetitions written out.
-_MAX_REGEX = 2_000
+_MAX_REGEX = 1_000
 _MIN_REGEX = 5
-# Bytes times operations that one evaluation may take: some tens of milliseconds at worst.
-_MAX_WORK = 50_000_000
+# RE2 leaves its automaton for larger ones, and then takes much longer for each step.
+_LARGE_REGEX, _LARGE_FACTOR = 100, 10
+# Bytes times operations of one evaluation: milliseconds as a rule, half a second for the worst expression.
+_MAX_WORK = 20_000_000
 _OPERATIONS_PER_UNIT = 4
 # Conditions that are evaluated as one expression, and compiled expressions in memory.
 GROUP = 50
@@ -78,12 +80,12 @@ class CallSize(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """What a condition uses: variables, depth of loops, operations, and the sizes of its regular expressions."""
+    """What a condition uses: variables, depth of loops, operations, and the work of its regular expressions."""
 
     variables: frozenset[str]
     loops: int
     operations: int
-    regex_size: int
+    regex_work: int
     literals: tuple[str, ...]
 
 
@@ -123,7 +125,7 @@ class CompiledCondition:
         usage = self.usage
         if not usage.variables & {"arguments", "answer"}:
             return 0
-        per_byte = usage.operations / _OPERATIONS_PER_UNIT + usage.regex_size
+        per_byte = usage.operations / _OPERATIONS_PER_UNIT + usage.regex_work
         elements = size.elements + self.source.count(",")
         iterations = min(_MAX_ITERATIONS, elements**usage.loops) if usage.loops else 1
         return size.size * per_byte * iterations
@@ -268,7 +270,7 @@ def _usage(source: str) -> Usage:
             parentheses.pop()
         elif token.kind == "symbol":
             operations += token.text in "=<>+-*/%!&|?["
-    return Usage(frozenset(variables), depth, max(operations, 1), sum(map(_regex_size, literals)), tuple(literals))
+    return Usage(frozenset(variables), depth, max(operations, 1), sum(map(_regex_work, literals)), tuple(literals))
 
 
 def _check_field(source: str, tokens: Sequence[_Token]) -> None:
@@ -314,6 +316,11 @@ def _check_regex(literal: str) -> None:
             f"the regular expression {literal[:60]} has more than {_MAX_REGEX} steps with its repetitions",
             "Use smaller counts in braces, or + and *.",
         )
+
+
+def _regex_work(literal: str) -> int:
+    size = _regex_size(literal)
+    return size if size <= _LARGE_REGEX else size * _LARGE_FACTOR
 
 
 @lru_cache(maxsize=_MAX_GROUPS)

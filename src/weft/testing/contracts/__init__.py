@@ -11,6 +11,7 @@ from weft.testing.contracts.board import ConventionStoreContract, EntryStoreCont
 from weft.testing.contracts.collections import CollectionStoreContract
 from weft.testing.contracts.embeddings import EmbedderContract, TenantModelStoreContract, VectorStoreContract
 from weft.testing.contracts.events import EventStoreContract
+from weft.testing.contracts.guardrails import HitStoreContract
 from weft.testing.contracts.history import LineStoreContract
 from weft.testing.contracts.history_branches import BranchContract, CheckoutStoreContract
 from weft.testing.contracts.history_operations import (
@@ -58,6 +59,7 @@ __all__ = [
     "EmbedderContract",
     "EntryStoreContract",
     "EventStoreContract",
+    "HitStoreContract",
     "InboxStoreContract",
     "JobStoreContract",
     "LayerStoreContract",

@@ -13,6 +13,7 @@ from weft.capabilities.assembly.receipts import ReceiptStore
 from weft.capabilities.board.store import ConventionStore, EntryStore
 from weft.capabilities.events.model import EventImport, EventStore
 from weft.capabilities.events.webhooks.store import WebhookStore
+from weft.capabilities.guardrails.store import HitStore
 from weft.capabilities.history.store import (
     CheckoutStore,
     LineStore,
@@ -57,6 +58,7 @@ class ContractStores(Protocol):
     domains: DomainStore
     entries: EntryStore
     events: EventStore
+    hits: HitStore
     jobs: JobStore
     layers: LayerStore
     lineage: LineageStore
