@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import httpx2
-from real_clients import SESSION, ClientResult, ClientSetup, try_clients
+from real_clients import SESSION, STEP, STEP_TOOLS, ClientResult, ClientSetup, try_clients
 
 from weft.testing.server import ServerProcess, server_process
 
@@ -68,7 +68,7 @@ def main() -> int:
     clients = run_clients(node)
     print(
         table(
-            "client protocol tools wrote read updated slow_calls",
+            "client protocol tools wrote read updated step slow_calls",
             [list(asdict(seen).values())[:-1] for seen in clients],
         )
     )
@@ -167,6 +167,7 @@ def run_clients(node: Node) -> list[ClientResult]:
             ]
             body = {"purpose": "real clients", "session_id": SESSION, "members": ["reader", "writer"]}
             admin.post("/v1/sessions", json=body).raise_for_status()
+            admin.put(f"/v1/steps/{STEP}", json={"tools": STEP_TOOLS}).raise_for_status()
         return asyncio.run(try_clients(ClientSetup(server.url, *keys, node=node.node, packages=PACKAGES)))
 
 

@@ -1,4 +1,7 @@
-"""Real MCP clients against a real server: list tools, write and read the board, get notified of another write."""
+"""Real MCP clients against a real server: list tools, write and read the board, get notified of another write.
+
+Then they list and call the tools of a step at its endpoint.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SESSION = "clients"
+# A step with one action of one tool.
+STEP, STEP_TOOLS = "reading", ("shared_context.read",)
 _ERAS = ("legacy", "auto", "2026-07-28")
 _WATCHED = f"board://{SESSION}/watched"
 _VALUE = "from Python"
@@ -39,12 +44,13 @@ class ClientResult:
     wrote: bool = False
     read: bool = False
     updated: str = "no"
+    step: bool = False
     slow_calls: int = 0
     problem: str = ""
 
     @property
     def good(self) -> bool:
-        works = self.tools > 0 and self.wrote and self.read and self.updated != "no" and not self.problem
+        works = self.tools > 0 and self.wrote and self.read and self.updated != "no" and self.step and not self.problem
         return works and not self.slow_calls
 
 
@@ -107,9 +113,17 @@ def _python(setup: ClientSetup, era: str) -> Callable[[], Awaitable[ClientResult
                 written = await _board(client, action="write", key="by_python", value=_VALUE)
                 read = await _board(client, action="read", key="by_python")
                 updated = await _watch(setup, client, updated_event)
-                return ClientResult(
-                    era, client.protocol_version, len(tools), "version" in written, read["value"] == _VALUE, updated
-                )
+                version = client.protocol_version
+            transport = streamable_http_client(f"{setup.url}/mcp/step/{STEP}", http_client=http)
+            async with Client(transport, mode=era) as client:
+                step = {
+                    "tools": [tool.name for tool in (await client.list_tools()).tools],
+                    "read": (await _board(client, action="read", key="by_python"))["value"],
+                    "refused": (await _board(client, action="write", key="by_python", value="x")).get("code"),
+                }
+        return ClientResult(
+            era, version, len(tools), "version" in written, read["value"] == _VALUE, updated, _is_in_step(step, _VALUE)
+        )
 
     return work
 
@@ -140,6 +154,7 @@ def _typescript(setup: ClientSetup, kind: str, era: str) -> Callable[[], Awaitab
             "WEFT_URL": f"{setup.url}/mcp",
             "WEFT_API_KEY": setup.key,
             "SESSION": SESSION,
+            "STEP": STEP,
         }
         process = await _start(setup, setup.packages / "suite", environment, "client.mjs")
         assert process.stdout is not None
@@ -151,9 +166,15 @@ def _typescript(setup: ClientSetup, kind: str, era: str) -> Callable[[], Awaitab
         if await process.wait() or not seen:
             raise RuntimeError(await _error_output(process))
         read = seen["read"] == "from TypeScript"
-        return ClientResult(kind, seen["protocol"], seen["tools"], seen["written"] > 0, read, seen["updated"])
+        step = _is_in_step(seen["step"], "from TypeScript")
+        return ClientResult(kind, seen["protocol"], seen["tools"], seen["written"] > 0, read, seen["updated"], step)
 
     return work
+
+
+def _is_in_step(seen: dict[str, Any], value: str) -> bool:
+    """Return whether a client saw and reached the tools of the step, and no others."""
+    return seen == {"tools": ["shared_context"], "read": value, "refused": "TOOL_NOT_IN_STEP"}
 
 
 async def _inspector(setup: ClientSetup) -> ClientResult:
@@ -164,14 +185,26 @@ async def _inspector(setup: ClientSetup) -> ClientResult:
     read = await _inspect(setup, "tools/call", *call, "action=read")
     resource = await _inspect(setup, "resources/read", "--uri", f"board://{SESSION}/by_inspector")
     values = [read["structuredContent"]["value"], json.loads(resource["contents"][0]["text"])["value"]]
-    return ClientResult(
-        "", "-", len(tools), "version" in written["structuredContent"], values == [_VALUE, _VALUE], "cannot subscribe"
-    )
+    is_written, is_read = "version" in written["structuredContent"], values == [_VALUE, _VALUE]
+    listed = (await _inspect(setup, "tools/list", path=f"/mcp/step/{STEP}"))["tools"]
+    in_step = [tool["name"] for tool in listed] == ["shared_context"]
+    return ClientResult("", "-", len(tools), is_written, is_read, "cannot subscribe", in_step)
 
 
-async def _inspect(setup: ClientSetup, method: str, *arguments: str) -> Any:  # noqa: ANN401 - a result of any method
+async def _inspect(setup: ClientSetup, method: str, *arguments: str, path: str = "/mcp") -> Any:  # noqa: ANN401 - a result of any method
     header = f"Authorization: Bearer {setup.key}"
-    command = [_INSPECTOR, "--cli", f"{setup.url}/mcp", "--method", method, *arguments, "--header", header]
+    command = [
+        _INSPECTOR,
+        "--cli",
+        f"{setup.url}{path}",
+        "--transport",
+        "http",
+        "--method",
+        method,
+        *arguments,
+        "--header",
+        header,
+    ]
     process = await _start(setup, setup.packages / "inspector", {}, *command)
     out, err = await process.communicate()
     if process.returncode:
