@@ -40,7 +40,8 @@ class Detector(Protocol):
 class PatternDetector(NamedTuple):
     """Detects the group ``value`` of a pattern where ``is_valid`` accepts the match.
 
-    ``normalise`` removes differences of notation, so that the same value gets the same identity.
+    ``normalise`` removes differences of notation, so that the same value gets the same identity. ``gate`` is a fast
+    pattern that is in every text with a match: it starts with a character, while most patterns start with a condition.
     """
 
     label: str
@@ -49,8 +50,11 @@ class PatternDetector(NamedTuple):
     is_valid: Callable[[re.Match[str]], bool] = lambda _: True
     normalise: Callable[[str], str] = str
     min_digits: int = 0
+    gate: re.Pattern[str] | None = None
 
     def spans(self, text: str) -> Iterator[DetectedSpan]:
+        if self.gate is not None and not self.gate.search(text):
+            return
         for match in self.pattern.finditer(text):
             if self.is_valid(match):
                 start, end = match.span("value")

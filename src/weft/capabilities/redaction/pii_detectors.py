@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from weft.capabilities.redaction.detector import DetectedSpan, Detector, PatternDetector, digits_of, not_after
+from weft.capabilities.redaction.national_ids import NATIONAL_ID_DETECTORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,6 +63,8 @@ class IbanDetector:
     min_digits = 7
 
     def spans(self, text: str) -> Iterator[DetectedSpan]:
+        if not _IBAN_GATE.search(text):
+            return
         for match in _IBAN_PATTERN.finditer(text):
             value = _prefix(match["value"], _IBAN_LENGTHS.get(match["value"][:2], 0))
             end = match.start("value") + len(value)
@@ -134,10 +137,12 @@ _MIN_BARE_PHONE_DIGITS = 10
 _MIN_GROUPS = 3
 _FULL_GROUP = 4
 _IBAN_PATTERN = re.compile(rf"{not_after('A-Za-z0-9')}(?P<value>[A-Z]{{2}}[0-9]{{2}}(?:[ ]?[A-Z0-9]){{11,30}})")
+_IBAN_GATE = re.compile(r"[A-Z]{2}[0-9]{2}[ ]?[A-Z0-9]{4}")
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _HEX = "[0-9A-Fa-f]"
 _WORD_START = not_after(r"\w.+-")
 _PHONE_SEPARATOR = r"[ ().\-/]{0,2}"
+_SEVEN_DIGITS = re.compile(rf"[0-9](?:{_PHONE_SEPARATOR}[0-9]){{6}}")
 
 # In order of priority: the first detector wins an overlap.
 PII_DETECTORS: tuple[Detector, ...] = (
@@ -150,6 +155,7 @@ PII_DETECTORS: tuple[Detector, ...] = (
         ),
         _is_email,
         str.lower,
+        gate=re.compile(r"@[\w-]{1,63}\."),
     ),
     IbanDetector(),
     PatternDetector(
@@ -162,6 +168,7 @@ PII_DETECTORS: tuple[Detector, ...] = (
         lambda match: is_card(digits_of(match["value"])),
         digits_of,
         min_digits=13,
+        gate=re.compile(r"[0-9](?:[ -]?[0-9]){12}"),
     ),
     PatternDetector(
         "ssn",
@@ -171,6 +178,7 @@ PII_DETECTORS: tuple[Detector, ...] = (
         ),
         normalise=digits_of,
         min_digits=9,
+        gate=re.compile(r"-[0-9]{2}-[0-9]{4}"),
     ),
     PatternDetector(
         "ssn",
@@ -182,6 +190,7 @@ PII_DETECTORS: tuple[Detector, ...] = (
         normalise=digits_of,
         min_digits=9,
     ),
+    *NATIONAL_ID_DETECTORS,
     PatternDetector(
         "birth date",
         ("dob", "d.o.b", "birth", "born", "gebor", "geburt"),
@@ -210,6 +219,7 @@ PII_DETECTORS: tuple[Detector, ...] = (
         ),
         normalise=digits_of,
         min_digits=9,
+        gate=_SEVEN_DIGITS,
     ),
     PatternDetector(
         "phone",
@@ -222,6 +232,7 @@ PII_DETECTORS: tuple[Detector, ...] = (
         _is_labelled_phone,
         digits_of,
         min_digits=7,
+        gate=_SEVEN_DIGITS,
     ),
     PatternDetector(
         "ip",
@@ -232,6 +243,7 @@ PII_DETECTORS: tuple[Detector, ...] = (
         _is_ipv6,
         str.lower,
         min_digits=1,
+        gate=re.compile(rf":{_HEX}{{0,4}}:"),
     ),
     PatternDetector(
         "mac",
@@ -242,6 +254,7 @@ PII_DETECTORS: tuple[Detector, ...] = (
         ),
         _is_mac,
         str.lower,
+        gate=re.compile(rf"[:-]{_HEX}{{2}}[:-]|[.]{_HEX}{{4}}[.]"),
     ),
     PatternDetector(
         "ip",
@@ -251,5 +264,6 @@ PII_DETECTORS: tuple[Detector, ...] = (
         ),
         _is_ipv4,
         min_digits=4,
+        gate=re.compile(r"[.][0-9]{1,3}[.][0-9]{1,3}[.]"),
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import math
 import re
 from collections import Counter
@@ -27,11 +28,13 @@ _PEM_END = re.compile(r"-----END (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-
 _PEM_BODY = re.compile(r"[A-Za-z0-9+/=\s\\]*")
 # Placeholders, references to where a value is stored, values that are already masked, and paths.
 _PLACEHOLDER = re.compile(
-    r"(?i)[$%{<\[*/~.]|https?:|env[:.]|vault:|arn:|process\.|os\.|your[_-]?|my[_-]|x{4,}|example|changeme|redacted|hidden"
+    r"(?i)[$%{<\[*/~.\u2026]|https?:|env[:.]|vault:|arn:|process\.|os\.|your[_-]?|my[_-]|x{4,}|example|changeme|redacted|hidden"
 )
 _WORDS = re.compile(r"[A-Za-z][a-z]*(?:[-_.][A-Za-z][a-z]*)*[.!?]?|[A-Z]+(?:[-_][A-Z]+)*")
 _CODE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _TIME_OR_VERSION = re.compile(r"\d{4}-\d\d-\d\d(?:[T ].*)?|v?\d+(?:\.\d+)+.*|\d+")
+_HASH = re.compile(r"(?i)[0-9a-f]{32,128}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{7,12}")
+_NO_WORD = re.compile(r"[0-9!@#$%^&*?]")
 _RUN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 # A pagination or sync token is no secret.
 _CURSOR_PREFIX = re.compile(r"(?i)(?:page|next|prev|previous|sync|continuation|cursor|resume|start|end)[_-]?\Z")
@@ -86,6 +89,27 @@ def _is_basic(value: str) -> bool:
         return False
 
 
+def _is_jwt(match: re.Match[str]) -> bool:
+    """Tell whether the first part is a header: base64 of a JSON object that names its algorithm or type."""
+    header = match["value"].partition(".")[0]
+    try:
+        decoded = base64.urlsafe_b64decode(header + "=" * (-len(header) % 4))
+        return not {"alg", "typ", "enc"}.isdisjoint(json.loads(decoded))
+    except (binascii.Error, ValueError, TypeError, RecursionError):
+        return False
+
+
+def _is_stated_secret(match: re.Match[str]) -> bool:
+    """Accept a random value after "is", but no hash: the key of an item is often one."""
+    return looks_random(match["value"]) and not _HASH.fullmatch(match["value"])
+
+
+def _is_stated_password(match: re.Match[str]) -> bool:
+    """Accept a value after "is" that no sentence contains: with a digit or a symbol, and no plain word."""
+    value = match["value"]
+    return looks_like_password(value) and _NO_WORD.search(value) is not None and not _TIME_OR_VERSION.fullmatch(value)
+
+
 def _is_authorization(match: re.Match[str]) -> bool:
     return _is_basic(match["value"]) if (match["scheme"] or "").lower() == "basic" else looks_random(match["value"])
 
@@ -135,7 +159,7 @@ _ASSIGNED_VALUE = (
 SECRET_DETECTORS: tuple[Detector, ...] = (
     PrivateKeyDetector(),
     _token("weft key", "weft.", r"weft\.[\w-]{1,100}\.key_[0-9a-f]{16}\.[\w-]{20,100}"),
-    _token("jwt", "eyj", r"eyJ[\w-]{10,}\.[\w-]{2,}\.[\w-]*(?:\.[\w-]+){0,2}"),
+    _token("jwt", "eyj", r"eyJ[\w-]{10,}\.[\w-]{2,}\.[\w-]*(?:\.[\w-]+){0,2}", _is_jwt),
     _token("webhook secret", "whsec_", r"whsec_[A-Za-z0-9+/]{24,100}={0,2}"),
     _token("aws key", "akia asia abia acca", r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}"),
     _token("google key", "aiza ya29 gocspx", r"AIza[\w-]{35}|ya29\.[\w-]{20,}|GOCSPX-[\w-]{28}"),
@@ -162,6 +186,23 @@ SECRET_DETECTORS: tuple[Detector, ...] = (
     _token("stripe key", "sk_ rk_", r"(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{16,250}"),
     _token("model key", "sk-", r"sk-[\w-]{20,250}", _is_model_key),
     _token("model key", "hf_", r"hf_[A-Za-z0-9]{30,60}"),
+    _token(
+        "model key", "gsk_ xai- pplx- r8_", r"gsk_[A-Za-z0-9]{40,60}|xai-\w{60,90}|pplx-\w{40,60}|r8_[A-Za-z0-9]{37,40}"
+    ),
+    _token("cloud token", "dop_v1_ doo_v1_ dor_v1_", r"do[opr]_v1_[0-9a-f]{64}"),
+    _token(
+        "cloud token",
+        "dapi hvs. hvb. pscale_ sbp_",
+        r"dapi[0-9a-f]{32}(?:-\d)?|hv[sb]\.[\w-]{24,200}|pscale_(?:tkn|oauth|pw)_[\w.-]{30,64}|sbp_[0-9a-f]{40}",
+    ),
+    _token("cloud token", "atlasv1", r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,70}"),
+    _token("shop token", "shpat_ shpca_ shppa_ shpss_", r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}"),
+    _token(
+        "app token",
+        "lin_api_ ntn_ glsa_ dckr_pat_",
+        r"lin_api_[A-Za-z0-9]{40}|ntn_[A-Za-z0-9]{40,60}|glsa_[A-Za-z0-9]{32}_[0-9a-f]{8}|dckr_pat_[\w-]{20,40}",
+    ),
+    _token("private key", "age-secret-key-1", r"AGE-SECRET-KEY-1[0-9A-Z]{58}"),
     _token("npm token", "npm_", r"npm_[A-Za-z0-9]{36}"),
     _token("pypi token", "pypi-", r"pypi-[\w-]{50,300}"),
     _token("mail key", "sg.", r"SG\.[\w-]{22}\.[\w-]{43}"),
@@ -200,5 +241,25 @@ SECRET_DETECTORS: tuple[Detector, ...] = (
         ("secret", "token", "credential", "auth", "key"),
         re.compile(rf"(?i){_KEY_LABEL}{_ASSIGNED_VALUE}"),
         _is_assigned,
+        gate=re.compile(r"[:=>]\s{0,4}(?:[\"'][^\"'\n\\]{12}|[^\s\"',;<>(){}\[\]\\]{12})"),
+    ),
+    PatternDetector(
+        "password",
+        ("pass", "pwd"),
+        re.compile(
+            rf"(?i){_PASSWORD_LABEL}(?: (?:for|of) [\w@./-]{{1,60}})? (?:is|was)(?: now)?:? [\"'`]?"
+            r"(?P<value>[^\s\"'`,;<>]{6,100}?)(?=[.!?]?(?:[\s\"'`,;]|\Z))"
+        ),
+        _is_stated_password,
+    ),
+    PatternDetector(
+        "secret",
+        ("secret", "token", "credential", "key"),
+        re.compile(
+            r"(?i)(?:secret|token|credentials?|key)(?: (?:for|of|to) [\w@./ -]{1,40}?)? (?:is|was)(?: now)?:? [\"'`]?"
+            r"(?P<value>[A-Za-z0-9+/_~.-]{12,300}={0,2}?)(?=[.!?]?(?:[\s\"'`,;]|\Z))"
+        ),
+        _is_stated_secret,
+        gate=re.compile(r" (?:is|was)(?: now)?:? [\"'`]?[A-Za-z0-9+/_~.-]{12}"),
     ),
 )
