@@ -16,12 +16,12 @@ import numpy as np
 
 from evals.injection import corpora
 from evals.results import Row
-from weft.capabilities.injection.precheck import could_matter
+from weft.capabilities.trust.precheck import precheck
 from weft.providers.embedders.wordpiece import WordPieceTokenizer
 from weft.providers.injection.local import load_included
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from weft.capabilities.injection.detector import NetworkDetector
 
@@ -185,12 +185,12 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 def _precheck(scored: _Texts, flagged: Array) -> Iterator[Row]:
-    """Yield what the check before detection loses, and what it takes."""
-    passed = np.array([could_matter(text) for text in scored.texts])
-    lost = flagged & ~passed & (scored.labels == 1)
-    yield _limit("injection.precheck.lost", lost.sum() / max(1, flagged.sum()), 0.001)
-    values: Sequence[str] = ('{"status": "done", "count": 12}', "in progress", "2026-11-16T15:00:00Z", "v1.2.3")
-    seconds = _seconds(lambda: [could_matter(value) for value in values for _ in range(500)])
+    """Yield what the check of short texts before detection loses, and what it takes."""
+    caught = flagged & (scored.labels == 1) & ~scored.is_data
+    passed = np.array([precheck(text).injection for text in scored.texts])
+    yield _limit("injection.precheck.lost", _share(~passed, caught), 0.03)
+    values = ('{"status": "done", "count": 12}', "in progress", "2026-11-16T15:00:00Z", "the review is blocked by Ada")
+    seconds = _seconds(lambda: [precheck(value) for value in values for _ in range(500)])
     yield _limit("injection.precheck.cost", seconds / (500 * len(values)) * 1e6, 30, "µs a value")
 
 

@@ -55,6 +55,7 @@ def test_texts_that_may_instruct_are_scanned(text: str) -> None:
         "the database is at postgres://weft:s3cret-word@db/main",
         "Authorization: Bearer abc123def456ghi789",
         "use bearer a1b2c3d4e5f6g7 for it",
+        "the password of the demo is hunter2!",
         "AKIAIOSFODNN7EXAMPLE",
         "ghp_0123456789abcdefghijABCDEFGHIJ012345",
     ],
@@ -66,5 +67,12 @@ def test_texts_with_secrets_are_scanned(text: str) -> None:
 
 def test_no_short_secret_of_the_detectors_is_overlooked() -> None:
     scanner = Scanner(DETECTORS["secrets"])
-    for text in ("token = a1b2c3d4e5f6g7h8", "apiKey: 'q9w8e7r6t5y4'", "client_secret=z1x2c3v4b5n6m7", "sig: none"):
+    for text in (
+        "my password is hunter2",
+        "the key was q9w8e7r6t5y4",
+        "token = a1b2c3d4e5f6g7h8",
+        "apiKey: 'q9w8e7r6t5y4'",
+        "client_secret=z1x2c3v4b5n6m7",
+        "sig: none",
+    ):
         assert not scanner.spans(text) or precheck(text).secrets

@@ -55,8 +55,9 @@ _COMMON = frozenset(
     warning words write wrong you your yourself
     """.split()
 )
-# Labels of secrets, before a colon or an equals sign.
+# Labels of secrets, before a colon, an equals sign or one of the words below.
 _LABELS = (b"pass", b"pwd", b"secret", b"token", b"credential", b"auth", b"key", b"sig")
+_STATES = frozenset({b"is", b"was"})
 _SCHEMES = frozenset({b"bearer", b"basic"})
 
 
@@ -88,6 +89,7 @@ def _may_instruct(text: str, words: list[bytes]) -> bool:
 
 
 def _may_hold_secret(text: str, plain: bytes, words: list[bytes]) -> bool:
-    if ":" not in text and "=" not in text:
-        return not _SCHEMES.isdisjoint(words)
-    return "://" in text or any(label in plain for label in _LABELS) or not _SCHEMES.isdisjoint(words)
+    if "://" in text or not _SCHEMES.isdisjoint(words):
+        return True
+    is_stated = ":" in text or "=" in text or not _STATES.isdisjoint(words)
+    return is_stated and any(label in plain for label in _LABELS)
