@@ -33,6 +33,7 @@ NAMES = (
     "search_pgvector",
     "assembly",
     "assembly_postgres",
+    "validation",
     "postgres_write",
     "peer",
     "tool_list",

@@ -85,10 +85,10 @@ async def measured(name: str, url: str, data: Path, size: int, effort: Effort) -
     try:
         installation = await grow(app, size, 1)
         await installation.build()
-        await _call(installation, "session.create", session_id=_SESSION, purpose="a benchmark", config=ROOMY)
-        agents = [await _agent(installation, f"agent{number}", _SHORT) for number in range(effort.agents)]
+        await open_session(installation)
+        agents = [await new_agent(installation, f"agent{number}", _SHORT) for number in range(effort.agents)]
         rows = await _latency(name, installation, agents, effort, size)
-        long = await _agent(installation, "long", effort.long_window)
+        long = await new_agent(installation, "long", effort.long_window)
         rows += await _long_window(f"{name}.{_LONG}_events", installation, long, effort)
         return rows + (await _peak(name, agents, effort) if effort.at_once else [])
     finally:
@@ -126,18 +126,24 @@ class Agent:
 
     async def _call(self, operation: str, **raw: Any) -> Any:  # noqa: ANN401 - the answer of any operation
         session = {} if operation.startswith("receipt.") else {"session_id": _SESSION}
-        return await _call(self.installation, operation, self.name, **session, **raw)
+        return await call_as(self.installation, operation, self.name, **session, **raw)
 
 
-async def _call(installation: Installation, operation: str, principal: str = "admin", **raw: Any) -> Any:  # noqa: ANN401 - likewise
+async def call_as(installation: Installation, operation: str, principal: str = "admin", **raw: Any) -> Any:  # noqa: ANN401 - likewise
     app, context = installation.app, CallContext(Local(installation.tenants[0], principal))
     return await app.call(app.registry[operation], raw, context)
 
 
-async def _agent(installation: Installation, name: str, events: int) -> Agent:
+async def open_session(installation: Installation) -> None:
+    """Create the session. Its texts are of made-up words, which detectors take for attacks now and then."""
+    await call_as(installation, "layer.define", layer="tenant", policy={"injection": {"agent": "annotate"}})
+    await call_as(installation, "session.create", session_id=_SESSION, purpose="a benchmark", config=ROOMY)
+
+
+async def new_agent(installation: Installation, name: str, events: int) -> Agent:
     """Create an agent with this many events in its window."""
-    await _call(installation, "agent.create", agent_id=name)
-    await _call(installation, "session.add_members", session_id=_SESSION, members=[name])
+    await call_as(installation, "agent.create", agent_id=name)
+    await call_as(installation, "session.add_members", session_id=_SESSION, members=[name])
     agent = Agent(installation, name, count(1), defaultdict(list))
     messages = [
         {"role": role, "content": " ".join(installation.data_source.query() for _ in range(4))}
