@@ -9,6 +9,7 @@ The full context has all evidence; its tokens are the naive baseline of the rece
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass, field
 from datetime import timedelta
 from statistics import fmean
@@ -36,6 +37,7 @@ _TARGETS = {"locomo": (0.1, 0.9)}
 _TARGET = (0.4, 0.95)
 # What a message costs besides its text.
 _MESSAGE_TOKENS = 4
+_MARKS = re.compile(r"</?weft:data[^>]*>\n?")
 
 
 @dataclass
@@ -61,12 +63,16 @@ class Score:
 
 @dataclass
 class SetScores:
-    """Scores of one set: by method and budget, and at the share of the naive tokens that its target names."""
+    """Scores of one set: by method and budget, and at the share of the naive tokens that its target names.
+
+    ``marks`` are the tokens of each prompt that mark text of others as data.
+    """
 
     name: str
     methods: dict[str, dict[int, Score]]
     at_target: Score = field(default_factory=Score)
     naive: list[int] = field(default_factory=list)
+    marks: list[int] = field(default_factory=list)
 
 
 def assembly(folder: Path | None) -> Iterator[Row]:
@@ -115,6 +121,7 @@ async def _ask(
     for budget in _BUDGETS:
         answer = await _assemble(product, each, question, budget)
         scores.methods["weft"][budget].add(question, _prompt(answer), answer["tokens"])
+        scores.marks.append(_mark_tokens(answer, count))
         for name, texts in (("top_k", results), ("truncated", reversed(parts))):
             prompt = "\n".join(_fitting(texts, budget - task, count))
             scores.methods[name][budget].add(question, prompt, count(prompt) + task)
@@ -170,6 +177,12 @@ def _prompt(answer: Any) -> str:  # noqa: ANN401 - JSON
     return "\n".join(message["content"] for message in answer["body"]["messages"][:-1])
 
 
+def _mark_tokens(answer: Any, count: Callable[[str], int]) -> int:  # noqa: ANN401 - JSON
+    """Return the tokens that the tags of data elements take in a prompt."""
+    texts = [message["content"] for message in answer["body"]["messages"]]
+    return sum(count(text) - count(_MARKS.sub("", text)) for text in texts)
+
+
 def _normalised(text: str) -> str:
     return " ".join(text.split())
 
@@ -187,6 +200,8 @@ def _rows(scores: SetScores) -> Iterator[Row]:
         yield _row(f"{scores.name}.truncated_in_{budget}", last.whole, "questions, last turns only", None)
     tokens, needed = _target_of(scores.name)
     saved = 1 - sum(scores.at_target.tokens) / sum(scores.naive)
+    share = sum(scores.marks) / sum(sum(each.tokens) for each in scores.methods["weft"].values())
+    yield _row(f"{scores.name}.mark_tokens", fmean(scores.marks), f"a prompt, {share:.2%} of its tokens", None)
     yield _row(f"{scores.name}.saved", saved, "of naive tokens", None, 1 - tokens)
     yield _row(f"{scores.name}.whole_at_target", scores.at_target.whole, "questions", 1.0, needed)
     yield _row(f"{scores.name}.share_at_target", scores.at_target.share, "of evidence", 1.0, needed)

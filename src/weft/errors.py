@@ -20,6 +20,7 @@ from weft.capabilities.assembly.receipts import ReceiptNotFound, ReceiptPruned
 from weft.capabilities.assembly.screening import PromptBlocked
 from weft.capabilities.assembly.sent_prompt import PromptAltered
 from weft.capabilities.assembly.usage_report import UsageConflict
+from weft.capabilities.assembly.validate_operation import PromptOutdated
 from weft.capabilities.board.guidance import ConventionsNotFound
 from weft.capabilities.board.model import InvalidKey, KeyNotFound, StoreFull, ValueTooLarge
 from weft.capabilities.events.webhooks.model import (
@@ -224,6 +225,7 @@ __all__ = [
     "PoolNotInitialized",
     "PromptAltered",
     "PromptBlocked",
+    "PromptOutdated",
     "ProtectedCategory",
     "QuotaExceeded",
     "RateLimited",

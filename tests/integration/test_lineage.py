@@ -13,7 +13,7 @@ from support.world import SESSION, refused
 if TYPE_CHECKING:
     from support.world import Caller, World
 
-pytestmark = pytest.mark.req("CE-F29", part="what is derived from poisoned content is found and forgotten with it")
+pytestmark = pytest.mark.req("CE-F29")
 
 GUIDE = f"knowledge://{HANDBOOK}/guide.md"
 BOARD = f"board:{SESSION}"

@@ -242,7 +242,7 @@ async def test_a_prompt_with_layers_that_the_session_no_longer_has_is_refused(bu
     await busy.admin.call("layer.define", layer="tenant", text="Answer in English.")
     assert (await validate(busy.analysis, answer))["valid"] is True
     await busy.analysis.call("context.pull", session_id=SESSION)
-    with refused("LAYER_VIOLATION"):
+    with refused("PROMPT_OUTDATED"):
         await validate(busy.analysis, answer)
     assert (await validate(busy.analysis, await assemble(busy.analysis)))["valid"] is True
 
@@ -273,6 +273,12 @@ async def test_the_policy_annotates_or_blocks_suspicious_items(busy: World) -> N
     assert caught.value.code == "PROMPT_BLOCKED"
     assert caught.value.violation == "injection"
     assert caught.value.context["items"] == [f"board:{SESSION}/goal"]
+    await policy(busy, prompt_injection="quarantine")
+    for _ in range(2):
+        busy.clock.advance(seconds=1)
+        assert "Ship on Friday" not in msgspec.json.encode((await assemble(busy.analysis))["body"]).decode()
+    events = (await busy.admin.events(types=["security.violation"], wait_seconds=0))["events"]
+    assert [each["data"]["items"] for each in events if each["data"]["violation"] == "quarantine"] == [1]
     await policy(busy, prompt_injection="drop")
     assert "Ship on Friday" not in msgspec.json.encode((await assemble(busy.analysis))["body"]).decode()
 

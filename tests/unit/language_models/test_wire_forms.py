@@ -27,7 +27,7 @@ CATALOG = load_catalog()
 MODELS = {"openai_chat": "gpt-4o", "openai_responses": "gpt-6-sol", "anthropic": "claude-opus-5-5"}
 FORMS = sorted(MODELS)
 
-TEXT = st.text(min_size=1, max_size=30).filter(lambda text: text.strip() and "<system_note>" not in text)
+TEXT = st.text(min_size=1, max_size=30).filter(lambda text: text.strip() and "<weft:system>" not in text)
 NAMES = st.from_regex(r"[a-z_]{1,12}", fullmatch=True)
 ARGUMENTS = st.dictionaries(NAMES, st.integers(-9, 9) | TEXT, max_size=3).map(
     lambda arguments: msgspec.json.encode(arguments).decode()
@@ -294,11 +294,11 @@ def test_system_notes_in_the_middle_become_text_of_the_user() -> None:
     ]
     body = wire.render("anthropic", prompt_of(messages), CATALOG.find("claude-opus-5"))
     assert body["system"] == [{"type": "text", "text": "first"}]
-    assert body["messages"][0]["content"][1]["text"] == "<system_note>\nnote\n</system_note>"
+    assert body["messages"][0]["content"][1]["text"] == "<weft:system>\nnote\n</weft:system>"
     body = wire.render("openai_chat", prompt_of(messages), CATALOG.find("llama-3.3-70b"))
     assert body["messages"] == [
         {"role": "system", "content": "first"},
-        {"role": "user", "content": "hi\n\n<system_note>\nnote\n</system_note>"},
+        {"role": "user", "content": "hi\n\n<weft:system>\nnote\n</weft:system>"},
     ]
     body = wire.render("openai_chat", prompt_of(messages), CATALOG.find("gpt-4o"))
     assert [message["role"] for message in body["messages"]] == ["system", "user", "system"]

@@ -27,7 +27,7 @@ TOKEN_PRICE = 0.001
 class GatheredPassages(NamedTuple):
     """Passages for a text, with the search they come from. ``scores`` are those of the results, by chunk_id.
 
-    ``pins`` are the pinned ones, which must all be in the text.
+    ``pins`` are the pinned ones, which must all be in the text; ``withheld`` were left out because of their trust.
     """
 
     refs: list[PassageRef]
@@ -35,6 +35,7 @@ class GatheredPassages(NamedTuple):
     scope: SearchScope
     found: RetrievalResult | None
     pins: Sequence[SearchHit] = ()
+    withheld: int = 0
 
 
 async def gather_passages(

@@ -14,7 +14,9 @@ from msgspec import UNSET, structs
 
 from weft.capabilities.assembly.context_passages import GatheredPassages, gather_passages, gather_surroundings
 from weft.capabilities.assembly.model import ContextOverBudget, over_budget
+from weft.capabilities.assembly.passage_packer import passage_trust
 from weft.capabilities.assembly.passages import RenderedContext, Section, heading_of, numbered, render_context
+from weft.capabilities.assembly.screening import Screening
 from weft.capabilities.knowledge.model import DomainNotFound
 from weft.capabilities.records.model import Block, ContextAssembly, ContextSourceRef
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
@@ -46,6 +48,7 @@ from weft.capabilities.search.search_records import (
 from weft.capabilities.search.similar import ChunkNotFound, SimilarSearch
 from weft.capabilities.search.stores import SearchStores
 from weft.capabilities.sessions.model import SessionArchived, SessionNotFound
+from weft.capabilities.trust.model import Trust, lowest_trust
 from weft.kernel.errors import InvalidInput, PermissionDenied, QuotaExceeded
 from weft.kernel.fields import new_id
 from weft.kernel.identity import Actor, Permission
@@ -88,11 +91,13 @@ class GetContext(RankingOptions, kw_only=True):
 class Citation(Response, kw_only=True):
     """Source of a numbered passage. ``ref`` is a handle that context_records, show or resolve, opens.
 
+    ``trust`` is shown where it is not the usual one of the source: a suspicious passage may contain an attack.
     With ``explain``: the label and score of the passage, and ``source_refs`` to each of its parts.
     """
 
     number: int
     ref: str
+    trust: Trust | msgspec.UnsetType = UNSET
     label: str | msgspec.UnsetType = UNSET
     score: float | msgspec.UnsetType = UNSET
     source_refs: list[ContextSourceRef] | msgspec.UnsetType = UNSET
@@ -101,7 +106,8 @@ class Citation(Response, kw_only=True):
 class ContextResponse(SearchFacts, kw_only=True):
     """Passages numbered [1], [2] and so on, most relevant first, each with its surroundings.
 
-    ``tokens`` are those of the whole answer as JSON. ``complete``: every result fitted into the budget. ``confidence``:
+    ``tokens`` are those of the whole answer as JSON. ``complete``: every result fitted into the budget. ``withheld``:
+    passages that the tenant's policy keeps out of prompts because they look like an attack. ``confidence``:
     likelihood that the passages contain the answer, from 0 to 1; ``unsure`` if it is low. ``widened``: for this reason
     there are more passages, or less relevant ones. ``fallback``: nothing was relevant, so these are the most recent
     items. ``lexical_only``: why only words were matched, not meaning. ``resolved``: what phrases such as "that file"
@@ -112,6 +118,7 @@ class ContextResponse(SearchFacts, kw_only=True):
     tokens: int
     citations: list[Citation]
     complete: bool = True
+    withheld: int = 0
     confidence: float | None = None
     unsure: bool = False
     widened: bool = False
@@ -158,6 +165,7 @@ async def get_context(
     else:
         similar_search = SimilarSearch(retriever, actor, requested_scope(request))
         gathered = await gather_surroundings(similar_search, request.ref or "")
+    gathered = await _screened(gathered, actor, retriever)
     answer = _Answer(request, gathered, started)
     render = partial(render_context, count=count, measure=lambda sections: answer.tokens(sections, count))
     rendered = render(gathered.refs, request.max_tokens)
@@ -167,6 +175,22 @@ async def get_context(
     built = BuiltContext(rendered, gathered)
     records = await retriever.stores.write(actor, partial(_record, request, built)) if request.record else None
     return answer.response(built.rendered, records)
+
+
+async def _screened(gathered: GatheredPassages, actor: Actor, retriever: Retriever) -> GatheredPassages:
+    """Return the passages without those that the tenant's policy leaves out of prompts."""
+    suspicious = [ref for ref in gathered.refs if passage_trust(ref.passage, actor.principal_id).is_suspicious]
+    if not suspicious:
+        return gathered
+    screening = Screening(await retriever.stores.read(actor, lambda stores: stores.policies.current()))
+    dropped = {
+        ref.passage.chunk_id for ref in suspicious if screening.drops(passage_trust(ref.passage, actor.principal_id))
+    }
+    return gathered._replace(
+        refs=[ref for ref in gathered.refs if ref.passage.chunk_id not in dropped],
+        pins=[pin for pin in gathered.pins if pin.passage.chunk_id not in dropped],
+        withheld=len(dropped),
+    )
 
 
 def _has_pins(rendered: RenderedContext, gathered: GatheredPassages) -> bool:
@@ -249,6 +273,7 @@ class _Answer(NamedTuple):
             tokens=rendered.tokens,
             citations=[self._citation(number, each) for number, each in enumerate(rendered.sections, start=1)],
             complete=rendered.complete,
+            withheld=self.gathered.withheld,
             selection_id=UNSET if records is None else records.selection_id,
             assembly_id=UNSET if records is None else records.assembly_id,
             **search_facts(
@@ -264,11 +289,14 @@ class _Answer(NamedTuple):
     def _citation(self, number: int, section: Section) -> Citation:
         scores = self.gathered.scores
         best = max(section.passages, key=lambda each: scores.get(each.chunk_id, -1.0))
+        trust = lowest_trust((each.trust for each in section.passages if each.trust), Trust.TRUSTED)
+        shown = UNSET if trust is Trust.TRUSTED else trust
         if not self.request.explain:
-            return Citation(number=number, ref=best.handle)
+            return Citation(number=number, ref=best.handle, trust=shown)
         return Citation(
             number=number,
             ref=best.handle,
+            trust=shown,
             label=heading_of(section),
             score=scores.get(best.chunk_id, UNSET),
             source_refs=[ref_to(each) for each in section.passages],

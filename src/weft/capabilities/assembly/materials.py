@@ -47,17 +47,21 @@ class ScreenedTexts(NamedTuple):
 def layer_blocks(layers: Sequence[Layer], count: CountMessages) -> list[PlannedBlock]:
     """Return the block of the layers, the beginning of every prompt."""
     messages = (ConversationMessage(role="system", content=render_layers(layers)),)
-    items = {layer.line_id or f"layer:{layer.name}": f"{layer.version}" for layer in layers}
     block = PlannedBlock(
         block_id="layers",
         kind="layer",
         messages=messages,
         tokens=count(messages),
-        items=items,
+        items=layer_versions(layers),
         source=Source.SYSTEM,
         trust=Trust.TRUSTED,
     )
     return [block] if layers else []
+
+
+def layer_versions(layers: Iterable[Layer]) -> dict[str, str]:
+    """Return the versions of layers by the ids of their lines."""
+    return {layer.line_id or f"layer:{layer.name}": f"{layer.version}" for layer in layers}
 
 
 def task_block(task: str, count: CountMessages) -> PlannedBlock:

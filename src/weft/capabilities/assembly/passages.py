@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import structs
 
 from weft.capabilities.indexing.collections.model import SOURCES
+from weft.capabilities.layers.tags import sanitise
 from weft.capabilities.search.passages import ChunkPassage
 from weft.kernel.clock import from_micros
 
@@ -48,12 +49,14 @@ class RenderedContext(NamedTuple):
 
 
 def numbered(sections: Sequence[Section]) -> str:
-    """Return sections with numbers, which citations refer to."""
+    """Return sections with numbers, which citations refer to. It goes into prompts, so tags of Weft are neutralised."""
     headings = ["", *map(heading_of, sections)]
-    return _GAP.join(
-        # A heading equal to the previous one is omitted, to save tokens.
-        f"[{number}]{'' if heading == headings[number - 1] else f' {heading}'}\n{_body(each)}"
-        for number, (heading, each) in enumerate(zip(headings[1:], sections, strict=True), start=1)
+    return sanitise(
+        _GAP.join(
+            # A heading equal to the previous one is omitted, to save tokens.
+            f"[{number}]{'' if heading == headings[number - 1] else f' {heading}'}\n{_body(each)}"
+            for number, (heading, each) in enumerate(zip(headings[1:], sections, strict=True), start=1)
+        )
     )
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 DataMarking = Literal["delimit", "words"]
 _MAX_NAMED = 20
+# The detail of omissions of suspicious items.
+SUSPICIOUS = "suspicious"
 _SHOWN: dict[DetectorCategory, str] = {"secrets": "a secret", "pii": "personal data"}
 
 
@@ -96,7 +98,7 @@ class Screening(NamedTuple):
         With the policy block, suspicious items are not left out: the plan has to show whether one would be sent.
         """
         if self.drops(trust):
-            return OmittedCandidate(ref, "policy_block", "suspicious")
+            return OmittedCandidate(ref, "policy_block", SUSPICIOUS)
         found = self.private(text)
         return OmittedCandidate(ref, "privacy_risk", f"seems to contain {found}") if found else None
 

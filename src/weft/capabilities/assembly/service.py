@@ -51,7 +51,7 @@ from weft.capabilities.assembly.receipts import (
 )
 from weft.capabilities.assembly.retrieval import RetrievalRequest, retrieve
 from weft.capabilities.assembly.savings import savings_of
-from weft.capabilities.assembly.screening import DataMarking, ItemTrust, Screening
+from weft.capabilities.assembly.screening import SUSPICIOUS, DataMarking, ItemTrust, Screening
 from weft.capabilities.assembly.slots import AssemblySlots
 from weft.capabilities.assembly.validation import validate_prompt
 from weft.capabilities.assembly.validity import ValidityStores, invalid_items, to_check
@@ -74,7 +74,7 @@ from weft.capabilities.windows.budget import budgets_for
 from weft.capabilities.windows.model import WindowChanged
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import EventType, NewEvent
-from weft.kernel.identity import PERMISSION, PRINCIPAL, Actor, Permission
+from weft.kernel.identity import CLEARANCE, HUMAN, PERMISSION, PRINCIPAL, Actor, Permission
 from weft.kernel.operation import SubmittedText
 from weft.kernel.ports import Transactions
 from weft.kernel.thread_pools import ASSEMBLY_THREADS, SEARCH_THREADS
@@ -96,6 +96,8 @@ if TYPE_CHECKING:
     from weft.capabilities.windows.model import EventDraft, Window
 
 _ADMINS = f"{PERMISSION}{Permission.ADMIN}"
+# Humans with this clearance read security events; so do admins.
+_REVIEWER_CLEARANCE = 3
 _RECEIPT_PREFIX = "receipt_"
 _ID_BYTES = 12
 # A rollback may remove what was just prepared.
@@ -383,7 +385,9 @@ class Assembler(msgspec.Struct, frozen=True):
             documents=call.documents_in(plan.blocks),
         )
         new = plan.blocks[plan.reused :] if gathered.previous is not None else plan.blocks
-        await self.transactions.write(actor, partial(_store, receipt, texts_of(new, call.tools)))
+        await self.transactions.write(
+            actor, partial(_store, receipt, texts_of(new, call.tools), call.newly_quarantined(plan))
+        )
         PreviousPrompt(receipt, plan.blocks).keep(actor.tenant, self.prompts)
         timing.mark("store")
         return receipt
@@ -534,6 +538,14 @@ class _Call:
         screened = {each.ref for omitted in self._screened.values() for each in omitted}
         return frozenset((listed - current) | (items & screened))
 
+    def newly_quarantined(self, plan: Plan) -> int:
+        """Return how many suspicious items reviewers have not been told of, if the policy is to quarantine them."""
+        if self.screening.policy.prompt_injection != "quarantine":
+            return 0
+        sent = self.gathered.previous
+        known = set() if sent is None else {each.ref for each in sent.receipt.omitted}
+        return sum(each.detail == SUSPICIOUS and each.ref not in known for each in plan.omitted)
+
     def check_included(self, plan: Plan) -> None:
         """Raise PromptBlocked if the policy is to block suspicious content, and it is in the plan."""
         suspicious = (block for block in plan.blocks if block.trust is Trust.SUSPICIOUS)
@@ -600,7 +612,7 @@ def _rendered(call: _Call, plan: Plan, model: str | None) -> tuple[Prompt, froze
     return prompt, points, render(call.request.form, prompt, call.info, RenderOptions(ttl=call.request.cache_ttl))
 
 
-async def _store(receipt: Receipt, texts: dict[str, bytes], stores: AssemblyStores) -> None:
+async def _store(receipt: Receipt, texts: dict[str, bytes], quarantined: int, stores: AssemblyStores) -> None:
     # The session may have been deleted since: nothing of it may be stored again.
     await find_session(receipt.session_id, stores.actor, stores.sessions)
     await stores.receipts.add(receipt, texts)
@@ -615,7 +627,24 @@ async def _store(receipt: Receipt, texts: dict[str, bytes], stores: AssemblyStor
         )
         for event_type in _EVENTS
     ]
+    if quarantined:
+        events.append(_quarantine_event(receipt, quarantined, stores.actor))
     await stores.outbox.publish(*events)
+
+
+def _quarantine_event(receipt: Receipt, items: int, actor: Actor) -> NewEvent:
+    """Return the event that tells reviewers of suspicious items in the sources of a prompt."""
+    data = {"violation": "quarantine", "action": "context.assemble", "session_id": receipt.session_id}
+    return NewEvent(
+        type="security.violation",
+        session_id=None,
+        subject=receipt.agent_id,
+        actor=actor.participant,
+        # Both must match: admins match the first always.
+        participants=(f"{HUMAN}*",),
+        readable_by=(f"{CLEARANCE}{_REVIEWER_CLEARANCE}", _ADMINS),
+        data={**data, "receipt_id": receipt.receipt_id, "items": items},
+    )
 
 
 def _receipt_blocks(blocks: Sequence[PlannedBlock], points: frozenset[int]) -> tuple[ReceiptBlock, ...]:

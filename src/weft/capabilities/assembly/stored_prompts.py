@@ -32,6 +32,10 @@ class StoredPrompt(NamedTuple):
     tools: tuple[ToolDefinition, ...]
     prompt: Prompt
 
+    @property
+    def layer_versions(self) -> dict[str, str]:
+        return next((block.items for block in self.blocks if block.kind == "layer"), {})
+
     def body(self, form: PromptForm, catalog: Catalog) -> dict[str, Any]:
         """Return the body of the request in a wire form."""
         info, ttl = catalog.find(self.receipt.model), self.receipt.cache_ttl

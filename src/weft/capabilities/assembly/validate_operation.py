@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from weft.capabilities.assembly.materials import layer_versions
 from weft.capabilities.assembly.receipt_operations import ReceiptId
 from weft.capabilities.assembly.receipts import ReceiptNotFound, ReceiptPruned, ReceiptStore
 from weft.capabilities.assembly.sent_prompt import PromptAltered, check_sent
@@ -17,9 +18,17 @@ from weft.capabilities.layers.model import LayerViolation
 from weft.capabilities.layers.service import Layers
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.windows.service import Windows
-from weft.kernel.errors import PermissionDenied
+from weft.kernel.errors import Conflict, PermissionDenied
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+
+
+class PromptOutdated(Conflict):
+    """The session has other layers by now than this prompt."""
+
+    code = "PROMPT_OUTDATED"
+    hint = "Assemble the prompt again with `context.assemble`."
+    related = ("assemble_context",)
 
 
 class ValidatePrompt(Request):
@@ -47,7 +56,7 @@ class PromptValidated(Response, kw_only=True, omit_defaults=False):
     permission=Permission.READ,
     rate=RateClass.SEARCH,
     effect=Effect.READ,
-    errors=(ReceiptNotFound, ReceiptPruned, PermissionDenied, LayerViolation, PromptAltered),
+    errors=(ReceiptNotFound, ReceiptPruned, PermissionDenied, PromptOutdated, LayerViolation, PromptAltered),
 )
 async def validate_sent_prompt(
     request: ValidatePrompt,
@@ -65,6 +74,8 @@ async def validate_sent_prompt(
     found = await StoredPrompts(receipts, windows, records, catalog).find(request.receipt_id)
     receipt = found.receipt
     pinned = await layers.pinned(receipt.session_id, receipt.agent_id) or ()
+    if found.layer_versions != layer_versions(pinned):
+        raise PromptOutdated("The layers of the session have changed since this prompt was assembled.")
     validate_prompt(found.blocks, found.tools, pinned)
     added = check_sent(request.form, request.body, found.body(request.form, catalog), pinned)
     return PromptValidated(receipt_id=receipt.receipt_id, valid=True, prompt_hash=receipt.prompt_hash, added=added)

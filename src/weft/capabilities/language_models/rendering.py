@@ -17,7 +17,8 @@ from weft.capabilities.language_models.prompt_cache import CachePoint, choose_br
 from weft.kernel.errors import InvalidInput
 from weft.kernel.tokens import TokenCounter, approximate_tokens
 
-SYSTEM_NOTE = "<system_note>\n{}\n</system_note>"
+# In the namespace of the tags that no text of others can imitate.
+SYSTEM_NOTE = "<weft:system>\n{}\n</weft:system>"
 BREAKPOINT = {"mode": "explicit"}
 NO_RESULT = "[No result was recorded for this tool call.]"
 _encode = msgspec.json.Encoder().encode

@@ -45,7 +45,7 @@ from weft.capabilities.search.persistent_memory import (
 from weft.capabilities.search.scope import visible_domain
 from weft.capabilities.search.window_events import event_numbered, is_searchable, live_events
 from weft.capabilities.sessions.model import line_of
-from weft.capabilities.trust.model import TrustLabel
+from weft.capabilities.trust.model import Trust, TrustLabel, default_trust
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -89,6 +89,12 @@ class ChunkPassage(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def chunk_id(self) -> str:
         return self.chunk.chunk_id
+
+    @property
+    def trust(self) -> Trust | None:
+        """Return the trust of its item where it is not what its source has by default."""
+        label = self.label
+        return None if label is None or label.trust is default_trust(label.source) else label.trust
 
     @property
     def handle(self) -> str:
@@ -197,7 +203,9 @@ async def _documents(domain: str, chunks: Sequence[Chunk], stores: SearchStores)
         if document is None or chunk.version != document.indexed_version:
             continue
         title = document.indexed_title or document.document_id
-        passages.append(ChunkPassage(chunk=chunk, text=chunk.text, title=title, uri=uris[chunk.item]))
+        passages.append(
+            ChunkPassage(chunk=chunk, text=chunk.text, title=title, uri=uris[chunk.item], label=document.trust)
+        )
     return passages
 
 

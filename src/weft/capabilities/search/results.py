@@ -12,6 +12,7 @@ from weft.capabilities.indexing.collections.model import Source
 from weft.capabilities.indexing.entities import unpack_entities
 from weft.capabilities.records.model import ContextSourceRef
 from weft.capabilities.search.passages import ref_to
+from weft.capabilities.trust.model import Trust
 from weft.kernel.clock import from_micros
 from weft.kernel.operation import Response
 
@@ -55,7 +56,8 @@ class PassageSource(Response, kw_only=True):
 class PassageInfo(PassageSource, kw_only=True):
     """A search result. ``score`` is from 0 to 1; ``ref`` is a handle that context_records, show or resolve, opens.
 
-    Results of the session that the search names have no ``session_id``.
+    Results of the session that the search names have no ``session_id``. ``trust`` is shown where it is not the usual
+    one of the source: a suspicious text may contain an attack.
     With ``explain``: ``signals`` make up the score, ``entities`` are mentioned, such as file:src/app.py, ``source_ref``
     is the full reference to the exact passage.
     """
@@ -63,6 +65,7 @@ class PassageInfo(PassageSource, kw_only=True):
     ref: str
     score: float
     text: str
+    trust: Trust | UnsetType = UNSET
     signals: dict[str, float] | UnsetType = UNSET
     entities: tuple[str, ...] = ()
     source_ref: ContextSourceRef | UnsetType = UNSET
@@ -109,6 +112,7 @@ def passage_info(hit: SearchHit, session_id: str | None, *, explain: bool) -> Pa
         ref=hit.passage.chunk_id,
         score=round(hit.ranked.score, SCORE_DIGITS),
         text=hit.passage.text,
+        trust=hit.passage.trust or UNSET,
         signals=hit.ranked.signals if explain else UNSET,
         entities=tuple(map(str, unpack_entities(hit.passage.chunk.entities))) if explain else (),
         source_ref=ref_to(hit.passage) if explain else UNSET,

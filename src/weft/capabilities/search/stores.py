@@ -17,6 +17,7 @@ from weft.capabilities.messages.store import MessageStore
 from weft.capabilities.records.recorder import Recorder
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.sessions.store import SessionStore
+from weft.capabilities.trust.policy import TrustPolicies
 from weft.capabilities.windows.service import Windows
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import Outbox
@@ -84,6 +85,7 @@ class SearchStores(msgspec.Struct, frozen=True):
     lag: Lag
     known_sessions: KnownSessions
     outbox: Outbox
+    policies: TrustPolicies
 
     @property
     def now(self) -> int:
