@@ -102,6 +102,9 @@ async def open_product(embedder: CachedEmbedder) -> AsyncIterator[Product]:
             product = Product(app, clock)
             await app.tenants.create(_TENANT)
             await product.call("agent.create", principal=_ADMIN, agent_id=AGENT)
+            # Nobody reviews what a detector holds by mistake.
+            actions = dict.fromkeys(("human", "agent", "tool", "document", "import"), "annotate")
+            await product.call("layer.define", principal=_ADMIN, layer="tenant", policy={"injection": actions})
             yield product
         finally:
             await app.close()

@@ -212,7 +212,7 @@ def _assembly(receipt: Receipt, at: datetime) -> records.ContextAssembly:
             )
             for block in receipt.blocks
         ),
-        wrapping_policy="Layers are in weft:layer tags; pins, passages, board and questions below a heading.",
+        wrapping_policy="Layers are in weft:layer elements, texts of others in weft:data elements.",
         separator_policy="Each block is one or more messages.",
         visibility=_visibility(receipt),
         budget_ref=_id(receipt, "budget"),
