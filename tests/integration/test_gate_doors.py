@@ -407,7 +407,7 @@ def _admits(schema: dict[str, Any]) -> bool:
     return pattern is None or re.search(pattern, ATTACK) is not None
 
 
-@pytest.mark.req("CE-F40", part="every door")
+@pytest.mark.req("CE-F29", part="every text is checked before it is stored")
 def test_every_text_of_a_writing_operation_passes_the_gate_or_says_why_not() -> None:
     for name, operation in OPERATIONS.items():
         if operation.effect is Effect.READ:
