@@ -11,7 +11,7 @@ import pytest
 from support.document_server import document_server
 from support.jobs import pause_jobs
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, long_text, put
-from support.world import refused
+from support.world import SESSION, refused
 from weft.app.dispatch import CallContext
 from weft.capabilities.events.webhooks.model import signed_headers
 from weft.capabilities.injection.model import HARMLESS
@@ -255,6 +255,8 @@ async def test_the_policy_of_the_tenant_decides(library: World, action: str, sta
     if action == "annotate":
         assert shown["trust"]["trust"] == "suspicious"
         assert "score" not in shown["trust"]
+        task = {"session_id": SESSION, "task_description": "refunds of zebra crossings"}
+        assert "mallory" not in json.dumps(await library.analysis.call("context.assemble", **task))
     else:
         assert "forbids" in shown["error"]
         assert not await chunks(library, NAME)

@@ -2667,7 +2667,7 @@ class TrustOperations:
     async def trace(self, item: str, *, steps: int = 5, possible: bool = True, limit: int = 100) -> ItemTraced:
         """Show what was derived from an item, such as a poisoned document: by declaration, by copy, through prompts.
 
-        Admins trace through the prompts of all agents, others through those they asked for.
+        Admins trace through the prompts of all agents, others through their own.
         """
         return await self._caller.call(
             "trust.trace", {"item": item, "steps": steps, "possible": possible, "limit": limit}

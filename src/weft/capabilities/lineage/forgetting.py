@@ -229,4 +229,5 @@ def flagged_label(label: TrustLabel | None, source: str, author: Source = Source
     """Return the label of an item that is suspicious because of what it was derived from."""
     known = label or TrustLabel(author, Trust.UNTRUSTED)
     reasons = tuple(dict.fromkeys((*known.reasons, f"{DERIVED}: {source}")))
-    return structs.replace(known, trust=Trust.SUSPICIOUS, reasons=reasons, approved_by=None)
+    # Without a score: its own wording is not the reason, so it is not in doubt.
+    return structs.replace(known, trust=Trust.SUSPICIOUS, score=None, reasons=reasons, approved_by=None)

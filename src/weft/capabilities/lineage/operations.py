@@ -128,7 +128,7 @@ class ItemForgotten(Response, omit_defaults=False):
 async def trace_item(request: TraceItem, tracer: Tracer) -> ItemTraced:
     """Show what was derived from an item, such as a poisoned document: by declaration, by copy, through prompts.
 
-    Admins trace through the prompts of all agents, others through those they asked for.
+    Admins trace through the prompts of all agents, others through their own.
     """
     trace = await tracer.trace(request.item, request.steps, request.limit)
     await _check_readable(trace, tracer, request.item)

@@ -58,8 +58,8 @@ class LineageStore(Protocol):
         """Return versions of any line with one of these values, oldest first."""
         ...
 
-    async def prompts(self, since: tuple[int, str], limit: int) -> Sequence[SentPrompt]:
-        """Return prompts after a time and receipt id, in order."""
+    async def prompts(self, agent_id: str | None, since: tuple[int, str], limit: int) -> Sequence[SentPrompt]:
+        """Return prompts after a time and receipt id, in order, of one agent or of all."""
         ...
 
     async def next_prompt_at(self, session_id: str, agent_id: str, after: int) -> int | None:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import msgspec
 
 from weft.capabilities.access.store import AccessStore
-from weft.capabilities.assembly.receipts import ReceiptStore
 from weft.capabilities.events.model import EventQuery, EventStore
 from weft.capabilities.knowledge.domains import Domains
 from weft.capabilities.knowledge.store import DocumentStore
@@ -44,12 +43,11 @@ class Trace(NamedTuple):
 class Tracer(msgspec.Struct, frozen=True):
     """Traces items for one caller.
 
-    Admins trace through every prompt of the tenant; others through the prompts they asked for.
+    Admins trace through every prompt of the tenant, others through their own prompts.
     """
 
     actor: Actor
     lineage: LineageStore
-    receipts: ReceiptStore
     events: EventStore
     access: AccessStore
     messages: MessageStore
@@ -118,12 +116,10 @@ class Tracer(msgspec.Struct, frozen=True):
         visible = {domain.domain for domain in await self.domains.visible()}
         return document.domain in visible and await self.documents.find(*document) is not None
 
-    async def may_follow(self, prompt: SentPrompt) -> bool:
-        """Tell whether the caller may know what was in a prompt."""
-        if self.actor.is_admin:
-            return True
-        found = await self.receipts.find(prompt.receipt_id)
-        return found is not None and found.receipt.requested_by == self.actor.principal_id
+    @property
+    def prompts_of(self) -> str | None:
+        """Return the agent whose prompts the caller may know; None for all."""
+        return None if self.actor.is_admin else self.actor.principal_id
 
     async def written_after(self, prompt: SentPrompt) -> list[tuple[str, str, int]]:
         """Return item, version and time of what the agent of a prompt wrote until its next prompt."""
@@ -201,7 +197,7 @@ class _Pass:
     async def _follow_prompts(self, since: tuple[int, str]) -> None:
         read = 0
         while read < _MAX_PROMPTS:
-            page = await self._tracer.lineage.prompts(since, _PAGE)
+            page = await self._tracer.lineage.prompts(self._tracer.prompts_of, since, _PAGE)
             read += len(page)
             for prompt in page:
                 await self._follow(prompt)
@@ -218,8 +214,6 @@ class _Pass:
             return
         if len(self._receipts) >= _MAX_FOLLOWED:
             self._complete = False
-            return
-        if not await self._tracer.may_follow(prompt):
             return
         self._receipts.append(prompt.receipt_id)
         steps = min(item.steps for item in inside) + 1

@@ -41,6 +41,10 @@ _PROMPTS = """
 SELECT receipt_id, session_id, agent_id, created_at, items FROM receipts
 WHERE tenant = $1 AND (created_at, receipt_id) > ($2, $3) ORDER BY created_at, receipt_id LIMIT $4
 """
+_PROMPTS_OF_AGENT = """
+SELECT receipt_id, session_id, agent_id, created_at, items FROM receipts
+WHERE tenant = $1 AND (created_at, receipt_id) > ($2, $3) AND agent_id = $4 ORDER BY created_at, receipt_id LIMIT $5
+"""
 _NEXT = """
 SELECT MIN(created_at) FROM receipts WHERE tenant = $1 AND session_id = $2 AND agent_id = $3 AND created_at > $4
 """
@@ -98,8 +102,11 @@ class SqlLineageStore(SqlStore):
             found += [StoredVersion(*row) for row in await self._tx.all(_COPIES, self._tenant, *batch, limit)]
         return found[:limit]
 
-    async def prompts(self, since: tuple[int, str], limit: int) -> Sequence[SentPrompt]:
-        rows = await self._tx.all(_PROMPTS, self._tenant, *since, limit)
+    async def prompts(self, agent_id: str | None, since: tuple[int, str], limit: int) -> Sequence[SentPrompt]:
+        if agent_id is None:
+            rows = await self._tx.all(_PROMPTS, self._tenant, *since, limit)
+        else:
+            rows = await self._tx.all(_PROMPTS_OF_AGENT, self._tenant, *since, agent_id, limit)
         return [
             SentPrompt(receipt_id, session_id, agent_id, at, bytes(items or b""))
             for receipt_id, session_id, agent_id, at, items in rows

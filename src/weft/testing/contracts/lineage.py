@@ -68,9 +68,10 @@ class LineageStoreContract:
         sent = structs.replace(receipt("r1", 5), blocks=(block,), documents={"domain:handbook/4": f"{GUIDE}?version=1"})
         await stores.receipts.add(sent, {"dd" * 32: b"[]"})
         await stores.receipts.add(receipt("r2", 7), {})
-        first, second = await stores.lineage.prompts((0, ""), 10)
+        first, second = await stores.lineage.prompts(None, (0, ""), 10)
         assert first == SentPrompt("r1", "s", "a", 5, item_hash(GUIDE))
-        assert [each.receipt_id for each in await stores.lineage.prompts((5, "r1"), 10)] == ["r2"]
+        assert [each.receipt_id for each in await stores.lineage.prompts("a", (5, "r1"), 10)] == ["r2"]
+        assert await stores.lineage.prompts("b", (0, ""), 10) == []
         assert second.at == await stores.lineage.next_prompt_at("s", "a", 5)
         assert await stores.lineage.next_prompt_at("s", "a", 7) is None
         assert await stores.lineage.next_prompt_at("s", "b", 5) is None

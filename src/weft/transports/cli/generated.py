@@ -26,6 +26,7 @@ _OVERRIDABLE = {"session.delete": "SESSION_IN_USE"}
 # Module with the formatters of a group's answers.
 _FORMATTERS = {
     "approval": "formatters.approvals",
+    "trust": "formatters.trust",
     "context": "formatters.receipts",
     "entity": "formatters.search",
     "history": "formatters.history",
