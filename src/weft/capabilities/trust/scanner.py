@@ -66,9 +66,12 @@ class ContentScanner:
     async def prepare(self, tenant: str, texts: Iterable[SubmittedText]) -> Verdicts:
         """Scan the texts of a request before its transaction; return their verdicts."""
         verdicts: Verdicts = {}
+        characters = 0
         for text, data in texts:
             if (text, data) not in verdicts:
-                if len(text) <= _INLINE_CHARS:
+                # Also many short texts together would keep other calls waiting.
+                characters += len(text)
+                if characters <= _INLINE_CHARS:
                     verdicts[text, data] = self.scan(tenant, text, data=data)
                 else:
                     verdicts[text, data] = await self._scan_in_thread(tenant, text, data=data)
