@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.guardrails.rules import Counts, Evaluation, Rule, RuleBatch
     from weft.capabilities.guardrails.store import CallerGuardrails, CallRates, HitLog
-    from weft.capabilities.trust.scanner import ContentScanner
+    from weft.capabilities.trust.scanner import ContentScanner, Verdict
     from weft.kernel.clock import Clock
     from weft.kernel.ports import Termination
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 _OUTSIDE: frozenset[EntryPoint] = frozenset({"upload", "import", "hook", "sync"})
 _LESS_TRUSTED = re.compile(rb'"trust":"(?:untrusted|suspicious)"')
 _LAYER_WORDS = {"platform": "the platform", "tenant": "the tenant"}
+# Longer texts are searched for personal data in a thread.
+_INLINE_CHARS = 1_000
 _encode = msgspec.json.Encoder().encode
 
 
@@ -155,11 +158,16 @@ class Guardrails:
         is_untrusted = is_outside if call.answer is None else _LESS_TRUSTED.search(encoded) is not None
         found = {
             "secret": bool(verdict.secrets),
-            "pii": bool(verdict.pii),
+            "pii": bool(await self._personal_data(text.text, verdict)),
             "injection": verdict.detection.flagged,
             "untrusted": is_untrusted,
         }
         return [label for label, is_found in found.items() if is_found]
+
+    async def _personal_data(self, text: str, verdict: Verdict) -> Sequence[str]:
+        if verdict.pii is None and len(text) > _INLINE_CHARS:
+            return await asyncio.to_thread(self._scanner.pii, text, verdict)
+        return self._scanner.pii(text, verdict)
 
     async def _refusal(self, call: CheckedCall, hit: Evaluation) -> GuardrailViolation:
         rule, guardrail = hit.rule, hit.rule.guardrail
