@@ -25,7 +25,9 @@ UNDONE_BY = {
     "history.clear_retention": "history.set_retention",
     "pin.remove": "pin.add",
     "session.remove_members": "session.add_members",
+    "step.remove": "step.define",
     "team.remove_member": "team.add_member",
+    "tools.remove": "tools.register",
     "window.unroute": "window.route",
 }
 
@@ -78,7 +80,7 @@ def test_without_a_terminal_every_destructive_command_needs_yes(launch: CommandL
     assert destructive
     for each in destructive:
         required = [param for param in command_for(each).params if param.required]
-        ids = [part for param in required for part in ([param.opts[0], "x"] if param.opts[0][0] == "-" else ["x"])]
+        ids = [part for param in required for part in ([param.opts[0], "1"] if param.opts[0][0] == "-" else ["1"])]
         command = f"{each.group} {each.verb}".replace("_", "-").split()
         refused = launch.json(*command, *ids, code=1)
         assert refused["code"] == "CONFIRMATION_NEEDED", each.name

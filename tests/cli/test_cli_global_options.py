@@ -42,6 +42,7 @@ USED = {
     "db status": DATA_FOLDER,
     "db backup": DATA_FOLDER,
     "db restore": DATA_FOLDER,
+    "db sign": DATA_FOLDER,
     "tenant create": DATA_FOLDER,
     "tenant list": DATA_FOLDER,
     "tenant plan": DATA_FOLDER,

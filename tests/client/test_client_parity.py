@@ -451,8 +451,8 @@ async def call_every_operation(weft: Any, client_name: str, admin_key: str) -> d
     await note("team.show", weft.team.show(agent))
     await note("team.update", weft.team.update(agent, "Tests more"))
     layer = f"team:{agent}"
-    await note("layer.define", weft.layer.define(layer, "Cite sources é.", critical=True))
-    await note("layer.define", weft.layer.define(layer, "Late", if_version=0))
+    await note("layer.define", weft.layer.define(layer, text="Cite sources é.", critical=True))
+    await note("layer.define", weft.layer.define(layer, text="Late", if_version=0))
     await note("layer.show", weft.layer.show(agent_id=agent))
     await note("layer.show", weft.layer.show(agent_id="nobody"))
     await note("layer.list", weft.layer.list(cursor=layer[:-1], limit=1))
