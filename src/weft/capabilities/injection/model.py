@@ -20,7 +20,7 @@ class DetectorUnavailable(Unavailable):
 
 # Level at which one text is flagged, and by how much ten times as many texts raise it.
 _FLAGGED_LEVEL = 2.0
-_LEVEL_OF_TEN_TEXTS = 0.5
+_LEVEL_OF_TEN_TEXTS = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class Detection:
     def is_rare_among(self, texts: int) -> bool:
         """Whether the score is high even for the highest of many texts, such as the passages of a document.
 
-        Of harmless documents about one in a hundred has such a passage, whatever their length: measured with up to 450
-        passages. Passages of one document resemble each other, so the bar rises by half of what independent ones need.
+        Fewer than one in a hundred harmless documents has such a passage, whatever their length: measured with up to
+        450 passages. Those of one document resemble each other, so the bar rises by less than independent ones need.
         """
         if self.level is None:
             return self.strict
