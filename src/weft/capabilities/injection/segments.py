@@ -11,6 +11,8 @@ _MAX_CHARACTERS = 800
 
 _FENCE = re.compile(r"^\s*```")
 _SENTENCE_END = re.compile(r"(?<=[.!?\u2026])[\"')\]]?\s+|(?<=[\u3002\uff01\uff1f])|(?<=[a-z0-9)][.!?])(?=[A-Z][a-z])")
+# Without one before the end, there is only one sentence.
+_MARK = re.compile(r"[.!?\u2026\u3002\uff01\uff1f]")
 # A sentence inside a piece of code, such as a request that was put there.
 _PROSE_START = re.compile(r"[A-Z][a-z']+(?: [A-Za-z',-]+){4}")
 _CODE_CHARACTER = re.compile(r"[=;{}()\[\]]")
@@ -112,6 +114,8 @@ def _is_prose(line: str) -> bool:
 
 
 def _sentences(paragraph: str) -> list[str]:
+    if not _MARK.search(paragraph, 0, len(paragraph) - 1):
+        return _pieces(paragraph.split())
     return [piece for sentence in _SENTENCE_END.split(paragraph) if sentence for piece in _pieces(sentence.split())]
 
 
