@@ -415,6 +415,17 @@ async def test_the_number_of_pending_calls_is_limited(world: World, monkeypatch:
 
 
 @pytest.mark.usefixtures("rule")
+async def test_large_calls_of_one_caller_leave_room_for_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer_at_once(world)
+    monkeypatch.setattr(service, "MAX_PENDING_BYTES_OF_CALLER", 200)
+    large = [{"key": name * 100} for name in "abc"]
+    assert [await outcome(world.planner.call("board.delete", session_id="s1", **each)) for each in large] == [
+        *("APPROVAL_PENDING", "APPROVAL_LIMIT", "APPROVAL_LIMIT")
+    ]
+    assert await outcome(world.analysis.delete("d")) == "APPROVAL_PENDING"
+
+
+@pytest.mark.usefixtures("rule")
 async def test_too_many_waiting_calls_are_answered_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_WAITING_OF_TENANT >= 10
     monkeypatch.setattr("weft.app.held_calls.MAX_WAITING_OF_TENANT", 1)

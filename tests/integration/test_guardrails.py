@@ -15,7 +15,7 @@ from weft.capabilities.events.model import EventFilter
 from weft.kernel.call_warnings import collected_warnings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable
 
     from support.world import Caller, World
 
@@ -220,6 +220,40 @@ async def test_a_layer_has_at_most_200_rules(world: World) -> None:
     ]
     with refused("INVALID_INPUT_FORMAT"):
         await define(world.admin, rule("board.write", "true || " * 400 + "true"))
+
+
+async def longest_pause(work: Awaitable[object]) -> float:
+    """Return for how long nothing else could run while work was done."""
+    running = asyncio.ensure_future(work)
+    longest = 0.0
+    while not running.done():
+        started = time.perf_counter()
+        await asyncio.sleep(0)
+        longest = max(longest, time.perf_counter() - started)
+    await running
+    return longest
+
+
+async def test_long_conditions_are_compiled_a_few_at_a_time(world: World) -> None:
+    """Compiling cannot be interrupted, so neither testing nor defining rules nor the first call stops other calls."""
+
+    def conditions(count: int) -> list[dict[str, Any]]:
+        dense = " || ".join(["step == ''"] * 130)
+        return [rule("board.write", f"tool == '{n}' || ({dense}) && false", name=f"r{n}") for n in range(count)]
+
+    with refused("INVALID_GUARDRAIL"):
+        await define(world.admin, *conditions(20))
+    with refused("INVALID_GUARDRAIL"):
+        await world.admin.call("guardrail.test", tool="board.write", guardrails=conditions(20))
+    many = conditions(15)
+    whole = time.perf_counter()
+    pauses = [
+        await longest_pause(world.admin.call("guardrail.test", tool="board.write", guardrails=many)),
+        await longest_pause(define(world.admin, *many)),
+        await longest_pause(world.planner.write("goal")),
+    ]
+    whole = time.perf_counter() - whole
+    assert max(pauses) < whole / 3
 
 
 @pytest.mark.req("CE-F37")
@@ -523,6 +557,17 @@ async def test_hits_are_written_together(world: World) -> None:
     assert event["data"]["count"] == 20
     # Twenty writes and one event for all hits.
     assert await world.last_event() == before + 21
+
+
+async def test_hits_of_one_tenant_do_not_cost_another_its_counts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.app.guardrails._MAX_WAITING", 2)
+    await define(world.admin, *(rule("board.write", response="warn", name=f"r{n}") for n in range(5)))
+    await define(world.stranger, rule("session.list", response="warn"))
+    await world.planner.write("goal")
+    await world.stranger.call("session.list")
+    await world.app.flush_guardrail_hits()
+    listed = (await world.stranger.call("guardrail.list"))["guardrails"]
+    assert [each["hits"] for each in listed if each["name"] == "r"] == [1]
 
 
 async def test_a_team_s_hits_are_for_admins(world: World) -> None:

@@ -315,6 +315,26 @@ async def test_a_denied_document_is_audited_at_every_entry_point(library: World,
     assert denied == [("knowledge.add_document", "admin", "The library is closed.")] * 3
 
 
+async def test_those_who_feed_a_source_do_not_stop_the_agent_that_set_it_up(library: World, folder: Path) -> None:
+    """A rule that ends agents refuses a document of others, who could otherwise disable an agent and all below it."""
+    keeper = await library.admin.create_agent("keeper", clearance=3, permissions=["read", "write", "admin"])
+    hook = await keeper.call("knowledge.add_source", domain=DOMAIN, kind="hook", prefix="wiki/")
+    await keeper.call("knowledge.add_source", domain=DOMAIN, kind="folder", folder=str(folder), prefix="docs/")
+    rule = {
+        "name": "poison",
+        "prohibited_action": ["knowledge.add_document"],
+        "condition": "arguments.text.contains('poison')",
+        "violation_response": "terminate",
+    }
+    await library.admin.call("layer.define", layer="tenant", guardrails=[rule])
+    with refused("HOOK_REFUSED"):
+        await call_hook(library, hook, {"document_id": "b", "text": "poison"})
+    (folder / "c.txt").write_text("poison")
+    await library.app.scheduler.drain("knowledge.sync")
+    assert await documents(library) == {}
+    await keeper.call("agent.capabilities")
+
+
 async def test_an_export_can_be_refused_before_and_after_it_is_written(world: World) -> None:
     class NoExports(Guard):
         async def after(self, call: GuardedCall, answer: Any) -> Any:

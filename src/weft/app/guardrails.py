@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,6 +15,7 @@ from weft.capabilities.guardrails.rules import Counts
 from weft.capabilities.guardrails.store import HitCount, RuleKey
 from weft.capabilities.layers.rules import RuleLoader
 from weft.kernel.clock import to_micros
+from weft.kernel.errors import WeftError
 from weft.kernel.events import NewEvent
 from weft.kernel.identity import CLEARANCE, PERMISSION, Permission
 from weft.storage.sql.database import Scope
@@ -32,8 +34,9 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Database, Transaction
     from weft.storage.sql.unit_of_work import Injector
 
+_log = logging.getLogger("weft.guardrails")
 _READER_CLEARANCE = 3
-# Rules with hits, and kinds of hits, that wait to be written; further ones are only counted together.
+# Rules of a tenant with hits, and kinds of its hits, that wait to be written; further ones are not counted.
 _MAX_WAITING = 10_000
 _MAX_EVENTS = 100
 
@@ -121,17 +124,18 @@ class BufferedHits:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._counts: dict[tuple[str, RuleKey], _Waiting] = {}
+        self._counts: dict[str, dict[RuleKey, _Waiting]] = {}
         self._events: dict[str, Counter[_HitKind]] = {}
 
     def note(self, actor: Actor, rule: Rule, action: str, session_id: str | None, *, is_error: bool) -> None:
         key = RuleKey(rule.layer, rule.guardrail.name, rule.digest)
         now = to_micros(self._clock.now())
-        waiting = self._counts.get((actor.tenant, key))
+        counts = self._counts.setdefault(actor.tenant, {})
+        waiting = counts.get(key)
         if waiting is None:
-            if len(self._counts) >= _MAX_WAITING:
+            if len(counts) >= _MAX_WAITING:
                 return
-            waiting = self._counts[actor.tenant, key] = _Waiting(0, 0, now, now)
+            waiting = counts[key] = _Waiting(0, 0, now, now)
         waiting.hits += 1
         waiting.errors += is_error
         waiting.last_at = now
@@ -142,25 +146,27 @@ class BufferedHits:
             events[kind] += 1
 
     async def flush(self, database: Database) -> None:
-        """Write what was counted, one transaction for each tenant."""
+        """Write what was counted, one transaction for each tenant; one that fails does not cost others their counts."""
         counts, self._counts = self._counts, {}
         events, self._events = self._events, {}
-        for tenant in sorted({tenant for tenant, _ in counts}):
-            # Sorted, so that two processes lock rows in the same order.
-            of_tenant = sorted(
-                HitCount(key, each.hits, each.errors, each.since, each.last_at)
-                for (owner, key), each in counts.items()
-                if owner == tenant
-            )
-            published = [_event(kind, times) for kind, times in events.get(tenant, Counter()).items()]
+        for tenant, of_tenant in sorted(counts.items()):
+            try:
+                await self._write(database, tenant, of_tenant, events.get(tenant, Counter()))
+            except WeftError as error:
+                _log.warning("hits not written", extra={"fields": {"tenant": tenant, "code": error.code}})
 
-            async def write(
-                transaction: Transaction, of_tenant: list[HitCount] = of_tenant, published: list[NewEvent] = published
-            ) -> None:
-                await SqlHitStore(transaction).add(of_tenant)
-                await SqlOutbox(transaction, self._clock).publish(*published)
+    async def _write(
+        self, database: Database, tenant: str, counts: Mapping[RuleKey, _Waiting], events: Mapping[_HitKind, int]
+    ) -> None:
+        # Sorted, so that two processes lock rows in the same order.
+        hits = sorted(HitCount(key, each.hits, each.errors, each.since, each.last_at) for key, each in counts.items())
+        published = [_event(kind, times) for kind, times in events.items()]
 
-            await database.write(Scope(tenant), write)
+        async def write(transaction: Transaction) -> None:
+            await SqlHitStore(transaction).add(hits)
+            await SqlOutbox(transaction, self._clock).publish(*published)
+
+        await database.write(Scope(tenant), write)
 
 
 def _event(kind: _HitKind, times: int) -> NewEvent:

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.injection.test_normal_form import ENCODED, HIDDEN
 
 from weft.capabilities.injection.model import HARMLESS, DetectorUnavailable, InjectionDetector
+from weft.capabilities.injection.segments import segments
 from weft.providers.injection.factory import configured_detector
 from weft.providers.injection.local import read_network
 from weft.settings import Settings
@@ -113,3 +114,11 @@ def test_altered_weights_are_refused() -> None:
     packed = resources.files("weft.providers.injection").joinpath("weights.npz").read_bytes()
     with pytest.raises(DetectorUnavailable, match="checksum"):
         read_network(packed + b" ")
+
+
+def test_a_text_of_very_short_segments_is_cut_into_few() -> None:
+    """Each segment costs the same, so their number decides how long a text occupies the detector."""
+    for text in ("J\n" * 20_000, "a? " * 10_000, "\u4e2d\u3002" * 10_000):
+        assert len(segments(text)) < len(text) / 50
+    listed = [f"Item {number}" for number in range(100)]
+    assert segments("\n".join(listed)) == listed

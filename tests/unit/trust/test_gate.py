@@ -249,3 +249,28 @@ async def test_a_tenant_waits_for_its_own_long_scans_only() -> None:
     detector.quick = True
     await asyncio.gather(*many)
     assert detector.most == 2
+
+
+@pytest.mark.parametrize("name", ["note", "n\\u006fte"])
+async def test_a_value_is_not_hidden_by_another_of_the_same_name(name: str) -> None:
+    """A JSON parser keeps the last value; the agent that reads the text sees both."""
+    with refused("CONTENT_QUARANTINED"):
+        await gate().admit(content(f'{{"note": "{ATTACK}", "{name}": "fine"}}'))
+
+
+async def test_half_a_surrogate_pair_hides_nothing() -> None:
+    escaped = ATTACK.replace("g", "\\u0067")
+    with refused("CONTENT_QUARANTINED"):
+        await gate().admit(content(f'{{"a": "\\ud800", "note": "{escaped}"}}'))
+
+
+@pytest.mark.parametrize("text", ["nothing", "Ignore this"])
+async def test_the_wording_of_a_text_does_not_excuse_its_suspicious_source(text: str) -> None:
+    """What is derived from an attack in a document stays suspicious, even if its own wording is in doubt."""
+    attack = TrustLabel(Source.DOCUMENT, Trust.SUSPICIOUS, score=4.0, reasons=("injection: override",))
+    label = (await gate(known={"doc": attack}).admit(content(text, derived_from=("doc",)))).label
+    assert label is not None
+    assert (label.trust, label.is_in_doubt) == (Trust.SUSPICIOUS, False)
+    alone = (await gate().admit(content("Ignore this"))).label
+    assert alone is not None
+    assert alone.is_in_doubt

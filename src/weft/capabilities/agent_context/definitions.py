@@ -23,6 +23,7 @@ from weft.capabilities.agent_context.service import Contexts, OpenPart
 from weft.capabilities.agent_context.views import AgentDefinition, definition_at
 from weft.capabilities.guardrails.definitions import GuardrailDefinitions
 from weft.capabilities.guardrails.model import MAX_GUARDRAILS, PERSONA, Guardrail, InvalidGuardrail
+from weft.capabilities.guardrails.rules import compile_guardrails
 from weft.capabilities.history.composite_lines import PartVersion
 from weft.capabilities.history.conflicts import changed_by
 from weft.capabilities.history.line_backend import CommitMeta
@@ -97,6 +98,10 @@ class DefinitionRead(AgentDefinition, kw_only=True):
     hash: str
 
 
+async def _compile(request: DefineAgent) -> None:
+    await compile_guardrails(request.guardrails or ())
+
+
 @operation(
     "agent.define",
     tool="define_agent",
@@ -106,6 +111,7 @@ class DefinitionRead(AgentDefinition, kw_only=True):
     effect=Effect.WRITE,
     requires=check_editor,
     forbids=forbid_self_definition,
+    prepare=_compile,
     audited=True,
     off_record=("role", "system_prompt", "guardrails", "config"),
     errors=(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 MAX_PENDING = 1_000
 MAX_PENDING_OF_CALLER = 100
 MAX_PENDING_BYTES = 64 * 2**20
+MAX_PENDING_BYTES_OF_CALLER = 8 * 2**20
 # An identical call within this time after its answer was given counts as a retry and gets it again.
 RETRY_MICROS = 60_000_000
 # A process that has not performed an approved call for this long is taken for dead, and another one performs it.

@@ -12,6 +12,7 @@ from weft.capabilities.approvals.model import (
     KEEP_MICROS,
     MAX_PENDING,
     MAX_PENDING_BYTES,
+    MAX_PENDING_BYTES_OF_CALLER,
     MAX_PENDING_OF_CALLER,
     PERFORM_MICROS,
     ApprovalClosed,
@@ -200,6 +201,9 @@ class Approvals(msgspec.Struct, frozen=True):
         if pending.of_caller >= MAX_PENDING_OF_CALLER:
             message = f"{MAX_PENDING_OF_CALLER} of your calls wait for approval already."
             raise TooManyApprovals(message, limit=MAX_PENDING_OF_CALLER)
+        if pending.of_caller and pending.size_of_caller + size > MAX_PENDING_BYTES_OF_CALLER:
+            message = f"More than {MAX_PENDING_BYTES_OF_CALLER} bytes of your calls would wait for approval."
+            raise TooManyApprovals(message, limit=MAX_PENDING_BYTES_OF_CALLER)
         if pending.calls >= MAX_PENDING or pending.size + size > MAX_PENDING_BYTES:
             raise TooManyApprovals("Too many calls of your tenant wait for approval already.", limit=MAX_PENDING)
 

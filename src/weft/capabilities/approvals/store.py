@@ -12,11 +12,12 @@ if TYPE_CHECKING:
 
 
 class Pending(NamedTuple):
-    """How much waits for approval: calls of the tenant, calls of one caller, bytes of all requests."""
+    """How much waits for approval: calls of the tenant, calls of one caller, bytes of all and of its requests."""
 
     calls: int
     of_caller: int
     size: int
+    size_of_caller: int
 
 
 class ApprovalStore(Protocol):

@@ -69,7 +69,7 @@ def item_trust(label: TrustLabel | None, author: str, reader: str, source: Sourc
     items that no participant wrote.
     """
     if label is not None:
-        return ItemTrust(label.source, label.trust, in_doubt=not label.source.is_data and label.score is not None)
+        return ItemTrust(label.source, label.trust, in_doubt=label.is_in_doubt)
     if source is None:
         source = _source_of(author)
     own = bool(author) and source is Source.AGENT and principal_of(author) == reader

@@ -44,8 +44,9 @@ _LARGE_REGEX, _LARGE_FACTOR = 100, 10
 # Bytes times operations of one evaluation: milliseconds as a rule, half a second for the worst expression.
 _MAX_WORK = 20_000_000
 _OPERATIONS_PER_UNIT = 4
-# Conditions that are evaluated as one expression, and compiled expressions in memory.
+# Conditions that are evaluated as one expression, their characters, and compiled expressions in memory.
 GROUP = 50
+GROUP_CHARACTERS = 4_000
 _MAX_GROUPS = 2_000
 _POSITION = re.compile(r"<input>:(\d+):(\d+): (.*)")
 _COUNTED = re.compile(r"\{(\d+)(?:,(\d*))?\}")
@@ -144,6 +145,7 @@ class CompiledCondition:
         return value
 
 
+@lru_cache(maxsize=_MAX_GROUPS)
 def check_condition(source: str) -> CompiledCondition:
     """Compile a condition and check its types; raises ConditionError."""
     condition = CompiledCondition(source)

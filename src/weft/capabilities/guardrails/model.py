@@ -17,6 +17,8 @@ Label = Literal["secret", "pii", "injection", "untrusted"]
 PLATFORM, TENANT, TEAM, PERSONA = 1, 2, 3, 4
 MAX_GUARDRAILS = 200
 MAX_CONDITION = 2_000
+# Characters of all conditions of a layer: compiling them takes up to 10 microseconds each, and cannot be interrupted.
+MAX_CONDITIONS = 30_000
 MAX_BYTES = 262_144
 # Responses that refuse the call; the first such rule ends the check.
 REFUSALS: frozenset[ViolationResponse] = frozenset({"block", "terminate", "ask"})

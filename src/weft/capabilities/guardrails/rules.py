@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.capabilities.guardrails.conditions import (
     GROUP,
+    GROUP_CHARACTERS,
     CallSize,
     CompiledCondition,
     ConditionError,
@@ -17,7 +19,7 @@ from weft.capabilities.guardrails.conditions import (
     activation,
     check_condition,
 )
-from weft.capabilities.guardrails.model import Guardrail, InvalidGuardrail, digest_of
+from weft.capabilities.guardrails.model import MAX_CONDITIONS, Guardrail, InvalidGuardrail, digest_of
 from weft.kernel.errors import close_names
 
 if TYPE_CHECKING:
@@ -120,10 +122,10 @@ class RuleBatch:
         # Places of the rules that are evaluated together, and of the others.
         self._groups = [
             (places, ConditionGroup([found for place in places if (found := grouped[place]) is not None]))
-            for places in _batches([*grouped])
+            for places in _batches({place: len(condition.source) for place, condition in grouped.items() if condition})
         ]
         self._alone = [place for place in range(len(rules)) if place not in grouped]
-        self._is_prepared = not self._groups
+        self._is_prepared = not rules
 
     def __bool__(self) -> bool:
         return bool(self.rules)
@@ -135,6 +137,12 @@ class RuleBatch:
         for _, group in self._groups:
             group.compile()
             await asyncio.sleep(0)
+        for place in self._alone:
+            condition = self.rules[place].condition
+            if condition is not None:
+                with contextlib.suppress(ConditionError):
+                    condition.compile()
+                await asyncio.sleep(0)
         self._is_prepared = True
 
     def hits(self, call: CallValues) -> Iterator[Evaluation]:
@@ -192,8 +200,17 @@ class _Stopwatch:
         self.spent += time.thread_time() - self._started
 
 
-def _batches(places: list[int]) -> list[list[int]]:
-    return [places[at : at + GROUP] for at in range(0, len(places), GROUP)]
+def _batches(sizes: Mapping[int, int]) -> list[list[int]]:
+    """Return the places of conditions in groups that are limited in number and in size."""
+    batches: list[list[int]] = []
+    left = 0
+    for place, size in sizes.items():
+        if not batches or len(batches[-1]) == GROUP or size > left:
+            batches.append([])
+            left = GROUP_CHARACTERS
+        batches[-1].append(place)
+        left -= size
+    return batches
 
 
 def _is_grouped(condition: CompiledCondition | None) -> bool:
@@ -251,6 +268,7 @@ def action_pattern(patterns: Iterable[str]) -> re.Pattern[str]:
 
 def check_guardrails(guardrails: Sequence[Guardrail], known_actions: frozenset[str]) -> None:
     """Compile rules and check what they name; raises InvalidGuardrail about the first that cannot be used."""
+    _check_size(guardrails)
     names: set[str] = set()
     for place, guardrail in enumerate(guardrails):
         field = f"guardrails[{place}]"
@@ -263,6 +281,30 @@ def check_guardrails(guardrails: Sequence[Guardrail], known_actions: frozenset[s
                 check_condition(guardrail.condition)
             except ConditionError as error:
                 raise _invalid(guardrail, field, "condition", error.problem, error.hint) from error
+
+
+async def compile_guardrails(guardrails: Sequence[Guardrail]) -> None:
+    """Compile the conditions of rules before the transaction that checks them; other calls run in between."""
+    _check_size(guardrails)
+    for guardrail in guardrails:
+        if guardrail.condition is not None:
+            try:
+                check_condition(guardrail.condition)
+            except ConditionError:
+                # Reported by the check, after those of names and rights.
+                return
+            await asyncio.sleep(0)
+
+
+def _check_size(guardrails: Sequence[Guardrail]) -> None:
+    size = sum(len(guardrail.condition or "") for guardrail in guardrails)
+    if size > MAX_CONDITIONS:
+        raise InvalidGuardrail(
+            f"guardrails: their conditions have {size} characters together, at most {MAX_CONDITIONS} are possible",
+            hint="Write shorter conditions, or fewer rules.",
+            field="guardrails",
+            limit=MAX_CONDITIONS,
+        )
 
 
 def _check_actions(guardrail: Guardrail, field: str, known: frozenset[str]) -> None:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 # Entry points of content from outside the tenant.
 _OUTSIDE: frozenset[EntryPoint] = frozenset({"upload", "import", "hook", "sync"})
+# Entry points at which others act: those who call a hook or change a source do not end the agent that set it up.
+_OF_OTHERS: frozenset[EntryPoint] = frozenset({"hook", "sync"})
 _LESS_TRUSTED = re.compile(rb'"trust":"(?:untrusted|suspicious)"')
 _LAYER_WORDS = {"platform": "the platform", "tenant": "the tenant"}
 # Longer texts are searched for personal data in a thread.
@@ -182,12 +184,17 @@ class Guardrails:
             if call.entry == "call":
                 return _held(message, rule, context)
             message += " Calls that stream content cannot be held for approval."
-        if guardrail.violation_response == "terminate" and call.actor.kind is PrincipalKind.AGENT:
+        if guardrail.violation_response == "terminate" and _is_own(call):
             await self._termination.end_session(call.actor, call.session_id, f"guardrail {guardrail.name}")
             message += " You are stopped." if call.session_id is None else " Your work in this session is ended."
         if call.answer is not None:
             message += " The call was made; its answer is withheld."
         return GuardrailViolation(message, **context)
+
+
+def _is_own(call: CheckedCall) -> bool:
+    """Tell whether an agent makes a call itself."""
+    return call.actor.kind is PrincipalKind.AGENT and call.entry not in _OF_OTHERS
 
 
 def _prohibits(rule: Rule, call: CheckedCall) -> str:

@@ -8,6 +8,10 @@ import re
 _MAX_WORDS = 40
 # Bounds the time of the patterns that are matched against a segment.
 _MAX_CHARACTERS = 800
+# Every segment costs the same, so a text of many short ones, such as one letter in each line, is cut into longer ones.
+_MANY_SEGMENTS = 150
+_SHORT_CHARACTERS = 20
+_JOINED_CHARACTERS = 120
 
 _FENCE = re.compile(r"^\s*```")
 _SENTENCE_END = re.compile(r"(?<=[.!?\u2026])[\"')\]]?\s+|(?<=[\u3002\uff01\uff1f])|(?<=[a-z0-9)][.!?])(?=[A-Z][a-z])")
@@ -61,7 +65,20 @@ def segments(text: str) -> list[str]:
         cutter.add(line)
     cutter.end_paragraph()
     cutter.end_code()
-    return [segment for segment in cutter.found if any(map(str.isalpha, segment))]
+    return _joined([segment for segment in cutter.found if any(map(str.isalpha, segment))])
+
+
+def _joined(found: list[str]) -> list[str]:
+    """Join the segments of a text that has many and, on average, short ones."""
+    if len(found) <= _MANY_SEGMENTS or sum(map(len, found)) >= _SHORT_CHARACTERS * len(found):
+        return found
+    joined = [""]
+    for segment in found:
+        if len(joined[-1]) >= _JOINED_CHARACTERS:
+            joined.append(segment)
+        else:
+            joined[-1] = f"{joined[-1]} {segment}".lstrip()
+    return joined
 
 
 class _Cutter:

@@ -26,7 +26,7 @@ from weft.capabilities.guardrails.model import (
     ViolationResponse,
 )
 from weft.capabilities.guardrails.platform import PLATFORM_RULES
-from weft.capabilities.guardrails.rules import Candidates, Counts, Rule, check_guardrails
+from weft.capabilities.guardrails.rules import Candidates, Counts, Rule, check_guardrails, compile_guardrails
 from weft.capabilities.guardrails.service import CheckedCall, Guardrails
 from weft.capabilities.guardrails.store import CallerGuardrails, HitCount, HitStore, RuleKey
 from weft.capabilities.layers.history_backend import may_read_layer, may_read_layers
@@ -270,6 +270,7 @@ async def test_rules(
 
     For clearance 3 and for admins. Give guardrails to test rules before you define them.
     """
+    await compile_guardrails(request.guardrails or ())
     agent, rules = await reads.read(actor, lambda guardrails: _rules_to_test(request, guardrails, actions))
     call = _checked_call(request, agent, actions)
     batch = _about(request, rules, actions)
@@ -278,6 +279,7 @@ async def test_rules(
         labels = await checks.labels(call)
     calls = request.calls or SampleCounts()
     counts = {rule.action.pattern: Counts(calls.minute, calls.hour) for rule in batch.rated}
+    await batch.prepare()
     results = [*batch.results(await checks.values(call, batch.variables, counts, labels))]
     return _tested(request, results, [*labels])
 

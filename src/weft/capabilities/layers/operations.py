@@ -13,6 +13,7 @@ from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.agent_context.critical import CriticalEdit, CriticalEditStore, CriticalUpdate
 from weft.capabilities.guardrails.definitions import GuardrailDefinitions, indented_json
 from weft.capabilities.guardrails.model import MAX_GUARDRAILS, Guardrail, InvalidGuardrail
+from weft.capabilities.guardrails.rules import compile_guardrails
 from weft.capabilities.history.conflicts import last_change
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import LATEST, VersionConflict
@@ -149,6 +150,10 @@ class LayerList(Response, omit_defaults=False):
     next_cursor: str | None
 
 
+async def _compile(request: DefineLayer) -> None:
+    await compile_guardrails(request.guardrails or ())
+
+
 @_operation(
     "layer.define",
     action="define",
@@ -159,6 +164,7 @@ class LayerList(Response, omit_defaults=False):
     audience=Audience.HUMANS,
     requires=needs_clearance(min(CLEARANCES.values()), "Changing layers"),
     forbids=forbid_agents,
+    prepare=_compile,
     audited=True,
     off_record=("text", "guardrails", "policy"),
     errors=(

@@ -23,7 +23,7 @@ from weft.capabilities.records.item_refs import DocumentName, LineKey
 from weft.capabilities.records.record_ids import MessageItemId
 from weft.capabilities.records.store import RecordStore, Redaction
 from weft.capabilities.trust.gate import ContentGate
-from weft.capabilities.trust.model import Source, Trust, TrustLabel
+from weft.capabilities.trust.model import DERIVED, Source, Trust, TrustLabel
 from weft.capabilities.windows.model import content_key
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import WeftError
@@ -31,8 +31,6 @@ from weft.kernel.events import NewEvent, Outbox
 from weft.kernel.identity import HUMAN, PERMISSION, Actor, Permission
 
 Done = Literal["deleted", "flagged", "kept", "skipped"]
-# The reason of a label that forgetting sets.
-DERIVED = "derived"
 _METHOD = "forgotten with its source"
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import msgspec
 
 from weft.capabilities.trust.model import (
+    DERIVED,
     INJECTION,
     PII,
     SECRET,
@@ -243,7 +244,7 @@ class ContentGate(msgspec.Struct, frozen=True):
                 [label.trust for label in known.values()], Trust.SUSPICIOUS if suspicious else default_trust(source)
             ),
             score=round(detection.score, 2) if detection.flagged else None,
-            reasons=(*_reasons(detection), *found),
+            reasons=(*_reasons(detection), *found, *(_inherited(known) if detection.flagged else ())),
             derived_from=content.derived_from,
             approved_by=approved_by,
         )
@@ -272,6 +273,15 @@ def _reasons(detection: Detection) -> list[str]:
     if not detection.flagged:
         return []
     return [f"{INJECTION}: {pattern}" for pattern in detection.patterns] or [INJECTION]
+
+
+def _inherited(sources: Mapping[str, TrustLabel]) -> list[str]:
+    """Return the sources that make a text suspicious, so that it is so not only by its own wording."""
+    return [
+        f"{DERIVED}: {name}"
+        for name, label in sources.items()
+        if label.trust is Trust.SUSPICIOUS and not label.is_in_doubt
+    ]
 
 
 def _held(content: IncomingContent, source: Source, detection: Detection) -> HeldContent:

@@ -19,6 +19,8 @@ TOOL_REFERENCE = "tool:"
 URL_REFERENCE = "url:"
 # Reasons of a label besides the patterns of the detector.
 INJECTION, SECRET, PII = "injection", "secret", "pii"
+# The reason of an item that is suspicious because of what it was derived from, with its name.
+DERIVED = "derived"
 
 
 class Source(StrEnum):
@@ -66,6 +68,12 @@ class TrustLabel(msgspec.Struct, frozen=True, omit_defaults=True):
     reasons: tuple[str, ...] = ()
     derived_from: tuple[str, ...] = ()
     approved_by: str | None = None
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Tell whether nothing but the wording of a human or agent speaks against an item."""
+        inherited = any(reason.startswith(DERIVED) for reason in self.reasons)
+        return not self.source.is_data and self.score is not None and not inherited
 
 
 def source_of(actor: Actor) -> Source:

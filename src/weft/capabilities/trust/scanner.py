@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
-
-import msgspec
 
 from weft.capabilities.injection.model import HARMLESS, Detection
 from weft.capabilities.redaction.detector import Scanner
@@ -123,16 +122,22 @@ def plain_text(text: str) -> str:
     if not text.startswith(_JSON_STARTS):
         return text
     try:
-        return "\n".join(_strings(msgspec.json.decode(text)))
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        shown = "\n".join(_strings(json.loads(text, object_pairs_hook=_Members)))
+        # Half of a surrogate pair, which an escape can hide, is no text.
+        return shown.encode("utf-8", "replace").decode()
+    except (ValueError, RecursionError):
         return text
+
+
+class _Members(list[tuple[str, Any]]):
+    """Names and values of a JSON object. A name may occur twice, and whoever reads the text sees both values."""
 
 
 def _strings(value: Any) -> Iterator[str]:  # noqa: ANN401 - JSON of any shape
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict):
-        for name, inner in value.items():
+    elif isinstance(value, _Members):
+        for name, inner in value:
             # A name is the label of its value, as in ``password``.
             yield f"{name}: {inner}" if isinstance(inner, str) else name
             if not isinstance(inner, str):

@@ -32,7 +32,8 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $
 ON CONFLICT DO NOTHING
 """
 _PENDING = """
-SELECT COUNT(*), COUNT(CASE WHEN caller_id = $1 THEN 1 END), COALESCE(SUM(request_bytes), 0)
+SELECT COUNT(*), COUNT(CASE WHEN caller_id = $1 THEN 1 END), COALESCE(SUM(request_bytes), 0),
+    COALESCE(SUM(CASE WHEN caller_id = $1 THEN request_bytes ELSE 0 END), 0)
 FROM approvals WHERE tenant = $2 AND state = 'pending'
 """
 _DECIDE = """

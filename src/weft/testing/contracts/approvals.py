@@ -69,7 +69,7 @@ class ApprovalStoreContract:
             call = replace(HELD, approval_id=f"approval_{number}", caller_id=caller, digest=bytes([number]))
             await stores.approvals.add(call)
         await stores.approvals.refuse(replace(HELD, approval_id="approval_0", state=ApprovalState.REFUSED), 150)
-        assert await stores.approvals.pending("planner") == Pending(2, 1, 2 * len(HELD.request))
+        assert await stores.approvals.pending("planner") == Pending(2, 1, 2 * len(HELD.request), len(HELD.request))
 
     async def test_calls_are_listed_newest_first(self, stores: ContractStores) -> None:
         for number, caller in enumerate(("planner", "planner", "review")):
