@@ -176,7 +176,7 @@ MISSING = {
     "token reduction",
     "CE-O": "summaries next to originals, the compaction model, layers counted as overhead",
     "CE-S": "quality of answers, time to first token, and compaction, against the full context",
-    "CE-T": "limits on dashboards, compaction strategies and guardrails, which do not exist yet",
+    "CE-T": "limits on dashboards and compaction strategies, which do not exist yet",
     "CE-U1": "quality of answers against the full document",
     "CE-V": "compaction accuracy, and a blind review of answers",
     "MS-14": "latency targets, and 1,000 agents",

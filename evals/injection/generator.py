@@ -1,7 +1,7 @@
 """Generated training texts for the injection detector: attacks, requests and hard harmless texts, in our own words.
 
 Grammars with slots (grammars/*.json), in English, German, French, Spanish and Chinese, and sentences in further
-languages. The same seed gives the same texts. Each text has the set of classes it may belong to:
+languages. The same random seed gives the same texts. Each text has the set of classes it may belong to:
 
 - ``DOCUMENT``: text that informs, or that asks something of a human reader (mails, policies, manuals, security prose);
 - ``REQUEST``: an ordinary request to an assistant or agent; harmless from a human or agent, out of place in a document;
@@ -69,9 +69,9 @@ _MIXES = {"en": _ENGLISH, "de": [*_TRANSLATED, _GERMAN_TALK], "other": _OTHER}
 class Generator:
     """Draws texts from the grammars."""
 
-    def __init__(self, seed: int, phrases: Sequence[str] = ()) -> None:
-        """Draw with a seed; ``phrases`` are noun phrases of documents, which fill slots so that no topic is a sign."""
-        self._random = random.Random(seed)  # noqa: S311 - training data, no secret
+    def __init__(self, random_seed: int, phrases: Sequence[str] = ()) -> None:
+        """Draw at random; ``phrases`` are noun phrases of documents, which fill slots so that no topic is a sign."""
+        self._random = random.Random(random_seed)  # noqa: S311 - training data, no secret
         self._phrases = phrases or _GRAMMARS["en"]["country"]
 
     def texts(self, number: int) -> Iterator[tuple[str, int]]:

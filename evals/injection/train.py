@@ -60,9 +60,9 @@ class Sample:
     weight: float = 1.0
 
 
-def samples(collected: Path, seed: int) -> Iterator[Sample]:
+def samples(collected: Path, random_seed: int) -> Iterator[Sample]:
     """Yield the training samples."""
-    draw = random.Random(seed)  # noqa: S311 - training data, no secret
+    draw = random.Random(random_seed)  # noqa: S311 - training data, no secret
     texts = [text for text in corpora.read(collected) if not text.is_for_calibration]
     documents: list[list[str]] = []
     for text in texts:
@@ -76,7 +76,7 @@ def samples(collected: Path, seed: int) -> Iterator[Sample]:
         for size, number in ((1, 8), (2, 2), (4, 1)):
             for start in draw.sample(range(len(parts)), min(number, len(parts))):
                 yield Sample(parts[start : start + size], text.classes)
-    generator = Generator(seed, corpora.phrases((text.text for text in texts if not text.talk), _PHRASES))
+    generator = Generator(random_seed, corpora.phrases((text.text for text in texts if not text.talk), _PHRASES))
     for generated, classes in generator.texts(_GENERATED):
         yield Sample(_segments(generated)[:6], classes)
     for _ in range(_INSERTED):
@@ -231,16 +231,16 @@ def main() -> None:
     parser.add_argument("--texts", type=Path, required=True)
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--random-seed", type=int, default=1)
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--members", type=int, default=2)
     parser.add_argument("--width", type=int, default=48)
     options = parser.parse_args()
     started = time.monotonic()
-    torch.manual_seed(options.seed)
+    torch.manual_seed(options.random_seed)
     torch.backends.cudnn.deterministic = True
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    drawn = [list(samples(options.texts, 10 * options.seed + member)) for member in range(options.members)]
+    drawn = [list(samples(options.texts, 10 * options.random_seed + member)) for member in range(options.members)]
     print(f"{sum(map(len, drawn))} samples, {time.monotonic() - started:.0f} s", flush=True)
     owner = torch.tensor([member for member, found in enumerate(drawn) for _ in found])
     inputs = tuple(one.to(device) for one in (*tensors([sample for found in drawn for sample in found]), owner))

@@ -9,8 +9,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-# Names of internal working documents; the lookbehind permits KnowledgeRead and similar.
-INTERNAL = re.compile(r"seed|(?<!know)ledger", re.IGNORECASE)
+# Names of internal working documents; the lookbehinds permit KnowledgeRead and random seeds.
+INTERNAL = re.compile(r"(?<!random[ _-])(?<!manual_)seed|(?<!know)ledger", re.IGNORECASE)
 
 
 def listed() -> set[Path]:

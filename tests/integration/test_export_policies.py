@@ -98,6 +98,28 @@ async def test_the_full_policy_is_for_admins(world: World) -> None:
         await exported(world.planner, policy="nothing")
 
 
+async def test_the_trust_policy_masks_with_every_export_policy(world: World) -> None:
+    await fill_session(world)
+    await world.admin.call("layer.define", layer="tenant", policy={"secrets": {"export": "mask"}})
+    bundle = await exported(world.admin, policy="full")
+    assert texts(bundle)[GOAL] == "use [github token 1]"
+    assert texts(bundle)[f"message:{SESSION}/1"] == f"tell {MAIL}"
+    assert KEY.encode() not in bundle
+    await world.admin.call("layer.define", layer="tenant", policy={"pii": {"export": "mask"}})
+    assert MAIL.encode() not in await exported(world.planner)
+
+
+async def test_the_trust_policy_blocks_items_with_secrets(world: World) -> None:
+    await fill_session(world)
+    await world.admin.call("layer.define", layer="tenant", policy={"secrets": {"export": "block"}})
+    bundle = await exported(world.admin, policy="full")
+    goal, plan = items(bundle)[GOAL], items(bundle)[f"board:{SESSION}/plan/1.1"]
+    assert (goal["redaction_state"], "content" in goal) == ("policy_blocked", False)
+    assert plan["content"] == "ship on Friday"
+    assert KEY.encode() not in bundle
+    assert digest_of(f"use {KEY}") not in bundle
+
+
 async def test_an_export_names_its_policy_and_the_digest_of_its_definition(world: World) -> None:
     answer = await set_policy(world.admin, "partners", who=["*"], mask=["pii"])
     bundle = await exported(world.planner, policy="partners")

@@ -424,6 +424,7 @@ async def hold_everything(world: World) -> None:
     await world.admin.call("layer.define", layer="tenant", policy=policy)
 
 
+@pytest.mark.req("CE-F29")
 @pytest.mark.parametrize("name", sorted(CONTENT))
 async def test_an_attack_is_held_at_every_door_and_nothing_is_stored(
     world: World, name: str, subtests: pytest.Subtests

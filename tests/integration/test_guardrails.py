@@ -319,6 +319,7 @@ async def test_a_violation_is_audited_and_published_without_values(world: World)
     assert "hunter2" not in str([row, event, counted])
 
 
+@pytest.mark.req("CE-F35")
 async def test_a_dry_run_only_counts(world: World) -> None:
     await define(world.admin, rule("board.write", dry_run=True))
     assert await outcome(world.planner.write("goal")) == "ok"
@@ -327,6 +328,7 @@ async def test_a_dry_run_only_counts(world: World) -> None:
     assert (event["subject"], event["data"]["response"], event["data"]["count"]) == ("r", "dry_run", 1)
 
 
+@pytest.mark.req("CE-F35")
 @pytest.mark.parametrize(("on_error", "result"), [("closed", "GUARDRAIL_VIOLATION"), ("open", "ok")])
 async def test_an_error_of_a_condition_is_closed_unless_the_rule_is_open(
     world: World, on_error: str, result: str
@@ -339,6 +341,7 @@ async def test_an_error_of_a_condition_is_closed_unless_the_rule_is_open(
     assert await hits(world) == ((3, 3) if on_error == "closed" else (0, 0))
 
 
+@pytest.mark.req("CE-F35")
 async def test_a_warning_lets_the_call_pass_and_reaches_its_interface(world: World) -> None:
     await define(world.admin, rule("board.write", response="warn", message="Soon forbidden."))
     with collected_warnings() as found:
@@ -348,6 +351,7 @@ async def test_a_warning_lets_the_call_pass_and_reaches_its_interface(world: Wor
     assert await hits(world) == (1, 0)
 
 
+@pytest.mark.req("CE-F35")
 async def test_redaction_masks_arguments_before_they_are_stored(world: World) -> None:
     masks = {"response": "redact", "mask": ["secrets", "pii", "Bluebird"]}
     await define(world.admin, rule("board.write", **masks), rule("message.add", **masks, name="m"))
@@ -361,6 +365,7 @@ async def test_redaction_masks_arguments_before_they_are_stored(world: World) ->
     assert await world.planner.value("plain") == "nothing to hide"
 
 
+@pytest.mark.req("CE-F35")
 async def test_redaction_and_refusal_work_on_answers(world: World) -> None:
     await world.planner.write("contact", f"Ask {AN_EMAIL} first.")
     await define(world.admin, rule("board.read", "answer.value.contains('@')", "redact"))
@@ -398,6 +403,8 @@ async def test_rates_count_the_calls_that_were_allowed(world: World) -> None:
     assert memory == ["ok", "GUARDRAIL_VIOLATION"]
 
 
+@pytest.mark.req("CE-F35")
+@pytest.mark.req("CE-F30")
 async def test_terminate_ends_the_agents_work_in_the_session(world: World) -> None:
     await define(world.admin, rule("board.delete", response="terminate", scope=["tree:planner"]))
     await world.planner.write("goal")
@@ -407,6 +414,7 @@ async def test_terminate_ends_the_agents_work_in_the_session(world: World) -> No
     assert await outcome(world.planner.read("goal")) == "ok"
 
 
+@pytest.mark.req("CE-F35")
 async def test_ask_holds_the_call_until_a_human_approves_it(world: World) -> None:
     await define(world.admin, rule("board.delete", response="ask", message="Deleting needs approval."))
     await world.planner.write("goal")
@@ -415,8 +423,12 @@ async def test_ask_holds_the_call_until_a_human_approves_it(world: World) -> Non
     assert await world.planner.keys() == ["goal"]
     await world.admin.call("approval.approve", approval_id=error.value.context["approval_id"])
     assert await world.planner.keys() == []
+    # The same call gets the answer of the performed one; a later one is a new call.
     await world.planner.write("goal")
-    assert await outcome(world.planner.delete("goal")) in {"APPROVAL_PENDING", "ok"}
+    assert await outcome(world.planner.delete("goal")) == "ok"
+    assert await world.planner.keys() == ["goal"]
+    world.clock.advance(minutes=2)
+    assert await outcome(world.planner.delete("goal")) == "APPROVAL_PENDING"
 
 
 @pytest.mark.req("CE-F37")
@@ -580,6 +592,7 @@ async def test_a_team_s_hits_are_for_admins(world: World) -> None:
     assert [event for event in others if event["type"] == "guardrail.hit"] == []
 
 
+@pytest.mark.req("CE-T", part="all limits of what exists")
 async def test_plans_limit_the_layers_that_have_guardrails(world: World) -> None:
     await world.admin.call("team.create", team="writers")
 

@@ -19,7 +19,7 @@ from support.world import refused
 from weft.app.dispatch import CallContext
 from weft.capabilities.events.webhooks.model import signed_headers
 from weft.capabilities.knowledge.sources.model import (
-    Source,
+    KnowledgeSource,
     SourceFile,
     document_id_of_url,
     is_included,
@@ -218,8 +218,8 @@ async def test_links_out_of_the_folder_are_not_followed(library: World, folder: 
             await folders.read(library.tenant, source, path, 100)
 
 
-def source_of_folder(folder: Path) -> Source:
-    return Source(
+def source_of_folder(folder: Path) -> KnowledgeSource:
+    return KnowledgeSource(
         source_id="source_0",
         domain=DOMAIN,
         kind="folder",
@@ -292,7 +292,7 @@ async def test_failed_syncs_are_reported_and_retried_with_backoff(
     source = await add(library.admin, "folder", folder=str(folder), watch=True)
     tries = 0
 
-    async def fail(tenant: str, _: Source) -> Any:
+    async def fail(tenant: str, _: KnowledgeSource) -> Any:
         nonlocal tries
         tries += tenant == library.tenant
         raise RecursionError

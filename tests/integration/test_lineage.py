@@ -13,8 +13,6 @@ from support.world import SESSION, refused
 if TYPE_CHECKING:
     from support.world import Caller, World
 
-pytestmark = pytest.mark.req("CE-F29")
-
 GUIDE = f"knowledge://{HANDBOOK}/guide.md"
 BOARD = f"board:{SESSION}"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from weft.capabilities.knowledge.sources.model import FolderRefused, Source
+from weft.capabilities.knowledge.sources.model import FolderRefused, KnowledgeSource
 from weft.providers.local_folders import AllowedFolders
 
 pytestmark = pytest.mark.req("CE-F43")
@@ -28,8 +28,8 @@ def folders(folder: Path) -> AllowedFolders:
     return AllowedFolders([str(folder.parent)])
 
 
-def source(folder: Path, **options: Any) -> Source:
-    return Source(
+def source(folder: Path, **options: Any) -> KnowledgeSource:
+    return KnowledgeSource(
         source_id="source_0",
         domain="handbook",
         kind="folder",
@@ -54,7 +54,7 @@ def nested(folder: Path, levels: int) -> Path:
     return folder
 
 
-async def listed(folders: AllowedFolders, source: Source) -> list[str]:
+async def listed(folders: AllowedFolders, source: KnowledgeSource) -> list[str]:
     return [file.path for file in await folders.files("tenant", source)]
 
 

@@ -21,8 +21,8 @@ from weft.capabilities.approvals.model import (
     PERFORM_MICROS,
     ApprovalInterrupted,
     ApprovalState,
+    CallResult,
     HeldCall,
-    Outcome,
 )
 from weft.capabilities.approvals.service import Approvals
 from weft.capabilities.approvals.store import PerformedElsewhere
@@ -119,24 +119,24 @@ class ApprovedCalls:
             approval_id, new_id("performer"), now, now + PERFORM_MICROS
         )
 
-    async def _outcome(self, tenant: str, held: HeldCall) -> Outcome:
+    async def _outcome(self, tenant: str, held: HeldCall) -> CallResult:
         """Return what the call is answered with; raises what leaves it unanswered."""
         try:
             answer = await self._answer(tenant, held)
         except Unavailable as error:
             if self.now < (held.decided_at or 0) + GIVE_UP_MICROS:
                 raise
-            return Outcome(error=stored_error(error))
+            return CallResult(error=stored_error(error))
         except WeftError as error:
             if error.hold is not None:
                 raise _HeldAgain(error) from error
-            return Outcome(error=stored_error(error))
+            return CallResult(error=stored_error(error))
         except (PerformedElsewhere, asyncio.CancelledError):
             raise
         except Exception:  # noqa: BLE001 - the caller is answered INTERNAL_ERROR
             _log.exception("approved call failed", extra={"fields": {"operation": held.operation}})
-            return Outcome(error=stored_error(InternalError()))
-        return Outcome(msgspec.to_builtins(answer))
+            return CallResult(error=stored_error(InternalError()))
+        return CallResult(msgspec.to_builtins(answer))
 
     async def _answer(self, tenant: str, held: HeldCall) -> Any:  # noqa: ANN401 - a response of the operation
         operation, raw = self._registry[held.operation], msgspec.json.decode(held.request)

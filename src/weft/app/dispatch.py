@@ -22,7 +22,7 @@ from weft.capabilities.access.authentication import identify_local
 from weft.capabilities.access.model import parse_key
 from weft.capabilities.access.operations import AuthenticateAgent
 from weft.capabilities.access.steps import BoundToStep, check_operation_in_step
-from weft.capabilities.approvals.model import CallNotHoldable, Outcome
+from weft.capabilities.approvals.model import CallNotHoldable, CallResult
 from weft.capabilities.sessions.model import ALL_SESSIONS, check_not_terminated
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.errors import (
@@ -372,7 +372,7 @@ class Dispatcher:
                 actor = call.actor or await identify_local(answer.agent_id, SqlAccessStore(transaction))
                 await self._auditor.trail(transaction, actor).record(operation, request, answer)
             if call.approval is not None:
-                await SqlApprovalStore(transaction).keep(call.approval, Outcome(msgspec.to_builtins(answer)))
+                await SqlApprovalStore(transaction).keep(call.approval, CallResult(msgspec.to_builtins(answer)))
             return answer, transaction
 
         answer, done = await self._database.write(scope, work)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from weft.app.rate_limits import RateLimits
-    from weft.capabilities.guardrails.rules import Rule, RuleSet
+    from weft.capabilities.guardrails.rules import CompiledRule, RuleSet
     from weft.capabilities.layers.rules import TenantRules
     from weft.kernel.clock import Clock
     from weft.kernel.identity import Actor
@@ -127,7 +127,7 @@ class BufferedHits:
         self._counts: dict[str, dict[RuleKey, _Waiting]] = {}
         self._events: dict[str, Counter[_HitKind]] = {}
 
-    def note(self, actor: Actor, rule: Rule, action: str, session_id: str | None, *, is_error: bool) -> None:
+    def note(self, actor: Actor, rule: CompiledRule, action: str, session_id: str | None, *, is_error: bool) -> None:
         key = RuleKey(rule.layer, rule.guardrail.name, rule.digest)
         now = to_micros(self._clock.now())
         counts = self._counts.setdefault(actor.tenant, {})

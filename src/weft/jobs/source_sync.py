@@ -17,7 +17,7 @@ from weft.capabilities.knowledge.sources.hooks import HookResponse, is_signed, p
 from weft.capabilities.knowledge.sources.model import (
     SYNC_REQUESTED,
     HookRefused,
-    Source,
+    KnowledgeSource,
     SyncCounts,
     SyncedFile,
     check_document_name,
@@ -128,7 +128,7 @@ class SourceSyncJob:
         with contextlib.suppress(SourceUnavailable):
             await self._runner.run(tenant, f"{SYNC} {source_id}", partial(self._sync, source_id=source_id))
 
-    async def hook(self, tenant: str, source_id: str, token: str) -> Source:
+    async def hook(self, tenant: str, source_id: str, token: str) -> KnowledgeSource:
         """Return the source of a hook; a wrong token and an unknown source get the same error."""
         if not (is_name(tenant) and is_name(source_id)):
             raise HookRefused
@@ -137,7 +137,7 @@ class SourceSyncJob:
             raise HookRefused
         return source
 
-    async def call(self, tenant: str, source: Source, headers: Mapping[str, str], body: bytes) -> HookResponse:
+    async def call(self, tenant: str, source: KnowledgeSource, headers: Mapping[str, str], body: bytes) -> HookResponse:
         """Handle a call of a source's hook: request a sync, or put the documents it carries."""
         call = verify_call(source, headers, body, self._now()) if is_signed(headers) else None
         if source.kind != "hook":
@@ -163,7 +163,7 @@ class SourceSyncJob:
             self._known_fetcher = HttpFetcher(self._private_hosts)
         return self._known_fetcher
 
-    async def _has_changed(self, tenant: str, source: Source) -> bool:
+    async def _has_changed(self, tenant: str, source: KnowledgeSource) -> bool:
         """Return whether a watched folder differs from the last sync. A failed source waits until it is due."""
         if not source.watch or source.error is not None:
             return False
@@ -187,7 +187,7 @@ class SourceSyncJob:
             requested = bool(source.requested)
             await lease.write(lambda tx: self._sources.within(tx).finish(source_id, done, seen, requested=requested))
 
-    async def _sync_folder(self, lease: Lease, source: Source) -> _SyncResult:
+    async def _sync_folder(self, lease: Lease, source: KnowledgeSource) -> _SyncResult:
         files = await self._folders.files(lease.tenant, source)
         known = await lease.read(lambda tx: SqlSourceStore(tx).files(source.source_id))
         plan = plan_sync(source, files, known)
@@ -204,7 +204,7 @@ class SourceSyncJob:
             done += SyncCounts(removed=removed)
         return _SyncResult(done, listing_fingerprint(files))
 
-    async def _sync_url(self, lease: Lease, source: Source) -> _SyncResult:
+    async def _sync_url(self, lease: Lease, source: KnowledgeSource) -> _SyncResult:
         fetched = await self._fetcher.fetch(source.location, source.validator, MAX_DOCUMENT_BYTES)
         if fetched.error is not None:
             raise OSError(0, fetched.error)
@@ -222,7 +222,7 @@ class SourceSyncJob:
         # A refused document is fetched again.
         return _SyncResult(done, "" if done.failed else fetched.validator)
 
-    async def _read(self, tenant: str, source: Source, file: SourceFile) -> SourceItem:
+    async def _read(self, tenant: str, source: KnowledgeSource, file: SourceFile) -> SourceItem:
         """Read a file; one that is too large or unreadable is noted and does not stop the others."""
         name = document_id_of_file(source, file.path)
         try:
@@ -236,7 +236,7 @@ class SourceSyncJob:
         return await self._admitted(tenant, source, known, DocumentMeta(), content)
 
     async def _admitted(
-        self, tenant: str, source: Source, file: SyncedFile, about: DocumentMeta, content: bytes
+        self, tenant: str, source: KnowledgeSource, file: SyncedFile, about: DocumentMeta, content: bytes
     ) -> SourceItem:
         """Return a document as guards admit it; one that they refuse is noted with the reason."""
         try:
@@ -247,7 +247,13 @@ class SourceSyncJob:
         return SourceItem(structs.replace(file, digest=made.digest), about, made)
 
     async def _guarded(
-        self, tenant: str, source: Source, document_id: str, about: DocumentMeta, content: bytes, entry: EntryPoint
+        self,
+        tenant: str,
+        source: KnowledgeSource,
+        document_id: str,
+        about: DocumentMeta,
+        content: bytes,
+        entry: EntryPoint,
     ) -> tuple[DocumentMeta, bytes]:
         if not self._guards:
             return about, content
@@ -258,31 +264,35 @@ class SourceSyncJob:
         admitted, content = await self._guards.admit(GuardedCall(add_document, request, owner, entry), content)
         return document_meta(admitted), content
 
-    async def _write_as_owner(self, lease: Lease, source: Source, work: Callable[[SourceDocuments], Awaitable[T]]) -> T:
+    async def _write_as_owner(
+        self, lease: Lease, source: KnowledgeSource, work: Callable[[SourceDocuments], Awaitable[T]]
+    ) -> T:
         """Change documents with the current rights of the source's creator."""
         return await lease.write(lambda tx: self._as_owner(tx, source, work))
 
     async def _as_owner(
-        self, transaction: Transaction, source: Source, work: Callable[[SourceDocuments], Awaitable[T]]
+        self, transaction: Transaction, source: KnowledgeSource, work: Callable[[SourceDocuments], Awaitable[T]]
     ) -> T:
         owner = await self._sources.within(transaction).owner(source)
         if isinstance(owner, str):
             raise SourceStopped(owner)
         return await work(self._injector.build(SourceDocuments, owner, transaction))
 
-    async def _note_refusal(self, tenant: str, source: Source, error: Exception) -> None:
+    async def _note_refusal(self, tenant: str, source: KnowledgeSource, error: Exception) -> None:
         """Note in the source why a call of its hook was refused, for its owners."""
         with contextlib.suppress(SourceUnavailable):
             await self._sources.write(tenant, partial(_fail, source_id=source.source_id, error=error))
 
-    async def _apply_hook_call(self, tenant: str, source: Source, call: SignedCall, body: HookBody) -> HookResponse:
+    async def _apply_hook_call(
+        self, tenant: str, source: KnowledgeSource, call: SignedCall, body: HookBody
+    ) -> HookResponse:
         """Put the documents of a signed call, with the rights of the source's creator."""
         items = [await self._hook_item(tenant, source, document) for document in body.documents]
         removed = [f"{source.prefix}{name}" for name in body.removed]
         work = partial(SourceDocuments.apply_call, source=source, call=call, items=items, removed=removed)
         return await logged_write(self._database, Scope(tenant), lambda tx: self._as_owner(tx, source, work))
 
-    async def _hook_item(self, tenant: str, source: Source, document: NewDocument) -> SourceItem:
+    async def _hook_item(self, tenant: str, source: KnowledgeSource, document: NewDocument) -> SourceItem:
         name = f"{source.prefix}{document.document_id}"
         check_document_name(name)
         content = await asyncio.to_thread(decode_content, document.text, document.content)
@@ -316,7 +326,7 @@ def _reason_of(error: Exception) -> str:
     )
 
 
-def _wait_seconds(source: Source, now: int) -> float:
+def _wait_seconds(source: KnowledgeSource, now: int) -> float:
     if source.watch or source.is_due(now) or source.due_at is None:
         return 0.0
     return (source.due_at - now) / _SECOND

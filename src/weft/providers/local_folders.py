@@ -21,7 +21,7 @@ from weft.capabilities.knowledge.sources.model import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from weft.capabilities.knowledge.sources.model import Source
+    from weft.capabilities.knowledge.sources.model import KnowledgeSource
 
 # Placeholder in a configured folder, replaced by the tenant: isolates tenants.
 _TENANT = "{tenant}"
@@ -49,10 +49,10 @@ class AllowedFolders:
     async def check(self, tenant: str, folder: str) -> None:
         await asyncio.to_thread(self._place, tenant, folder)
 
-    async def files(self, tenant: str, source: Source) -> Sequence[SourceFile]:
+    async def files(self, tenant: str, source: KnowledgeSource) -> Sequence[SourceFile]:
         return await asyncio.to_thread(self._files, tenant, source)
 
-    async def read(self, tenant: str, source: Source, path: str, max_bytes: int) -> bytes:
+    async def read(self, tenant: str, source: KnowledgeSource, path: str, max_bytes: int) -> bytes:
         return await asyncio.to_thread(self._read, tenant, source, path, max_bytes)
 
     def _place(self, tenant: str, folder: str) -> _Place:
@@ -70,11 +70,11 @@ class AllowedFolders:
             raise FolderRefused(f"There is no folder '{folder[:200]}'.", hint=_MISSING_HINT)
         return _Place(str(root), found.relative_to(root).parts)
 
-    def _files(self, tenant: str, source: Source) -> list[SourceFile]:
+    def _files(self, tenant: str, source: KnowledgeSource) -> list[SourceFile]:
         with self._opened(tenant, source) as top:
             return sorted(_walk(top, source))
 
-    def _read(self, tenant: str, source: Source, path: str, max_bytes: int) -> bytes:
+    def _read(self, tenant: str, source: KnowledgeSource, path: str, max_bytes: int) -> bytes:
         *folders, name = path.split("/")
         if _UPWARDS.intersection((*folders, name)):
             raise FileNotFoundError(path)
@@ -86,7 +86,7 @@ class AllowedFolders:
                 return file.read(max_bytes + 1)
 
     @contextmanager
-    def _opened(self, tenant: str, source: Source) -> Iterator[int]:
+    def _opened(self, tenant: str, source: KnowledgeSource) -> Iterator[int]:
         """Open a folder relative to its root: a writer could replace it with a link."""
         place = self._place(tenant, source.location)
         root = os.open(place.root, _FOLDER)
@@ -97,7 +97,7 @@ class AllowedFolders:
             os.close(root)
 
 
-def _walk(top: int, source: Source) -> Iterator[SourceFile]:
+def _walk(top: int, source: KnowledgeSource) -> Iterator[SourceFile]:
     """Yield the matching files below an open folder, without hidden ones."""
     waiting: list[tuple[str, ...]] = [()]
     entries = 0

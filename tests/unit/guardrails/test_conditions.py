@@ -21,7 +21,7 @@ from weft.capabilities.guardrails.conditions import (
 )
 from weft.capabilities.guardrails.masking import mask_value
 from weft.capabilities.guardrails.model import Guardrail
-from weft.capabilities.guardrails.rules import CallValues, Counts, Rule, RuleBatch, action_pattern
+from weft.capabilities.guardrails.rules import CallValues, CompiledRule, Counts, RuleBatch, action_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +45,7 @@ def rules(conditions: Sequence[str | None], **fields: Any) -> RuleBatch:
         Guardrail(name=f"r{place}", prohibited_action=("x",), condition=condition, **fields)
         for place, condition in enumerate(conditions)
     ]
-    batch = RuleBatch([Rule(each, 2, "tenant") for each in made])
+    batch = RuleBatch([CompiledRule(each, 2, "tenant") for each in made])
     asyncio.run(batch.prepare())
     return batch
 

@@ -33,8 +33,8 @@ EACH = 40
 class Values:
     """Draws values with valid check digits."""
 
-    def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
+    def __init__(self, random_seed: int) -> None:
+        self.random = random.Random(random_seed)
 
     def text(self, alphabet: str, length: int) -> str:
         """Return random characters with a lower-case letter, a capital and a digit where the alphabet has them."""

@@ -64,7 +64,7 @@ class HeldError(msgspec.Struct, frozen=True, omit_defaults=True):
     related: tuple[str, ...] = ()
 
 
-class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+class CallResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a performed call was answered with: the response as JSON, or an error."""
 
     answer: Any = None
@@ -100,7 +100,7 @@ class HeldCall(msgspec.Struct, frozen=True, kw_only=True):
     decided_by: str | None = None
     decision_reason: str | None = None
     performer: str | None = None
-    outcome: Outcome | None = None
+    outcome: CallResult | None = None
     performed_at: int | None = None
     collected_at: int | None = None
 

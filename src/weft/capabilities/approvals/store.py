@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.approvals.model import ApprovalState, HeldCall, Outcome
+    from weft.capabilities.approvals.model import ApprovalState, CallResult, HeldCall
     from weft.kernel.approval import Approval
 
 
@@ -66,7 +66,7 @@ class ApprovalStore(Protocol):
         """
         ...
 
-    async def keep(self, approval: Approval, outcome: Outcome) -> None:
+    async def keep(self, approval: Approval, outcome: CallResult) -> None:
         """Store the answer of a call with its changes, before guards have seen it."""
         ...
 

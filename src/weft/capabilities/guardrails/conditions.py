@@ -80,7 +80,7 @@ class CallSize(NamedTuple):
     elements: int
 
 
-class Usage(NamedTuple):
+class ConditionProfile(NamedTuple):
     """What a condition uses: variables, depth of loops, operations, and the work of its regular expressions."""
 
     variables: frozenset[str]
@@ -97,7 +97,7 @@ class CompiledCondition:
         self.source = source
 
     @cached_property
-    def usage(self) -> Usage:
+    def usage(self) -> ConditionProfile:
         return _usage(self.source)
 
     @property
@@ -242,7 +242,7 @@ class _Token(NamedTuple):
     start: int
 
 
-def _usage(source: str) -> Usage:
+def _usage(source: str) -> ConditionProfile:
     """Read a condition without compiling it; raises ConditionError about what CEL would accept and never be true."""
     tokens = [
         _Token(found.lastgroup or "", found.group(), found.start())
@@ -272,7 +272,9 @@ def _usage(source: str) -> Usage:
             parentheses.pop()
         elif token.kind == "symbol":
             operations += token.text in "=<>+-*/%!&|?["
-    return Usage(frozenset(variables), depth, max(operations, 1), sum(map(_regex_work, literals)), tuple(literals))
+    return ConditionProfile(
+        frozenset(variables), depth, max(operations, 1), sum(map(_regex_work, literals)), tuple(literals)
+    )
 
 
 def _check_field(source: str, tokens: Sequence[_Token]) -> None:

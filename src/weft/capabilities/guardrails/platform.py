@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft.capabilities.guardrails.model import PLATFORM, Guardrail
-from weft.capabilities.guardrails.rules import Rule
+from weft.capabilities.guardrails.rules import CompiledRule
 
 # Second line of defence: these operations are for humans by themselves.
 PLATFORM_GUARDRAILS = (
@@ -14,4 +14,4 @@ PLATFORM_GUARDRAILS = (
         message="Humans set the rules and decide about exceptions.",
     ),
 )
-PLATFORM_RULES = tuple(Rule(guardrail, PLATFORM, "platform") for guardrail in PLATFORM_GUARDRAILS)
+PLATFORM_RULES = tuple(CompiledRule(guardrail, PLATFORM, "platform") for guardrail in PLATFORM_GUARDRAILS)

@@ -32,7 +32,7 @@ _MAX_SECONDS = 0.1
 _MAX_INDEXED = 1_000
 
 
-class Rule:
+class CompiledRule:
     """A guardrail of a layer, ready to be evaluated. ``layer``: platform, tenant, team:NAME or agent:ID."""
 
     __slots__ = ("_digest", "action", "condition", "guardrail", "layer", "level")
@@ -69,7 +69,7 @@ class Rule:
 class Evaluation(NamedTuple):
     """Whether the condition of a rule is true for a call, or why it has no result."""
 
-    rule: Rule
+    rule: CompiledRule
     result: bool | str
 
     @property
@@ -101,7 +101,7 @@ class Candidates:
 
     __slots__ = ("after", "before")
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
+    def __init__(self, rules: Sequence[CompiledRule]) -> None:
         self.after = RuleBatch([rule for rule in rules if "answer" in rule.variables])
         self.before = RuleBatch([rule for rule in rules if "answer" not in rule.variables])
 
@@ -114,7 +114,7 @@ class RuleBatch:
 
     __slots__ = ("_alone", "_groups", "_is_prepared", "rated", "rules", "variables")
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
+    def __init__(self, rules: Sequence[CompiledRule]) -> None:
         self.rules = rules
         self.variables = frozenset[str]().union(*(rule.variables for rule in rules))
         self.rated = [rule for rule in rules if "calls" in rule.variables]
@@ -220,7 +220,7 @@ def _is_grouped(condition: CompiledCondition | None) -> bool:
         return False
 
 
-def _result(rule: Rule, shared: Any, call: CallValues, watch: _Stopwatch) -> bool | str:  # noqa: ANN401 - CEL
+def _result(rule: CompiledRule, shared: Any, call: CallValues, watch: _Stopwatch) -> bool | str:  # noqa: ANN401 - CEL
     """Return the result of a rule's condition, or why it has none."""
     if rule.condition is None:
         return True
@@ -243,7 +243,7 @@ def _result(rule: Rule, shared: Any, call: CallValues, watch: _Stopwatch) -> boo
 class RuleSet:
     """All rules that may hold for a caller, by level."""
 
-    def __init__(self, actor: Actor, rules: Iterable[Rule]) -> None:
+    def __init__(self, actor: Actor, rules: Iterable[CompiledRule]) -> None:
         self.rules = [rule for rule in rules if actor.matches(rule.guardrail.scope)]
         self._by_action: dict[str, Candidates] = {}
 

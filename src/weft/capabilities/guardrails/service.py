@@ -22,7 +22,7 @@ from weft.kernel.operation import SubmittedText
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.guardrails.rules import Counts, Evaluation, Rule, RuleBatch
+    from weft.capabilities.guardrails.rules import CompiledRule, Counts, Evaluation, RuleBatch
     from weft.capabilities.guardrails.store import CallerGuardrails, CallRates, HitLog
     from weft.capabilities.trust.scanner import ContentScanner, Verdict
     from weft.kernel.clock import Clock
@@ -58,7 +58,7 @@ class CheckedCall(msgspec.Struct, frozen=True, kw_only=True):
         return self.arguments if self.answer is None else self.answer
 
 
-class Outcome(NamedTuple):
+class RuleEffects(NamedTuple):
     """The rules that a call violates: those that mask values, and the warnings it gets."""
 
     masks: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class Guardrails:
         self._termination = termination
         self._clock = clock
 
-    async def check(self, call: CheckedCall, rules: RuleBatch) -> Outcome:
+    async def check(self, call: CheckedCall, rules: RuleBatch) -> RuleEffects:
         """Return what to mask and to warn of; raises GuardrailViolation or GuardrailApproval."""
         actions = list(dict.fromkeys(rule.action.pattern for rule in rules.rated))
         counts = await self._rates.count(call.actor, actions) if actions else {}
@@ -112,7 +112,7 @@ class Guardrails:
                 warnings.append(f"{_prohibits(rule, call)} Nothing was refused yet.")
         for warning in warnings:
             warn_caller(warning)
-        return Outcome(tuple(masks), tuple(warnings))
+        return RuleEffects(tuple(masks), tuple(warnings))
 
     async def values(
         self,
@@ -197,7 +197,7 @@ def _is_own(call: CheckedCall) -> bool:
     return call.actor.kind is PrincipalKind.AGENT and call.entry not in _OF_OTHERS
 
 
-def _prohibits(rule: Rule, call: CheckedCall) -> str:
+def _prohibits(rule: CompiledRule, call: CheckedCall) -> str:
     detail = f": {rule.guardrail.message.rstrip('.')}" if rule.guardrail.message else ""
     verb = "holds" if rule.guardrail.violation_response == "ask" else "prohibits"
     return f"The guardrail '{rule.guardrail.name}' of {layer_words(rule.layer)} {verb} {call.action}{detail}."
@@ -209,7 +209,7 @@ def layer_words(layer: str) -> str:
     return _LAYER_WORDS.get(layer) or f"the {kind} '{name}'"
 
 
-def _held(message: str, rule: Rule, context: Mapping[str, Any]) -> GuardrailApproval:
+def _held(message: str, rule: CompiledRule, context: Mapping[str, Any]) -> GuardrailApproval:
     error = GuardrailApproval(message, **context)
     error.hold_reason = HoldReason(
         check=rule.check, text=message, details={"guardrail": rule.guardrail.name}, approver=rule.guardrail.approver

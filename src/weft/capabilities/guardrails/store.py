@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from weft.capabilities.guardrails.rules import Counts, Rule, RuleSet
+    from weft.capabilities.guardrails.rules import CompiledRule, Counts, RuleSet
     from weft.kernel.identity import Actor
 
 
@@ -46,7 +46,9 @@ class CallRates(Protocol):
 class HitLog(Protocol):
     """Counts the hits of rules. They are written together, a few seconds later."""
 
-    def note(self, actor: Actor, rule: Rule, action: str, session_id: str | None, *, is_error: bool) -> None: ...
+    def note(
+        self, actor: Actor, rule: CompiledRule, action: str, session_id: str | None, *, is_error: bool
+    ) -> None: ...
 
 
 class RuleKey(NamedTuple):

@@ -26,7 +26,7 @@ from weft.capabilities.guardrails.model import (
     ViolationResponse,
 )
 from weft.capabilities.guardrails.platform import PLATFORM_RULES
-from weft.capabilities.guardrails.rules import Candidates, Counts, Rule, check_guardrails, compile_guardrails
+from weft.capabilities.guardrails.rules import Candidates, CompiledRule, Counts, check_guardrails, compile_guardrails
 from weft.capabilities.guardrails.service import CheckedCall, Guardrails
 from weft.capabilities.guardrails.store import CallerGuardrails, HitCount, HitStore, RuleKey
 from weft.capabilities.layers.history_backend import may_read_layer, may_read_layers
@@ -204,12 +204,12 @@ class LayerGuardrails(msgspec.Struct, frozen=True):
         memberships = await self.access.memberships(principal)
         return actor_for(self.actor.tenant, principal, memberships, permissions=principal.permissions, epoch=0)
 
-    async def of_agent(self, agent: Actor) -> Sequence[Rule]:
+    async def of_agent(self, agent: Actor) -> Sequence[CompiledRule]:
         """Return the rules that hold for an agent."""
         loader = RuleLoader(agent, self.loader.lines, self.loader.cache)
         return (await loader.read()).guardrails.rules
 
-    async def of_layers(self, after: str | None) -> tuple[list[Rule], str | None]:
+    async def of_layers(self, after: str | None) -> tuple[list[CompiledRule], str | None]:
         """Return the rules of the platform and of the next layers that the caller may read, and the next cursor."""
         page = await self.layers.page(after or "", _LAYERS_PER_PAGE + 1)
         rules = [*PLATFORM_RULES] if after is None else []
@@ -218,7 +218,7 @@ class LayerGuardrails(msgspec.Struct, frozen=True):
                 rules += (await self.loader.line(line_of(layer.name))).rules
         return rules, page[_LAYERS_PER_PAGE - 1].name if len(page) > _LAYERS_PER_PAGE else None
 
-    async def counted(self, rules: Iterable[Rule]) -> dict[RuleKey, HitCount]:
+    async def counted(self, rules: Iterable[CompiledRule]) -> dict[RuleKey, HitCount]:
         layers = dict.fromkeys(rule.layer for rule in rules)
         return {count.key: count for count in await self.hits.counts([*layers])}
 
@@ -286,7 +286,7 @@ async def test_rules(
 
 async def _rules_to_test(
     request: TestGuardrails, guardrails: LayerGuardrails, actions: KnownActions
-) -> tuple[Actor, Sequence[Rule]]:
+) -> tuple[Actor, Sequence[CompiledRule]]:
     """Return the agent of the sample call, and the given rules, or those that hold for it."""
     if request.session_id is not None:
         await guardrails.check_session(request.session_id)
@@ -294,7 +294,7 @@ async def _rules_to_test(
     if request.guardrails is None:
         return agent, await guardrails.of_agent(agent)
     check_guardrails(request.guardrails, actions.names)
-    given = [Rule(guardrail, PERSONA, _GIVEN) for guardrail in request.guardrails]
+    given = [CompiledRule(guardrail, PERSONA, _GIVEN) for guardrail in request.guardrails]
     return agent, [rule for rule in given if agent.matches(rule.guardrail.scope)]
 
 
@@ -330,7 +330,7 @@ async def check_call(
     return GuardrailsChecked(warnings=[*outcome.warnings], **_masked(request, outcome.masks))
 
 
-def _listed(rule: Rule, counts: Mapping[RuleKey, HitCount], *, is_reader: bool) -> ListedGuardrail:
+def _listed(rule: CompiledRule, counts: Mapping[RuleKey, HitCount], *, is_reader: bool) -> ListedGuardrail:
     guardrail = rule.guardrail
     shown: dict[str, Any] = {}
     if is_reader:
@@ -367,7 +367,9 @@ def _checked_call(request: TestGuardrails | CheckGuardrails, actor: Actor, actio
     )
 
 
-def _about(request: TestGuardrails | CheckGuardrails, rules: Sequence[Rule], actions: KnownActions) -> RuleBatch:
+def _about(
+    request: TestGuardrails | CheckGuardrails, rules: Sequence[CompiledRule], actions: KnownActions
+) -> RuleBatch:
     names = actions.names_for(request.tool)
     candidates = Candidates([rule for rule in rules if any(map(rule.action.match, names))])
     return candidates.before if request.answer is None else candidates.after

@@ -14,7 +14,7 @@ import msgspec
 from weft.capabilities.agent_context.model import DEFINITION, ContextLine
 from weft.capabilities.guardrails.definitions import stored_guardrails
 from weft.capabilities.guardrails.platform import PLATFORM_RULES
-from weft.capabilities.guardrails.rules import Rule, RuleSet
+from weft.capabilities.guardrails.rules import CompiledRule, RuleSet
 from weft.capabilities.history.composite_lines import PartVersion
 from weft.capabilities.history.store import LineStore
 from weft.capabilities.layers.model import (
@@ -53,7 +53,7 @@ class CallerRules(NamedTuple):
 class LineRules(NamedTuple):
     """The rules in one version of a layer or definition."""
 
-    rules: Sequence[Rule] = ()
+    rules: Sequence[CompiledRule] = ()
     policy: TrustPolicy = DEFAULT_POLICY
 
 
@@ -142,7 +142,7 @@ class RuleLoader(msgspec.Struct, frozen=True):
         policy = state[POLICY].value if POLICY in state else None
         level, layer = _place_of(at.line)
         return LineRules(
-            tuple(Rule(each, level, layer) for each in stored_guardrails(guardrails or "[]")),
+            tuple(CompiledRule(each, level, layer) for each in stored_guardrails(guardrails or "[]")),
             DEFAULT_POLICY if policy is None else msgspec.json.decode(policy, type=TrustPolicy),
         )
 

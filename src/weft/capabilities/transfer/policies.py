@@ -10,6 +10,7 @@ import msgspec
 
 from weft.capabilities.transfer.policy_filter import AppliedPolicy, PolicyDefinition
 from weft.capabilities.trust.gate import GATE_ERRORS, ContentGate, IncomingContent
+from weft.capabilities.trust.policy import TrustPolicies
 from weft.kernel.clock import Clock, optional_datetime, to_micros
 from weft.kernel.errors import Conflict, Forbidden, NotFound
 from weft.kernel.fields import Name
@@ -101,6 +102,7 @@ class TenantPolicies(msgspec.Struct, frozen=True):
     """The policies of the transaction's tenant, built-in ones included."""
 
     store: PolicyStore
+    trust: TrustPolicies
 
     async def prepare(self, name: str | None, actor: Actor) -> AppliedPolicy:
         """Return the named or default policy; PolicyForbidden if the caller may not use it."""
@@ -109,7 +111,7 @@ class TenantPolicies(msgspec.Struct, frozen=True):
         definition = await self._definition(chosen)
         if not may_use(chosen, definition, actor, has_default=default is not None):
             raise PolicyForbidden(f"You may not use the export policy '{chosen}'.", policy=chosen)
-        return AppliedPolicy(chosen, definition)
+        return AppliedPolicy(chosen, definition, await self.trust.current())
 
     async def _definition(self, name: str) -> PolicyDefinition:
         if name in BUILT_IN:

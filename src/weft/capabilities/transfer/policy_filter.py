@@ -22,6 +22,7 @@ from weft.capabilities.records.recorder import referenced_item_ids
 from weft.capabilities.records.refs import Link, content_digest
 from weft.capabilities.redaction.masker import ALL_CATEGORIES, DetectorCategory, Masker
 from weft.capabilities.sessions.model import Pattern
+from weft.capabilities.trust.policy import DEFAULT_POLICY
 from weft.kernel.fields import ShortText
 from weft.kernel.identity import ANYONE
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from weft.capabilities.records.model import ContextSummary, Record
     from weft.capabilities.records.refs import Maybe
     from weft.capabilities.records.store import Redaction
+    from weft.capabilities.trust.policy import TrustPolicy
 
 R = TypeVar("R", bound="Record")
 ItemKind = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
@@ -90,14 +92,21 @@ class PolicyDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class AppliedPolicy:
-    """A policy applied to one export. ``masked`` counts changed entries, ``omitted`` dropped ones."""
+    """A policy applied to one export. ``masked`` counts changed entries, ``omitted`` dropped ones.
 
-    def __init__(self, name: str, definition: PolicyDefinition) -> None:
+    ``trust`` is the tenant's trust policy: it masks or blocks what the export policy would let pass.
+    """
+
+    def __init__(self, name: str, definition: PolicyDefinition, trust: TrustPolicy = DEFAULT_POLICY) -> None:
         self.ref = Link(kind="export_policy", id=name, digest=definition.digest)
         self.masked = self.omitted = 0
         self._definition = definition
         self._redacted_by = f"policy:{name}"
-        self._mask = Masker(definition.mask)
+        actions: dict[DetectorCategory, str] = {"secrets": trust.secrets.export, "pii": trust.pii.export}
+        self._categories = [each for each in ALL_CATEGORIES if each in definition.mask or actions[each] != "allow"]
+        self._mask = Masker(self._categories)
+        blocked = [each for each in ALL_CATEGORIES if actions[each] == "block"]
+        self._blocked_values = Masker(blocked) if blocked else None
         self._redaction_masker = Masker(ALL_CATEGORIES)
         # Ids whose content no other record may reveal, by a quote or by a digest of one.
         self._redacted: set[str] = set()
@@ -199,9 +208,11 @@ class AppliedPolicy:
         if masked == item:
             return item
         self._redacted.add(item.record.item_id)
+        if self._blocked_values is not None and redacted_records.masked_item(item, self._blocked_values) != item:
+            return self._without_content(redacted_records.without_content(masked.record), "blocked")
         record = structs.replace(masked.record, policy_refs=(*masked.record.policy_refs, self.ref))
         if record.redaction_state in {UNSET, "none"}:
-            how = f"{' and '.join(self._definition.mask)} masked by the policy {self.ref.id}"
+            how = f"{' and '.join(self._categories)} masked by the policy {self.ref.id}"
             record = redacted_records.with_redaction_state(record, "masked", how, self._redacted_by)
         return EngineItem(record, masked.text)
 

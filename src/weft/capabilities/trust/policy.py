@@ -11,8 +11,10 @@ from weft.capabilities.trust.model import Source
 InjectionAction = Literal["annotate", "quarantine", "block"]
 PromptAction = Literal["annotate", "drop", "quarantine", "block"]
 ContentAction = Literal["allow", "annotate", "mask", "block"]
+ExportAction = Literal["allow", "mask", "block"]
 ViolationAction = Literal["log", "end_session", "disable_agent"]
 _DAY = 86_400
+_ON_EXPORT = "With every export policy; allow: the export policy alone decides."
 
 
 class InjectionActions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -36,10 +38,13 @@ class InjectionActions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
 
 class ContentActions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What happens to detected values when content is written, exported and put into a prompt."""
+    """What happens to detected values when content is written, exported and put into a prompt.
+
+    On export, this is what every export policy must do at least.
+    """
 
     write: ContentAction
-    export: ContentAction
+    export: ExportAction
     prompt: ContentAction
 
 
@@ -47,7 +52,7 @@ class SecretActions(ContentActions, frozen=True, forbid_unknown_fields=True, omi
     """What happens to secrets."""
 
     write: Annotated[ContentAction, msgspec.Meta(description="When it is written.")] = "annotate"
-    export: Annotated[ContentAction, msgspec.Meta(description="When it is exported.")] = "mask"
+    export: Annotated[ExportAction, msgspec.Meta(description=_ON_EXPORT)] = "allow"
     prompt: Annotated[ContentAction, msgspec.Meta(description="In a prompt.")] = "mask"
 
 
@@ -55,7 +60,7 @@ class PiiActions(ContentActions, frozen=True, forbid_unknown_fields=True, omit_d
     """What happens to personal data."""
 
     write: Annotated[ContentAction, msgspec.Meta(description="When it is written.")] = "allow"
-    export: Annotated[ContentAction, msgspec.Meta(description="When it is exported.")] = "allow"
+    export: Annotated[ExportAction, msgspec.Meta(description=_ON_EXPORT)] = "allow"
     prompt: Annotated[ContentAction, msgspec.Meta(description="In a prompt.")] = "allow"
 
 

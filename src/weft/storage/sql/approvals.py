@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from weft.capabilities.approvals.model import ApprovalState, HeldCall, Outcome
+from weft.capabilities.approvals.model import ApprovalState, CallResult, HeldCall
 from weft.capabilities.approvals.store import Pending, PerformedElsewhere
 from weft.kernel.approval import HoldReason
 from weft.kernel.correlation import Correlation
@@ -68,7 +68,7 @@ _reason = msgspec.json.Decoder(HoldReason).decode
 _permissions = msgspec.json.Decoder(tuple[Permission, ...]).decode
 _correlation = msgspec.json.Decoder(Correlation).decode
 _checks = msgspec.json.Decoder(tuple[str, ...]).decode
-_outcome = msgspec.json.Decoder(Outcome).decode
+_outcome = msgspec.json.Decoder(CallResult).decode
 
 
 class SqlApprovalStore(SqlStore):
@@ -158,7 +158,7 @@ class SqlApprovalStore(SqlStore):
         if not await self._tx.changed(_BEGIN, self._tenant, approval.approval_id, approval.performer):
             raise PerformedElsewhere
 
-    async def keep(self, approval: Approval, outcome: Outcome) -> None:
+    async def keep(self, approval: Approval, outcome: CallResult) -> None:
         await self._tx.run(
             "UPDATE approvals SET outcome = $1 WHERE tenant = $2 AND approval_id = $3",
             pack(_text(outcome)),

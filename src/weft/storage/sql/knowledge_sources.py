@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from weft.capabilities.knowledge.sources.model import Source, SyncCounts, SyncedFile
+from weft.capabilities.knowledge.sources.model import KnowledgeSource, SyncCounts, SyncedFile
 from weft.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ SELECT source_id, domain, kind, location, prefix, include, exclude, every_second
        principal_id, created_at, enabled, error, requested, due_at, synced_at, failures, validator, last_sync
 FROM knowledge_sources
 """
-_FIELDS = Source.__struct_fields__
+_FIELDS = KnowledgeSource.__struct_fields__
 _encode = msgspec.json.Encoder().encode
 _patterns = msgspec.json.Decoder(tuple[str, ...]).decode
 _decode_counts = msgspec.json.Decoder(SyncCounts).decode
@@ -62,18 +62,18 @@ WHERE excluded.signed_at > knowledge_hook_calls.signed_at
 class SqlSourceStore(SqlStore):
     """Knowledge sources of one tenant."""
 
-    async def add(self, source: Source) -> None:
+    async def add(self, source: KnowledgeSource) -> None:
         await self._tx.run(_ADD, self._tenant, *_values(source))
 
-    async def find(self, source_id: str) -> Source | None:
+    async def find(self, source_id: str) -> KnowledgeSource | None:
         row = await self._tx.one(_SOURCE + "WHERE tenant = $1 AND source_id = $2", self._tenant, source_id)
         return None if row is None else _source(row)
 
-    async def find_locked(self, source_id: str) -> Source | None:
+    async def find_locked(self, source_id: str) -> KnowledgeSource | None:
         row = await self._tx.one(_SOURCE + "WHERE tenant = $1 AND source_id = $2 {for_update}", self._tenant, source_id)
         return None if row is None else _source(row)
 
-    async def of_domain(self, domain: str) -> Sequence[Source]:
+    async def of_domain(self, domain: str) -> Sequence[KnowledgeSource]:
         rows = await self._tx.all(
             _SOURCE + "WHERE tenant = $1 AND domain = $2 ORDER BY created_at, source_id", self._tenant, domain
         )
@@ -83,7 +83,7 @@ class SqlSourceStore(SqlStore):
         row = await self._tx.one("SELECT COUNT(*) FROM knowledge_sources WHERE tenant = $1", self._tenant)
         return 0 if row is None else int(row[0])
 
-    async def update(self, source: Source) -> None:
+    async def update(self, source: KnowledgeSource) -> None:
         values = dict(zip(_FIELDS, _values(source), strict=True))
         await self._tx.run(_UPDATE, *(values[name] for name in _MUTABLE_FIELDS), self._tenant, source.source_id)
 
@@ -151,7 +151,7 @@ class DueSource(NamedTuple):
     """A source with a schedule or a requested sync."""
 
     tenant: str
-    source: Source
+    source: KnowledgeSource
 
 
 async def sources_to_look_at(transaction: Transaction) -> list[DueSource]:
@@ -179,7 +179,7 @@ async def _erase(transaction: Transaction, source_id: str) -> None:
     await transaction.run("DELETE FROM knowledge_hook_calls WHERE tenant = $1 AND source_id = $2", tenant, source_id)
 
 
-def _values(source: Source) -> tuple[Value, ...]:
+def _values(source: KnowledgeSource) -> tuple[Value, ...]:
     values = {name: getattr(source, name) for name in _FIELDS}
     for name in ("include", "exclude", "last_sync"):
         values[name] = _encode(values[name]).decode()
@@ -188,9 +188,9 @@ def _values(source: Source) -> tuple[Value, ...]:
     return tuple(values.values())
 
 
-def _source(row: Row) -> Source:
+def _source(row: Row) -> KnowledgeSource:
     values = dict(zip(_FIELDS, row, strict=True))
     values["include"], values["exclude"] = _patterns(values["include"]), _patterns(values["exclude"])
     values["watch"], values["enabled"] = bool(values["watch"]), bool(values["enabled"])
     values["last_sync"] = _decode_counts(values["last_sync"])
-    return Source(**values)
+    return KnowledgeSource(**values)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from weft.capabilities.approvals.model import ApprovalState, HeldCall, HeldError, Outcome
+from weft.capabilities.approvals.model import ApprovalState, CallResult, HeldCall, HeldError
 from weft.capabilities.approvals.store import Pending, PerformedElsewhere
 from weft.kernel.approval import Approval, HoldReason
 from weft.kernel.correlation import Correlation
@@ -41,8 +41,8 @@ APPROVED = replace(
     due_at=210,
 )
 APPROVAL = Approval("approval_1", frozenset({"injection:1"}), "human:dana", "performer_1")
-DONE = Outcome({"version": 1})
-FAILED = Outcome(error=HeldError("module:Name", "KEY_NOT_FOUND", "No key.", "Look.", {"key": "a"}, ("tool",)))
+DONE = CallResult({"version": 1})
+FAILED = CallResult(error=HeldError("module:Name", "KEY_NOT_FOUND", "No key.", "Look.", {"key": "a"}, ("tool",)))
 
 
 class ApprovalStoreContract:

@@ -6,10 +6,10 @@ from __future__ import annotations
 from msgspec import structs
 
 from weft.capabilities.knowledge.sources.hooks import SignedCall
-from weft.capabilities.knowledge.sources.model import RejectedDocument, Source, SyncCounts, SyncedFile
+from weft.capabilities.knowledge.sources.model import KnowledgeSource, RejectedDocument, SyncCounts, SyncedFile
 from weft.testing.contracts.stores import ContractStores
 
-SOURCE = Source(
+SOURCE = KnowledgeSource(
     source_id="source_1",
     domain="handbook",
     kind="folder",

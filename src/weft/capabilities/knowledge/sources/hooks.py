@@ -15,7 +15,7 @@ from weft.capabilities.knowledge.sources.model import SECOND, HookRefused, Rejec
 from weft.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from weft.capabilities.knowledge.sources.model import Source
+    from weft.capabilities.knowledge.sources.model import KnowledgeSource
 
 # Maximum difference between the time of signing and now. Ids of calls are stored for this long, to reject replays.
 CLOCK_TOLERANCE = 300 * SECOND
@@ -51,7 +51,7 @@ def is_signed(headers: Mapping[str, str]) -> bool:
     return _SIGNATURE in headers
 
 
-def verify_call(source: Source, headers: Mapping[str, str], body: bytes, now: int) -> SignedCall:
+def verify_call(source: KnowledgeSource, headers: Mapping[str, str], body: bytes, now: int) -> SignedCall:
     """Verify the signature and time of a call; raise HookRefused if they are invalid."""
     call_id, stamp = headers.get(_ID, ""), headers.get(_TIMESTAMP, "")
     if not (0 < len(call_id) <= _MAX_ID_LENGTH and call_id.isascii() and call_id.isprintable()):

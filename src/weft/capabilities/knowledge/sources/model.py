@@ -111,7 +111,7 @@ class SyncCounts(msgspec.Struct, frozen=True):
         return SyncCounts(**summed, failures=(*self.failures, *other.failures)[:MAX_REPORTED_FAILURES])
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
+class KnowledgeSource(msgspec.Struct, frozen=True, kw_only=True):
     """A source of documents of a domain. ``location`` is a folder or a URL; a hook has none.
 
     ``error`` is why the last sync failed, or why the source was disabled. ``failures`` is the number of consecutive
@@ -218,7 +218,7 @@ def document_id_of_url(url: str) -> str:
     return "/".join(filter(None, (parts.hostname or "", path)))[:500]
 
 
-def document_id_of_file(source: Source, path: str) -> str:
+def document_id_of_file(source: KnowledgeSource, path: str) -> str:
     """Return the document id of a file; bytes that are not UTF-8 are escaped."""
     name = f"{source.prefix}{path}".encode("utf-8", "backslashreplace").decode()
     return name.replace("\x00", "")
@@ -239,7 +239,7 @@ def check_prefix(prefix: str) -> None:
         raise InvalidInput("prefix: must be the beginning of a relative path, such as handbook/", field="prefix")
 
 
-def names_overlap(one: Source, other: Source) -> bool:
+def names_overlap(one: KnowledgeSource, other: KnowledgeSource) -> bool:
     """Whether two sources could create the same document id. A URL has one document, whose id is the prefix."""
     shorter, longer = sorted((one, other), key=lambda source: len(source.prefix))
     if shorter.kind == "url":
@@ -256,5 +256,5 @@ def token_digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def is_token_of(source: Source, token: str) -> bool:
+def is_token_of(source: KnowledgeSource, token: str) -> bool:
     return hmac.compare_digest(source.token_digest, token_digest(token))

@@ -19,7 +19,7 @@ from weft.capabilities.knowledge.sources.model import (
     SYNC_REQUESTED,
     FolderRefused,
     Globs,
-    Source,
+    KnowledgeSource,
     SourceId,
     SourceKind,
     SourceNotFound,
@@ -183,7 +183,7 @@ class SourceRegistry(msgspec.Struct, frozen=True):
     sources: SourceSync
     domains: Domains
 
-    async def find(self, domain: str, source_id: str, *, lock: bool = False) -> Source:
+    async def find(self, domain: str, source_id: str, *, lock: bool = False) -> KnowledgeSource:
         """Return a source; ``lock`` locks its domain and then the source."""
         await (self.domains.lock(domain) if lock else self.domains.find(domain))
         store = self.sources.sources
@@ -316,10 +316,11 @@ def _check_kind(request: AddSource) -> None:
     check_prefix(request.prefix)
 
 
-def _made(request: AddSource, sources: SourceSync, token: str) -> Source:
-    return Source(
+def _made(request: AddSource, sources: SourceSync, token: str) -> KnowledgeSource:
+    return KnowledgeSource(
         source_id=new_id("source"),
-        **shared_fields(request, Source) | {"prefix": _prefix_of(request), "secret": secret_of(request.secret)},
+        **shared_fields(request, KnowledgeSource)
+        | {"prefix": _prefix_of(request), "secret": secret_of(request.secret)},
         location=_location_of(request),
         token_digest=token_digest(token),
         principal_id=sources.actor.principal_id,
@@ -341,7 +342,7 @@ def _prefix_of(request: AddSource) -> str:
     return name
 
 
-def _check_changes(source: Source, changes: Mapping[str, object]) -> None:
+def _check_changes(source: KnowledgeSource, changes: Mapping[str, object]) -> None:
     every = changes.get("every_seconds")
     if isinstance(every, int) and 0 < every < MIN_INTERVAL_SECONDS:
         raise InvalidInput(f"every_seconds: at least {MIN_INTERVAL_SECONDS}, or 0 for never.", field="every_seconds")
@@ -349,7 +350,7 @@ def _check_changes(source: Source, changes: Mapping[str, object]) -> None:
         raise InvalidInput(f"Not allowed for a source of the kind {source.kind}.", field="watch")
 
 
-def _changed(source: Source, changes: Mapping[str, object], now: int) -> Source:
+def _changed(source: KnowledgeSource, changes: Mapping[str, object], now: int) -> KnowledgeSource:
     _check_changes(source, changes)
     after = structs.replace(source, **changes)
     # 0 means never.
@@ -361,7 +362,7 @@ def _changed(source: Source, changes: Mapping[str, object], now: int) -> Source:
     return structs.replace(after, due_at=after.next_due(now) if "every_seconds" in changes else after.due_at)
 
 
-def _info(source: Source) -> SourceInfo:
+def _info(source: KnowledgeSource) -> SourceInfo:
     shown = {
         "location": source.shown_location,
         "created_at": from_micros(source.created_at),

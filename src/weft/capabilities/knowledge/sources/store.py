@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from weft.capabilities.knowledge.sources.hooks import SignedCall
-    from weft.capabilities.knowledge.sources.model import Source, SourceFile, SourceKind, SyncedFile
+    from weft.capabilities.knowledge.sources.model import KnowledgeSource, SourceFile, SourceKind, SyncedFile
     from weft.kernel.identity import Actor
 
 
 class SourceStore(Protocol):
     """Sources of the transaction's tenant, their files and hook calls."""
 
-    async def add(self, source: Source) -> None: ...
+    async def add(self, source: KnowledgeSource) -> None: ...
 
-    async def find(self, source_id: str) -> Source | None: ...
+    async def find(self, source_id: str) -> KnowledgeSource | None: ...
 
-    async def find_locked(self, source_id: str) -> Source | None:
+    async def find_locked(self, source_id: str) -> KnowledgeSource | None:
         """Return a source with a row lock."""
         ...
 
-    async def of_domain(self, domain: str) -> Sequence[Source]:
+    async def of_domain(self, domain: str) -> Sequence[KnowledgeSource]:
         """Return the sources of a domain, oldest first."""
         ...
 
@@ -30,7 +30,7 @@ class SourceStore(Protocol):
         """Return the number of sources of the tenant."""
         ...
 
-    async def update(self, source: Source) -> None:
+    async def update(self, source: KnowledgeSource) -> None:
         """Update the changeable fields of a source."""
         ...
 
@@ -74,11 +74,11 @@ class FolderReader(Protocol):
         """Raise FolderRefused unless the tenant may use the folder."""
         ...
 
-    async def files(self, tenant: str, source: Source) -> Sequence[SourceFile]:
+    async def files(self, tenant: str, source: KnowledgeSource) -> Sequence[SourceFile]:
         """Return the included files of a folder, by path."""
         ...
 
-    async def read(self, tenant: str, source: Source, path: str, max_bytes: int) -> bytes:
+    async def read(self, tenant: str, source: KnowledgeSource, path: str, max_bytes: int) -> bytes:
         """Return the content of a file; ``max_bytes`` + 1 bytes if it is larger."""
         ...
 

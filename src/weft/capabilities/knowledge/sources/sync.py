@@ -21,8 +21,8 @@ from weft.capabilities.knowledge.sources.hooks import CLOCK_TOLERANCE, HookRespo
 from weft.capabilities.knowledge.sources.model import (
     ADMINS,
     FULL_SYNC_REQUESTED,
+    KnowledgeSource,
     RejectedDocument,
-    Source,
     SourceFile,
     SyncCounts,
     SyncedFile,
@@ -72,7 +72,7 @@ class SourceSync(msgspec.Struct, frozen=True):
     def now(self) -> int:
         return to_micros(self.clock.now())
 
-    async def owner(self, source: Source) -> Actor | str:
+    async def owner(self, source: KnowledgeSource) -> Actor | str:
         """Return the admin on whose behalf a source puts documents, or why it must stop."""
         try:
             owner = await identify_local(source.principal_id, self.access)
@@ -80,7 +80,7 @@ class SourceSync(msgspec.Struct, frozen=True):
             return f"'{source.principal_id}', who created it, no longer exists or is disabled"
         return owner if owner.is_admin else f"'{source.principal_id}', who created it, is no longer an admin"
 
-    async def begin(self, source_id: str) -> Source:
+    async def begin(self, source_id: str) -> KnowledgeSource:
         """Start a sync; a request from now on causes another one."""
         source = await self._locked(source_id)
         if source.requested == FULL_SYNC_REQUESTED:
@@ -109,7 +109,7 @@ class SourceSync(msgspec.Struct, frozen=True):
         if source.error != reason:
             await self.publish("knowledge_source.failed", failed, reason=reason)
 
-    async def publish(self, event: EventType, source: Source, **data: object) -> None:
+    async def publish(self, event: EventType, source: KnowledgeSource, **data: object) -> None:
         await self.outbox.publish(
             NewEvent(
                 type=event,
@@ -123,7 +123,7 @@ class SourceSync(msgspec.Struct, frozen=True):
             )
         )
 
-    async def _locked(self, source_id: str) -> Source:
+    async def _locked(self, source_id: str) -> KnowledgeSource:
         source = await self.sources.find_locked(source_id)
         if source is None or not source.enabled:
             raise SourceUnavailable
@@ -136,7 +136,7 @@ class SourceDocuments(msgspec.Struct, frozen=True):
     sources: SourceStore
     documents: Documents
 
-    async def put(self, source: Source, items: Sequence[SourceItem]) -> SyncCounts:
+    async def put(self, source: KnowledgeSource, items: Sequence[SourceItem]) -> SyncCounts:
         """Put documents and store their files, in one transaction."""
         await self._check(source)
         done = SyncCounts()
@@ -144,18 +144,18 @@ class SourceDocuments(msgspec.Struct, frozen=True):
             done += await self._put(source, item)
         return done
 
-    async def remove(self, source: Source, document_ids: Sequence[str]) -> int:
+    async def remove(self, source: KnowledgeSource, document_ids: Sequence[str]) -> int:
         """Remove documents that the source no longer has; return how many existed."""
         await self._check(source)
         return await self._remove_each(source, document_ids)
 
-    async def remove_all(self, source: Source) -> int:
+    async def remove_all(self, source: KnowledgeSource) -> int:
         """Remove all documents of a source, enabled or not; return how many existed."""
         await self._locked(source)
         return await self._remove_each(source, sorted(await self.sources.files(source.source_id)))
 
     async def apply_call(
-        self, source: Source, call: SignedCall, items: Sequence[SourceItem], removed: Sequence[str]
+        self, source: KnowledgeSource, call: SignedCall, items: Sequence[SourceItem], removed: Sequence[str]
     ) -> HookResponse:
         """Apply a signed call. Idempotent: a call that was applied before gets its stored response."""
         current = await self._check(source)
@@ -168,7 +168,9 @@ class SourceDocuments(msgspec.Struct, frozen=True):
         await self.sources.delete_calls(source.source_id, self.documents.domains.now - CLOCK_TOLERANCE)
         return answer
 
-    async def _apply(self, source: Source, items: Sequence[SourceItem], removed: Sequence[str]) -> HookResponse:
+    async def _apply(
+        self, source: KnowledgeSource, items: Sequence[SourceItem], removed: Sequence[str]
+    ) -> HookResponse:
         done = await self.put(source, items)
         gone = await self.remove(source, removed)
         noted = structs.replace(source, synced_at=self.documents.domains.now, error=None, failures=0)
@@ -178,14 +180,14 @@ class SourceDocuments(msgspec.Struct, frozen=True):
         )
         return HookResponse(accepted=len(items) - done.failed, removed=gone, refused=tuple(refused))
 
-    async def _check(self, source: Source) -> Source:
+    async def _check(self, source: KnowledgeSource) -> KnowledgeSource:
         """Lock a source; SourceUnavailable if it was removed or disabled."""
         found = await self._locked(source)
         if not found.enabled:
             raise SourceUnavailable
         return found
 
-    async def _locked(self, source: Source) -> Source:
+    async def _locked(self, source: KnowledgeSource) -> KnowledgeSource:
         # Lock order: the domain first, like the operations on sources.
         await self.documents.domains.lock(source.domain)
         found = await self.sources.find_locked(source.source_id)
@@ -193,7 +195,7 @@ class SourceDocuments(msgspec.Struct, frozen=True):
             raise SourceUnavailable
         return found
 
-    async def _put(self, source: Source, item: SourceItem) -> SyncCounts:
+    async def _put(self, source: KnowledgeSource, item: SourceItem) -> SyncCounts:
         name = item.known.document_id
         known = await self.sources.file(source.source_id, name)
         there = await self.documents.documents.find(source.domain, name)
@@ -207,16 +209,16 @@ class SourceDocuments(msgspec.Struct, frozen=True):
             return SyncCounts(unchanged=1)
         return SyncCounts(added=1) if put.document.version == 1 else SyncCounts(updated=1)
 
-    async def _not_taken(self, source: Source, file: SyncedFile, known: SyncedFile | None) -> SyncCounts:
+    async def _not_taken(self, source: KnowledgeSource, file: SyncedFile, known: SyncedFile | None) -> SyncCounts:
         """Store why a file was not put. A document that was put of it before remains the source's own."""
         digest = "" if known is None else known.digest
         await self.sources.put_file(source.source_id, structs.replace(file, digest=digest))
         return SyncCounts(failed=1, failures=(RejectedDocument(file.document_id, file.error or ""),))
 
-    async def _remove_each(self, source: Source, document_ids: Sequence[str]) -> int:
+    async def _remove_each(self, source: KnowledgeSource, document_ids: Sequence[str]) -> int:
         return sum([await self._remove(source, document_id) for document_id in document_ids])
 
-    async def _remove(self, source: Source, document_id: str) -> bool:
+    async def _remove(self, source: KnowledgeSource, document_id: str) -> bool:
         known = await self.sources.file(source.source_id, document_id)
         await self.sources.delete_file(source.source_id, document_id)
         there = await self.documents.documents.find(source.domain, document_id)
@@ -226,7 +228,7 @@ class SourceDocuments(msgspec.Struct, frozen=True):
         return True
 
 
-def plan_sync(source: Source, files: Sequence[SourceFile], known: Mapping[str, SyncedFile]) -> SyncPlan:
+def plan_sync(source: KnowledgeSource, files: Sequence[SourceFile], known: Mapping[str, SyncedFile]) -> SyncPlan:
     """Compare the files of a folder with those that were synced."""
     named = {document_id_of_file(source, file.path): file for file in files}
     changed = [file for name, file in named.items() if not _is_known(file, known.get(name))]
