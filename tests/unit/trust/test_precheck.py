@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.injection.test_normal_form import ATTACK, ENCODED, HIDDEN
 
 from weft.capabilities.redaction.detector import Scanner
 from weft.capabilities.redaction.masker import DETECTORS
@@ -45,6 +46,12 @@ def test_ordinary_texts_need_no_scan(text: str) -> None:
 )
 def test_texts_that_may_instruct_are_scanned(text: str) -> None:
     assert precheck(text).injection
+
+
+@pytest.mark.parametrize("text", [*HIDDEN.values(), *ENCODED.values(), " ".join(ATTACK.replace(" ", ""))])
+def test_what_the_detector_decodes_is_scanned(text: str) -> None:
+    """A text that is plain English around an encoded attack."""
+    assert precheck(f"The memo of the day for this team: {text} was read.").injection
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,10 @@ from typing import NamedTuple
 MAX_CHARS = 600
 # A run of letters and digits as long as this may be a key, a token or an encoded text.
 _LONG_RUN = b"x" * 16
+# Letters that are spaced out, and pairs of hexadecimal digits; both are words for the detector.
+_HIDDEN_RUNS = (b" x" * 7, b" xx" * 15)
+# Percent-encoded characters that may be a text.
+_MANY_PERCENT = 6
 # Texts with fewer words can be in no recognisable language, nor instruct anybody without a word of the lists below.
 _FEW_WORDS = 3
 # So many different common words of attacks in one text are suspicious.
@@ -75,11 +79,19 @@ def precheck(text: str) -> Suspicion:
     """Tell which scans a text of an agent or human needs."""
     if len(text) > MAX_CHARS or not text.isascii():
         return EVERYTHING
-    if "\\" in text or _LONG_RUN in text.encode().translate(_RUNS):
+    if _may_be_encoded(text):
         return EVERYTHING
     plain = text.encode().translate(_PLAIN)
     words = plain.split()
     return Suspicion(_may_instruct(text, words), _may_hold_secret(text, plain, words))
+
+
+def _may_be_encoded(text: str) -> bool:
+    """Tell whether a text may have words that only the detector sees, because it undoes encodings and spacing."""
+    if "\\" in text or "&" in text or text.count("%") >= _MANY_PERCENT:
+        return True
+    runs = b" " + text.encode().translate(_RUNS)
+    return _LONG_RUN in runs or any(hidden in runs for hidden in _HIDDEN_RUNS)
 
 
 def _may_instruct(text: str, words: list[bytes]) -> bool:
