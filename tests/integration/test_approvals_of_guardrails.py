@@ -10,6 +10,7 @@ import pytest
 
 from support.approvals import approval_of, pending
 from support.world import outcome, refused
+from weft.app.authentication import InStep
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -105,3 +106,28 @@ async def test_many_waiting_callers_in_two_processes_get_their_answers(world: Wo
         numbers = await asyncio.gather(*waiting)
     assert sorted(numbers) == list(range(1, len(texts) + 1))
     assert sorted(await world.planner.message_texts()) == sorted(texts)
+
+
+@pytest.mark.parametrize("bound", ["token", "endpoint"])
+async def test_an_approved_call_is_performed_within_the_step_of_its_caller(
+    world: World, approver: Caller, bound: str
+) -> None:
+    """An approval passes the rule that asked, and no other: not the step, nor what is prohibited in it."""
+    tools = ["shared_context.delete", "shared_context.read"]
+    await world.admin.call("step.define", name="review", tools=tools)
+    in_step = {**RULE, "name": "not-in-review", "condition": "step == 'review'", "violation_response": "block"}
+    if bound == "token":
+        planner = await world.planner.with_token("planner", "planning", step="review")
+    else:
+        planner = replace(world.planner, credential=InStep(world.planner.credential, "review"))
+    await define(world, RULE, in_step)
+    assert await outcome(planner.delete("goal")) == "APPROVAL_PENDING"
+    done = await approver.call("approval.approve", approval_id=await approval_of(approver))
+    assert done["failed_with"]["code"] == "GUARDRAIL_VIOLATION"
+    await define(world, {**RULE, "message": "Another one."})
+    assert await outcome(planner.delete("goal")) == "GUARDRAIL_VIOLATION", "the answer that was stored"
+    assert await outcome(planner.delete("goal", if_version=7)) == "APPROVAL_PENDING"
+    await world.admin.call("step.define", name="review", tools=tools[1:])
+    done = await approver.call("approval.approve", approval_id=await approval_of(approver))
+    assert done["failed_with"]["code"] == "TOOL_NOT_IN_STEP"
+    assert "goal" in str(await world.planner.keys())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from weft.app.authentication import Local
+from weft.app.authentication import InStep, Local
 from weft.app.held_calls import stored_error
 from weft.capabilities.approvals.model import (
     GIVE_UP_MICROS,
@@ -147,7 +147,7 @@ class ApprovedCalls:
                     return await self._released(operation, raw, actor, held)
                 return await self._dispatcher.perform_approved(operation, raw, actor)
             except AccessChanged:
-                self._callers.forget(Local(tenant, held.caller_id))
+                self._callers.forget(_credential(tenant, held))
         raise AuthenticationError("The caller's access is being changed right now.")
 
     async def _released(self, operation: Operation, raw: Mapping[str, Any], actor: Actor, held: HeldCall) -> Any:  # noqa: ANN401 - likewise
@@ -160,7 +160,7 @@ class ApprovedCalls:
     async def _caller(self, tenant: str, held: HeldCall) -> Actor:
         """Return the caller with the rights it has now, as far as the credential of its call had them."""
         await self._check_token(tenant, held)
-        actor = await self._callers.identify(Local(tenant, held.caller_id))
+        actor = await self._callers.identify(_credential(tenant, held))
         return replace(
             actor,
             permissions=actor.permissions & frozenset(held.permissions),
@@ -176,6 +176,12 @@ class ApprovedCalls:
         token = await self._database.read(Scope(tenant), lambda tx: SqlAccessStore(tx).token(token_id))
         if token is None or token.revoked_at is not None:
             raise AuthenticationError("The token of this call has been revoked.")
+
+
+def _credential(tenant: str, held: HeldCall) -> Local | InStep:
+    """Return the caller of a held call, within the step of its credential."""
+    caller = Local(tenant, held.caller_id)
+    return caller if held.step is None else InStep(caller, held.step)
 
 
 async def _forget(store: SqlApprovalStore, held: HeldCall) -> None:

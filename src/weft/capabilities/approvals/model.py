@@ -75,8 +75,8 @@ class HeldCall(msgspec.Struct, frozen=True, kw_only=True):
     """One call that is held, or was.
 
     ``checks`` are those an approver has let it pass. ``digest`` is the same for identical calls of its caller.
-    ``permissions`` are those of the credential it was made with. ``performer`` identifies the process that performs the
-    call until ``due_at``. ``due_at`` is when something is to be done: expire, take over, or delete.
+    ``permissions`` and ``step`` are those of the credential it was made with. ``performer`` identifies the process that
+    performs the call until ``due_at``. ``due_at`` is when something is to be done: expire, take over, or delete.
     """
 
     approval_id: str
@@ -93,6 +93,7 @@ class HeldCall(msgspec.Struct, frozen=True, kw_only=True):
     due_at: int
     permissions: tuple[Permission, ...] = ()
     token_id: str | None = None
+    step: str | None = None
     correlation: Correlation = NO_CORRELATION
     state: ApprovalState = ApprovalState.PENDING
     checks: tuple[str, ...] = ()

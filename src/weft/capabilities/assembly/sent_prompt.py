@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # Fields of a request that bring content which is not in it: what was assembled would not be the whole prompt.
 _OUTSIDE = ("prompt", "previous_response_id", "conversation", "functions", "mcp_servers")
 _SYSTEM_FIELDS = ("system", "instructions")
+# Fields that are compared with the assembled ones; others, such as the schema of an answer, are parameters.
+_PARSED = frozenset({"messages", "input", "tools", *_SYSTEM_FIELDS})
 
 
 class PromptAltered(Forbidden):
@@ -46,6 +48,8 @@ def check_sent(form: PromptForm, given: dict[str, Any], assembled: dict[str, Any
     outside = next((name for name in _OUTSIDE if given.get(name)), None)
     if outside is not None:
         raise PromptAltered(f"The field {outside} adds content that was not assembled.", problem="outside")
+    if any(map(imitates, texts_of({name: value for name, value in given.items() if name not in _PARSED}))):
+        raise LayerViolation("A parameter of the prompt has a tag of Weft.", problem="imitated")
     expected, found = _parsed(form, assembled), _parsed(form, given)
     _check_system(expected.messages, found.messages, layers)
     position = _first_difference(expected.messages, found.messages)

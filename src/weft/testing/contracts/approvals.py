@@ -25,6 +25,7 @@ HELD = HeldCall(
     reason=HoldReason(check="injection:1", text="Suspicious.", details={"excerpt": "é"}, approver="client"),
     permissions=(Permission.READ, Permission.WRITE),
     token_id="token_1",  # noqa: S106 - an id
+    step="review",
     correlation=Correlation(turn_id="t1"),
     created_at=100,
     expires_at=200,
