@@ -110,6 +110,25 @@ async def test_copies_are_found_by_their_content(library: World) -> None:
     assert await traced(planner, f"{BOARD}/goal") == {f"{BOARD}/again": "copy"}
 
 
+async def test_short_values_are_not_copies_of_each_other(library: World) -> None:
+    """Otherwise forgetting a value such as done would delete it wherever somebody wrote it."""
+    await library.planner.write("goal", "done")
+    await library.analysis.write("mine", "done")
+    assert await traced(library.planner, f"{BOARD}/goal") == {}
+    await forget(library, f"{BOARD}/goal")
+    assert await library.planner.value("mine") == "done"
+
+
+async def test_older_entries_with_the_same_content_do_not_hide_copies(library: World) -> None:
+    planner, text = library.planner, "a sentence that is copied"
+    for number in range(5):
+        await planner.write(f"old{number}", text)
+    library.clock.advance(seconds=1)
+    await planner.write("goal", text)
+    await planner.write("again", text)
+    assert await traced(planner, f"{BOARD}/goal", limit=3) == {f"{BOARD}/again": "copy"}
+
+
 async def test_what_was_written_after_a_prompt_may_be_derived_from_it(library: World) -> None:
     planner = library.planner
     await library.index_sessions()

@@ -8,6 +8,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
+# Two keys with a shorter value, such as "done" or true, have it by chance.
+MIN_COPIED_BYTES = 20
+
+
 class Derivation(NamedTuple):
     """An item of which a version names a source as what it was derived from; both without version."""
 
@@ -54,8 +58,8 @@ class LineageStore(Protocol):
         """Return the versions of a key on its own line whose values are stored, oldest first."""
         ...
 
-    async def copies(self, blob_hashes: Iterable[bytes], limit: int) -> Sequence[StoredVersion]:
-        """Return versions of any line with one of these values, oldest first."""
+    async def copies(self, blob_hashes: Iterable[bytes], since: int, limit: int) -> Sequence[StoredVersion]:
+        """Return versions of any line with one of these values, oldest first; not of values that many keys have."""
         ...
 
     async def prompts(self, agent_id: str | None, since: tuple[int, str], limit: int) -> Sequence[SentPrompt]:

@@ -186,12 +186,15 @@ class _Pass:
         versions = await self._tracer.lineage.versions(*key)
         if item.version:
             versions = [each for each in versions if f"{each.incarnation}.{each.version}" == item.version]
-        copies = await self._tracer.lineage.copies((each.blob_hash for each in versions), self._max_items)
+        hashes = {each.blob_hash for each in versions}
+        copies = await self._tracer.lineage.copies(hashes, item.at, self._max_items)
+        if len(copies) == self._max_items:
+            self._complete = False
         how: Derived = "copy" if item.is_certain else "possible"
         return [
             TracedItem(each.item, how, item.item, item.steps + 1, each.at, f"{each.incarnation}.{each.version}")
             for each in copies
-            if each.item != item.item and each.at >= item.at
+            if each.item != item.item
         ]
 
     async def _follow_prompts(self, since: tuple[int, str]) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.capabilities.lineage.store import Derivation, SentPrompt, StoredVersion
+from weft.capabilities.lineage.store import MIN_COPIED_BYTES, Derivation, SentPrompt, StoredVersion
 from weft.capabilities.records.item_refs import ItemRef
 from weft.storage.sql.blobs import text_of
 from weft.storage.sql.database import BATCH_SIZE, SqlStore, batches, placeholders
@@ -34,8 +34,10 @@ ORDER BY c.seq
 """
 _COPIES = f"""
 {_VERSION}
+JOIN blobs b ON b.tenant = c.tenant AND b.hash = c.blob_hash
 WHERE c.tenant = $1 AND c.blob_hash IN ({placeholders(2)}) AND c.pruned = 0
-ORDER BY k.committed_at, c.line_id, c.key, c.seq LIMIT ${BATCH_SIZE + 2}
+  AND (b.object IS NOT NULL OR LENGTH(b.content) >= ${BATCH_SIZE + 2}) AND k.committed_at >= ${BATCH_SIZE + 3}
+ORDER BY k.committed_at, c.line_id, c.key, c.seq LIMIT ${BATCH_SIZE + 4}
 """
 _PROMPTS = """
 SELECT receipt_id, session_id, agent_id, created_at, items FROM receipts
@@ -96,10 +98,11 @@ class SqlLineageStore(SqlStore):
     async def versions(self, line_id: str, key: str) -> Sequence[StoredVersion]:
         return [StoredVersion(*row) for row in await self._tx.all(_VERSIONS, self._tenant, line_id, key)]
 
-    async def copies(self, blob_hashes: Iterable[bytes], limit: int) -> Sequence[StoredVersion]:
+    async def copies(self, blob_hashes: Iterable[bytes], since: int, limit: int) -> Sequence[StoredVersion]:
         found: list[StoredVersion] = []
         for batch in batches(sorted(set(blob_hashes))):
-            found += [StoredVersion(*row) for row in await self._tx.all(_COPIES, self._tenant, *batch, limit)]
+            rows = await self._tx.all(_COPIES, self._tenant, *batch, MIN_COPIED_BYTES, since, limit)
+            found += [StoredVersion(*row) for row in rows]
         return found[:limit]
 
     async def prompts(self, agent_id: str | None, since: tuple[int, str], limit: int) -> Sequence[SentPrompt]:

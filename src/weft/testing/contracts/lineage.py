@@ -41,24 +41,28 @@ class LineageStoreContract:
         assert await stores.lineage.derived_from([GUIDE, f"{LINE}/a"]) == []
 
     async def test_copies_are_found_by_their_value(self, stores: ContractStores, elsewhere: ContractStores) -> None:
-        await write(stores, "a", "same", line=LINE)
-        await write(stores, "b", "same", line=OTHER)
-        await write(stores, "c", "different", line=OTHER)
-        await write(elsewhere, "a", "same", line=LINE)
-        found = await stores.lineage.copies([blob_hash("same")], 10)
+        same = "the same long sentence"
+        await write(stores, "a", same, line=LINE)
+        await write(stores, "b", same, line=OTHER)
+        await write(stores, "c", "another long sentence", line=OTHER)
+        await write(stores, "d", "short", line=OTHER)
+        await write(elsewhere, "a", same, line=LINE)
+        found = await stores.lineage.copies([blob_hash(same), blob_hash("short")], 0, 10)
         assert sorted(each.item for each in found) == [f"{LINE}/a", f"{OTHER}/b"]
-        assert len(await stores.lineage.copies([blob_hash("same")], 1)) == 1
+        assert len(await stores.lineage.copies([blob_hash(same)], 0, 1)) == 1
+        assert await stores.lineage.copies([blob_hash(same)], found[-1].at + 1, 10) == []
 
     async def test_erased_values_are_gone_unless_another_version_has_them(self, stores: ContractStores) -> None:
-        await write(stores, "a", "secret", line=LINE)
+        pasted = "a sentence that was pasted"
+        await write(stores, "a", pasted, line=LINE)
         await write(stores, "a", "later", 2, line=LINE)
-        await write(stores, "b", "secret", line=OTHER)
+        await write(stores, "b", pasted, line=OTHER)
         first = await stores.lineage.versions(LINE, "a")
         assert [(each.incarnation, each.version) for each in first] == [(1, 1), (1, 2)]
         assert await stores.lineage.erase_values(first[:1]) == 0
         assert [each.version for each in await stores.lineage.versions(LINE, "a")] == [2]
         assert await stores.lineage.erase_values(await stores.lineage.versions(OTHER, "b")) > 0
-        assert await stores.lineage.copies([blob_hash("secret")], 10) == []
+        assert await stores.lineage.copies([blob_hash(pasted)], 0, 10) == []
         assert await stores.lines.find(LINE) is not None
 
     async def test_prompts_are_read_in_order_with_the_hashes_of_their_items(self, stores: ContractStores) -> None:
