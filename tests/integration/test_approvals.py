@@ -178,6 +178,20 @@ async def test_a_call_with_a_revoked_token_is_not_performed(world: World, approv
     assert await world.planner.keys() == ["goal"]
 
 
+async def test_calls_inside_and_outside_of_a_step_share_no_approval(world: World, approver: Caller) -> None:
+    """Otherwise a caller in a step would get the answer of a call outside of it: a key that is bound to no step."""
+    await world.admin.call("step.define", name="review", tools=["create_api_key"])
+    made = await world.admin.call("key.create", agent_id="planner", step="review")
+    world.app.guards.install(Asking("key.create"))
+    answer_at_once(world)
+    with refused("APPROVAL_PENDING") as caught:
+        await world.planner.call("key.create", agent_id="analysis")
+    await approver.call("approval.approve", approval_id=caught.value.context["approval_id"])
+    with refused("APPROVAL_PENDING"):
+        await world.planner.with_credential(made["api_key"]).call("key.create", agent_id="analysis")
+    assert (await world.planner.call("key.create", agent_id="analysis")).get("step") is None
+
+
 @pytest.mark.usefixtures("rule")
 async def test_the_call_of_a_disabled_agent_is_not_performed(world: World, approver: Caller) -> None:
     approval_id = await hold_delete(world)

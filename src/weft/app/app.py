@@ -28,7 +28,7 @@ from weft.app.registry import all_operations
 from weft.app.search.embedding_cache import CachedEmbeddings
 from weft.app.search.index_wait import BoundedIndexWait
 from weft.app.search.service import LowRelevanceReporter, SearchIndexes, rank
-from weft.app.security_events import AgentTermination, ViolationResponse
+from weft.app.security_events import AgentTermination, ViolationHandler
 from weft.app.session_acl_cache import SessionAclCache
 from weft.app.tenants import Tenants, default_plan
 from weft.app.tools.catalogue import IndexedTools
@@ -135,7 +135,7 @@ class App:
         self._codec = JwtCodec()
         self._callers = Authenticator(self.database, self._codec, self.clock)
         self.termination = AgentTermination(self.database, self.clock, self._callers.forget_tenant)
-        response = ViolationResponse(self.termination, self._trust_policy)
+        response = ViolationHandler(self.termination, self._trust_policy)
         self._auditor = Auditor(self.database, self.clock, self._refusals, response)
         self._comparisons = BackgroundTasks()
         self.guards = Guards(self._auditor)

@@ -17,7 +17,7 @@ from weft.storage.sql.events import SqlOutbox
 
 if TYPE_CHECKING:
     from weft.app.refusals import Refusals
-    from weft.app.security_events import ViolationResponse
+    from weft.app.security_events import ViolationHandler
     from weft.kernel.clock import Clock
     from weft.kernel.errors import WeftError
     from weft.kernel.identity import Actor
@@ -58,7 +58,7 @@ class CallAuditTrail:
 class Auditor:
     """Writes audit rows: acts in the caller's transaction, denials in one of their own."""
 
-    def __init__(self, database: Database, clock: Clock, refusals: Refusals, response: ViolationResponse) -> None:
+    def __init__(self, database: Database, clock: Clock, refusals: Refusals, response: ViolationHandler) -> None:
         self._database = database
         self._clock = clock
         self._refusals = refusals

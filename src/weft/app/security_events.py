@@ -115,8 +115,8 @@ class AgentTermination:
         await SqlAuditStore(tx).add(row)
 
 
-class ViolationResponse:
-    """Does what the tenant's policy says with an agent that tried to change itself or the layers."""
+class ViolationHandler:
+    """Applies the on_violation policy of the tenant to an agent that tried to change itself or the layers."""
 
     def __init__(self, termination: AgentTermination, policy_of: PolicyReader) -> None:
         self._termination = termination

@@ -208,9 +208,10 @@ class TooManyApprovals(Rejected):
     http_status = 429
 
 
-def digest_of(operation: Operation, request: Request) -> bytes:
-    """Return what identifies identical calls of one caller."""
-    return hashlib.sha256(operation.name.encode() + msgspec.json.encode(request, order="sorted")).digest()
+def digest_of(operation: Operation, request: Request, step: str | None = None) -> bytes:
+    """Return what identifies identical calls of one caller, made in the same step of a task."""
+    named = operation.name if step is None else f"{operation.name}@{step}"
+    return hashlib.sha256(named.encode() + msgspec.json.encode(request, order="sorted")).digest()
 
 
 def is_approver(actor: Actor, policy: TrustPolicy) -> bool:

@@ -67,7 +67,7 @@ class Approvals(msgspec.Struct, frozen=True):
 
     async def hold(self, call: CallToHold) -> HeldCall:
         """Hold a call of this caller; an identical one shares the approval that there is."""
-        digest = digest_of(call.operation, call.request)
+        digest = digest_of(call.operation, call.request, self.actor.step)
         known = await self.store.latest(self.actor.principal_id, digest)
         if known is not None and known.stands_for(call.reason.check, self.now):
             return known

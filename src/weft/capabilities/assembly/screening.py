@@ -112,10 +112,6 @@ class Screening(NamedTuple):
             excluded.append("secrets")
         return next((_SHOWN[category] for category in excluded if _scanner(category).spans(text)), None)
 
-    @property
-    def masks_own(self) -> bool:
-        return self.policy.pii.prompt == "mask"
-
     def shown(self, text: str) -> str:
         """Return a text of others with secrets and personal data masked as the policy demands."""
         return _masked(text, self._doing("mask"))

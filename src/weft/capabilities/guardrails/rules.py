@@ -150,7 +150,7 @@ class RuleBatch:
         return (evaluation for evaluation in self._evaluations(call, only_true=True) if evaluation.is_violated)
 
     def results(self, call: CallValues) -> Iterator[Evaluation]:
-        """Yield what each rule says of a call."""
+        """Yield the result of each rule for a call."""
         return self._evaluations(call, only_true=False)
 
     def _evaluations(self, call: CallValues, *, only_true: bool) -> Iterator[Evaluation]:

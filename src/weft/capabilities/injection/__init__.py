@@ -1,1 +1,1 @@
-"""Detection of prompt injection: text that tries to give an agent instructions of its own."""
+"""Detection of prompt injection: text from outside that tries to give an agent instructions."""

@@ -31,7 +31,7 @@ _BLANKS = re.compile(r"[^\S\n]+|(?<=\n)(?=[^\n])")
 
 
 def data_element(text: str, source: str = "", *, suspect: bool = False, mark_words: bool = False) -> str:
-    """Return a text as an element: ``source`` says where it is from, ``suspect`` that it may contain an attack."""
+    """Return a text as an element: ``source`` is where it is from, ``suspect`` marks what may contain an attack."""
     attributes = [
         f' source="{_NOT_IN_ATTRIBUTE.sub(" ", sanitise(source))}"' if source else "",
         ' suspect="injection"' if suspect else "",

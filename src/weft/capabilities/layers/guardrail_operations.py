@@ -134,7 +134,7 @@ class TestGuardrails(Request):
 
 
 class RuleResult(Response, kw_only=True, omit_defaults=False):
-    """What a rule about the action says of the call; ``error``: why its condition has no result."""
+    """The result of a rule about the action; ``error``: why its condition has no result."""
 
     name: str
     layer: str
@@ -146,7 +146,7 @@ class RuleResult(Response, kw_only=True, omit_defaults=False):
 
 
 class GuardrailsTested(Response, kw_only=True):
-    """The decision on the call and the rule that makes it, and what each rule about the action says.
+    """The decision on the call and the rule that makes it, and the result of each rule about the action.
 
     ``arguments`` or ``answer``: as rules with the response redact would leave them.
     """

@@ -35,7 +35,7 @@ _METHOD = "forgotten with its source"
 
 
 class ForgottenItem(msgspec.Struct, frozen=True):
-    """What became of an item; ``problem`` says why it was skipped."""
+    """What became of an item; ``problem``: why it was skipped."""
 
     item: TracedItem
     done: Done

@@ -136,13 +136,6 @@ class ItemLabels(Protocol):
         ...
 
 
-class NoItemLabels:
-    """Knows no labels."""
-
-    async def of(self, references: Sequence[str]) -> Mapping[str, TrustLabel]:  # noqa: ARG002 - port
-        return {}
-
-
 class CallVerdicts(Protocol):
     """Verdicts of texts that were scanned before the transaction of the call."""
 
@@ -175,17 +168,17 @@ class ContentGate(msgspec.Struct, frozen=True):
         return [each.text for each in admitted], joined_label([each.label for each in admitted])
 
     async def admit_note(self, kind: str, text: str | None) -> str | None:
-        """Return a short text to store that has no label of its own, such as the reason of a change."""
+        """Return a short text to store without a label, such as the reason of a change."""
         return None if text is None else (await self.admit(IncomingContent(kind, "", text))).text
 
     async def admit_value(self, kind: str, item: str, value: Any) -> Any:  # noqa: ANN401 - JSON of any shape
-        """Return a JSON value to store that has no label of its own."""
+        """Return a JSON value to store without a label."""
         text = encode_json_field(kind, value).decode()
         admitted = (await self.admit(IncomingContent(kind, item, text))).text
         return value if admitted == text else msgspec.json.decode(admitted)
 
     def _source(self, content: IncomingContent) -> Source:
-        """Return the source of a text: its own, or that of the data it says it was made of."""
+        """Return the source of a text: the given one, that of the data named in derived_from, or the caller."""
         return content.source or data_source(content.derived_from) or source_of(self.actor)
 
     def _check_injection(

@@ -93,10 +93,3 @@ class TrustPolicies(Protocol):
     """The trust policy of the caller's tenant, as of the caller's transaction."""
 
     async def current(self) -> TrustPolicy: ...
-
-
-class DefaultPolicies:
-    """Every tenant has the default policy."""
-
-    async def current(self) -> TrustPolicy:
-        return DEFAULT_POLICY

@@ -130,7 +130,7 @@ def plain_text(text: str) -> str:
 
 
 class _Members(list[tuple[str, Any]]):
-    """Names and values of a JSON object. A name may occur twice, and whoever reads the text sees both values."""
+    """Names and values of a JSON object. A name may occur twice; readers of the text see both values."""
 
 
 def _strings(value: Any) -> Iterator[str]:  # noqa: ANN401 - JSON of any shape
