@@ -571,6 +571,16 @@ async def test_hits_are_written_together(world: World) -> None:
     assert await world.last_event() == before + 21
 
 
+async def test_a_caller_that_names_many_tools_does_not_hide_the_hits_of_others(world: World) -> None:
+    await define(world.admin, rule("github.*", response="warn"))
+    for number in range(120):
+        await world.planner.call("guardrail.check", tool=f"github.tool{number}")
+    await world.analysis.call("guardrail.check", tool="github.delete")
+    callers = [event["data"]["agent_id"] for event in await hit_events(world)]
+    assert "analysis" in callers
+    assert callers.count("planner") <= 20
+
+
 async def test_hits_of_one_tenant_do_not_cost_another_its_counts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.app.guardrails._MAX_WAITING", 2)
     await define(world.admin, *(rule("board.write", response="warn", name=f"r{n}") for n in range(5)))

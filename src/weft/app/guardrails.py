@@ -39,6 +39,8 @@ _READER_CLEARANCE = 3
 # Rules of a tenant with hits, and kinds of its hits, that wait to be written; further ones are not counted.
 _MAX_WAITING = 10_000
 _MAX_EVENTS = 100
+# Of one caller, which may name as many tools as it likes.
+_MAX_EVENTS_OF_CALLER = 20
 
 
 class CurrentGuardrails:
@@ -142,7 +144,7 @@ class BufferedHits:
         response = "dry_run" if rule.guardrail.dry_run else rule.guardrail.violation_response
         kind = _HitKind(key, response, actor.participant, actor.principal_id, action, session_id, rule.level)
         events = self._events.setdefault(actor.tenant, Counter())
-        if kind in events or len(events) < _MAX_EVENTS:
+        if kind in events or _has_room(events, actor.principal_id):
             events[kind] += 1
 
     async def flush(self, database: Database) -> None:
@@ -167,6 +169,12 @@ class BufferedHits:
             await SqlOutbox(transaction, self._clock).publish(*published)
 
         await database.write(Scope(tenant), write)
+
+
+def _has_room(events: Mapping[_HitKind, int], principal_id: str) -> bool:
+    """Tell whether a further kind of hits of a caller is published."""
+    of_caller = sum(kind.principal_id == principal_id for kind in events)
+    return len(events) < _MAX_EVENTS and of_caller < _MAX_EVENTS_OF_CALLER
 
 
 def _event(kind: _HitKind, times: int) -> NewEvent:
