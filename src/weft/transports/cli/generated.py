@@ -93,13 +93,14 @@ def top_level_command(name: str) -> click.Command:
 def operation_groups(operations: Iterable[Operation]) -> dict[str, dict[str, click.Command]]:
     """Return every command of every operation group in display order: hand-written ones and ``create`` first."""
     groups: dict[str, dict[str, click.Command]] = {}
-    for operation in sorted(operations, key=lambda operation: operation.verb != "create"):
+    for operation in operations:
         if not is_top_level(operation.name):
             groups.setdefault(operation.group, {})[dashed(operation.verb)] = command_for(operation)
     for group, commands in groups.items():
         added = _hand_written(group)
         new = {name: command for name, command in added.items() if name not in commands}
-        groups[group] = {**new, **commands, **added}
+        listed = {**new, **commands, **added}
+        groups[group] = {name: listed[name] for name in sorted(listed, key=lambda name: name != "create")}
     return {dashed(group): commands for group, commands in groups.items()}
 
 
