@@ -23,6 +23,8 @@ ROOT = Path(__file__).parents[2]
 GUIDES = ROOT / "docs" / "guides"
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LISTED = re.compile(r"\]\(guides/([a-z-]+)\.md\)")
+# Commands that a page expects to fail, and the error it promises.
+PROMISED = re.compile(r'\|\| echo "(\w+: ([A-Z_]+))"')
 # Blocks that need the network or run until they are stopped.
 SKIPPED = re.compile(r"pip install|weft serve(?! --port 8790 &)")
 # Lines that install Weft and play the demo.
@@ -98,6 +100,9 @@ def test_the_commands_of_every_page_run_one_after_another_in_one_folder(
         check=False,
     )
     assert run.returncode == 0, run.stdout[-1_000:] + run.stderr
+    for said, code in PROMISED.findall(commands):
+        assert said in run.stdout
+        assert f"{code}: " in run.stderr
     assert {each.name for each in folder.iterdir()} <= ignored_folders()
 
 

@@ -188,6 +188,9 @@ async def test_conditions_read_the_call_the_agent_and_the_time(world: World, con
             "shared_context.remove",
             "Did you mean",
         ),
+        ({"scope": ["agent:analysis"]}, "scope", "no caller can match 'agent:analysis'", "principal:ID"),
+        ({"scope": ["subagent"]}, "scope", "no caller can match 'subagent'", "subagent:review"),
+        ({"scope": ["*", "tree:*"]}, "scope", "no caller can match 'tree:*'", "tree:ID"),
     ],
 )
 async def test_a_rule_that_cannot_work_is_refused_where_it_is_wrong(
@@ -202,6 +205,19 @@ async def test_a_rule_that_cannot_work_is_refused_where_it_is_wrong(
     with refused("INVALID_GUARDRAIL"):
         await world.admin.call("agent.define", agent_id="planner", guardrails=[rule("board.write") | bad])
     assert [each["level"] for each in (await world.admin.call("guardrail.list"))["guardrails"]] == [1]
+
+
+@pytest.mark.parametrize("name", ["bord.delete", "boards.delete", "baord.delete", "shared_contxt"])
+async def test_a_name_that_is_almost_one_of_weft_is_warned_of(world: World, name: str) -> None:
+    with collected_warnings() as found:
+        await define(world.admin, rule(name, name="misspelt"), rule("github.delete", name="tool-of-others"))
+    meant = name.replace("bord", "board").replace("boards", "board").replace("baord", "board").replace("txt", "text")
+    assert len(found) == 1
+    assert f"'{name}'" in found[0]
+    assert found[0].endswith(f"Did you mean {meant}?")
+    with collected_warnings() as found:
+        await world.admin.call("guardrail.test", tool=name, agent_id="analysis")
+    assert found[0].endswith(f"Did you mean {meant}?")
 
 
 async def test_two_rules_with_one_name_are_refused(world: World) -> None:
@@ -347,7 +363,7 @@ async def test_a_warning_lets_the_call_pass_and_reaches_its_interface(world: Wor
     with collected_warnings() as found:
         await world.planner.write("goal")
         await world.planner.read("goal")
-    assert found == ["The guardrail 'r' of the tenant prohibits board.write: Soon forbidden. Nothing was refused yet."]
+    assert found == ["The guardrail 'r' of the tenant prohibits board.write: Soon forbidden. This rule only warns."]
     assert await hits(world) == (1, 0)
 
 

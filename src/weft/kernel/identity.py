@@ -32,6 +32,8 @@ TREE = "tree:"
 ORCHESTRATOR = "orchestrator"
 SUBAGENT = "subagent:"
 HUMAN = "human:"
+_AUDIENCES = (PRINCIPAL, AGENT_TYPE, PERMISSION, CLEARANCE, TEAM, USER, TREE)
+_PARTICIPANTS = (f"{ORCHESTRATOR}:", SUBAGENT, HUMAN)
 HIGHEST_CLEARANCE = 5
 # The actor of background work; no principal has this id.
 SYSTEM_ID = "system"
@@ -69,6 +71,14 @@ def is_group_of_agents(pattern: str) -> bool:
     """Tell whether an ACL pattern means all orchestrators or all sub-agents of one type."""
     agent_type = pattern.removeprefix(SUBAGENT)
     return pattern == ORCHESTRATOR or (agent_type != pattern and is_name(agent_type))
+
+
+def may_match_callers(pattern: str) -> bool:
+    """Tell whether a caller can match an ACL pattern at all: agent:ID, for example, is no form of a name."""
+    beginning, wildcard, _ = pattern.replace("?", "*").partition("*")
+    if wildcard:
+        return any(name.startswith(beginning) or beginning.startswith(name) for name in _PARTICIPANTS)
+    return pattern == ORCHESTRATOR or pattern.startswith((*_PARTICIPANTS, *_AUDIENCES))
 
 
 def principal_of(participant: str) -> str:

@@ -21,6 +21,7 @@ from weft.capabilities.agent_context.permissions import (
 )
 from weft.capabilities.agent_context.service import Contexts, OpenPart
 from weft.capabilities.agent_context.views import AgentDefinition, definition_at
+from weft.capabilities.guardrails.actions import KnownActions
 from weft.capabilities.guardrails.definitions import GuardrailDefinitions
 from weft.capabilities.guardrails.model import MAX_GUARDRAILS, PERSONA, Guardrail, InvalidGuardrail
 from weft.capabilities.guardrails.rules import compile_guardrails
@@ -98,8 +99,8 @@ class DefinitionRead(AgentDefinition, kw_only=True):
     hash: str
 
 
-async def _compile(request: DefineAgent) -> None:
-    await compile_guardrails(request.guardrails or ())
+async def _compile(request: DefineAgent, actions: KnownActions) -> None:
+    await compile_guardrails(request.guardrails or (), actions)
 
 
 @operation(

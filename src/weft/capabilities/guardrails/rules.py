@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import re
 import time
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.capabilities.guardrails.conditions import (
@@ -20,16 +21,23 @@ from weft.capabilities.guardrails.conditions import (
     check_condition,
 )
 from weft.capabilities.guardrails.model import MAX_CONDITIONS, Guardrail, InvalidGuardrail, digest_of
+from weft.kernel.call_warnings import warn_caller
 from weft.kernel.errors import close_names
+from weft.kernel.identity import may_match_callers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from weft.capabilities.guardrails.actions import KnownActions
     from weft.kernel.identity import Actor
 
 # CPU time that the conditions of one call may take; further ones count as errors.
 _MAX_SECONDS = 0.1
 _MAX_INDEXED = 1_000
+_SCOPE_HINT = (
+    "Use *, principal:ID, tree:ID, team:NAME, type:NAME, user:ID, clearance:3, permission:admin, or participant names "
+    "such as orchestrator:*, subagent:review, human:*."
+)
 
 
 class CompiledRule:
@@ -275,6 +283,7 @@ def check_guardrails(guardrails: Sequence[Guardrail], known_actions: frozenset[s
         if guardrail.name in names:
             raise _invalid(guardrail, field, "name", "another rule has this name", "Give each rule its own name.")
         names.add(guardrail.name)
+        _check_scope(guardrail, field)
         _check_actions(guardrail, field, known_actions)
         if guardrail.condition is not None:
             try:
@@ -283,9 +292,12 @@ def check_guardrails(guardrails: Sequence[Guardrail], known_actions: frozenset[s
                 raise _invalid(guardrail, field, "condition", error.problem, error.hint) from error
 
 
-async def compile_guardrails(guardrails: Sequence[Guardrail]) -> None:
+async def compile_guardrails(guardrails: Sequence[Guardrail], actions: KnownActions) -> None:
     """Compile the conditions of rules before the transaction that checks them; other calls run in between."""
     _check_size(guardrails)
+    for action in {action for guardrail in guardrails for action in guardrail.prohibited_action}:
+        warn_of_misspelling(action, actions.names)
+    await asyncio.sleep(0)
     for guardrail in guardrails:
         if guardrail.condition is not None:
             try:
@@ -307,6 +319,14 @@ def _check_size(guardrails: Sequence[Guardrail]) -> None:
         )
 
 
+def _check_scope(guardrail: Guardrail, field: str) -> None:
+    """Reject patterns that no caller can ever match: the rule would hold for nobody."""
+    for pattern in guardrail.scope:
+        if not may_match_callers(pattern):
+            problem = f"no caller can match '{pattern}'"
+            raise _invalid(guardrail, field, "scope", problem, _SCOPE_HINT)
+
+
 def _check_actions(guardrail: Guardrail, field: str, known: frozenset[str]) -> None:
     """Reject names of operations and tools of Weft that do not exist. Tools of others are not known here."""
     groups = {name.partition(".")[0] for name in known}
@@ -316,6 +336,31 @@ def _check_actions(guardrail: Guardrail, field: str, known: frozenset[str]) -> N
             hint = f"Did you mean {close[0]}?" if close else "List the operations with `agent.capabilities`."
             problem = f"there is no operation or tool '{pattern}'"
             raise _invalid(guardrail, field, "prohibited_action", problem, hint)
+
+
+def warn_of_misspelling(action: str, known: frozenset[str]) -> None:
+    """Warn the caller of a name that is almost one of Weft's: a rule for it would never hold."""
+    group, dot, rest = action.partition(".")
+    meant = _meant_group(group, known)
+    if meant is not None:
+        warn_caller(
+            f"Weft has no operation or tool '{action}'; rules about it hold for a tool of your runtime with this name. "
+            f"Did you mean {meant}{dot}{rest}?"
+        )
+
+
+@lru_cache(1_000)
+def _meant_group(group: str, known: frozenset[str]) -> str | None:
+    groups = {name.partition(".")[0] for name in known}
+    return None if group in groups else next((name for name in sorted(groups) if _edits_once(group, name)), None)
+
+
+def _edits_once(one: str, other: str) -> bool:
+    """Tell whether two names differ by one letter: added, missing, wrong, or exchanged with its neighbour."""
+    shorter = min(len(one), len(other))
+    start = next((place for place in range(shorter) if one[place] != other[place]), shorter)
+    left, right = one[start:], other[start:]
+    return left[1:] in {right, right[1:]} or left == right[1:] or (left[:2] == right[1::-1] and left[2:] == right[2:])
 
 
 def _invalid(guardrail: Guardrail, field: str, part: str, problem: str, hint: str) -> InvalidGuardrail:

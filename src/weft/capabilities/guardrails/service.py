@@ -109,7 +109,7 @@ class Guardrails:
             if guardrail.violation_response == "redact":
                 masks |= dict.fromkeys(guardrail.mask)
             else:
-                warnings.append(f"{_prohibits(rule, call)} Nothing was refused yet.")
+                warnings.append(f"{_prohibits(rule, call)} This rule only warns.")
         for warning in warnings:
             warn_caller(warning)
         return RuleEffects(tuple(masks), tuple(warnings))

@@ -26,7 +26,14 @@ from weft.capabilities.guardrails.model import (
     ViolationResponse,
 )
 from weft.capabilities.guardrails.platform import PLATFORM_RULES
-from weft.capabilities.guardrails.rules import Candidates, CompiledRule, Counts, check_guardrails, compile_guardrails
+from weft.capabilities.guardrails.rules import (
+    Candidates,
+    CompiledRule,
+    Counts,
+    check_guardrails,
+    compile_guardrails,
+    warn_of_misspelling,
+)
 from weft.capabilities.guardrails.service import CheckedCall, Guardrails
 from weft.capabilities.guardrails.store import CallerGuardrails, HitCount, HitStore, RuleKey
 from weft.capabilities.layers.history_backend import may_read_layer, may_read_layers
@@ -270,8 +277,9 @@ async def test_rules(
 
     For clearance 3 and for admins. Give guardrails to test rules before you define them.
     """
-    await compile_guardrails(request.guardrails or ())
+    await compile_guardrails(request.guardrails or (), actions)
     agent, rules = await reads.read(actor, lambda guardrails: _rules_to_test(request, guardrails, actions))
+    warn_of_misspelling(request.tool, actions.names)
     call = _checked_call(request, agent, actions)
     batch = _about(request, rules, actions)
     labels: Sequence[str] = request.labels or ()

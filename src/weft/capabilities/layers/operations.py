@@ -11,6 +11,7 @@ import msgspec
 from weft.capabilities.access.grants import needs_clearance
 from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.agent_context.critical import CriticalEdit, CriticalEditStore, CriticalUpdate
+from weft.capabilities.guardrails.actions import KnownActions
 from weft.capabilities.guardrails.definitions import GuardrailDefinitions, indented_json
 from weft.capabilities.guardrails.model import MAX_GUARDRAILS, Guardrail, InvalidGuardrail
 from weft.capabilities.guardrails.rules import compile_guardrails
@@ -150,8 +151,8 @@ class LayerList(Response, omit_defaults=False):
     next_cursor: str | None
 
 
-async def _compile(request: DefineLayer) -> None:
-    await compile_guardrails(request.guardrails or ())
+async def _compile(request: DefineLayer, actions: KnownActions) -> None:
+    await compile_guardrails(request.guardrails or (), actions)
 
 
 @_operation(

@@ -24,7 +24,7 @@ POLL_SECONDS = 0.5
 _PAGE = 1_000
 _HELD = (
     "It looks like an attempt to give agents instructions and is held for review: weft knowledge get-document shows "
-    "the passages, weft knowledge release-document releases it."
+    "the passages, weft knowledge release-document DOMAIN DOCUMENT VERSION releases it."
 )
 
 
