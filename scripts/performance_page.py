@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +119,15 @@ WITH_CLIENTS = {
     "add_message": "`add_message`",
     "get_messages": "`get_messages`, 50 messages",
     "search_context": "`search_context`",
+}
+TRUST = {
+    "guard": "guardrails, no rules",
+    "gate": "content gate",
+    "all": "everything, no rules",
+    "all_1000_tokens": "everything, value of 1,000 tokens",
+    "1000_rules_mix": "added by 1,000 rules, one in ten about board writes",
+    "1000_rules_all_match": "added by 1,000 rules, all about board writes",
+    "1000_rules_all_regex": "the same, a regular expression in each",
 }
 ROLES = {"subagent": "sub-agent", "orchestrator": "orchestrator", "admin": "admin"}
 LISTS = {"default": "default", "collaboration": "`/mcp/collaboration`", "full": "`/mcp/full`"}
@@ -390,40 +401,84 @@ def _peer_words(results: Results) -> str:
     return textwrap.fill(text, 120)
 
 
-def page(results: Results) -> str:
-    machine = results.machine
+def _trust(results: Results) -> str:
+    body = []
+    for name, title in TRUST.items():
+        row = results.row(f"trust_cost.{name}")
+        unit = row["unit"].partition(" ")[0].replace("us", "µs")
+        body.append([title, f"{_number(row['value'])} {unit}", _ratio(row), row["target"] or ""])
+    return _table(["", "CPU", "ratio", "target"], body)
+
+
+def _ratio(row: dict[str, Any]) -> str:
+    return "" if row["ratio"] is None else f"{row['ratio']:.2f}"
+
+
+def page(results: Results, before: str) -> str:
+    """Return the page. A section with figures that are not in the results stays as it is."""
     template = (ROOT / "scripts" / "performance_page.md").read_text("utf-8")
-    return template.format(
-        cores=machine["cores"],
-        cpu=machine["cpu"],
-        memory=round(machine["memory_mb"] / 1024),
-        python=machine["python"],
-        sqlite=machine["sqlite"],
-        on_sqlite=_growth(results, "sqlite", SIZES),
-        on_postgres=_growth(results, "postgres", SIZES[:3]),
-        one_session=_session(results),
-        agents=_agents(results),
-        latency=_latency(results),
-        history=_history(results),
-        storage=_storage(results),
-        records=_records(results),
-        exchange=_exchange(results),
-        in_files=_searching(results, "search_scale", IN_FILES),
-        ten_millions=_ten_millions(results),
-        in_postgres=_searching(results, "search_pgvector", IN_POSTGRES),
-        ingestion=_ingestion(results),
-        indexing=_indexing(results),
-        resident=_resident(results),
-        others=_others(results),
-        peer=_peer(results),
-        peer_words=_peer_words(results),
-        clients=_clients(results),
-        unlisted=_unlisted(results),
-        schemas=_schemas(results),
-        lists=_lists(results),
-        answers=_answers(results),
-    )
+    kept = _sections(before)
+    sections: dict[str, str] = {}
+    for title, section in _sections(template).items():
+        try:
+            sections[title] = section.format_map(_Figures(results))
+        except KeyError:
+            sections[title] = kept[title]
+    # The head describes the machine of the whole page.
+    head = next(iter(sections))
+    if any(sections[title] == text for title, text in kept.items() if title != head):
+        sections[head] = kept[head]
+    return "".join(sections.values())
+
+
+def _sections(text: str) -> dict[str, str]:
+    """Return the sections of a page by their first line."""
+    return {part.partition("\n")[0]: part for part in re.split(r"(?m)^(?=## )", text)}
+
+
+class _Figures(dict[str, str]):
+    """The placeholders of the template, computed when they are used."""
+
+    def __init__(self, results: Results) -> None:
+        super().__init__()
+        self._results = results
+
+    def __missing__(self, name: str) -> str:
+        return _PLACEHOLDERS[name](self._results)
+
+
+_PLACEHOLDERS: dict[str, Callable[[Results], str]] = {
+    "cores": lambda results: str(results.machine["cores"]),
+    "cpu": lambda results: results.machine["cpu"],
+    "memory": lambda results: str(round(results.machine["memory_mb"] / 1024)),
+    "python": lambda results: results.machine["python"],
+    "sqlite": lambda results: results.machine["sqlite"],
+    "on_sqlite": lambda results: _growth(results, "sqlite", SIZES),
+    "on_postgres": lambda results: _growth(results, "postgres", SIZES[:3]),
+    "one_session": _session,
+    "agents": _agents,
+    "latency": _latency,
+    "history": _history,
+    "storage": _storage,
+    "records": _records,
+    "exchange": _exchange,
+    "in_files": lambda results: _searching(results, "search_scale", IN_FILES),
+    "ten_millions": _ten_millions,
+    "in_postgres": lambda results: _searching(results, "search_pgvector", IN_POSTGRES),
+    "ingestion": _ingestion,
+    "indexing": _indexing,
+    "resident": _resident,
+    "others": _others,
+    "peer": _peer,
+    "peer_words": _peer_words,
+    "clients": _clients,
+    "unlisted": _unlisted,
+    "schemas": _schemas,
+    "lists": _lists,
+    "answers": _answers,
+    "trust": _trust,
+}
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(Results()), "utf-8")
+    PAGE.write_text(page(Results(), PAGE.read_text("utf-8")), "utf-8")

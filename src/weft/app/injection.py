@@ -138,6 +138,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from weft.capabilities.trust.model import TrustLabel
+    from weft.capabilities.trust.policy import TrustPolicy
     from weft.storage.sql.database import Database, Transaction
 
     Source = Callable[["CallScope"], Any]
@@ -287,7 +288,6 @@ _IMPLEMENTATIONS: Mapping[type, type] = {
     ReplyObserver: GapAnswers,
     SessionLayers: Layers,
     TeamContents: LayersAndMemoryOfTeams,
-    TrustPolicies: RuleLoader,
 }
 
 
@@ -303,6 +303,8 @@ def _line_backends(container: Container) -> Source:
 class _CallItemLabels:
     """Builds the lookup of labels when a call names what its text was derived from: few do."""
 
+    __slots__ = ("_call", "_container")
+
     def __init__(self, container: Container, call: CallScope) -> None:
         self._container = container
         self._call = call
@@ -314,6 +316,24 @@ class _CallItemLabels:
 
 def _item_labels(container: Container) -> Source:
     return lambda call: _CallItemLabels(container, call)
+
+
+class _CallPolicies:
+    """Builds the loader of rules when a call stores content: reads have a gate too, and do not use it."""
+
+    __slots__ = ("_call", "_container")
+
+    def __init__(self, container: Container, call: CallScope) -> None:
+        self._container = container
+        self._call = call
+
+    async def current(self) -> TrustPolicy:
+        loader: RuleLoader = self._container.source(RuleLoader)(self._call)
+        return await loader.current()
+
+
+def _policies(container: Container) -> Source:
+    return lambda call: _CallPolicies(container, call)
 
 
 class Container:
@@ -335,6 +355,7 @@ class Container:
         self._sources[LineKeys] = lambda call: LineSignatures(call.transaction, signing_secret)
         self._sources[LineStore] = lambda call: SqlLineStore(call.transaction, signing_secret)
         self._sources[ItemLabels] = _item_labels(self)
+        self._sources[TrustPolicies] = _policies(self)
 
     def provide(self, singletons: Singletons) -> None:
         """Register the application's singletons."""
