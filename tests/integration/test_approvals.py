@@ -178,6 +178,16 @@ async def test_a_call_with_a_revoked_token_is_not_performed(world: World, approv
     assert await world.planner.keys() == ["goal"]
 
 
+@pytest.mark.usefixtures("rule")
+async def test_a_call_with_a_revoked_key_is_not_performed(world: World, approver: Caller) -> None:
+    made = await world.admin.call("key.create", agent_id="planner")
+    approval_id = await hold_delete(world, world.planner.with_credential(made["api_key"]))
+    await world.admin.call("key.revoke", key_id=made["key_id"])
+    decided = await approver.call("approval.approve", approval_id=approval_id)
+    assert decided["failed_with"]["code"] == "AUTHENTICATION_ERROR"
+    assert await world.planner.keys() == ["goal"]
+
+
 async def test_calls_inside_and_outside_of_a_step_share_no_approval(world: World, approver: Caller) -> None:
     """Otherwise a caller in a step would get the answer of a call outside of it: a key that is bound to no step."""
     await world.admin.call("step.define", name="review", tools=["create_api_key"])

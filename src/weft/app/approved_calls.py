@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from weft.app.authentication import Authenticator
     from weft.app.dispatch import Dispatcher
     from weft.app.injection import Container
+    from weft.capabilities.access.model import StoredKey, StoredToken
     from weft.kernel.clock import Clock
     from weft.kernel.identity import Actor
     from weft.kernel.operation import Operation, Registry
@@ -159,7 +161,7 @@ class ApprovedCalls:
 
     async def _caller(self, tenant: str, held: HeldCall) -> Actor:
         """Return the caller with the rights it has now, as far as the credential of its call had them."""
-        await self._check_token(tenant, held)
+        await self._check_credential(tenant, held)
         actor = await self._callers.identify(_credential(tenant, held))
         return replace(
             actor,
@@ -168,14 +170,24 @@ class ApprovedCalls:
             approval=Approval(held.approval_id, frozenset(held.checks), held.decided_by or "", held.performer or ""),
         )
 
-    async def _check_token(self, tenant: str, held: HeldCall) -> None:
-        """Refuse a call whose token was revoked since; one that has expired meanwhile was valid for the call."""
-        token_id = held.token_id
-        if token_id is None:
-            return
-        token = await self._database.read(Scope(tenant), lambda tx: SqlAccessStore(tx).token(token_id))
-        if token is None or token.revoked_at is not None:
-            raise AuthenticationError("The token of this call has been revoked.")
+    async def _check_credential(self, tenant: str, held: HeldCall) -> None:
+        """Refuse a call whose token or key was revoked since; one that has expired meanwhile was valid for the call."""
+        if held.token_id is not None:
+            token = await self._database.read(Scope(tenant), partial(_token, held.token_id))
+            if token is None or token.revoked_at is not None:
+                raise AuthenticationError("The token of this call has been revoked.")
+        if held.key_id is not None:
+            key = await self._database.read(Scope(tenant), partial(_key, held.key_id))
+            if key is None or key.revoked_at is not None:
+                raise AuthenticationError("The API key of this call has been revoked.")
+
+
+async def _token(token_id: str, transaction: Transaction) -> StoredToken | None:
+    return await SqlAccessStore(transaction).token(token_id)
+
+
+async def _key(key_id: str, transaction: Transaction) -> StoredKey | None:
+    return await SqlAccessStore(transaction).key(key_id)
 
 
 def _credential(tenant: str, held: HeldCall) -> Local | InStep:

@@ -110,6 +110,7 @@ class Actor(msgspec.Struct, frozen=True, dict=True):
     epoch: int
     valid_until: int | None = None
     token_id: str | None = None
+    key_id: str | None = None
     min_score: float | None = None
     correlation: Correlation = NO_CORRELATION
     teams: frozenset[str] = frozenset()

@@ -80,6 +80,7 @@ async def _by_key(presented: PresentedKey, store: AccessStore, now: int) -> Acto
         permissions=principal.permissions,
         epoch=epoch,
         valid_until=stored.expires_at,
+        key_id=stored.key_id,
         tools=stored.tools,
         step=await _bound_step(stored.step, principal, memberships, store),
     )

@@ -214,6 +214,7 @@ def actor_for(
     epoch: int,
     valid_until: int | None = None,
     token_id: str | None = None,
+    key_id: str | None = None,
     tools: str | None = None,
     step: BoundStep | None = None,
 ) -> Actor:
@@ -228,6 +229,7 @@ def actor_for(
         epoch=epoch,
         valid_until=valid_until,
         token_id=token_id,
+        key_id=key_id,
         min_score=principal.min_score,
         teams=memberships.teams,
         users=memberships.users,

@@ -93,6 +93,7 @@ class HeldCall(msgspec.Struct, frozen=True, kw_only=True):
     due_at: int
     permissions: tuple[Permission, ...] = ()
     token_id: str | None = None
+    key_id: str | None = None
     step: str | None = None
     correlation: Correlation = NO_CORRELATION
     state: ApprovalState = ApprovalState.PENDING

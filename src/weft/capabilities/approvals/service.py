@@ -193,6 +193,7 @@ class Approvals(msgspec.Struct, frozen=True):
             due_at=expires_at,
             permissions=tuple(sorted(self.actor.permissions)),
             token_id=self.actor.token_id,
+            key_id=self.actor.key_id,
             step=self.actor.step,
             correlation=self.actor.correlation,
         )

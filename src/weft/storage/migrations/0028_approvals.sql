@@ -15,6 +15,7 @@ CREATE TABLE approvals (
     reason          TEXT NOT NULL,
     permissions     TEXT NOT NULL,
     token_id        TEXT,
+    key_id          TEXT,
     step            TEXT,
     correlation     TEXT NOT NULL,
     created_at      {bigint} NOT NULL,

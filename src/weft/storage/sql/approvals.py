@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Row, Transaction
 
 _COLUMNS = """approval_id, caller_id, caller, session_id, operation, request, digest, hold, reason, permissions,
-    token_id, step, correlation, created_at, expires_at, due_at, state, checks, decided_at, decided_by, decision_reason,
-    performer, outcome, performed_at, collected_at"""
+    token_id, key_id, step, correlation, created_at, expires_at, due_at, state, checks, decided_at, decided_by,
+    decision_reason, performer, outcome, performed_at, collected_at"""
 _SELECT = f"SELECT {_COLUMNS} FROM approvals WHERE tenant = $1 "  # noqa: S608 - fixed columns
 _ADD = """
 INSERT INTO approvals (tenant, approval_id, caller_id, caller, session_id, operation, request, request_bytes, digest,
-    hold, reason, permissions, token_id, step, correlation, created_at, expires_at, due_at, state, checks)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, 'pending', '[]')
+    hold, reason, permissions, token_id, key_id, step, correlation, created_at, expires_at, due_at, state, checks)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, 'pending', '[]')
 ON CONFLICT DO NOTHING
 """
 _PENDING = """
@@ -91,6 +91,7 @@ class SqlApprovalStore(SqlStore):
                 _text(held.reason),
                 _text(held.permissions),
                 held.token_id,
+                held.key_id,
                 held.step,
                 _text(held.correlation),
                 held.created_at,
@@ -268,6 +269,7 @@ def _held(row: Row) -> HeldCall:
         reason,
         permissions,
         token_id,
+        key_id,
         step,
         correlation,
         created_at,
@@ -295,6 +297,7 @@ def _held(row: Row) -> HeldCall:
         reason=_reason(reason),
         permissions=_permissions(permissions),
         token_id=token_id,
+        key_id=key_id,
         step=step,
         correlation=_correlation(correlation),
         created_at=created_at,
