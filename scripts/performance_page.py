@@ -167,6 +167,10 @@ class Results:
         return self._rows[name]
 
     def value(self, name: str) -> str:
+        """Return a figure; nothing if its benchmark has run without it."""
+        benchmark = name.partition(".")[0]
+        if not any(known.startswith(f"{benchmark}.") for known in self._rows):
+            raise KeyError(name)
         return _number(self._rows[name]["value"]) if name in self._rows else ""
 
 
@@ -415,7 +419,7 @@ def _ratio(row: dict[str, Any]) -> str:
 
 
 def page(results: Results, before: str) -> str:
-    """Return the page. A section with figures that are not in the results stays as it is."""
+    """Return the page. A section whose benchmarks have not run stays as it is."""
     template = (ROOT / "scripts" / "performance_page.md").read_text("utf-8")
     kept = _sections(before)
     sections: dict[str, str] = {}
