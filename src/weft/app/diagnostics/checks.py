@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+import weft.app.line_kinds  # noqa: F401 - registers them
 from weft.app.diagnostics import CheckStatus, Finding
 from weft.app.diagnostics.search_checks import (
     check_documents,
