@@ -14,9 +14,14 @@ _SHORT_CHARACTERS = 20
 _JOINED_CHARACTERS = 120
 
 _FENCE = re.compile(r"^\s*```")
-_SENTENCE_END = re.compile(r"(?<=[.!?\u2026])[\"')\]]?\s+|(?<=[\u3002\uff01\uff1f])|(?<=[a-z0-9)][.!?])(?=[A-Z][a-z])")
+# A quoted text is a sentence of its own: "The page says: ..." does not excuse what the page says.
+_REPORTING_VERBS = ("says", "said", "wrote", "writes", "returned", "reads", "states", "replied", "reports")
+_QUOTED = "|".join(f"(?<={verb}:)" for verb in _REPORTING_VERBS)
+_SENTENCE_END = re.compile(
+    rf"(?<=[.!?\u2026])[\"')\]]?\s+|(?:{_QUOTED})\s+|(?<=[\u3002\uff01\uff1f])|(?<=[a-z0-9)][.!?])(?=[A-Z][a-z])"
+)
 # Without one before the end, there is only one sentence.
-_MARK = re.compile(r"[.!?\u2026\u3002\uff01\uff1f]")
+_MARK = re.compile(r"[.!?:\u2026\u3002\uff01\uff1f]")
 # A sentence inside a piece of code, such as a request that was put there.
 _PROSE_START = re.compile(r"[A-Z][a-z']+(?: [A-Za-z',-]+){4}")
 _CODE_CHARACTER = re.compile(r"[=;{}()\[\]]")
