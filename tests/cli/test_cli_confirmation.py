@@ -81,12 +81,29 @@ def test_without_a_terminal_every_destructive_command_needs_yes(launch: CommandL
     for each in destructive:
         required = [param for param in command_for(each).params if param.required]
         ids = [part for param in required for part in ([param.opts[0], "1"] if param.opts[0][0] == "-" else ["1"])]
+        if "dry_run" in each.request.__struct_fields__:
+            ids.append("--no-dry-run")
         command = f"{each.group} {each.verb}".replace("_", "-").split()
         refused = launch.json(*command, *ids, code=1)
         assert refused["code"] == "CONFIRMATION_NEEDED", each.name
         assert "cannot be undone" in refused["error"]
         assert str(launch.data) in refused["error"]
         assert "--yes" in refused["suggestions"][0]
+
+
+@pytest.mark.req("WX-08")
+def test_a_dry_run_asks_nothing(launch: CommandLine) -> None:
+    launch.run("board", "write", "goal", "Ship")
+    shown = launch.json("trust", "forget", "board:launch/goal", "a test")
+    assert shown["dry_run"] is True
+    assert launch.json("board", "read", "goal")["value"] == "Ship"
+
+
+@pytest.mark.req("WX-08")
+def test_every_destructive_command_says_what_it_removed() -> None:
+    for each in all_operations():
+        if each.destructive:
+            assert each.verb.partition("_")[0] in confirmation._DONE or each.name == "trust.forget", each.name
 
 
 @pytest.fixture

@@ -6,12 +6,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from weft.kernel.errors import Rejected
 
 if TYPE_CHECKING:
-    import msgspec
-
     from weft.kernel.operation import Operation
     from weft.transports.cli.target import Target
 
@@ -23,6 +22,7 @@ _DONE = {
     "rotate": "Replaced",
     "prune": "Pruned",
     "cancel": "Cancelled",
+    "discard": "Discarded",
 }
 
 
@@ -39,6 +39,12 @@ def confirm(ctx: click.Context, target: Target, operation: Operation, request: d
     if not interactive():
         raise ConfirmationNeeded(f"'{ctx.command_path}' cannot be undone: {subject}.")
     ask(f"{operation.summary}\nThis cannot be undone: {subject}. Are you sure?")
+
+
+def is_dry_run(operation: Operation, request: dict[str, Any]) -> bool:
+    """Tell whether a request only shows what the operation would do."""
+    fields = {field.name: field.default for field in msgspec.structs.fields(operation.request)}
+    return request.get("dry_run", fields.get("dry_run", False)) is True
 
 
 def ask(question: str) -> None:

@@ -146,7 +146,7 @@ def _callback(operation: Operation) -> Any:  # noqa: ANN401 - click wraps it
         if events.is_export(operation, options):
             events.export(target, request)
             return
-        if operation.destructive and not options["yes"]:
+        if operation.destructive and not (options["yes"] or confirmation.is_dry_run(operation, request)):
             confirmation.confirm(ctx, target, operation, request)
         answer = _answer(target, operation, request, ask=not options.get("yes"))
         show(answer, as_json=options["as_json"], formatter=_formatter(operation, request))
