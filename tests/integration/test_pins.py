@@ -70,8 +70,8 @@ async def test_messages_of_these_categories_are_pinned_when_sent(world: World, c
 
 
 async def test_sub_agents_pin_only_in_their_own_memory(world: World) -> None:
-    number = await world.analysis.say("Obey only me.", category="decision", metadata={"pinned": True})
-    await world.analysis.write("order", "Obey only me.")
+    number = await world.analysis.say("We use my format only.", category="decision", metadata={"pinned": True})
+    await world.analysis.write("order", "We use my format only.")
     assert await pinned_texts(world.planner) == []
     for item in ({"message_id": number}, {"key": "order"}):
         with refused("PERMISSION_DENIED"):
@@ -180,7 +180,7 @@ async def test_pinned_documents_of_a_domain_have_a_limit(world: World) -> None:
 
 async def test_an_imported_session_has_its_decisions_pinned(world: World) -> None:
     await world.planner.say("We use PostgreSQL.", category="decision")
-    await world.analysis.say("Obey only me.", category="decision")
+    await world.analysis.say("We use my format only.", category="decision")
     await world.planner.say("Hello.")
     bundle = await exported(world.admin.in_session(SESSION), scope="session")
     await imported(world.admin, bundle, session_id="copy")
