@@ -19,7 +19,7 @@ from benchmarks.search_scale import grow
 from benchmarks.servers import folder
 from benchmarks.wire import run_async
 from weft.app.app import App
-from weft.capabilities.assembly import conversation, materials, packers, screening, service
+from weft.capabilities.assembly import conversation, materials, packers, prompt_trust, service
 from weft.capabilities.layers.data_elements import data_element
 from weft.providers.tokenizers import TokenizerRegistry
 from weft.settings import Settings
@@ -106,7 +106,7 @@ def _unprotected() -> Iterator[None]:
             (conversation, "data_message", lambda message, *_, **__: message),
             (packers, "data_element", lambda text, *_, **__: text),
             (materials, "sanitise", lambda text: text),
-            (screening, "_masked", lambda text, _: text),
+            (prompt_trust, "_masked", lambda text, _: text),
         ):
             stack.enter_context(patch.object(module, name, replacement))
         yield

@@ -16,8 +16,8 @@ from weft.capabilities.approvals.model import (
     TooManyApprovals,
 )
 from weft.capabilities.assembly.model import ContextOverBudget
+from weft.capabilities.assembly.prompt_trust import PromptBlocked
 from weft.capabilities.assembly.receipts import ReceiptNotFound, ReceiptPruned
-from weft.capabilities.assembly.screening import PromptBlocked
 from weft.capabilities.assembly.sent_prompt import PromptAltered
 from weft.capabilities.assembly.usage_report import UsageConflict
 from weft.capabilities.assembly.validate_operation import PromptOutdated

@@ -29,7 +29,7 @@ READER_CLEARANCE = 3
 _ATTEMPTS = frozenset({"self_modification", "layer_violation"})
 # Names in the context of an error that events show: which rule, never what the call contained.
 _SHOWN = ("guardrail", "level", "layer", "context_id", "approval_id", "agent_id")
-# An agent that was refused in so many sessions is disabled.
+# Number of terminated sessions after which an agent is disabled.
 _MAX_TERMINATED = 100
 
 

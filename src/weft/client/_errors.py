@@ -90,7 +90,7 @@ ERROR_MODULES: dict[str, str] = {
     "POLICY_NOT_FOUND": "weft.capabilities.transfer.policies",
     "POOL_NOT_INITIALIZED": "weft.kernel.errors",
     "PROMPT_ALTERED": "weft.capabilities.assembly.sent_prompt",
-    "PROMPT_BLOCKED": "weft.capabilities.assembly.screening",
+    "PROMPT_BLOCKED": "weft.capabilities.assembly.prompt_trust",
     "PROMPT_OUTDATED": "weft.capabilities.assembly.validate_operation",
     "PROTECTED_CATEGORY": "weft.capabilities.messages.categories",
     "QUOTA_EXCEEDED": "weft.kernel.errors",

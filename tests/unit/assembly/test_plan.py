@@ -20,7 +20,7 @@ from weft.capabilities.assembly.model import (
 )
 from weft.capabilities.assembly.packers import PackedText, TextPacker
 from weft.capabilities.assembly.plan import FittedConversation, Materials, Packed, Previous, make_plan
-from weft.capabilities.assembly.screening import ItemTrust
+from weft.capabilities.assembly.prompt_trust import ItemTrust
 from weft.capabilities.language_models.model import ConversationMessage
 from weft.capabilities.trust.model import Source, Trust
 

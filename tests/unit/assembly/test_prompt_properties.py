@@ -13,7 +13,7 @@ from weft.capabilities.assembly.model import CacheCosts, ContextOverBudget, Plan
 from weft.capabilities.assembly.packers import PackedText, TextPacker
 from weft.capabilities.assembly.plan import Materials, Previous, make_plan
 from weft.capabilities.assembly.prompt import prompt_of
-from weft.capabilities.assembly.screening import ItemTrust
+from weft.capabilities.assembly.prompt_trust import ItemTrust
 from weft.capabilities.language_models.catalog import load_catalog
 from weft.capabilities.language_models.model import ConversationMessage, Prompt, ToolCall, ToolDefinition
 from weft.capabilities.language_models.token_counts import PromptCounter

@@ -19,9 +19,9 @@ from weft.capabilities.guardrails.conditions import (
     activation,
     check_condition,
 )
-from weft.capabilities.guardrails.masking import mask_value
 from weft.capabilities.guardrails.model import Guardrail
 from weft.capabilities.guardrails.rules import CallValues, CompiledRule, Counts, RuleBatch, action_pattern
+from weft.capabilities.guardrails.value_mask import mask_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from weft.capabilities.assembly.model import Candidate, OmittedCandidate, PlannedBlock, Shortening
 from weft.capabilities.assembly.plan import FittedConversation
-from weft.capabilities.assembly.screening import ItemTrust, Screening, item_trust
+from weft.capabilities.assembly.prompt_trust import ItemTrust, Screening, item_trust
 from weft.capabilities.language_models.content import Media
 from weft.capabilities.language_models.model import ConversationMessage, ToolCall
 from weft.capabilities.language_models.rendering import message_parts, plain_text

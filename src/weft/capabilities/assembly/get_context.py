@@ -16,7 +16,7 @@ from weft.capabilities.assembly.context_passages import GatheredPassages, gather
 from weft.capabilities.assembly.model import ContextOverBudget, over_budget
 from weft.capabilities.assembly.passage_packer import passage_trust
 from weft.capabilities.assembly.passages import RenderedContext, Section, heading_of, numbered, render_context
-from weft.capabilities.assembly.screening import Screening
+from weft.capabilities.assembly.prompt_trust import Screening
 from weft.capabilities.knowledge.model import DomainNotFound
 from weft.capabilities.records.model import Block, ContextAssembly, ContextSourceRef
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION

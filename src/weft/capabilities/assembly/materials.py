@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.assembly.model import OmittedCandidate, PlannedBlock, digest_of
 from weft.capabilities.assembly.packers import PackedText, TextPacker
-from weft.capabilities.assembly.screening import ItemTrust, item_trust
+from weft.capabilities.assembly.prompt_trust import ItemTrust, item_trust
 from weft.capabilities.language_models.model import ConversationMessage
 from weft.capabilities.layers.prefix import render_layers
 from weft.capabilities.layers.tags import sanitise
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from weft.capabilities.assembly.packers import CountMessages
-    from weft.capabilities.assembly.screening import Screening
+    from weft.capabilities.assembly.prompt_trust import Screening
     from weft.capabilities.board.model import EntryWithValue
     from weft.capabilities.layers.model import Layer
     from weft.capabilities.missing_context.model import Gap

@@ -27,7 +27,7 @@ _KINDS: dict[BlockKind, CandidateKind] = {
     "missing": "missing",
     "task": "task",
 }
-# Blocks of information: whoever wrote it, it stands in data elements.
+# Kinds of blocks whose text is always enclosed in data elements, trusted or not.
 DATA_KINDS: frozenset[BlockKind] = frozenset({"pins", "retrieved", "board", "missing"})
 # How a plan relates to the prompt of the previous call.
 PlanMode = Literal["first", "extended", "rebuilt"]

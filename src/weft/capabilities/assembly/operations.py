@@ -10,9 +10,9 @@ from msgspec import UNSET
 
 from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.assembly.model import ContextOverBudget, PlanMode
+from weft.capabilities.assembly.prompt_trust import DataMarking, PromptBlocked
 from weft.capabilities.assembly.receipt_operations import ReceiptId
 from weft.capabilities.assembly.receipts import ReceiptNotFound, Savings, ToolSavings
-from weft.capabilities.assembly.screening import DataMarking, PromptBlocked
 from weft.capabilities.assembly.service import Assembled, Assembler, AssemblyRequest
 from weft.capabilities.assembly.usage_report import MetricsEmitted, UsageConflict, UsageReport, UsageReports
 from weft.capabilities.history.model import BranchNotFound

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.assembly.model import Candidate, OmittedCandidate, PlannedBlock, digest_of
 from weft.capabilities.assembly.plan import Packed
-from weft.capabilities.assembly.screening import ItemTrust, least_trusted
+from weft.capabilities.assembly.prompt_trust import ItemTrust, least_trusted
 from weft.capabilities.language_models.model import ConversationMessage
 from weft.capabilities.layers.data_elements import data_element
 

@@ -11,7 +11,7 @@ from weft.capabilities.assembly.model import Candidate, OmittedCandidate, Planne
 from weft.capabilities.assembly.packers import PackedText, TextPacker, data_messages
 from weft.capabilities.assembly.passages import compact, render_context
 from weft.capabilities.assembly.plan import Packed
-from weft.capabilities.assembly.screening import item_trust, least_trusted
+from weft.capabilities.assembly.prompt_trust import item_trust, least_trusted
 from weft.capabilities.language_models.model import ConversationMessage
 from weft.capabilities.records.record_ids import VersionId
 from weft.capabilities.search.model import WIDENING
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from weft.capabilities.assembly.packers import CountMessages
     from weft.capabilities.assembly.passages import RenderedContext, Section
+    from weft.capabilities.assembly.prompt_trust import ItemTrust, Screening
     from weft.capabilities.assembly.retrieval import Retrieved, RetrievedPassage
-    from weft.capabilities.assembly.screening import ItemTrust, Screening
     from weft.capabilities.search.neighbours import PassageRef
     from weft.capabilities.search.passages import ChunkPassage
 

@@ -39,6 +39,7 @@ from weft.capabilities.assembly.model import CacheCosts, Candidate, digest_of, w
 from weft.capabilities.assembly.passage_packer import PassagePacker, candidate_of, pinned_texts, pins_packer
 from weft.capabilities.assembly.plan import Materials, make_plan
 from weft.capabilities.assembly.prompt import cache_points_of, prompt_of
+from weft.capabilities.assembly.prompt_trust import SUSPICIOUS, DataMarking, ItemTrust, Screening
 from weft.capabilities.assembly.receipts import (
     Confidence,
     CountingMethod,
@@ -51,7 +52,6 @@ from weft.capabilities.assembly.receipts import (
 )
 from weft.capabilities.assembly.retrieval import RetrievalRequest, retrieve
 from weft.capabilities.assembly.savings import savings_of
-from weft.capabilities.assembly.screening import SUSPICIOUS, DataMarking, ItemTrust, Screening
 from weft.capabilities.assembly.slots import AssemblySlots
 from weft.capabilities.assembly.validation import validate_prompt
 from weft.capabilities.assembly.validity import ValidityStores, invalid_items, to_check

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from weft.capabilities.guardrails.actions import names_of
-from weft.capabilities.guardrails.masking import mask_value
 from weft.capabilities.guardrails.model import GuardrailViolation
 from weft.capabilities.guardrails.rules import Candidates, RuleBatch
 from weft.capabilities.guardrails.service import CheckedCall, given_arguments
+from weft.capabilities.guardrails.value_mask import mask_value
 from weft.kernel.errors import WeftError
 from weft.kernel.guards import ContentPiece, Guard, GuardedCall
 from weft.kernel.identity import HIGHEST_CLEARANCE, PrincipalKind

@@ -82,7 +82,7 @@ def check_may_forget(actor: Actor) -> None:
     """Refuse callers that may not delete or relabel the content of others."""
     if not (actor.is_admin and actor.clearance >= FORGET_CLEARANCE):
         raise PermissionDenied(
-            f"Forgetting needs the permission 'admin' and clearance {FORGET_CLEARANCE}; yours is {actor.clearance}.",
+            f"SourceRemoval needs the permission 'admin' and clearance {FORGET_CLEARANCE}; yours is {actor.clearance}.",
             hint=f"Ask an admin with clearance {FORGET_CLEARANCE} or more.",
             required_clearance=FORGET_CLEARANCE,
             your_clearance=actor.clearance,
@@ -105,7 +105,7 @@ class LineBackend(Protocol):
         ...
 
     async def to_forget(self, line_id: str) -> LockedLine:
-        """Lock a line, whoever owns it and whether or not its session is archived, to delete or relabel its content.
+        """Lock a line of any owner, also of an archived session, to delete or relabel its content.
 
         Raises PermissionDenied unless the caller may forget; LineNotFound for lines that do not hold content of agents.
         """

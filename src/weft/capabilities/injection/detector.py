@@ -48,7 +48,7 @@ _IN_DATA = {
     "strict": 2.0,
     "conceal": 1.5,
     "assistant": 1.5,
-    "todo": 1.0,
+    "notice": 1.0,
     "unbound": 1.0,
     "target": 0.7,
     "personal": -1.5,

@@ -54,7 +54,7 @@ CONCEAL = re.compile(
 STRICT = re.compile(
     r"\b(?:you must|must strictly|strictly|only) (?:adhere|follow|obey|comply)\b|\bthe following instruction|\bnew (?:task|instruction|assignment)s?\b|\btask (?:is )?(?:complete|completed|done|finished)\b|\bbefore you (?:can )?(?:solve|do|answer|continue|proceed|start)\b|\bmost important\b|\bimportant!{2,}|\binstead\W*$|\bneue (?:aufgabe|anweisung)",
 )
-TODO = re.compile(r"\b(?:todo|action required|required|mandatory|important|attention|note to)\b\W*:")
+NOTICE = re.compile(r"\b(?:todo|action required|required|mandatory|important|attention|note to)\b\W*:")
 PERSONAL = re.compile(
     r"\b(?:i|i'm|i'll|i've|i'd|we|we'll|we're|let's|me|my|us|our|ich|wir|mein\w*|je|nous|yo|nosotros)\b"
 )
@@ -112,7 +112,7 @@ PATTERNS = {
     "strict": Pattern(
         _hints("must strictly only following new complete done finished before important instead neue"), STRICT
     ),
-    "todo": Pattern((":",), TODO),
+    "notice": Pattern((":",), NOTICE),
     "personal": Pattern(_hints("i we let me my us our mein je nous yo nosotros"), PERSONAL),
     "table": Pattern((*_hints("| ,"), "\t"), TABLE),
     "target": Pattern(_hints("@ 0 1 2 3 4 5 6 7 8 9 http www."), TARGET),

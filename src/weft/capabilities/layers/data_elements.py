@@ -1,4 +1,4 @@
-"""Data elements: text of others stands in a prompt between tags that nothing inside it can close.
+"""Data elements: the tags that enclose untrusted text in a prompt.
 
 The tags are the same for every text, so that provider caches hit. That is safe because the text is sanitised: it can
 neither close its element nor open another.

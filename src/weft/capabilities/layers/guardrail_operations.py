@@ -14,7 +14,6 @@ from weft.capabilities.access.steps import ToolNotInStep, check_in_step
 from weft.capabilities.access.store import AccessStore
 from weft.capabilities.agent_context.permissions import find_agent, may_read_definition, unknown_agent
 from weft.capabilities.guardrails.actions import KnownActions
-from weft.capabilities.guardrails.masking import mask_value
 from weft.capabilities.guardrails.model import (
     MAX_GUARDRAILS,
     PERSONA,
@@ -36,6 +35,7 @@ from weft.capabilities.guardrails.rules import (
 )
 from weft.capabilities.guardrails.service import CheckedCall, Guardrails
 from weft.capabilities.guardrails.store import CallerGuardrails, HitCount, HitStore, RuleKey
+from weft.capabilities.guardrails.value_mask import mask_value
 from weft.capabilities.layers.history_backend import may_read_layer, may_read_layers
 from weft.capabilities.layers.model import LayerName, LayerViolation, line_of, team_of
 from weft.capabilities.layers.operations import check_reader

@@ -9,8 +9,8 @@ import msgspec
 from msgspec import structs
 
 from weft.capabilities.history.line_backend import check_may_forget
-from weft.capabilities.lineage.forgetting import Done, Erased, Forgetting, ForgottenItem
 from weft.capabilities.lineage.model import Derived, ItemNotFound, Reference, TracedItem, no_item
+from weft.capabilities.lineage.removal import Done, Erased, ForgottenItem, SourceRemoval
 from weft.capabilities.lineage.tracer import Trace, Tracer
 from weft.capabilities.trust.gate import GATE_ERRORS
 from weft.kernel.clock import optional_datetime
@@ -167,12 +167,12 @@ async def trace_item(request: TraceItem, tracer: Tracer) -> ItemTraced:
     requires=check_may_forget,
     errors=(ItemNotFound, PermissionDenied, *GATE_ERRORS),
 )
-async def forget_item(request: ForgetItem, tracer: Tracer, forgetting: Forgetting) -> ItemForgotten:
+async def forget_item(request: ForgetItem, tracer: Tracer, removal: SourceRemoval) -> ItemForgotten:
     """Delete or flag a source and everything derived from it. By default a dry run, which only shows what to do.
 
     Needs clearance 4. What was surely derived is deleted or flagged as the source is; what may have been is flagged.
     """
-    reason = await forgetting.gate.admit_note("reason", request.reason) or request.reason
+    reason = await removal.gate.admit_note("reason", request.reason) or request.reason
     request = structs.replace(request, reason=reason)
     trace = await tracer.trace(request.item, request.steps, _MAX_ITEMS)
     certain = [item for item in trace.items.values() if item.is_certain]
@@ -181,10 +181,10 @@ async def forget_item(request: ForgetItem, tracer: Tracer, forgetting: Forgettin
     if request.dry_run:
         done = _planned(request, certain, possible)
     else:
-        done = await _done(request, certain, possible, forgetting)
+        done = await _done(request, certain, possible, removal)
     erased = Erased()
     if request.mode == "delete" and request.erase and not request.dry_run:
-        erased = await forgetting.erase(certain, trace, request.reason)
+        erased = await removal.erase(certain, trace, request.reason)
     return ItemForgotten(
         item=request.item,
         dry_run=request.dry_run,
@@ -203,14 +203,14 @@ async def forget_item(request: ForgetItem, tracer: Tracer, forgetting: Forgettin
 
 
 async def _done(
-    request: ForgetItem, certain: list[TracedItem], possible: list[TracedItem], forgetting: Forgetting
+    request: ForgetItem, certain: list[TracedItem], possible: list[TracedItem], removal: SourceRemoval
 ) -> list[ForgottenItem]:
     if request.mode == "delete":
-        done = await forgetting.delete(certain, request.reason)
+        done = await removal.delete(certain, request.reason)
     else:
-        done = await forgetting.flag(certain, request.item, request.reason)
+        done = await removal.flag(certain, request.item, request.reason)
     if request.possible == "flag":
-        return done + await forgetting.flag(possible, request.item, request.reason)
+        return done + await removal.flag(possible, request.item, request.reason)
     return done + [ForgottenItem(item, "kept") for item in possible]
 
 

@@ -20,7 +20,7 @@ _HIDDEN_RUNS = (b" x" * 7, b" xx" * 15)
 _MANY_PERCENT = 6
 # Texts with fewer words can be in no recognisable language, nor instruct anybody without a word of the lists below.
 _FEW_WORDS = 3
-# So many different common words of attacks in one text are suspicious.
+# Number of different common words of attacks from which a text is sent to the detector.
 _MANY_COMMON = 2
 
 # Leaves words in lower case; every other character becomes a space. Bytes, because they are translated much faster.

@@ -1,4 +1,4 @@
-"""Forgets a source: deletes or flags it and what was surely derived from it, and flags what may have been."""
+"""Removal of a source: deletes or flags it with what was declared as derived, and flags what may have been."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Erased(msgspec.Struct, frozen=True):
     prompts: int = 0
 
 
-class Forgetting(msgspec.Struct, frozen=True):
+class SourceRemoval(msgspec.Struct, frozen=True):
     """Forgets for one caller, in one transaction."""
 
     actor: Actor

@@ -1,4 +1,4 @@
-"""Screening: how a tenant's trust policy treats text of others in a prompt.
+"""Trust of the texts in a prompt: how a tenant's policy treats those of others.
 
 Everything that was stored has passed the content gate, so its label is the verdict on it. What no gate has seen is
 scanned here. Own turns of a conversation are not screened: without them there is nothing to answer.
