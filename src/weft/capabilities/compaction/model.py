@@ -1,0 +1,194 @@
+"""Compactions of windows: key facts, summaries, the compacted view, and the state of a run."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import msgspec
+
+from weft.capabilities.trust.model import TrustLabel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.capabilities.windows.model import WindowEvent
+    from weft.kernel.tokens import TokenCounter
+
+# How a window is compacted. ``truncation`` is the last resort and cannot be chosen.
+StrategyName = Literal["auto", "sliding_window", "key_facts", "hierarchical", "task_scoped"]
+UsedStrategy = Literal["sliding_window", "key_facts", "hierarchical", "task_scoped", "truncation"]
+CompactionTrigger = Literal["threshold", "request"]
+# The methods of Agent Context that Weft uses.
+SummaryMethod = Literal["extractive_summary", "abstractive_summary", "structured_digest", "rolling_summary"]
+FactStatus = Literal["current", "superseded", "resolved"]
+
+DEFAULT_STRATEGY: StrategyName = "sliding_window"
+# Newest messages that the sliding window keeps in full.
+DEFAULT_KEEP_RECENT = 20
+# Part of the covered tokens that the compacted view may take.
+DEFAULT_TARGET = 0.4
+
+
+class FactKind(StrEnum):
+    """What a key fact is: statements first, then literals, which must survive character by character."""
+
+    DECISION = "decision"
+    COMMITMENT = "commitment"
+    CONSTRAINT = "constraint"
+    REQUIREMENT = "requirement"
+    PREFERENCE = "preference"
+    OPEN_QUESTION = "open_question"
+    BLOCKER = "blocker"
+    OWNER = "owner"
+    DEADLINE = "deadline"
+    ERROR = "error"
+    PENDING_CALL = "pending_call"
+
+    IDENTIFIER = "identifier"
+    QUANTITY = "quantity"
+    DATE = "date"
+    PATH = "path"
+    URL = "url"
+    SYMBOL = "symbol"
+    QUOTE = "quote"
+
+
+class KeyFact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that must survive a compaction, with its source.
+
+    ``text`` is the statement as it was written, or the literal. ``literals`` are the strings in a statement that must
+    be found unchanged. A later decision supersedes an earlier one: that one has ``superseded_by``, the id of the later
+    fact. ``carried``: the summary did not contain it, so it is listed beside the summary.
+    """
+
+    fact_id: str
+    kind: FactKind
+    text: str
+    who: str
+    at: int
+    event_ids: tuple[str, ...]
+    literals: tuple[str, ...] = ()
+    status: FactStatus = "current"
+    superseded_by: str | None = None
+    carried: bool = False
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A text that stands for consecutive events, which remain as they are.
+
+    ``sources``: the version of each covered event by its id, in order; the summary holds only as long as they are the
+    current ones. ``trust`` is the lowest trust of its sources. ``confidence`` is from 0 to 1.
+    """
+
+    summary_id: str
+    title: str
+    text: str
+    method: SummaryMethod
+    sources: dict[str, str]
+    first_number: int
+    last_number: int
+    first_at: int
+    last_at: int
+    tokens_before: int
+    tokens: int
+    confidence: float = 1.0
+    loss_notes: tuple[str, ...] = ()
+    trust: TrustLabel | None = None
+
+
+class ShortenedEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that stays in its place with a shorter content, such as a long result of a tool."""
+
+    event_id: str
+    version: str
+    content: str
+    tokens_before: int
+    tokens: int
+
+
+class CompactedView(msgspec.Struct, frozen=True, kw_only=True):
+    """What replaces the older events of a window in prompts. Events that it does not mention stay in full."""
+
+    summaries: tuple[Summary, ...] = ()
+    shortened: tuple[ShortenedEvent, ...] = ()
+    facts: tuple[KeyFact, ...] = ()
+
+
+class EventGroup(NamedTuple):
+    """Consecutive events that one summary stands for, with the tokens that it may take."""
+
+    title: str
+    events: Sequence[WindowEvent]
+    target_tokens: int
+
+
+class Layout(NamedTuple):
+    """How a strategy divides a window: groups to summarise; everything else stays. ``facts_only``: without prose."""
+
+    strategy: UsedStrategy
+    reason: str
+    groups: Sequence[EventGroup]
+    facts_only: bool = False
+
+
+class CompactionSource(NamedTuple):
+    """A frozen cut of a window: its own events in order, and what the result should be.
+
+    ``target`` is the part of the covered tokens that their replacement may take. ``active_tasks``: ids of tasks that
+    are known to be open.
+    """
+
+    events: Sequence[WindowEvent]
+    facts: Sequence[KeyFact]
+    target: float
+    keep_recent: int
+    count: TokenCounter
+    active_tasks: frozenset[str] = frozenset()
+
+
+class CompactionState(StrEnum):
+    """``held`` waits for a human; ``superseded`` was applied, and a later one is in its place."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    HELD = "held"
+    APPLIED = "applied"
+    SUPERSEDED = "superseded"
+    REFUSED = "refused"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+
+
+class Compaction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One run over one window. ``cut`` is the number of the newest event that it saw.
+
+    ``version`` is the hash of its view. ``degraded`` names what could not be done as configured, such as a model that
+    did not answer. ``reason`` says why the strategy was chosen, or why nothing was compacted.
+    """
+
+    compaction_id: str
+    session_id: str
+    agent_id: str
+    line_id: str
+    requested_by: str
+    trigger: CompactionTrigger
+    state: CompactionState
+    strategy: StrategyName
+    target: float
+    keep_recent: int
+    created_at: int
+    cut: int = 0
+    used: UsedStrategy | None = None
+    reason: str = ""
+    version: str | None = None
+    events_covered: int = 0
+    tokens_before: int = 0
+    tokens_after: int = 0
+    facts: int = 0
+    carried_facts: int = 0
+    degraded: tuple[str, ...] = ()
+    model: str | None = None
+    approval_id: str | None = None
+    started_at: int | None = None
+    finished_at: int | None = None
