@@ -185,7 +185,14 @@ class Dispatcher:
                 acting = (
                     actor if context.correlation is NO_CORRELATION else replace(actor, correlation=context.correlation)
                 )
-                return await self._answer(GuardedCall(operation, request, acting, entry), context, handler)
+                call = GuardedCall(operation, request, acting, entry)
+                try:
+                    return await self._run_guarded(call, handler)
+                except WeftError as error:
+                    if error.hold is None:
+                        raise
+                    # Answered once it was approved and performed.
+                    return await self._held_calls.answer(call, error, context.client)
             except AccessChanged:
                 self.forget(context)
                 actor = await self.identify(context)
@@ -195,15 +202,6 @@ class Dispatcher:
                 await self.audit_denial(operation, actor, error, named_session(raw))
                 raise
         raise AuthenticationError("Your access is being changed right now; try again.")
-
-    async def _answer(self, call: GuardedCall, context: CallContext, handler: Handler | None) -> Any:  # noqa: ANN401
-        """Guard, run, guard; a call that a check holds is answered once it was approved and performed."""
-        try:
-            return await self._run_guarded(call, handler)
-        except WeftError as error:
-            if error.hold is None:
-                raise
-            return await self._held_calls.answer(call, error, context.client)
 
     async def _run_guarded(self, call: GuardedCall, handler: Handler | None = None) -> Any:  # noqa: ANN401 - as above
         guarded = self._guards.apply(call)

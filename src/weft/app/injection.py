@@ -328,6 +328,10 @@ class _CallPolicies:
         self._call = call
 
     async def current(self) -> TrustPolicy:
+        rules: TenantRules = self._container.source(TenantRules)(self._call)
+        known = rules.cached(self._call.known_actor)
+        if known is not None:
+            return known.policy
         loader: RuleLoader = self._container.source(RuleLoader)(self._call)
         return await loader.current()
 

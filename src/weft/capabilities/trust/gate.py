@@ -26,7 +26,7 @@ from weft.capabilities.trust.model import (
     source_of,
 )
 from weft.capabilities.trust.policy import TrustPolicies
-from weft.capabilities.trust.scanner import ContentScanner, masked
+from weft.capabilities.trust.scanner import CLEAN, ContentScanner, masked
 from weft.kernel.approval import HoldReason
 from weft.kernel.errors import Forbidden, InvalidInput, Violation
 from weft.kernel.identity import Actor
@@ -158,6 +158,8 @@ class ContentGate(msgspec.Struct, frozen=True):
         verdict = self.verdicts.get((content.text, source.is_data))
         if verdict is None:
             verdict = self.scanner.scan(self.actor.tenant, content.text, data=source.is_data)
+        if verdict is CLEAN and content.source is None and not content.derived_from and policy.pii.write == "allow":
+            return Admission(content.text, None)
         approved_by = self._check_injection(content, source, policy, verdict.detection)
         text, found = self._check_values(content, policy, verdict)
         return Admission(text, await self._label(content, source, verdict.detection, found, approved_by))

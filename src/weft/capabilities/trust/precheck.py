@@ -15,7 +15,7 @@ MAX_CHARS = 600
 # A run of letters and digits as long as this may be a key, a token or an encoded text.
 _LONG_RUN = b"x" * 16
 # Letters that are spaced out, and pairs of hexadecimal digits; both are words for the detector.
-_HIDDEN_RUNS = (b" x" * 7, b" xx" * 15)
+_SPACED_LETTERS, _SPACED_PAIRS = b" x" * 7, b" xx" * 15
 # Percent-encoded characters that may be a text.
 _MANY_PERCENT = 6
 # Texts with fewer words can be in no recognisable language, nor instruct anybody without a word of the lists below.
@@ -79,19 +79,20 @@ def precheck(text: str) -> Suspicion:
     """Tell which scans a text of an agent or human needs."""
     if len(text) > MAX_CHARS or not text.isascii():
         return EVERYTHING
-    if _may_be_encoded(text):
+    encoded = text.encode()
+    if _may_be_encoded(text, encoded):
         return EVERYTHING
-    words = text.encode().translate(_PLAIN).split()
+    words = encoded.translate(_PLAIN).split()
     different = frozenset(words)
     return Suspicion(_may_instruct(text, different, len(words)), _may_hold_secret(text, different))
 
 
-def _may_be_encoded(text: str) -> bool:
+def _may_be_encoded(text: str, encoded: bytes) -> bool:
     """Tell whether a text may have words that only the detector sees, because it undoes encodings and spacing."""
     if "\\" in text or "&" in text or text.count("%") >= _MANY_PERCENT:
         return True
-    runs = b" " + text.encode().translate(_RUNS)
-    return _LONG_RUN in runs or any(hidden in runs for hidden in _HIDDEN_RUNS)
+    runs = b" " + encoded.translate(_RUNS)
+    return _LONG_RUN in runs or _SPACED_LETTERS in runs or _SPACED_PAIRS in runs
 
 
 def _may_instruct(text: str, words: frozenset[bytes], count: int) -> bool:
