@@ -84,6 +84,7 @@ from weft.capabilities.missing_context.model import AlreadyResolved, MissingCont
 from weft.capabilities.object_storage.model import ObjectBusy, ObjectDamaged, ObjectMissing, ObjectStorageUnavailable
 from weft.capabilities.pins.model import PinLimitExceeded, PinNotFound
 from weft.capabilities.record_log.resolve_source import SourceElsewhere
+from weft.capabilities.record_log.source_items import SourceItemNotFound
 from weft.capabilities.records.recorder import RecordExists, RecordNotFound
 from weft.capabilities.records.vocabulary import IllegalTransition
 from weft.capabilities.search.similar import ChunkNotFound
@@ -248,6 +249,7 @@ __all__ = [
     "SnapshotExists",
     "SnapshotNotFound",
     "SourceElsewhere",
+    "SourceItemNotFound",
     "SourceNotFound",
     "SourcesOverlap",
     "StepNotFound",

@@ -113,6 +113,7 @@ ERROR_MODULES: dict[str, str] = {
     "SNAPSHOT_NOT_FOUND": "weft.capabilities.history.model",
     "SOURCES_OVERLAP": "weft.capabilities.knowledge.sources.model",
     "SOURCE_ELSEWHERE": "weft.capabilities.record_log.resolve_source",
+    "SOURCE_ITEM_NOT_FOUND": "weft.capabilities.record_log.source_items",
     "SOURCE_NOT_FOUND": "weft.capabilities.knowledge.sources.model",
     "STEP_NOT_FOUND": "weft.capabilities.access.steps",
     "STORE_FULL": "weft.capabilities.board.model",

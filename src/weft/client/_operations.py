@@ -2027,7 +2027,7 @@ class RecordsOperations:
         """Record what your own framework did with context: envelopes, selections, budgets, assemblies, compactions.
 
         Idempotent: adding an identical record changes nothing. A context_event is published under its class to event
-        subscribers.
+        subscribers. The source items of a compaction or summary must exist: stored ones, or items of the same call.
         """
         return await self._caller.call(
             "records.add", {"records": records, **given(session_id=session_id, readable_by=readable_by)}

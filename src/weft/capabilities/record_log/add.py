@@ -9,6 +9,7 @@ from msgspec import UNSET, structs
 
 from weft.capabilities.record_log.engine_items import INLINE_BYTES
 from weft.capabilities.record_log.model import JSON_CONTENT, TEXT_CONTENT, OfSession, RecordId, write_operation
+from weft.capabilities.record_log.source_items import SourceItemNotFound, SourceItems
 from weft.capabilities.records.model import ContextEnvelope, ContextItem, MissingContext, Record
 from weft.capabilities.records.record_ids import is_reserved
 from weft.capabilities.records.recorder import Recorder, RecordExists, RecordNotFound, no_record
@@ -98,18 +99,18 @@ class LifecycleSet(Success, kw_only=True):
     action="add",
     http="POST /v1/records",
     status=201,
-    errors=(SessionNotFound, SessionArchived, RecordExists, ContentTooLarge, *GATE_ERRORS),
+    errors=(SessionNotFound, SessionArchived, RecordExists, SourceItemNotFound, ContentTooLarge, *GATE_ERRORS),
     content=lambda request: [
         submitted_value(raw) for place, raw in enumerate(request.records) if _validated(raw, f"records[{place}]")
     ],
 )
 async def add_records(
-    request: AddRecords, recorder: Recorder, sessions: SessionStore, gate: ContentGate
+    request: AddRecords, recorder: Recorder, sessions: SessionStore, gate: ContentGate, sources: SourceItems
 ) -> RecordsAdded:
     """Record what your own framework did with context: envelopes, selections, budgets, assemblies, compactions.
 
     Idempotent: adding an identical record changes nothing. A context_event is published under its class to event
-    subscribers.
+    subscribers. The source items of a compaction or summary must exist: stored ones, or items of the same call.
     """
     new = [await _admitted(raw, f"records[{index}]", gate) for index, raw in enumerate(request.records)]
     session = None
@@ -117,6 +118,9 @@ async def add_records(
         session, _ = await lock_active_session(request.session_id, recorder.actor, sessions)
     before = await recorder.outbox.last_seq()
     stored = [await _store(each, recorder, session, request.readable_by) for each in new]
+    # After storing, so that items of the same call are found.
+    added = {f"records[{place}]": new[place][0] for place, row in enumerate(stored) if row.seq > before}
+    await sources.check(added)
     return RecordsAdded(
         records=[
             AddedRecord(type=each.type, id=each.record_id, seq=each.seq, known=each.seq <= before) for each in stored

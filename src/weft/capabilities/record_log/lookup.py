@@ -244,6 +244,7 @@ class RecordLookup:
         spots = {
             each: ChangeRef(each.name.line_id, each.name.key, each.commit) for each in wanted if each.commit is not None
         }
+        spots |= await self._current([each for each in wanted if each.commit is None])
         at = await self.finder.lines.versions_at(list(spots.values())) if spots else {}
         found: dict[VersionOrigin, Version] = {}
         for each in wanted:
@@ -252,6 +253,23 @@ class RecordLookup:
                 version = await self._numbered(each) if each.commit is None or each.moved else None
             if version is not None:
                 found[each] = version
+        return found
+
+    async def _current(self, wanted: Sequence[VersionOrigin]) -> dict[VersionOrigin, ChangeRef]:
+        """Return the commits of those versions that are the current ones of their keys, in one statement per line."""
+        by_line: dict[str, list[VersionOrigin]] = defaultdict(list)
+        for each in wanted:
+            by_line[each.name.line_id].append(each)
+        found: dict[VersionOrigin, ChangeRef] = {}
+        for line_id, of_line in by_line.items():
+            keys = sorted({each.name.key for each in of_line})
+            current = {
+                version.change.key: version for version in await self.finder.lines.latest_of_each(line_id, keys, LATEST)
+            }
+            for each in of_line:
+                version = current.get(each.name.key)
+                if version is not None and _is_version(version, each):
+                    found[each] = ChangeRef(line_id, each.name.key, version.seq)
         return found
 
     async def _numbered(self, wanted: VersionOrigin) -> Version | None:

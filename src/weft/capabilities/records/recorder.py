@@ -267,7 +267,7 @@ def index_keys(record: Record) -> set[str]:
 
 def referenced_item_ids(record: Record) -> Iterable[str]:
     """Return the ids of the items that a record refers to."""
-    return {_id(ref) for ref in _item_refs(record)}
+    return {id_of_ref(ref) for ref in _item_refs(record)}
 
 
 def _item_refs(record: Record) -> Iterator[Ref]:
@@ -295,7 +295,8 @@ def _item_refs(record: Record) -> Iterator[Ref]:
             return
 
 
-def _id(ref: Ref) -> str:
+def id_of_ref(ref: Ref) -> str:
+    """Return the id that a reference names, or its URI if it has no id."""
     if not isinstance(ref, Link):
         return ref
     return ref.id if ref.id is not UNSET else str(ref.uri)
