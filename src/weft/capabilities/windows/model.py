@@ -383,6 +383,11 @@ def content_hash(message: ConversationMessage) -> str | None:
     return blob_hash(message.content).hex() if len(message.content.encode()) > INLINE_BYTES else None
 
 
+def event_version(event: WindowEvent) -> str:
+    """Return incarnation and version: an event that was rolled back may be added again with other content."""
+    return event.item_id.rpartition("/")[2]
+
+
 def event_weight(event: WindowEvent) -> int:
     """Return about how much memory an event takes, in bytes."""
     native: Any = event.message.native

@@ -1,0 +1,163 @@
+"""Applies a compacted view to the events of a window. Pure: a summary holds only as long as its sources do.
+
+Events that were redacted, removed, changed or marked as suspicious since take the place of the summary again, together
+with the others that it stood for. So nothing that was taken out of a window survives in a summary of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import structs
+
+from weft.capabilities.trust.model import Trust
+from weft.capabilities.windows.model import Category, event_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from weft.capabilities.compaction.model import CompactedView, KeyFact, ShortenedEvent, Summary
+    from weft.capabilities.windows.model import WindowEvent
+
+
+class SummaryOfEvents(NamedTuple):
+    """A summary in the place of the events that it stands for, with the key facts that it does not contain.
+
+    ``number`` is its place in the view, from 0.
+    """
+
+    summary: Summary
+    number: int
+    events: tuple[WindowEvent, ...]
+    facts: tuple[KeyFact, ...] = ()
+
+
+class EventInPart(NamedTuple):
+    """An event that is shown with a shorter content."""
+
+    event: WindowEvent
+    shortened: ShortenedEvent
+
+    @property
+    def shown(self) -> WindowEvent:
+        message = structs.replace(self.event.message, content=self.shortened.content)
+        return structs.replace(self.event, message=message, tokens=self.shortened.tokens)
+
+
+def compacted(events: Sequence[WindowEvent], view: CompactedView) -> list[WindowEvent | SummaryOfEvents]:
+    """Return the events of a window with summaries and shorter contents in the places of what they stand for."""
+    return [part.shown if isinstance(part, EventInPart) else part for part in compacted_parts(events, view)]
+
+
+def compacted_tokens(events: Sequence[WindowEvent], view: CompactedView | None) -> int:
+    """Return the approximate tokens of a window with its view applied."""
+    if view is None:
+        return sum(event.tokens for event in events)
+    return sum(
+        part.summary.tokens if isinstance(part, SummaryOfEvents) else part.tokens for part in compacted(events, view)
+    )
+
+
+def compacted_parts(
+    events: Sequence[WindowEvent], view: CompactedView
+) -> list[WindowEvent | SummaryOfEvents | EventInPart]:
+    """Return what a compacted window consists of, in order.
+
+    A summary is in the place of its first event. Events that others route here are never part of one.
+    """
+    own = {event.event_id: event for event in events if not event.routed}
+    covering = _covering(own, view)
+    parts = _summaries(own, view, covering)
+    shortened = {each.event_id: each for each in view.shortened if _is_unchanged(own, each.event_id, each.version)}
+    found: list[WindowEvent | SummaryOfEvents | EventInPart] = []
+    for event in events:
+        number = None if event.routed else covering.get(event.event_id)
+        if number is not None:
+            # Only the first event finds the summary there still.
+            found += filter(None, [parts.pop(number, None)])
+        elif not event.routed and event.event_id in shortened:
+            found.append(EventInPart(event, shortened[event.event_id]))
+        else:
+            found.append(event)
+    return found
+
+
+def holding_summaries(events: Iterable[WindowEvent], view: CompactedView) -> list[Summary]:
+    """Return the summaries of a view whose sources are as they were."""
+    numbers = set(_covering({event.event_id: event for event in events if not event.routed}, view).values())
+    return [summary for number, summary in enumerate(view.summaries) if number in numbers]
+
+
+def _covering(own: Mapping[str, WindowEvent], view: CompactedView) -> dict[str, int]:
+    """Return the number of the summary that stands for each event, by event id."""
+    found: dict[str, int] = {}
+    for number, summary in enumerate(view.summaries):
+        if not any(event_id in found for event_id in summary.sources) and _holds(own, summary):
+            found |= dict.fromkeys(summary.sources, number)
+    invalid = _parted(own.values(), found) | _with_lost_facts(own, view, found)
+    newest = _newest_request(own.values())
+    if newest is not None and newest in found:
+        invalid.add(found[newest])
+    return {event_id: number for event_id, number in found.items() if number not in invalid}
+
+
+def _holds(own: Mapping[str, WindowEvent], summary: Summary) -> bool:
+    return bool(summary.sources) and all(
+        _is_unchanged(own, event_id, version) for event_id, version in summary.sources.items()
+    )
+
+
+def _is_unchanged(own: Mapping[str, WindowEvent], event_id: str, version: str) -> bool:
+    event = own.get(event_id)
+    return event is not None and not event.redacted and event_version(event) == version and not _is_suspicious(event)
+
+
+def _is_suspicious(event: WindowEvent) -> bool:
+    return event.trust is not None and event.trust.trust is Trust.SUSPICIOUS
+
+
+def _parted(own: Iterable[WindowEvent], covering: Mapping[str, int]) -> set[int]:
+    """Return the summaries that would part a tool call from its result: providers refuse such a conversation."""
+    parted: set[int | None] = set()
+    calls: dict[str, int | None] = {}
+    for event in own:
+        number, answers = covering.get(event.event_id), event.message.tool_call_id
+        if answers is not None and calls.get(answers, number) != number:
+            parted |= {number, calls[answers]}
+        calls |= dict.fromkeys((call.call_id for call in event.message.tool_calls), number)
+    return {number for number in parted if number is not None}
+
+
+def _with_lost_facts(own: Mapping[str, WindowEvent], view: CompactedView, covering: Mapping[str, int]) -> set[int]:
+    """Return the summaries that go with a key fact of which a source is gone: the originals have what is left of it."""
+    return {
+        covering[fact.event_ids[0]]
+        for fact in view.facts
+        if fact.carried and fact.event_ids and fact.event_ids[0] in covering
+        if any(event_id not in own or own[event_id].redacted for event_id in fact.event_ids)
+    }
+
+
+def _newest_request(own: Iterable[WindowEvent]) -> str | None:
+    """Return the id of the newest message of the user, which is always shown in full."""
+    found = [event for event in own if event.message.role == "user" and event.category is Category.DIALOG]
+    return found[-1].event_id if found else None
+
+
+def _summaries(
+    own: Mapping[str, WindowEvent], view: CompactedView, covering: Mapping[str, int]
+) -> dict[int, SummaryOfEvents]:
+    facts: dict[int, list[KeyFact]] = {}
+    for fact in view.facts:
+        number = covering.get(fact.event_ids[0]) if fact.carried and fact.event_ids else None
+        if number is not None:
+            facts.setdefault(number, []).append(fact)
+    return {
+        number: SummaryOfEvents(
+            view.summaries[number],
+            number,
+            tuple(own[event_id] for event_id in view.summaries[number].sources),
+            tuple(facts.get(number, ())),
+        )
+        for number in sorted(set(covering.values()))
+    }
