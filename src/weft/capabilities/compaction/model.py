@@ -116,11 +116,15 @@ class CompactedView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventGroup(NamedTuple):
-    """Consecutive events that one summary stands for, with the tokens that it may take."""
+    """Consecutive events that one summary stands for, with the tokens that it may take.
+
+    ``following`` are the next few events: what they refer to is kept.
+    """
 
     title: str
     events: Sequence[WindowEvent]
     target_tokens: int
+    following: Sequence[WindowEvent] = ()
 
 
 class Layout(NamedTuple):

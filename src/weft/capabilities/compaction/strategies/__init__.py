@@ -1,0 +1,1 @@
+"""Strategies: which events of a window are summarised, in which groups, and to what size."""
