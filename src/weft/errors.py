@@ -23,6 +23,7 @@ from weft.capabilities.assembly.usage_report import UsageConflict
 from weft.capabilities.assembly.validate_operation import PromptOutdated
 from weft.capabilities.board.guidance import ConventionsNotFound
 from weft.capabilities.board.model import InvalidKey, KeyNotFound, StoreFull, ValueTooLarge
+from weft.capabilities.compaction.model import CompactionNotFound, CompactionNotHeld
 from weft.capabilities.events.webhooks.model import (
     AddressNotAllowed,
     TooManyWebhooks,
@@ -159,6 +160,8 @@ __all__ = [
     "BundleDamaged",
     "CallNotHoldable",
     "ChunkNotFound",
+    "CompactionNotFound",
+    "CompactionNotHeld",
     "Conflict",
     "ContentBlocked",
     "ContentQuarantined",

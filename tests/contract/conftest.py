@@ -15,6 +15,7 @@ from weft.storage.sql.approvals import SqlApprovalStore
 from weft.storage.sql.board import SqlConventionStore, SqlEntryStore
 from weft.storage.sql.checkouts import SqlCheckoutStore
 from weft.storage.sql.collections import SqlCollectionStore
+from weft.storage.sql.compactions import SqlCompactionStore
 from weft.storage.sql.database import Scope, connect
 from weft.storage.sql.embeddings import SqlTenantModelStore, SqlVectorStore
 from weft.storage.sql.events import SqlEventStore, SqlOutbox
@@ -78,6 +79,7 @@ class SqlStores:
             "access": SqlAccessStore,
             "approvals": SqlApprovalStore,
             "audit": SqlAuditStore,
+            "compactions": SqlCompactionStore,
             "conventions": SqlConventionStore,
             "critical_edits": SqlCriticalEditStore,
             "documents": SqlDocumentStore,

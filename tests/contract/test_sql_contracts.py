@@ -109,6 +109,10 @@ class TestRecordStore(contracts.RecordStoreContract):
     """Records in SQL."""
 
 
+class TestCompactionStore(contracts.CompactionStoreContract):
+    """Compactions in SQL."""
+
+
 class TestReceiptStore(contracts.ReceiptStoreContract):
     """Receipts in SQL."""
 

@@ -435,6 +435,7 @@ class App:
             known_sessions=SessionAclCache(),
             window_events=self._cache("window_events", 1, megabytes=64, seconds=3600),
             prepared_events=self._cache("prepared_events", 1, megabytes=64, seconds=3600),
+            compacted_views=self._cache("compacted_views", 1, megabytes=64, seconds=3600),
             assembly_slots=AssemblySlots(),
             content_scanner=self._scanner,
             call_performer=self.approved_calls,

@@ -29,6 +29,7 @@ from weft.capabilities.assembly.receipts import ReceiptStore
 from weft.capabilities.assembly.records import ReceiptRecordReader
 from weft.capabilities.assembly.slots import AssemblySlots
 from weft.capabilities.board.store import ConventionStore, EntryObserver, EntryStore, ReadTally
+from weft.capabilities.compaction.store import CompactionStore, ViewCache
 from weft.capabilities.events.model import EventImport, EventStore, Feed
 from weft.capabilities.events.webhooks.store import WebhookSender, WebhookStore
 from weft.capabilities.guardrails.actions import KnownActions
@@ -104,6 +105,7 @@ from weft.storage.sql.approvals import SqlApprovalStore
 from weft.storage.sql.board import SqlConventionStore, SqlEntryStore
 from weft.storage.sql.checkouts import SqlCheckoutStore
 from weft.storage.sql.collections import SqlCollectionStore
+from weft.storage.sql.compactions import SqlCompactionStore
 from weft.storage.sql.embeddings import SqlTenantModelStore, SqlVectorStore
 from weft.storage.sql.events import SqlEventStore, SqlOutbox
 from weft.storage.sql.guardrails import SqlHitStore
@@ -226,6 +228,7 @@ class Singletons:
     known_sessions: SessionAclCache
     window_events: EventCache
     prepared_events: PreparedEventCache
+    compacted_views: ViewCache
     prompts: PromptCache
     assembly_slots: AssemblySlots
     content_scanner: ContentScanner
@@ -278,6 +281,7 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     TokenFactorStore: SqlTokenFactorStore,
     WebhookStore: SqlWebhookStore,
     WindowStore: SqlWindowStore,
+    CompactionStore: SqlCompactionStore,
 }
 
 # Ports that a service of a higher slice implements.

@@ -27,6 +27,8 @@ ERROR_MODULES: dict[str, str] = {
     "BRANCH_NOT_MERGED": "weft.capabilities.history.branches",
     "BUNDLE_DAMAGED": "weft.capabilities.transfer.bundle_format",
     "CHUNK_NOT_FOUND": "weft.capabilities.search.similar",
+    "COMPACTION_NOT_FOUND": "weft.capabilities.compaction.model",
+    "COMPACTION_NOT_HELD": "weft.capabilities.compaction.model",
     "CONTENT_BLOCKED": "weft.capabilities.trust.gate",
     "CONTENT_QUARANTINED": "weft.capabilities.trust.gate",
     "CONTENT_TOO_LARGE": "weft.kernel.errors",

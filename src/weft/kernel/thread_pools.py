@@ -37,6 +37,8 @@ class ThreadPool:
 SEARCH_THREADS = ThreadPool("searching", (os.cpu_count() or 1) + 4)
 # Long prompts queue here rather than take the threads of searches.
 ASSEMBLY_THREADS = ThreadPool("assembly", 2)
+# Compactions, which nobody should have to wait for.
+COMPACTION_THREADS = ThreadPool("compaction", 2)
 # Comparisons of versions: one caller's large texts do not take the threads of others' work.
 DIFF_THREADS = ThreadPool("diff", 2)
 # Two threads wait for the worker processes that parse documents; two are for quicker work.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from weft.capabilities.trust.model import TrustLabel
+from weft.kernel.errors import Conflict, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -152,7 +153,10 @@ class CompactionSource(NamedTuple):
 
 
 class CompactionState(StrEnum):
-    """``held`` waits for a human; ``superseded`` was applied, and a later one is in its place."""
+    """``held`` waits for a human; ``superseded`` was applied, and a later one is in its place.
+
+    ``dropped``: somebody returned to the original events.
+    """
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -162,6 +166,47 @@ class CompactionState(StrEnum):
     REFUSED = "refused"
     SKIPPED = "skipped"
     FAILED = "failed"
+    DROPPED = "dropped"
+
+
+# A line has at most one compaction in one of these states.
+OPEN_STATES = frozenset({CompactionState.QUEUED, CompactionState.RUNNING, CompactionState.HELD})
+
+
+class CompactionNotFound(NotFound):
+    """There is no such compaction, or its window is not yours to read."""
+
+    code = "COMPACTION_NOT_FOUND"
+    hint = "Give the id of a compaction of a window that you may open."
+    related = ("context_window",)
+
+
+class CompactionNotHeld(Conflict):
+    """The compaction does not wait for a review."""
+
+    code = "COMPACTION_NOT_HELD"
+    hint = "Only a held compaction can be applied. Compact the window again if needed."
+    related = ("context_window",)
+
+
+class CompactionOptions(NamedTuple):
+    """How to compact. ``target`` is the part of the covered tokens that their replacement may take."""
+
+    strategy: StrategyName = DEFAULT_STRATEGY
+    target: float = DEFAULT_TARGET
+    keep_recent: int = DEFAULT_KEEP_RECENT
+    model: str | None = None
+
+
+class CompactionDraft(NamedTuple):
+    """The result of a run before it is stored. ``degraded`` as in Compaction."""
+
+    view: CompactedView
+    used: UsedStrategy
+    reason: str
+    degraded: tuple[str, ...]
+    tokens_before: int
+    tokens_after: int
 
 
 class Compaction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -191,6 +236,8 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tokens_after: int = 0
     facts: int = 0
     carried_facts: int = 0
+    summaries: int = 0
+    loss_notes: int = 0
     degraded: tuple[str, ...] = ()
     model: str | None = None
     approval_id: str | None = None

@@ -133,6 +133,10 @@ class Windows(msgspec.Struct, frozen=True):
         """Return the events of a window without those routed to it."""
         return await self._own_events(window, await self.records.redactions_in(window.session_id))
 
+    async def line_events(self, session_id: str, line_id: str) -> Sequence[WindowEvent]:
+        """Return the events of one line, as the agent whose line it is reads them."""
+        return await self._events_of(line_id, await self.records.redactions_in(session_id))
+
     async def ingest(self, window: Window, drafts: Sequence[EventDraft]) -> list[WindowEvent]:
         """Add events in order and return them; an event that is there already is returned as it is."""
         writer = await self.to_write(window)

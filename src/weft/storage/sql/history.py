@@ -170,6 +170,19 @@ JOIN commits m ON m.tenant = k.tenant AND m.line_id = k.merged_line AND m.seq = 
 WHERE k.tenant = $1 AND k.line_id = $2 AND k.seq > $3 AND k.seq <= $4 AND k.merged_line IS NOT NULL
 GROUP BY k.merged_line
 """
+# Tables with rows that belong to exactly one line.
+_TABLES_OF_LINES = (
+    "changes",
+    "commits",
+    "tags",
+    "pins",
+    "switches",
+    "line_signatures",
+    "derivations",
+    "compactions",
+    "compaction_views",
+    "lines",
+)
 _PIN = "INSERT INTO pins (tenant, line_id, seq, holder) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING"
 _ADD_TAG = """
 INSERT INTO tags (tenant, line_id, label, seq, created_by, created_at, automatic, hash, owner)
@@ -561,7 +574,7 @@ class SqlLineStore:
             self._tenant,
             line_id,
         )
-        for table in ("changes", "commits", "tags", "pins", "switches", "line_signatures", "derivations", "lines"):
+        for table in _TABLES_OF_LINES:
             await self._tx.run(
                 f"DELETE FROM {table} WHERE tenant = $1 AND line_id = $2",  # noqa: S608 - a fixed list of tables
                 self._tenant,

@@ -80,6 +80,8 @@ _TABLES_OF_SESSIONS = (
     "redactions",
     "windows",
     "window_routes",
+    "compactions",
+    "compaction_views",
     "session_members",
     "terminated_sessions",
     "sessions",

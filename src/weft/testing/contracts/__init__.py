@@ -9,6 +9,7 @@ from weft.testing.contracts.agent_context import SnapshotStoreContract
 from weft.testing.contracts.approvals import ApprovalStoreContract
 from weft.testing.contracts.board import ConventionStoreContract, EntryStoreContract
 from weft.testing.contracts.collections import CollectionStoreContract
+from weft.testing.contracts.compactions import CompactionStoreContract
 from weft.testing.contracts.embeddings import EmbedderContract, TenantModelStoreContract, VectorStoreContract
 from weft.testing.contracts.events import EventStoreContract
 from weft.testing.contracts.guardrails import HitStoreContract
@@ -51,6 +52,7 @@ __all__ = [
     "BranchContract",
     "CheckoutStoreContract",
     "CollectionStoreContract",
+    "CompactionStoreContract",
     "ContractStores",
     "ConventionStoreContract",
     "CriticalEditStoreContract",

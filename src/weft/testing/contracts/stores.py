@@ -11,6 +11,7 @@ from weft.capabilities.agent_context.store import SnapshotStore
 from weft.capabilities.approvals.store import ApprovalStore
 from weft.capabilities.assembly.receipts import ReceiptStore
 from weft.capabilities.board.store import ConventionStore, EntryStore
+from weft.capabilities.compaction.store import CompactionStore
 from weft.capabilities.events.model import EventImport, EventStore
 from weft.capabilities.events.webhooks.store import WebhookStore
 from weft.capabilities.guardrails.store import HitStore
@@ -52,6 +53,7 @@ class ContractStores(Protocol):
     access: AccessStore
     approvals: ApprovalStore
     audit: AuditStore
+    compactions: CompactionStore
     conventions: ConventionStore
     critical_edits: CriticalEditStore
     documents: DocumentStore

@@ -1,0 +1,228 @@
+"""Compactions of windows for one caller: requested, begun on a frozen cut, finished, applied, dropped.
+
+They are open to whom the window is open. Each method belongs to one transaction; what runs between them holds none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+from msgspec import structs
+
+from weft.capabilities.access.model import AgentNotFound
+from weft.capabilities.compaction.model import (
+    OPEN_STATES,
+    Compaction,
+    CompactionNotFound,
+    CompactionNotHeld,
+    CompactionState,
+)
+from weft.capabilities.compaction.store import AppliedCompaction, CompactionStore, ViewCache
+from weft.capabilities.history.model import trunk_of
+from weft.capabilities.sessions.model import SessionNotFound, find_session
+from weft.capabilities.windows.model import NotMember, window_line
+from weft.capabilities.windows.service import Windows
+from weft.kernel.errors import PermissionDenied
+from weft.kernel.fields import new_ordered_id
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.capabilities.compaction.model import (
+        CompactedView,
+        CompactionDraft,
+        CompactionOptions,
+        CompactionTrigger,
+    )
+    from weft.capabilities.windows.model import Window, WindowEvent
+
+_DIGITS = 32
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class RunningCompaction(NamedTuple):
+    """A compaction that was begun, with the events of its cut."""
+
+    compaction: Compaction
+    events: Sequence[WindowEvent]
+
+
+class Compactions(msgspec.Struct, frozen=True):
+    """What compactions need, built for the caller of one operation."""
+
+    windows: Windows
+    store: CompactionStore
+    views: ViewCache
+
+    async def find(self, compaction_id: str) -> Compaction:
+        """Return a compaction of a window that the caller may open; otherwise there is none."""
+        found = await self.store.find(compaction_id)
+        if found is None:
+            raise no_compaction(compaction_id)
+        if not await self._may_read(found):
+            raise no_compaction(compaction_id, denied=True)
+        return found
+
+    async def current(self, line_id: str) -> AppliedCompaction | None:
+        """Return the compaction that is in effect on a line, with its view."""
+        applied = await self.store.applied(line_id)
+        view = None if applied is None else await self.view(applied)
+        return None if applied is None or view is None else AppliedCompaction(applied, view)
+
+    async def view(self, compaction: Compaction) -> CompactedView | None:
+        """Return the view of a compaction; None if it has none, or if it is too old."""
+        if compaction.version is None:
+            return None
+        key = self.windows.actor.tenant, compaction.compaction_id, compaction.version
+        view = self.views.get(key) or await self.store.view(compaction.compaction_id)
+        if view is not None:
+            self.views.put(key, view, view_bytes(view))
+        return view
+
+    async def request(self, window: Window, options: CompactionOptions, trigger: CompactionTrigger) -> Compaction:
+        """Queue a compaction of a window, or return the one that is open already."""
+        wanted = Compaction(
+            compaction_id=new_ordered_id(),
+            session_id=window.session_id,
+            agent_id=window.agent_id,
+            line_id=window.line_id,
+            requested_by=self.windows.actor.participant,
+            trigger=trigger,
+            state=CompactionState.QUEUED,
+            strategy=options.strategy,
+            target=options.target,
+            keep_recent=options.keep_recent,
+            model=options.model,
+            created_at=self.windows.now,
+        )
+        if await self.store.add(wanted):
+            return wanted
+        return await self.store.open_for(window.line_id) or wanted
+
+    async def begin(self, compaction_id: str) -> RunningCompaction | None:
+        """Freeze the cut of a queued compaction, or of one whose run was lost; None if it is neither."""
+        found = await self.store.lock(compaction_id)
+        if found is None or found.state not in {CompactionState.QUEUED, CompactionState.RUNNING}:
+            return None
+        events = await self.windows.line_events(found.session_id, found.line_id)
+        begun = structs.replace(
+            found,
+            state=CompactionState.RUNNING,
+            cut=events[-1].number if events else 0,
+            started_at=self.windows.now,
+        )
+        await self.store.save(begun)
+        return RunningCompaction(begun, events)
+
+    async def finish(self, compaction_id: str, draft: CompactionDraft, *, held_as: str | None = None) -> Compaction:
+        """Store the result of a run and apply it; with ``held_as``, an approval, it waits for its review.
+
+        A compaction that was dropped meanwhile stays dropped.
+        """
+        found = await self._locked(compaction_id)
+        if found.state is not CompactionState.RUNNING:
+            return found
+        finished = with_figures(found, draft, self.windows.now)
+        state = CompactionState.APPLIED if held_as is None else CompactionState.HELD
+        finished = structs.replace(finished, state=state, approval_id=held_as)
+        await self.store.save(finished, draft.view)
+        return finished
+
+    async def end(
+        self, compaction_id: str, state: CompactionState, reason: str, degraded: tuple[str, ...] = ()
+    ) -> Compaction:
+        """End an open compaction without a result: skipped, failed or refused."""
+        found = await self._locked(compaction_id)
+        if found.state not in OPEN_STATES:
+            return found
+        ended = structs.replace(found, state=state, reason=reason, degraded=degraded, finished_at=self.windows.now)
+        await self.store.save(ended)
+        return ended
+
+    async def apply(self, compaction_id: str) -> Compaction:
+        """Apply a held compaction. Its summaries whose sources have changed since are ignored, as always."""
+        await self.find(compaction_id)
+        found = await self._locked(compaction_id)
+        if found.state is not CompactionState.HELD:
+            raise CompactionNotHeld(
+                f"The compaction is {found.state.value}, not held.",
+                resource_type="compaction",
+                resource_id=compaction_id,
+                state=found.state.value,
+            )
+        applied = structs.replace(found, state=CompactionState.APPLIED, finished_at=self.windows.now)
+        await self.store.save(applied)
+        return applied
+
+    async def drop(self, line_id: str) -> list[Compaction]:
+        """Return a line to its original events: end its open compaction and the applied one."""
+        named = [await self.store.open_for(line_id), await self.store.applied(line_id)]
+        dropped: list[Compaction] = []
+        for each in named:
+            found = None if each is None else await self.store.lock(each.compaction_id)
+            if found is not None and found.state in {*OPEN_STATES, CompactionState.APPLIED}:
+                dropped.append(structs.replace(found, state=CompactionState.DROPPED))
+                await self.store.save(dropped[-1])
+        return dropped
+
+    async def _locked(self, compaction_id: str) -> Compaction:
+        found = await self.store.lock(compaction_id)
+        if found is None:
+            raise no_compaction(compaction_id)
+        return found
+
+    async def _may_read(self, compaction: Compaction) -> bool:
+        """Tell whether the caller may open the window of a compaction, or one that shares it."""
+        owner = trunk_of(compaction.line_id).removeprefix(window_line(compaction.session_id, ""))
+        windows = self.windows
+        try:
+            session = await find_session(compaction.session_id, windows.actor, windows.sessions)
+        except SessionNotFound:
+            return False
+        for sharer in await windows.store.sharing(compaction.session_id, owner):
+            try:
+                await windows.agent(session, sharer.agent_id)
+            except (AgentNotFound, PermissionDenied, NotMember):
+                continue
+            return True
+        return False
+
+
+def with_figures(compaction: Compaction, draft: CompactionDraft, now: int) -> Compaction:
+    """Return a compaction with the figures of its result."""
+    view = draft.view
+    return structs.replace(
+        compaction,
+        used=draft.used,
+        reason=draft.reason,
+        version=version_of(view),
+        events_covered=sum(len(summary.sources) for summary in view.summaries) + len(view.shortened),
+        tokens_before=draft.tokens_before,
+        tokens_after=draft.tokens_after,
+        facts=len(view.facts),
+        carried_facts=sum(fact.carried for fact in view.facts),
+        summaries=len(view.summaries),
+        loss_notes=sum(len(summary.loss_notes) for summary in view.summaries),
+        degraded=draft.degraded,
+        finished_at=now,
+    )
+
+
+def version_of(view: CompactedView) -> str:
+    """Return the hash of a view: equal views have the same."""
+    return hashlib.sha256(_encode(view)).hexdigest()[:_DIGITS]
+
+
+def view_bytes(view: CompactedView) -> int:
+    """Return about how much memory a view takes, in bytes."""
+    return len(_encode(view)) * 2
+
+
+def no_compaction(compaction_id: str, *, denied: bool = False) -> CompactionNotFound:
+    """Return the error for a compaction that the caller cannot see; ``denied`` if it exists."""
+    shown = compaction_id[:100]
+    error = CompactionNotFound(f"There is no compaction '{shown}'.", resource_type="compaction", resource_id=shown)
+    error.denial = denied
+    return error
