@@ -10,6 +10,7 @@ from weft.capabilities.access.operations import (
     ApiKeyList,
     TokenIssued,
 )
+from weft.capabilities.agent_context.compaction_settings import CompactionSettings
 from weft.capabilities.agent_context.copy_context import ContextCopied
 from weft.capabilities.agent_context.critical import CriticalChange, CriticalUpdate
 from weft.capabilities.agent_context.definitions import AgentDefined, DefinitionRead
@@ -325,6 +326,7 @@ __all__ = [
     "CloudEventsMapping",
     "CommitInfo",
     "CommitShown",
+    "CompactionSettings",
     "Comparison",
     "Confidence",
     "ConflictInfo",

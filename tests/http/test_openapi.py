@@ -45,7 +45,7 @@ VALID_FIELDS: dict[str, dict[str, Any]] = {
     "/v1/context/push": {"knowledge": [{"key": "limit", "value": 1}], "remove": [], "if_version": 0},
     "/v1/domains": {"chunking": CHUNKING},
     "/v1/domains/{domain}": {"chunking": CHUNKING},
-    "/v1/layers/{layer}": {"text": "Cite sources."},
+    "/v1/layers/{layer}": {"text": "Cite sources.", "policy": None},
     "/v1/domains/{domain}/documents": {"text": "Ship.", "content": None, "timestamp": None},
     "/v1/domains/{domain}/documents/batch": {"documents": [{"document_id": "plan.md", "text": "Ship."}]},
     "/v1/domains/{domain}/sources": {**A_PAGE, "folder": None, "watch": False, "secret": None},

@@ -46,7 +46,8 @@ NOT_CONTENT = {
         INSTRUCTIONS,
     ),
     "layer.define": dict.fromkeys(
-        ("text", "guardrails[].condition", "guardrails[].message", "guardrails[].mask[]"), INSTRUCTIONS
+        ("text", "guardrails[].condition", "guardrails[].message", "guardrails[].mask[]", "compaction.model"),
+        INSTRUCTIONS,
     ),
     "board.delete": {"key": NAMES},
     "board.write": {"key": "is a name: a-z, 0-9 and underscores"},

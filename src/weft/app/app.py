@@ -434,6 +434,7 @@ class App:
             retriever=self.retriever,
             known_sessions=SessionAclCache(),
             window_events=self._cache("window_events", 1, megabytes=64, seconds=3600),
+            compaction_settings=self._cache("compaction_settings", 1, megabytes=1, seconds=3600),
             prepared_events=self._cache("prepared_events", 1, megabytes=64, seconds=3600),
             compacted_views=self._cache("compacted_views", 1, megabytes=64, seconds=3600),
             assembly_slots=AssemblySlots(),

@@ -91,6 +91,7 @@ from weft.capabilities.transfer.policies import PolicyStore
 from weft.capabilities.trust.gate import CallVerdicts, ItemLabels
 from weft.capabilities.trust.policy import TrustPolicies
 from weft.capabilities.trust.scanner import ContentScanner, Verdicts
+from weft.capabilities.windows.agent_settings import SettingsCache
 from weft.capabilities.windows.store import EventCache, WindowStore
 from weft.kernel.approval import Approval
 from weft.kernel.clock import Clock
@@ -227,6 +228,7 @@ class Singletons:
     retriever: Retriever
     known_sessions: SessionAclCache
     window_events: EventCache
+    compaction_settings: SettingsCache
     prepared_events: PreparedEventCache
     compacted_views: ViewCache
     prompts: PromptCache

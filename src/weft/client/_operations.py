@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.access.audit import AuditLog
     from weft.capabilities.access.operations import AgentCreated, AgentUpdated, ApiKeyCreated, ApiKeyList, TokenIssued
+    from weft.capabilities.agent_context.compaction_settings import CompactionSettings
     from weft.capabilities.agent_context.copy_context import ContextCopied
     from weft.capabilities.agent_context.definitions import AgentDefined, DefinitionRead
     from weft.capabilities.agent_context.pull import ContextPulled, ContextRead, ContextStatus
@@ -1501,6 +1502,7 @@ class LayerOperations:
         text: str | None = None,
         guardrails: Sequence[Guardrail | Mapping[str, Any]] | None = None,
         policy: TrustPolicy | Mapping[str, Any] | None = None,
+        compaction: CompactionSettings | Mapping[str, Any] | None = None,
         if_version: int | None = None,
         critical: bool = False,
         reason: str | None = None,
@@ -1509,7 +1511,7 @@ class LayerOperations:
         """Set the policies of the tenant or the guidelines of a team, which begin the prompts of all their agents.
 
         For humans only: clearance 5 for the tenant; clearance 3 for a team, as a member or admin. Running sessions keep
-        their version of the text until a pull; guardrails and the trust policy hold from the next call.
+        their version of the text until a pull; everything else holds from the next call.
         """
         return await self._caller.call(
             "layer.define",
@@ -1517,7 +1519,13 @@ class LayerOperations:
                 "layer": layer,
                 "critical": critical,
                 **given(
-                    text=text, guardrails=guardrails, policy=policy, if_version=if_version, reason=reason, step=step
+                    text=text,
+                    guardrails=guardrails,
+                    policy=policy,
+                    compaction=compaction,
+                    if_version=if_version,
+                    reason=reason,
+                    step=step,
                 ),
             },
         )

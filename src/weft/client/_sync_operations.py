@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.access.audit import AuditLog
     from weft.capabilities.access.operations import AgentCreated, AgentUpdated, ApiKeyCreated, ApiKeyList, TokenIssued
+    from weft.capabilities.agent_context.compaction_settings import CompactionSettings
     from weft.capabilities.agent_context.copy_context import ContextCopied
     from weft.capabilities.agent_context.definitions import AgentDefined, DefinitionRead
     from weft.capabilities.agent_context.pull import ContextPulled, ContextRead, ContextStatus
@@ -1485,6 +1486,7 @@ class SyncLayerOperations:
         text: str | None = None,
         guardrails: Sequence[Guardrail | Mapping[str, Any]] | None = None,
         policy: TrustPolicy | Mapping[str, Any] | None = None,
+        compaction: CompactionSettings | Mapping[str, Any] | None = None,
         if_version: int | None = None,
         critical: bool = False,
         reason: str | None = None,
@@ -1493,7 +1495,7 @@ class SyncLayerOperations:
         """Set the policies of the tenant or the guidelines of a team, which begin the prompts of all their agents.
 
         For humans only: clearance 5 for the tenant; clearance 3 for a team, as a member or admin. Running sessions keep
-        their version of the text until a pull; guardrails and the trust policy hold from the next call.
+        their version of the text until a pull; everything else holds from the next call.
         """
         return self._caller.call(
             "layer.define",
@@ -1501,7 +1503,13 @@ class SyncLayerOperations:
                 "layer": layer,
                 "critical": critical,
                 **given(
-                    text=text, guardrails=guardrails, policy=policy, if_version=if_version, reason=reason, step=step
+                    text=text,
+                    guardrails=guardrails,
+                    policy=policy,
+                    compaction=compaction,
+                    if_version=if_version,
+                    reason=reason,
+                    step=step,
                 ),
             },
         )

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 from weft.capabilities.access.model import AgentId, AgentNotFound
+from weft.capabilities.agent_context.compaction_settings import check_config
 from weft.capabilities.agent_context.critical import CriticalEdit, CriticalEditStore
 from weft.capabilities.agent_context.diff import count_changes
 from weft.capabilities.agent_context.model import DEFINITION, ContextLine, NewValue, inline
@@ -55,7 +56,7 @@ class DefineAgent(Request):
     ] = None
     config: Annotated[
         dict[str, Any] | None,
-        msgspec.Meta(description="Your settings, as a JSON object."),
+        msgspec.Meta(description="Your settings, as a JSON object; compaction: how its windows are compacted."),
     ] = None
     if_version: Annotated[
         Count | None,
@@ -193,6 +194,7 @@ async def read_definition(request: ReadDefinition, contexts: Contexts) -> Defini
 
 def _encoded(request: DefineAgent) -> dict[str, bytes]:
     """Return the JSON of the given fields, by name."""
+    check_config(request.config or {})
     given = {name: msgspec.to_builtins(getattr(request, name)) for name in AgentDefinition.__struct_fields__}
     fields = {name: encode_json_field(name, value) for name, value in given.items() if value is not None}
     for name, text in fields.items():

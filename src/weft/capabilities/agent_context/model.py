@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from weft.capabilities.history.model import Change, Tag, Version
 
 DEFINITION = "definition"
-# The key of a definition that decides what an agent may not do.
-GUARDRAILS = "guardrails"
+# The keys of a definition that decide what an agent may not do and when its windows are compacted. They are cached
+# by the access epoch, which a change of them advances.
+GUARDRAILS, CONFIG = "guardrails", "config"
+CACHED_KEYS = frozenset({GUARDRAILS, CONFIG})
 INLINE_BYTES = 32_768
 MAX_VALUE_BYTES = 16 * 1_048_576
 _ROOT = "context"

@@ -13,8 +13,8 @@ from msgspec import structs
 
 from weft.capabilities.access.store import AccessStore
 from weft.capabilities.agent_context.model import (
+    CACHED_KEYS,
     DEFINITION,
-    GUARDRAILS,
     ContextLimitExceeded,
     ContextLimits,
     ContextLine,
@@ -254,8 +254,8 @@ class OpenContext:
         label = await self.snapshot_before_commit(self.root, snapshot_prefix, author)
         for part in changed:
             await part.commit(commit_meta, author, kept, proof if part.name == DEFINITION else None)
-        if any(part.name == DEFINITION and GUARDRAILS in part.changes for part in changed):
-            # Guardrails hold from the next call in every process.
+        if any(part.name == DEFINITION and CACHED_KEYS & part.changes.keys() for part in changed):
+            # They hold from the next call in every process.
             await self.service.access.advance_epoch()
         await self._commit_root([await self._names(part) for part in changed], commit_meta, author, growth)
         return label

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
+from weft.capabilities.agent_context import compaction_settings
 from weft.capabilities.trust.model import TrustLabel
 from weft.kernel.errors import Conflict, NotFound
 
@@ -16,19 +17,16 @@ if TYPE_CHECKING:
     from weft.capabilities.windows.model import WindowEvent
     from weft.kernel.tokens import TokenCounter
 
-# How a window is compacted. ``truncation`` is the last resort and cannot be chosen.
-StrategyName = Literal["auto", "sliding_window", "key_facts", "hierarchical", "task_scoped"]
+StrategyName = compaction_settings.StrategyName
 UsedStrategy = Literal["sliding_window", "key_facts", "hierarchical", "task_scoped", "truncation"]
 CompactionTrigger = Literal["threshold", "request"]
 # The methods of Agent Context that Weft uses.
 SummaryMethod = Literal["extractive_summary", "abstractive_summary", "structured_digest", "rolling_summary"]
 FactStatus = Literal["current", "superseded", "resolved"]
 
-DEFAULT_STRATEGY: StrategyName = "sliding_window"
-# Newest messages that the sliding window keeps in full.
-DEFAULT_KEEP_RECENT = 20
-# Part of the covered tokens that the compacted view may take.
-DEFAULT_TARGET = 0.4
+DEFAULT_STRATEGY = compaction_settings.DEFAULT_STRATEGY
+DEFAULT_KEEP_RECENT = compaction_settings.DEFAULT_KEEP_RECENT
+DEFAULT_TARGET = compaction_settings.DEFAULT_TARGET
 
 
 class FactKind(StrEnum):

@@ -152,7 +152,7 @@ class LockedLayer:
     ) -> list[str]:
         """Set or remove values as one new version, and return the keys that changed.
 
-        Guardrails and policy hold for the next call of every process: they are part of the access epoch.
+        All but the text hold for the next call of every process: they are part of the access epoch.
         """
         changes = [change for key, text in texts.items() if (change := await self._change(key, text)) is not None]
         if not changes:

@@ -10,6 +10,7 @@ import msgspec
 
 from weft.capabilities.access.grants import needs_clearance
 from weft.capabilities.access.model import AgentId, AgentNotFound
+from weft.capabilities.agent_context.compaction_settings import CompactionSettings
 from weft.capabilities.agent_context.critical import CriticalEdit, CriticalEditStore, CriticalUpdate
 from weft.capabilities.guardrails.actions import KnownActions
 from weft.capabilities.guardrails.definitions import GuardrailDefinitions, indented_json
@@ -21,6 +22,7 @@ from weft.capabilities.history.model import LATEST, VersionConflict
 from weft.capabilities.layers.history_backend import LayerLines, forbid_agents, may_read_layer, may_read_layers
 from weft.capabilities.layers.model import (
     CLEARANCES,
+    COMPACTION,
     GUARDRAILS,
     MAX_TEXT_BYTES,
     POLICY,
@@ -69,6 +71,10 @@ class DefineLayer(Request):
         TrustPolicy | None,
         msgspec.Meta(description="Trust policy, of the tenant only; replaces all of it."),
     ] = None
+    compaction: Annotated[
+        CompactionSettings | None,
+        msgspec.Meta(description="When and how windows are compacted; replaces all of it."),
+    ] = None
     if_version: Annotated[
         Count | None,
         msgspec.Meta(description="Expected version of the layer (0: none yet); VERSION_CONFLICT if it differs."),
@@ -81,7 +87,7 @@ class DefineLayer(Request):
 
 
 class LayerDefined(Success, kw_only=True):
-    """The new version. Running sessions get its text with their next pull; guardrails and policy hold at once."""
+    """The new version. Running sessions get its text with their next pull; the rest holds at once."""
 
     on_record = ("previous_version", "version", "changed")
 
@@ -167,7 +173,7 @@ async def _compile(request: DefineLayer, actions: KnownActions) -> None:
     forbids=forbid_agents,
     prepare=_compile,
     audited=True,
-    off_record=("text", "guardrails", "policy"),
+    off_record=("text", "guardrails", "policy", "compaction"),
     errors=(
         *(
             PermissionDenied,
@@ -187,7 +193,7 @@ async def define_layer(
     """Set the policies of the tenant or the guidelines of a team, which begin the prompts of all their agents.
 
     For humans only: clearance 5 for the tenant; clearance 3 for a team, as a member or admin. Running sessions keep
-    their version of the text until a pull; guardrails and the trust policy hold from the next call.
+    their version of the text until a pull; everything else holds from the next call.
     """
     texts = await _texts(request, definitions)
     line = await lines.to_define(request.layer)
@@ -224,8 +230,10 @@ async def _texts(request: DefineLayer, definitions: GuardrailDefinitions) -> dic
         if level_of(request.layer) != TENANT:
             raise InvalidInput("policy: only the layer tenant has a trust policy", field="policy")
         texts[POLICY] = None if request.policy == DEFAULT_POLICY else indented_json(request.policy)
+    if request.compaction is not None:
+        texts[COMPACTION] = None if request.compaction == CompactionSettings() else indented_json(request.compaction)
     if not texts:
-        raise InvalidInput("text: give a text, guardrails or a policy", field="text")
+        raise InvalidInput("text: give a text, guardrails, a policy or compaction settings", field="text")
     return texts
 
 

@@ -26,7 +26,8 @@ class Allowance(msgspec.Struct, frozen=True):
 
     ``versions`` of each key are kept; ``snapshots`` are the named ones of each agent. ``tuning``: callers may
     change the minimum score and the weights of a search. ``custom_models``: the tenant may choose its embedding model.
-    ``guardrail_levels``: the layers that may have guardrails of the tenant's own.
+    ``guardrail_levels``: the layers that may have guardrails of the tenant's own. ``compaction_strategies``: windows
+    may be compacted otherwise than by a sliding window.
     """
 
     plan: Plan
@@ -39,6 +40,7 @@ class Allowance(msgspec.Struct, frozen=True):
     domains: int | None = None
     bytes: int | None = None
     guardrail_levels: tuple[int, ...] = (2, 3, 4)
+    compaction_strategies: bool = True
 
     def check_domains(self, domains: int) -> None:
         """Raise QuotaExceeded if there are more domains than allowed."""
@@ -93,6 +95,12 @@ class Allowance(msgspec.Struct, frozen=True):
             instead = "Define them for your teams and agents" if self.guardrail_levels else "Leave them out"
             raise self._exceeded(allowed, instead, limit_guardrail_levels=list(self.guardrail_levels))
 
+    def check_compaction_strategies(self) -> None:
+        """Raise QuotaExceeded if windows are compacted by a sliding window only."""
+        if not self.compaction_strategies:
+            instead = "Leave out the strategy"
+            raise self._exceeded("compacts by a sliding window only", instead, limit_compaction_strategies=False)
+
     def _exceeded(self, allowed: str, instead: str, **limit: Any) -> QuotaExceeded:  # noqa: ANN401 - JSON
         return QuotaExceeded(
             f"The plan '{self.plan}' {allowed}.", hint=f"{instead}, {_LARGER_PLAN}.", plan=self.plan, **limit
@@ -111,6 +119,7 @@ ALLOWANCES: dict[Plan, Allowance] = {
         domains=1,
         bytes=_GIBIBYTE,
         guardrail_levels=(),
+        compaction_strategies=False,
     ),
     "pro": Allowance(
         "pro",
@@ -121,6 +130,7 @@ ALLOWANCES: dict[Plan, Allowance] = {
         domains=10,
         bytes=50 * _GIBIBYTE,
         guardrail_levels=(3, 4),
+        compaction_strategies=False,
     ),
     "enterprise": Allowance("enterprise"),
 }

@@ -88,7 +88,7 @@ class SessionInUse(Conflict):
 
 
 class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits and options of one session's board."""
+    """Limits and options of one session: its board and its windows."""
 
     max_value_tokens: Annotated[TokenLimit, msgspec.Meta(description="Larger values are rejected.")] = 1_000
     warn_value_tokens: Annotated[
@@ -121,6 +121,9 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         bool, msgspec.Meta(description="False: its messages and keys are not embedded, and found by their words only.")
     ] = True
     conventions: Annotated[Name, msgspec.Meta(description="The key conventions rendered for its agents.")] = "default"
+    compaction_review: Annotated[
+        bool, msgspec.Meta(description="A human approves each compaction of its windows before it is used.")
+    ] = False
 
     @property
     def warns_from(self) -> int:

@@ -29,7 +29,6 @@ DEFAULT_MODEL_TOKENS = 128_000
 DEFAULT_RESERVED_TOKENS = 4_096
 # Small models reserve at most this part of their context for the answer.
 _RESERVED_PART = 8
-DEFAULT_THRESHOLD = 0.8
 MAX_CONTENT_BYTES = 1_048_576
 # Longer contents are stored as separate values in history, so that equal ones are stored once.
 INLINE_BYTES = 4_096

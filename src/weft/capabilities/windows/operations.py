@@ -9,6 +9,7 @@ import msgspec
 from msgspec import structs
 
 from weft.capabilities.access.model import AgentId, AgentNotFound
+from weft.capabilities.agent_context.compaction_settings import Threshold
 from weft.capabilities.history.model import BranchNotFound
 from weft.capabilities.sessions.model import (
     SessionArchived,
@@ -17,7 +18,6 @@ from weft.capabilities.sessions.model import (
     find_session,
     lock_active_session,
 )
-from weft.capabilities.windows.agent_settings import Threshold
 from weft.capabilities.windows.creation import WindowOptions, create_window, note_clamp, parent_window
 from weft.capabilities.windows.ingest import WindowAgent
 from weft.capabilities.windows.model import (

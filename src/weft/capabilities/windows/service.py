@@ -22,13 +22,12 @@ from weft.capabilities.records.store import RecordStore
 from weft.capabilities.sessions.model import Session, find_session, lock_active_session
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.trust.gate import ContentGate
-from weft.capabilities.windows.agent_settings import compaction_settings
+from weft.capabilities.windows.agent_settings import SettingsCache, compaction_settings
 from weft.capabilities.windows.budget import budgets_for
 from weft.capabilities.windows.creation import WindowOptions, create_window
 from weft.capabilities.windows.line_events import events_of_line
 from weft.capabilities.windows.model import (
     DEFAULT_MODEL_TOKENS,
-    DEFAULT_THRESHOLD,
     Category,
     NotMember,
     Window,
@@ -46,15 +45,18 @@ from weft.capabilities.windows.window_writer import WindowWriter
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.events import EventType, NewEvent, Outbox
-from weft.kernel.identity import PERMISSION, PRINCIPAL, Actor, Permission
+from weft.kernel.identity import PERMISSION, PRINCIPAL, SYSTEM_ID, Actor, Permission
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from weft.capabilities.agent_context.compaction_settings import ResolvedCompaction
     from weft.capabilities.records.store import Redaction
     from weft.capabilities.windows.model import EventDraft, WindowEvent, WindowSettings
 
+# Memory of the compaction settings of an agent, about.
+_SETTINGS_BYTES = 500
 _ADMINS = f"{PERMISSION}{Permission.ADMIN}"
 
 
@@ -71,6 +73,7 @@ class Windows(msgspec.Struct, frozen=True):
     outbox: Outbox
     clock: Clock
     cache: EventCache
+    settings: SettingsCache
     catalog: Catalog
     gate: ContentGate
 
@@ -221,12 +224,19 @@ class Windows(msgspec.Struct, frozen=True):
 
     async def threshold(self, window: Window) -> float:
         """Return the part of its limit from which a window should be compacted."""
-        if window.settings.compaction_threshold is not None:
-            return window.settings.compaction_threshold
-        agent = await self.access.principal(window.agent_id)
-        if agent is None:
-            return DEFAULT_THRESHOLD
-        return (await compaction_settings(agent, self.lines, self.access)).threshold or DEFAULT_THRESHOLD
+        return (await self.compaction(window)).threshold
+
+    async def compaction(self, window: Window) -> ResolvedCompaction:
+        """Return when and how a window is compacted. Changes of these settings advance the epoch."""
+        key = (self.actor.tenant, window.agent_id, self.actor.epoch)
+        # Background work has no epoch.
+        found = None if self.actor.principal_id == SYSTEM_ID else self.settings.get(key)
+        if found is None:
+            found = await compaction_settings(window.agent_id, self.lines, self.access)
+            if self.actor.principal_id != SYSTEM_ID:
+                self.settings.put(key, found, _SETTINGS_BYTES)
+        own = window.settings.compaction_threshold
+        return found if own is None else found._replace(threshold=own)
 
     def event(
         self, event_type: EventType, session: Session, agent_id: str, readers: Sequence[str], data: Mapping[str, object]

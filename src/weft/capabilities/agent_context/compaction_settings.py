@@ -1,0 +1,83 @@
+"""Compaction settings of agents, teams and tenants: when their windows are compacted, and how."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NamedTuple, get_args
+
+import msgspec
+from msgspec import structs
+
+from weft.kernel.errors import InvalidInput
+from weft.kernel.fields import ShortText
+
+# ``truncation``, the last resort, cannot be chosen.
+StrategyName = Literal["auto", "sliding_window", "key_facts", "hierarchical", "task_scoped"]
+STRATEGIES: tuple[StrategyName, ...] = get_args(StrategyName)
+DEFAULT_STRATEGY: StrategyName = "sliding_window"
+DEFAULT_THRESHOLD = 0.8
+# Newest messages that are kept in full.
+DEFAULT_KEEP_RECENT = 20
+# Part of the covered tokens that the compacted view may take.
+DEFAULT_TARGET = 0.4
+
+Threshold = Annotated[
+    float,
+    msgspec.Meta(gt=0, le=1, description="Part of the limit from which the window should be compacted, such as 0.8."),
+]
+KeepRecent = Annotated[int, msgspec.Meta(ge=1, le=10_000, description="Newest messages that are kept in full.")]
+Target = Annotated[
+    float, msgspec.Meta(ge=0.02, le=0.95, description="Part of their tokens that compacted events may take.")
+]
+_CONFIG = "config.compaction"
+
+
+class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """When and how windows are compacted; what is not set here is set for a parent, a team or the tenant."""
+
+    strategy: Annotated[StrategyName | None, msgspec.Meta(description="How; sliding_window by default.")] = None
+    threshold: Annotated[Threshold | None, msgspec.Meta(description="Part of the limit that starts it; 0.8.")] = None
+    keep_recent: Annotated[KeepRecent | None, msgspec.Meta(description="Newest messages kept in full; 20.")] = None
+    target: Annotated[Target | None, msgspec.Meta(description="Part of their tokens that older events take; 0.4.")] = (
+        None
+    )
+    model: Annotated[ShortText | None, msgspec.Meta(description="Model that writes the summaries.")] = None
+    review: Annotated[bool | None, msgspec.Meta(description="A human approves each compaction before it is used.")] = (
+        None
+    )
+    auto: Annotated[bool | None, msgspec.Meta(description="Compact at the threshold; true by default.")] = None
+
+    def over(self, other: CompactionSettings) -> CompactionSettings:
+        """Return these settings, completed by others."""
+        unset = [name for name in self.__struct_fields__ if getattr(self, name) is None]
+        return structs.replace(self, **{name: getattr(other, name) for name in unset})
+
+
+class ResolvedCompaction(NamedTuple):
+    """The compaction settings that hold for a window."""
+
+    strategy: StrategyName = DEFAULT_STRATEGY
+    threshold: float = DEFAULT_THRESHOLD
+    keep_recent: int = DEFAULT_KEEP_RECENT
+    target: float = DEFAULT_TARGET
+    model: str | None = None
+    review: bool = False
+    auto: bool = True
+
+    @classmethod
+    def of(cls, settings: CompactionSettings) -> ResolvedCompaction:
+        """Return settings, completed by the defaults."""
+        return cls(**{name: value for name, value in structs.asdict(settings).items() if value is not None})
+
+
+def check_config(config: dict[str, Any]) -> None:
+    """Refuse a definition whose ``config.compaction`` is not of this form: it would be ignored otherwise."""
+    if "compaction" not in config:
+        return
+    try:
+        msgspec.convert(config["compaction"], CompactionSettings)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at ")
+        field = _CONFIG + where.strip("`").removeprefix("$")
+        if field.endswith(".strategy"):
+            what = f"there is no such strategy; use one of {', '.join(STRATEGIES)}"
+        raise InvalidInput(f"{field}: {what[:300]}", field="config") from error
