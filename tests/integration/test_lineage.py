@@ -281,3 +281,51 @@ async def test_derivations_go_with_their_session(library: World) -> None:
     await library.planner.call("session.archive", session_id=SESSION)
     await library.admin.call("session.delete", session_id=SESSION, force=True)
     assert await library.rows("SELECT item FROM derivations WHERE tenant = $1", library.tenant) == []
+
+
+def recorded(summary_id: str, *sources: str, content: str = "It takes a month.") -> dict[str, Any]:
+    fields = {"summary_id": summary_id, "content": content, "source_item_refs": list(sources)}
+    return {"schema_version": "0.1.0", "created_at": "2026-05-08T12:30:00Z", **fields}
+
+
+async def test_recorded_summaries_are_traced_and_forgotten_with_their_sources(library: World) -> None:
+    planner = library.planner
+    await planner.write("plan", "wait a month", derived_from=[GUIDE])
+    made = [
+        recorded("of-guide", f"{GUIDE}?version=1"),
+        recorded("of-plan", f"{BOARD}/plan/1.1"),
+        recorded("of-summary", "of-plan"),
+        recorded("of-nothing", "tool:browser"),
+    ]
+    await planner.call("records.add", session_id=SESSION, records=made)
+    derived = dict.fromkeys(["of-guide", "of-plan", "of-summary", f"{BOARD}/plan"], "declared")
+    assert await traced(planner, GUIDE) == derived
+    assert await traced(planner, f"{BOARD}/plan/1.1") == {"of-plan": "declared", "of-summary": "declared"}
+    answer = await forget(library, GUIDE)
+    assert (answer["deleted"], answer["skipped"]) == (5, 0)
+    for name in ("of-guide", "of-plan", "of-summary"):
+        shown = await planner.call("records.show", record_id=name)
+        assert "month" not in json.dumps(shown)
+        assert (shown["redaction"]["state"], shown["redaction"]["method"]) == ("removed", "forgotten with its source")
+    assert (await planner.call("records.show", record_id="of-nothing"))["record"]["content"] == "It takes a month."
+    rows = await library.rows("SELECT body FROM records WHERE tenant = $1 AND type = 'context_summary'", library.tenant)
+    assert sum(b"month" in bytes(body) for (body,) in rows) == 1
+
+
+async def test_recorded_summaries_are_flagged_with_their_sources(library: World) -> None:
+    planner = library.planner
+    await planner.write("plan", "wait a month")
+    odd = {**recorded("odd", f"{BOARD}/plan/1.1"), "metadata": {"weft": {"trust": "no label"}, "mine": 1}}
+    await planner.call("records.add", session_id=SESSION, records=[odd])
+    answer = await forget(library, f"{BOARD}/plan", mode="flag")
+    assert answer["flagged"] == 2
+    metadata = (await planner.call("records.show", record_id="odd"))["record"]["metadata"]
+    assert (metadata["weft"]["trust"]["trust"], metadata["mine"]) == ("suspicious", 1)
+
+
+async def test_a_summary_that_its_reader_may_not_read_is_not_traced_for_it(library: World) -> None:
+    await library.planner.write("plan", "wait a month")
+    made = recorded("closed", f"{BOARD}/plan/1.1")
+    await library.planner.call("records.add", session_id=SESSION, records=[made], readable_by=["orchestrator"])
+    assert await traced(library.planner, f"{BOARD}/plan") == {"closed": "declared"}
+    assert await traced(library.analysis, f"{BOARD}/plan") == {}

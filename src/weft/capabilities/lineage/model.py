@@ -40,7 +40,10 @@ def no_item(reference: str) -> ItemNotFound:
 
 
 class TracedItem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An item of a trace: how it derives from ``via`` (an item or receipt), in how many steps, since when."""
+    """An item of a trace: how it derives from ``via`` (an item or receipt), in how many steps, since when.
+
+    ``is_summary``: it is a recorded summary, and ``item`` its id.
+    """
 
     item: str
     how: Derived
@@ -48,6 +51,7 @@ class TracedItem(msgspec.Struct, frozen=True, omit_defaults=True):
     steps: int
     at: int
     version: str = ""
+    is_summary: bool = False
 
     @property
     def is_certain(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import structs
@@ -19,9 +19,12 @@ from weft.capabilities.lineage.store import LineageStore, StoredVersion
 from weft.capabilities.lineage.tracer import Trace
 from weft.capabilities.messages.store import MessageStore
 from weft.capabilities.messages.transcript import TranscriptWriter
+from weft.capabilities.record_log.redacted_records import without_text
 from weft.capabilities.records.item_refs import DocumentName, LineKey
+from weft.capabilities.records.model import ContextSummary
 from weft.capabilities.records.record_ids import MessageItemId
-from weft.capabilities.records.store import RecordStore, Redaction
+from weft.capabilities.records.recorder import index_keys
+from weft.capabilities.records.store import ITEM_TYPE, RecordStore, Redaction
 from weft.capabilities.trust.gate import ContentGate
 from weft.capabilities.trust.model import DERIVED, Source, Trust, TrustLabel
 from weft.capabilities.windows.model import content_key
@@ -32,6 +35,8 @@ from weft.kernel.identity import HUMAN, PERMISSION, Actor, Permission
 
 Done = Literal["deleted", "flagged", "kept", "skipped"]
 _METHOD = "forgotten with its source"
+_encode = msgspec.json.Encoder().encode
+_summary_record = msgspec.json.Decoder(ContextSummary).decode
 
 
 class ForgottenItem(msgspec.Struct, frozen=True):
@@ -93,11 +98,11 @@ class SourceRemoval(msgspec.Struct, frozen=True):
         by_line: defaultdict[str, list[TracedItem]] = defaultdict(list)
         results: list[ForgottenItem] = []
         for item in items:
-            key = LineKey.parse(item.item)
+            key = None if item.is_summary else LineKey.parse(item.item)
             if MessageItemId.parse(item.item) is None and key is not None:
                 by_line[key.line_id].append(item)
             else:
-                results.append(await self._other(item, done, source))
+                results.append(await self._other(item, done, reason, source))
         # In one order, so that two calls do not wait for each other.
         for line_id, of_line in sorted(by_line.items()):
             results += await self._line(line_id, of_line, done, reason, source)
@@ -138,10 +143,12 @@ class SourceRemoval(msgspec.Struct, frozen=True):
         """Tell whether the current version of a key is the traced one, or one written since."""
         return written_at >= item.at
 
-    async def _other(self, item: TracedItem, done: Done, source: str | None) -> ForgottenItem:
+    async def _other(self, item: TracedItem, done: Done, reason: str, source: str | None) -> ForgottenItem:
         document, message = DocumentName.parse(item.item), MessageItemId.parse(item.item)
         try:
-            if document is not None:
+            if item.is_summary:
+                await self._summary(item.item, source, reason)
+            elif document is not None:
                 await self._document(document, source)
             elif message is not None:
                 await self._message(message, source)
@@ -160,6 +167,19 @@ class SourceRemoval(msgspec.Struct, frozen=True):
             raise no_item(str(name))
         author = Source.HUMAN if (found.author or "").startswith(HUMAN) else Source.AGENT
         await self.transcript.relabel(*name, flagged_label(found.trust, source, author))
+
+    async def _summary(self, summary_id: str, source: str | None, reason: str) -> None:
+        """Remove the text of a recorded summary, or label it as suspicious."""
+        row = await self.records.find_locked(ContextSummary.type, summary_id)
+        if row is None:
+            raise no_item(summary_id)
+        summary = _summary_record(row.body)
+        if source is None:
+            changed = without_text(summary)
+            await self._publish_redaction(summary_id, row.session_id, reason, ContextSummary.type)
+        else:
+            changed = structs.replace(summary, metadata=_flagged_metadata(summary.metadata, source))
+        await self.records.replace(structs.replace(row, body=_encode(changed)), index_keys(changed))
 
     async def _document(self, name: DocumentName, source: str | None) -> None:
         if source is None:
@@ -196,17 +216,21 @@ class SourceRemoval(msgspec.Struct, frozen=True):
         if key is not None and message is None:
             session_id = name_in(key.line_id, SESSION)
         for name in names:
-            redaction = Redaction(
-                record_id=name,
-                session_id=session_id,
-                state="removed",
-                method=_METHOD,
-                reason=reason,
-                redacted_by=self.actor.participant,
-                redacted_at=to_micros(self.clock.now()),
-            )
-            await self.records.redact(redaction)
-            await self.outbox.publish(self._redacted(redaction))
+            await self._publish_redaction(name, session_id, reason, ITEM_TYPE)
+
+    async def _publish_redaction(self, record_id: str, session_id: str | None, reason: str, record_type: str) -> None:
+        redaction = Redaction(
+            record_id=record_id,
+            session_id=session_id,
+            state="removed",
+            method=_METHOD,
+            reason=reason,
+            redacted_by=self.actor.participant,
+            redacted_at=to_micros(self.clock.now()),
+            type=record_type,
+        )
+        await self.records.redact(redaction)
+        await self.outbox.publish(self._redacted(redaction))
 
     def _redacted(self, redaction: Redaction) -> NewEvent:
         return NewEvent(
@@ -221,6 +245,18 @@ class SourceRemoval(msgspec.Struct, frozen=True):
                 "redacted_type": redaction.type,
             },
         )
+
+
+def _flagged_metadata(metadata: dict[str, Any], source: str) -> dict[str, Any]:
+    """Return the metadata of a summary with a label that says that it is suspicious."""
+    native = metadata.get("weft")
+    native = native if isinstance(native, dict) else {}
+    try:
+        label = msgspec.convert(native.get("trust"), TrustLabel | None)
+    except msgspec.ValidationError:
+        # A framework may have written anything there.
+        label = None
+    return {**metadata, "weft": {**native, "trust": msgspec.to_builtins(flagged_label(label, source))}}
 
 
 def flagged_label(label: TrustLabel | None, source: str, author: Source = Source.AGENT) -> TrustLabel:

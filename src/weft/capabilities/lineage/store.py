@@ -20,6 +20,14 @@ class Derivation(NamedTuple):
     at: int
 
 
+class DerivedSummary(NamedTuple):
+    """A recorded summary that names an item, in one version, among its sources."""
+
+    source: str
+    summary_id: str
+    at: int
+
+
 class StoredVersion(NamedTuple):
     """A version of a key that holds a value, with the time and author of its commit."""
 
@@ -52,6 +60,10 @@ class LineageStore(Protocol):
 
     async def derived_from(self, sources: Iterable[str]) -> Sequence[Derivation]:
         """Return what declares one of these sources."""
+        ...
+
+    async def summaries_of(self, item_ids: Iterable[str]) -> Sequence[DerivedSummary]:
+        """Return the recorded summaries of these items, oldest first."""
         ...
 
     async def versions(self, line_id: str, key: str) -> Sequence[StoredVersion]:

@@ -19,7 +19,8 @@ from weft.capabilities.lineage.model import Derived, TracedItem, no_item
 from weft.capabilities.lineage.store import LineageStore, SentPrompt
 from weft.capabilities.messages.store import MessageStore
 from weft.capabilities.record_log.lookup import RecordFinder
-from weft.capabilities.records.item_refs import HASH_BYTES, DocumentName, ItemRef, LineKey, item_hash
+from weft.capabilities.records.item_refs import HASH_BYTES, DocumentName, ItemRef, LineKey, document_uri, item_hash
+from weft.capabilities.records.model import ContextSummary
 from weft.capabilities.records.record_ids import MessageItemId, RecordRef, VersionOrigin, parse_item_id
 from weft.kernel.clock import to_micros
 from weft.kernel.identity import Actor
@@ -30,6 +31,8 @@ _MAX_PROMPTS = 200_000
 _MAX_FOLLOWED = 500
 _MAX_EVENTS = 500
 _PAGE = 2_000
+# Versions of a document whose summaries are looked for.
+_MAX_VERSIONS = 1_000
 
 
 class Trace(NamedTuple):
@@ -95,12 +98,14 @@ class Tracer(msgspec.Struct, frozen=True):
         for item in items:
             ref, document = named[item.item], DocumentName.parse(item.item)
             is_shown = ref is not None and ref.id in shown
-            if is_shown or ItemRef(item.item).is_external or (document and await self._sees(document)):
+            if is_shown or (not item.is_summary and await self._is_open(item, document)):
                 readable.append(item)
         return readable
 
     async def _record_of(self, item: TracedItem) -> RecordRef | None:
         """Return the record of an item in the traced version, or else in its newest one."""
+        if item.is_summary:
+            return RecordRef.stored(ContextSummary.type, item.item)
         key = LineKey.parse(item.item)
         if MessageItemId.parse(item.item) is not None:
             return parse_item_id(item.item)
@@ -112,6 +117,9 @@ class Tracer(msgspec.Struct, frozen=True):
         newest = versions[-1] if versions else None
         return None if newest is None else parse_item_id(f"{item.item}/{newest.incarnation}.{newest.version}")
 
+    async def _is_open(self, item: TracedItem, document: DocumentName | None) -> bool:
+        return ItemRef(item.item).is_external or (document is not None and await self._sees(document))
+
     async def _sees(self, document: DocumentName) -> bool:
         visible = {domain.domain for domain in await self.domains.visible()}
         return document.domain in visible and await self.documents.find(*document) is not None
@@ -120,6 +128,21 @@ class Tracer(msgspec.Struct, frozen=True):
     def prompts_of(self) -> str | None:
         """Return the agent whose prompts the caller may know; None for all."""
         return None if self.actor.is_admin else self.actor.principal_id
+
+    async def recorded_ids(self, item: TracedItem) -> list[str]:
+        """Return the ids under which records name an item: one for each version that may be traced."""
+        key, document = LineKey.parse(item.item), DocumentName.parse(item.item)
+        if item.is_summary or MessageItemId.parse(item.item) is not None:
+            return [item.item]
+        if document is not None:
+            found = await self.documents.find(*document)
+            newest = 0 if found is None else min(found.version, _MAX_VERSIONS)
+            return [item.item, *(document_uri(*document, version) for version in range(1, newest + 1))]
+        if key is None:
+            return [item.item]
+        versions = await self.lineage.versions(*key)
+        numbers = (f"{each.incarnation}.{each.version}" for each in versions if item.version or each.at >= item.at)
+        return [f"{item.item}/{number}" for number in numbers if item.version in {"", number}]
 
     async def written_after(self, prompt: SentPrompt) -> list[tuple[str, str, int]]:
         """Return item, version and time of what the agent of a prompt wrote until its next prompt."""
@@ -170,6 +193,7 @@ class _Pass:
             if item.steps < self._max_steps:
                 waiting += await self._declared(item)
                 waiting += await self._copies(item)
+                waiting += await self._summaries(item)
             else:
                 self._complete = False
 
@@ -177,6 +201,17 @@ class _Pass:
         found = await self._tracer.lineage.derived_from([item.item])
         how: Derived = "declared" if item.is_certain else "possible"
         return [TracedItem(each.item, how, item.item, item.steps + 1, each.at) for each in found]
+
+    async def _summaries(self, item: TracedItem) -> list[TracedItem]:
+        """Return the recorded summaries of an item: compactions of windows, and what frameworks recorded."""
+        names = await self._tracer.recorded_ids(item)
+        found = await self._tracer.lineage.summaries_of(names)
+        how: Derived = "declared" if item.is_certain else "possible"
+        return [
+            TracedItem(each.summary_id, how, item.item, item.steps + 1, each.at, is_summary=True)
+            for each in found
+            if each.summary_id != item.item
+        ]
 
     async def _copies(self, item: TracedItem) -> list[TracedItem]:
         """Return other keys that have the content of an item: copies, merges, branches, memory of teams."""

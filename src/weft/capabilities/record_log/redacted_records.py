@@ -105,7 +105,7 @@ def _reduced(record: Quoting, redaction: Redaction) -> Quoting:
 
 
 def _reduced_summary(summary: ContextSummary, redaction: Redaction) -> ContextSummary:
-    stripped = _without_text(summary)
+    stripped = without_text(summary)
     if redaction.replacement is not None:
         return structs.replace(stripped, content=redaction.replacement, content_ref=UNSET)
     return (
@@ -116,7 +116,7 @@ def _reduced_summary(summary: ContextSummary, redaction: Redaction) -> ContextSu
 
 
 def _reduced_assembly(assembly: ContextAssembly, redaction: Redaction) -> ContextAssembly:
-    stripped = _without_text(assembly)
+    stripped = without_text(assembly)
     if redaction.replacement is not None:
         return structs.replace(stripped, ordered_blocks=(Block(kind="summary", content=redaction.replacement),))
     if redaction.state != "encrypted_ref":
@@ -126,7 +126,8 @@ def _reduced_assembly(assembly: ContextAssembly, redaction: Redaction) -> Contex
     return structs.replace(stripped, ordered_blocks=named)
 
 
-def _without_text(record: Q) -> Q:
+def without_text(record: Q) -> Q:
+    """Return an assembly or a summary without its text; ids, counts and times stay."""
     return record_text.strip_text(record_text.replace_quotes(record, lambda _: True, digests=False))
 
 
@@ -147,7 +148,7 @@ async def redactions_of(named: Collection[Key], records: RecordStore) -> dict[Ke
 def without_quotes(record: Quoting, redacted_ids: Collection[str]) -> Quoting:
     """Replace the quotes of redacted items in an assembly or a summary by references."""
     if isinstance(record, ContextSummary):
-        return _without_text(record)
+        return without_text(record)
     of_all = not _ids(record.source_item_refs).isdisjoint(redacted_ids)
 
     def is_quote(part: Block | ContextSummary) -> bool:

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.capabilities.lineage.store import MIN_COPIED_BYTES, Derivation, SentPrompt, StoredVersion
+from weft.capabilities.lineage.store import (
+    MIN_COPIED_BYTES,
+    Derivation,
+    DerivedSummary,
+    SentPrompt,
+    StoredVersion,
+)
 from weft.capabilities.records.item_refs import ItemRef
 from weft.storage.sql.blobs import text_of
 from weft.storage.sql.database import BATCH_SIZE, SqlStore, batches, placeholders
@@ -22,6 +28,12 @@ INSERT INTO derivations (tenant, source, item, line_id, at) VALUES ($1, $2, $3, 
 """
 _DERIVED = f"""
 SELECT source, item, at FROM derivations WHERE tenant = $1 AND source IN ({placeholders(2)}) ORDER BY at, item
+"""  # noqa: S608 - placeholders
+_SUMMARIES = f"""
+SELECT i.item_id, i.record_id, r.recorded_at FROM record_items i
+JOIN records r ON r.tenant = i.tenant AND r.type = i.type AND r.record_id = i.record_id
+WHERE i.tenant = $1 AND i.type = 'context_summary' AND i.item_id IN ({placeholders(2)})
+ORDER BY r.recorded_at, r.record_id
 """  # noqa: S608 - placeholders
 _VERSION = """
 SELECT c.line_id, c.key, c.incarnation, c.version, c.seq, k.committed_at, k.author, c.blob_hash FROM changes c
@@ -93,6 +105,12 @@ class SqlLineageStore(SqlStore):
         found: list[Derivation] = []
         for batch in batches(sorted(set(sources))):
             found += [Derivation(*row) for row in await self._tx.all(_DERIVED, self._tenant, *batch)]
+        return found
+
+    async def summaries_of(self, item_ids: Iterable[str]) -> Sequence[DerivedSummary]:
+        found: list[DerivedSummary] = []
+        for batch in batches(sorted(set(item_ids))):
+            found += [DerivedSummary(*row) for row in await self._tx.all(_SUMMARIES, self._tenant, *batch)]
         return found
 
     async def versions(self, line_id: str, key: str) -> Sequence[StoredVersion]:

@@ -7,11 +7,12 @@ from msgspec import structs
 
 from weft.capabilities.assembly.receipts import ReceiptBlock
 from weft.capabilities.history.model import ChangeMeta, blob_hash
-from weft.capabilities.lineage.store import Derivation, SentPrompt
+from weft.capabilities.lineage.store import Derivation, DerivedSummary, SentPrompt
 from weft.capabilities.records.item_refs import item_hash
 from weft.capabilities.trust.model import Source, Trust, TrustLabel
 from weft.testing.contracts.history import commit, write, written
 from weft.testing.contracts.receipts import receipt
+from weft.testing.contracts.records import stored_record
 from weft.testing.contracts.stores import ContractStores
 
 LINE, OTHER = "board:s1", "board:s2"
@@ -39,6 +40,17 @@ class LineageStoreContract:
         assert await elsewhere.lineage.derived_from([GUIDE]) == []
         await stores.lines.erase(LINE)
         assert await stores.lineage.derived_from([GUIDE, f"{LINE}/a"]) == []
+
+    async def test_recorded_summaries_are_found_by_the_items_they_name(
+        self, stores: ContractStores, elsewhere: ContractStores
+    ) -> None:
+        late = stored_record("late", type="context_summary", recorded_at=30)
+        await stores.records.add(late, [f"{LINE}/a/1.1", f"{LINE}/b/1.1"])
+        await stores.records.add(stored_record("early", type="context_summary", recorded_at=20), [f"{LINE}/a/1.1"])
+        await stores.records.add(stored_record("other"), [f"{LINE}/a/1.1"])
+        found = await stores.lineage.summaries_of([f"{LINE}/a/1.1", f"{LINE}/c/1.1"])
+        assert found == [DerivedSummary(f"{LINE}/a/1.1", name, at) for name, at in (("early", 20), ("late", 30))]
+        assert await elsewhere.lineage.summaries_of([f"{LINE}/a/1.1"]) == []
 
     async def test_copies_are_found_by_their_value(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         same = "the same long sentence"
