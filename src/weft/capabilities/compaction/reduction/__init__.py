@@ -1,0 +1,1 @@
+"""Extractive reduction: shorten a conversation to a number of tokens by choosing words, without a model."""

@@ -1,0 +1,93 @@
+"""Extractive reduction: the target is met, and what is left is true."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from weft.capabilities.compaction.reduction.reducer import Utterance, reduce_texts
+from weft.kernel.tokens import approximate_tokens
+from weft.providers.tokenizers import TokenizerRegistry
+
+if TYPE_CHECKING:
+    from weft.kernel.tokens import TokenCounter
+
+_O200K = TokenizerRegistry().named("o200k_base")
+_TALK = [
+    Utterance("Project Manager", "Um so okay, well, the remote control should cost twenty five euros, not fifty."),
+    Utterance("Marketing", "Mm-hmm."),
+    Utterance("Marketing", "Yeah. Do we really want the rubber case in yellow?"),
+    Utterance("Project Manager", "No, we don't want yellow. The case will be made of titanium by Friday."),
+]
+
+
+def _tokens(texts: list[Utterance]) -> int:
+    return _O200K("\n".join(f"{each.speaker}: {each.text}" for each in texts))
+
+
+@pytest.mark.parametrize("share", [0.1, 0.25, 0.4, 0.8])
+@pytest.mark.parametrize("count", [_O200K, approximate_tokens])
+def test_a_reduction_fills_its_target_and_never_exceeds_it(share: float, count: TokenCounter) -> None:
+    """A long talk comes within two percent below the target."""
+    talk = [
+        Utterance(f"Speaker {n % 3}", f"Item {n} weighs {n} kg and belongs to box {n % 7}, you know.")
+        for n in range(400)
+    ]
+    target = int(share * count("\n".join(f"{each.speaker}: {each.text}" for each in talk)))
+    reduced = reduce_texts(talk, target, [], count)
+    assert reduced.tokens == count(reduced.text)
+    assert 0.98 * target <= reduced.tokens <= target
+
+
+def test_fillers_go_first_and_the_speaker_stays() -> None:
+    """Backchannels are dropped; what was said stays with who said it."""
+    reduced = reduce_texts(_TALK, int(0.55 * _tokens(_TALK)), [], _O200K)
+    lines = reduced.text.splitlines()
+    assert reduced.dropped_utterances == [1]
+    assert "Um" not in reduced.text
+    manager = next(line for line in lines if "titanium" in line)
+    assert manager.startswith("Project Manager:")
+    assert any(line.startswith("Marketing:") and line.endswith("?") for line in lines)
+
+
+def test_negations_and_quantities_stay_with_what_they_apply_to() -> None:
+    """Whatever the target, a kept verb keeps its negation, and a number its unit."""
+    for share in range(20, 100, 5):
+        text = reduce_texts(_TALK, _tokens(_TALK) * share // 100, [], _O200K).text
+        assert "fifty" not in text or "not fifty" in text
+        assert "want yellow" not in text or "don't want yellow" in text
+        assert ("twenty" in text) == ("twenty five euros" in text)
+
+
+def test_protected_strings_stay_as_they_are() -> None:
+    """A protected string stays; one that cannot fit is reported."""
+    sentence = "The case will be made of titanium"
+    target = int(0.3 * _tokens(_TALK))
+    assert sentence in reduce_texts(_TALK, target, [sentence], _O200K).text
+    assert reduce_texts(_TALK, 2, [sentence], _O200K).missing == [sentence]
+
+
+def test_code_is_kept_or_dropped_by_lines() -> None:
+    """Lines of code are never shortened word by word."""
+    code = "Here is the function that you asked for:\n```python\ndef total(items):\n    return sum(items)\n```"
+    texts = [Utterance("assistant", code), *_TALK]
+    for share in range(10, 100, 10):
+        for line in reduce_texts(texts, _tokens(texts) * share // 100, [], _O200K).text.splitlines():
+            assert "return" not in line or line == "    return sum(items)"
+
+
+def test_unspaced_scripts_are_reduced_by_sentences() -> None:
+    """Chinese has no spaces: whole sentences stay."""
+    text = "我们决定使用钛。今天天气很好。截止日期是星期五。谢谢你。"
+    reduced = reduce_texts([Utterance("user", text)], _O200K(text) // 2 + 4, [], _O200K).text
+    kept = [part for part in text.split("。") if part and part in reduced]
+    assert kept
+    assert reduced.removeprefix("user:") == "".join(f"{part}。" for part in kept)
+
+
+@pytest.mark.parametrize("texts", [[], [Utterance("user", "")], [Utterance("user", "... !!")]])
+def test_nothing_reduces_to_nothing(texts: list[Utterance]) -> None:
+    """Empty and wordless talks give an empty text."""
+    reduced = reduce_texts(texts, 100, [], _O200K)
+    assert (reduced.text, reduced.tokens) == ("", 0)
