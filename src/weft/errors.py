@@ -75,6 +75,7 @@ from weft.capabilities.knowledge.sources.model import (
     SourcesOverlap,
     TooManySources,
 )
+from weft.capabilities.language_models.chat_model import ChatModelError
 from weft.capabilities.layers.model import LayerViolation
 from weft.capabilities.lineage.model import ItemNotFound
 from weft.capabilities.memory.history_backend import HistoryNotKept
@@ -159,6 +160,7 @@ __all__ = [
     "BranchNotMerged",
     "BundleDamaged",
     "CallNotHoldable",
+    "ChatModelError",
     "ChunkNotFound",
     "CompactionNotFound",
     "CompactionNotHeld",

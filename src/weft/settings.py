@@ -202,6 +202,26 @@ class Settings:
         "WEFT_MODELS_FILE",
         "JSON file that adds language models or corrects limits of the included models.json; same format.",
     )
+    chat_model: str = setting(
+        "",
+        "WEFT_CHAT_MODEL",
+        "Language model for summaries: openai:MODEL for any OpenAI-compatible endpoint, or anthropic:MODEL; without "
+        "one, summaries are made without a model.",
+    )
+    chat_url: str = setting(
+        "",
+        "WEFT_CHAT_URL",
+        "Base URL of the model's endpoint, such as http://127.0.0.1:11434/v1; the provider's own if empty.",
+    )
+    chat_api_key: str = setting("", "WEFT_CHAT_API_KEY", "API key of the model's endpoint.", shown=False)
+    chat_timeout_seconds: int = setting(
+        60, "WEFT_CHAT_TIMEOUT_SECONDS", "Timeout for one request to the model, 1 to 600."
+    )
+    chat_concurrency: int = setting(
+        4,
+        "WEFT_CHAT_CONCURRENCY",
+        "Maximum concurrent requests to the model, 1 to 64; one tenant may use half.",
+    )
     injection_model: str = setting(
         "",
         "WEFT_INJECTION_MODEL",

@@ -185,6 +185,7 @@ from weft.capabilities.messages.session_overview import (
 from weft.capabilities.metrics.history import HourMetrics
 from weft.capabilities.metrics.model import (
     CacheStats,
+    ChatModelMetrics,
     ConnectionStats,
     DatabasePerformance,
     OperationMetrics,
@@ -315,6 +316,7 @@ __all__ = [
     "CategoryUse",
     "ChangeInfo",
     "ChangedEntry",
+    "ChatModelMetrics",
     "Checkpoint",
     "CheckpointBranched",
     "CheckpointRestored",

@@ -86,6 +86,14 @@ SHAPE: dict[str, Any] = {
         "admin_only": bool,
     },
     "operations": dict,
+    "chat_model": {
+        "calls": int,
+        "errors": int,
+        "seconds": float,
+        "input_tokens": int,
+        "cached_tokens": int,
+        "output_tokens": int,
+    },
     "measured_since": str,
     "history": list,
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import struct
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -15,7 +17,8 @@ from weft.capabilities.language_models.model import ToolCall, WireForm
 from weft.capabilities.language_models.usage import Usage
 from weft.testing.prompt_cache import CacheSimulator
 
-Failure = Literal["timeout", "disconnect", "malformed"]
+# ``drip``: a byte now and then, without end. ``reset``: the connection is reset after half of the answer.
+Failure = Literal["timeout", "disconnect", "malformed", "drip", "reset"]
 FORMS: dict[str, WireForm] = {
     "/v1/chat/completions": "openai_chat",
     "/v1/responses": "openai_responses",
@@ -26,7 +29,11 @@ _MAX_BREAKPOINTS = 4
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the provider answers to one call: a text or tool calls, an error, or nothing that can be read."""
+    """What the provider answers to one call: a text or tool calls, an error, or nothing that can be read.
+
+    ``finish``: the text was cut off at the limit of output tokens, or the model refuses. ``error``: the message of a
+    status other than 200.
+    """
 
     text: str = "Done."
     tool_calls: tuple[ToolCall, ...] = ()
@@ -34,6 +41,8 @@ class Answer:
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     failure: Failure | None = None
+    finish: Literal["stop", "length", "refusal"] = "stop"
+    error: str = "scripted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +57,17 @@ class ReceivedCall:
 
 @dataclass(slots=True)
 class ScriptedProvider:
-    """Answers as scripted, then with the usual answer. ``now`` is the clock of its prompt cache, in seconds."""
+    """Answers as scripted, then as ``respond`` says for a body, else with the usual answer.
+
+    ``now`` is the clock of its prompt cache, in seconds.
+    """
 
     url: str = ""
     script: list[Answer] = field(default_factory=list)
     usual: Answer = field(default_factory=Answer)
+    respond: Callable[[dict[str, Any]], Answer] | None = None
+    concurrent: int = 0
+    max_concurrent: int = 0
     now: Callable[[], float] = time.monotonic
     calls: list[ReceivedCall] = field(default_factory=list)
     _caches: dict[str, CacheSimulator] = field(default_factory=dict)
@@ -63,17 +78,52 @@ class ScriptedProvider:
             first, *lines = head.strip().split("\r\n")
             headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
             content = await reader.readexactly(int(headers.get("content-length", "0")))
-            answer = self.script.pop(0) if self.script else self.usual
-            if answer.failure == "timeout":
-                await self._stop.wait()
-            if answer.failure in {"timeout", "disconnect"}:
+            self.concurrent += 1
+            self.max_concurrent = max(self.max_concurrent, self.concurrent)
+            try:
+                is_open = await self._answer(writer, first.split()[1], headers, content)
+            except ConnectionError:
                 break
-            status, sent = self._response(first.split()[1], headers, content, answer)
-            lines = [f"HTTP/1.1 {status} .", "content-type: application/json", f"content-length: {len(sent)}"]
-            lines += [f"{name}: {value}" for name, value in answer.headers.items()]
-            writer.write("\r\n".join([*lines, "", ""]).encode() + sent)
-            await writer.drain()
+            finally:
+                self.concurrent -= 1
+            if not is_open:
+                break
         writer.close()
+
+    async def _answer(self, writer: asyncio.StreamWriter, path: str, headers: dict[str, str], content: bytes) -> bool:
+        """Answer one request; return whether the connection stays open."""
+        answer = self._next_answer(content)
+        if answer.failure == "timeout":
+            await self._stop.wait()
+        if answer.failure in {"timeout", "disconnect"}:
+            return False
+        status, sent = self._response(path, headers, content, answer)
+        lines = [f"HTTP/1.1 {status} .", "content-type: application/json", f"content-length: {len(sent)}"]
+        lines += [f"{name}: {value}" for name, value in answer.headers.items()]
+        writer.write("\r\n".join([*lines, "", ""]).encode())
+        if answer.failure == "drip":
+            await self._drip(writer, sent)
+            return False
+        writer.write(sent[: len(sent) // 2] if answer.failure == "reset" else sent)
+        await writer.drain()
+        if answer.failure == "reset":
+            # With a linger time of 0, closing sends a reset instead of an orderly end.
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.transport.abort()
+        return answer.failure is None or answer.failure == "malformed"
+
+    async def _drip(self, writer: asyncio.StreamWriter, sent: bytes) -> None:
+        for byte in sent:
+            if self._stop.is_set():
+                return
+            writer.write(bytes([byte]))
+            await writer.drain()
+            await asyncio.sleep(0.02)
+
+    def _next_answer(self, content: bytes) -> Answer:
+        if self.script:
+            return self.script.pop(0)
+        return self.respond(json.loads(content)) if self.respond is not None else self.usual
 
     def stop(self) -> None:
         """End the calls that wait for an answer that does not come."""
@@ -90,7 +140,7 @@ class ScriptedProvider:
         self.calls.append(ReceivedCall(form, headers, body, usage))
         if usage is None:
             status = 400 if problem is not None else answer.status
-            return status, json.dumps({"error": {"type": "scripted", "message": problem or "scripted"}}).encode()
+            return status, json.dumps({"error": {"type": "scripted", "message": problem or answer.error}}).encode()
         if answer.failure == "malformed":
             return 200, b'{"choices": [{"mess'
         return 200, json.dumps(_ANSWERS[form](body, answer, usage)).encode()
@@ -180,6 +230,8 @@ _CHECKS: dict[WireForm, Callable[[dict[str, Any]], str | None]] = {
 
 def _chat_answer(body: dict[str, Any], answer: Answer, usage: Usage) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": answer.text}
+    if answer.finish == "refusal":
+        message = {"role": "assistant", "content": None, "refusal": answer.text}
     if answer.tool_calls:
         message["tool_calls"] = [
             {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
@@ -189,7 +241,7 @@ def _chat_answer(body: dict[str, Any], answer: Answer, usage: Usage) -> dict[str
         "id": "chatcmpl-1",
         "object": "chat.completion",
         "model": body["model"],
-        "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls" if answer.tool_calls else "stop"}],
+        "choices": [{"index": 0, "message": message, "finish_reason": _finish_reason(answer)}],
         "usage": {
             "prompt_tokens": usage.input_tokens,
             "completion_tokens": usage.output_tokens,
@@ -200,6 +252,13 @@ def _chat_answer(body: dict[str, Any], answer: Answer, usage: Usage) -> dict[str
             },
         },
     }
+
+
+def _finish_reason(answer: Answer) -> str:
+    return "tool_calls" if answer.tool_calls else "length" if answer.finish == "length" else "stop"
+
+
+_STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "refusal": "refusal"}
 
 
 def _responses_answer(body: dict[str, Any], answer: Answer, usage: Usage) -> dict[str, Any]:
@@ -249,7 +308,7 @@ def _anthropic_answer(body: dict[str, Any], answer: Answer, usage: Usage) -> dic
         "role": "assistant",
         "model": body["model"],
         "content": content,
-        "stop_reason": "tool_use" if answer.tool_calls else "end_turn",
+        "stop_reason": "tool_use" if answer.tool_calls else _STOP_REASONS[answer.finish],
         "usage": {
             "input_tokens": usage.uncached_tokens,
             "cache_read_input_tokens": usage.cache_read_tokens,

@@ -76,6 +76,7 @@ from weft.kernel.clock import SystemClock
 from weft.kernel.errors import RateLimited, UnknownOperation, WeftError
 from weft.kernel.guards import GuardedCall, Guards
 from weft.kernel.operation import RateClass
+from weft.providers.chat_models.factory import configured_chat_model
 from weft.providers.document_reader import IsolatedDocumentReader
 from weft.providers.embedders.factory import configured_embedders, semantic_search_off
 from weft.providers.html_xml import IsolatedMarkupReader
@@ -97,6 +98,7 @@ if TYPE_CHECKING:
     from weft.capabilities.events.model import EventFilter
     from weft.capabilities.indexing.embeddings.model import Embedder
     from weft.capabilities.knowledge.sources.hooks import HookResponse
+    from weft.capabilities.language_models.chat_model import ChatModel
     from weft.capabilities.trust.policy import TrustPolicy
     from weft.kernel.clock import Clock
     from weft.kernel.identity import Actor
@@ -115,7 +117,12 @@ class App:
     """A running Weft. Interfaces use ``call``, ``follow``, ``transfers``, ``uploads`` and ``receive_hook``."""
 
     def __init__(
-        self, settings: Settings, *, clock: Clock | None = None, embedders: Sequence[Embedder] | None = None
+        self,
+        settings: Settings,
+        *,
+        clock: Clock | None = None,
+        embedders: Sequence[Embedder] | None = None,
+        chat_model: ChatModel | None = None,
     ) -> None:
         self.settings = settings
         self._embedders = configured_embedders(settings) if embedders is None else embedders
@@ -123,6 +130,7 @@ class App:
         self.registry = all_operations()
         self.toolbox = _toolbox(self.registry, settings)
         self.metrics = Metrics(self.clock)
+        self.chat_model = configured_chat_model(settings, self.metrics) if chat_model is None else chat_model
         self.caches = CacheRegistry()
         self.database = connect(settings.storage_url)
         self.metrics_snapshot = MetricsSnapshot(self.database, self.metrics, self.caches, self.clock)
@@ -307,6 +315,8 @@ class App:
         await self.collections.close()
         await self.tool_catalogue.close()
         await self.embeddings.close()
+        if self.chat_model is not None:
+            await self.chat_model.close()
         self._documents.close()
         self._markup.close()
         with contextlib.suppress(WeftError):

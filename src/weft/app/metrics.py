@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from weft.app.trends import Sample, Series
 from weft.capabilities.metrics.history import MetricTotals
-from weft.capabilities.metrics.model import OperationMetrics
+from weft.capabilities.metrics.model import ChatModelMetrics, OperationMetrics
 from weft.kernel.operation import Effect, RateClass
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from weft.app.dispatch import KeyOwner
+    from weft.capabilities.language_models.chat_model import ChatCaller
+    from weft.capabilities.language_models.usage import Usage
     from weft.kernel.clock import Clock
     from weft.kernel.identity import Actor
     from weft.kernel.operation import Operation
@@ -50,6 +52,8 @@ class Metrics(Collector):
         self._tool_calls: defaultdict[str, int] = defaultdict(int)
         self._deliveries: defaultdict[str, int] = defaultdict(int)
         self._embeddings: defaultdict[str, int] = defaultdict(int)
+        self._chat_calls: defaultdict[str, int] = defaultdict(int)
+        self._chat_tokens: defaultdict[str, int] = defaultdict(int)
         self._damaged_indexes = 0
         self._low_relevance = 0
         self._tool_tokens: defaultdict[str, int] = defaultdict(int)
@@ -139,6 +143,16 @@ class Metrics(Collector):
         self._tool_tokens["available"] += available
         self._tool_tokens["loaded"] += loaded
 
+    def count_chat_call(self, caller: ChatCaller, outcome: str, seconds: float, usage: Usage | None) -> None:
+        """Count a call of Weft's own language model, also for the tenant that it was made for."""
+        self._chat_calls[outcome] += 1
+        tenant = self._tenants.get(caller.tenant) or self._add_tenant(caller.tenant)
+        tenant.chat_model.add(seconds, usage, failed=outcome != _OK)
+        if usage is not None:
+            self._chat_tokens["input"] += usage.input_tokens
+            self._chat_tokens["cached"] += usage.cache_read_tokens
+            self._chat_tokens["output"] += usage.output_tokens
+
     def count_damaged_index(self) -> None:
         """Count an index with damaged files."""
         self._damaged_indexes += 1
@@ -196,6 +210,15 @@ class Metrics(Collector):
         for kind, tokens in self._tool_tokens.items():
             tool_tokens.add_metric([kind], tokens)
         yield tool_tokens
+        yield _by_outcome("weft_chat_calls", "Calls of the language model for summaries by outcome", self._chat_calls)
+        chat_tokens = CounterMetricFamily(
+            "weft_chat_tokens",
+            "Tokens of the language model for summaries: input, cached of them, output",
+            labels=["kind"],
+        )
+        for kind, tokens in self._chat_tokens.items():
+            chat_tokens.add_metric([kind], tokens)
+        yield chat_tokens
         yield CounterMetricFamily(
             "weft_low_relevance", "Searches that found nothing relevant", value=self._low_relevance
         )
@@ -230,13 +253,14 @@ def _by_outcome(name: str, help_text: str, counts: Mapping[str, int]) -> Metric:
 class TenantCalls:
     """Calls of one tenant."""
 
-    __slots__ = ("agents", "operations", "series", "sessions", "since", "written")
+    __slots__ = ("agents", "chat_model", "operations", "series", "sessions", "since", "written")
 
     def __init__(self, since: datetime) -> None:
         self.since = since
         self.operations: dict[str, OperationCalls] = {}
         self.agents = _Active()
         self.sessions = _Active()
+        self.chat_model = ChatModelCalls()
         self.series = Series(Sample(since.timestamp(), MetricTotals()))
         # What is in the metric history already.
         self.written = MetricTotals()
@@ -266,6 +290,35 @@ class TenantCalls:
 
 def _sends_messages(operation: Operation) -> bool:
     return operation.rate is RateClass.MESSAGE and operation.effect is Effect.WRITE
+
+
+class ChatModelCalls:
+    """Calls of Weft's own language model for one tenant."""
+
+    __slots__ = ("_cached", "_calls", "_errors", "_input", "_output", "_seconds")
+
+    def __init__(self) -> None:
+        self._calls = self._errors = self._input = self._cached = self._output = 0
+        self._seconds = 0.0
+
+    def add(self, seconds: float, usage: Usage | None, *, failed: bool) -> None:
+        self._calls += 1
+        self._errors += failed
+        self._seconds += seconds
+        if usage is not None:
+            self._input += usage.input_tokens
+            self._cached += usage.cache_read_tokens
+            self._output += usage.output_tokens
+
+    def figures(self) -> ChatModelMetrics:
+        return ChatModelMetrics(
+            calls=self._calls,
+            errors=self._errors,
+            seconds=round(self._seconds, 3),
+            input_tokens=self._input,
+            cached_tokens=self._cached,
+            output_tokens=self._output,
+        )
 
 
 class OperationCalls:

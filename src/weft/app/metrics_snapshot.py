@@ -129,6 +129,7 @@ class MetricsSnapshot:
             system_performance=self.system_performance(calls, self._clock.now().timestamp()),
             performance_trends=trends(of_tenant, of_servers, now),
             operations={name: operation.figures() for name, operation in sorted(calls.operations.items())},
+            chat_model=calls.chat_model.figures(),
             measured_since=calls.since,
             history=by_hour(shown),
         )

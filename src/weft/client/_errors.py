@@ -26,6 +26,7 @@ ERROR_MODULES: dict[str, str] = {
     "BRANCH_NOT_FOUND": "weft.capabilities.history.model",
     "BRANCH_NOT_MERGED": "weft.capabilities.history.branches",
     "BUNDLE_DAMAGED": "weft.capabilities.transfer.bundle_format",
+    "CHAT_MODEL_UNAVAILABLE": "weft.capabilities.language_models.chat_model",
     "CHUNK_NOT_FOUND": "weft.capabilities.search.similar",
     "COMPACTION_NOT_FOUND": "weft.capabilities.compaction.model",
     "COMPACTION_NOT_HELD": "weft.capabilities.compaction.model",

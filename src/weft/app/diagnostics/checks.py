@@ -25,8 +25,10 @@ from weft.app.diagnostics.search_checks import (
     check_session_indexing,
     check_vector_indexes,
 )
+from weft.capabilities.language_models.chat_model import ChatModelError
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import WeftError
+from weft.providers.chat_models.factory import NO_METER, PROBE, configured_chat_model
 from weft.providers.embedders.factory import configured_embedders, semantic_search_off
 from weft.providers.extras import INSTALL, NOT_INSTALLED
 from weft.providers.object_storage import Bucket, connect_objects
@@ -57,6 +59,12 @@ _NO_TENANT = "/"
 _OWN_FILES = "every version of a value in a file of its own"
 # Likewise not a tenant: the prefix of the object that is stored as a test.
 _PROBE = "_doctor"
+_CHAT_STEPS = {
+    "timeout": "Check WEFT_CHAT_URL and the network; a local server may still be loading the model: try again.",
+    "unavailable": "Start the endpoint, or correct WEFT_CHAT_URL. Until then summaries are made without a model.",
+    "rate_limited": "Wait, or use a key with a higher limit. Until then summaries are made without a model.",
+    "malformed": "Check that WEFT_CHAT_URL and the provider in WEFT_CHAT_MODEL (openai or anthropic) match.",
+}
 _UNPROTECTED = """
 SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant'
 WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p')
@@ -74,6 +82,8 @@ async def examine(settings: Settings, clock: Clock) -> list[Finding]:
     findings += await check_database(settings, clock)
     findings.append(await check_objects(settings))
     findings.append(await check_embedder(settings))
+    if settings.chat_model:
+        findings.append(await check_chat_model(settings))
     findings += check_index(settings.index_folder)
     if settings.valkey_url:
         findings.append(await check_valkey(settings.valkey_url))
@@ -190,6 +200,27 @@ async def check_embedder(settings: Settings) -> Finding:
     except WeftError as error:
         return Finding("Embedding", CheckStatus.PROBLEM, error.message, error.hint)
     return Finding("Embedding", CheckStatus.OK, f"{embedder.model.name}, {embedder.model.dimensions} dimensions")
+
+
+async def check_chat_model(settings: Settings) -> Finding:
+    """Check the language model by asking it for a word."""
+    try:
+        model = configured_chat_model(settings, NO_METER)
+    except WeftError as error:
+        return Finding("Language model", CheckStatus.PROBLEM, error.message, error.hint)
+    if model is None:
+        return Finding("Language model", CheckStatus.OK, "none is configured; summaries are made without one")
+    try:
+        answer = await model.complete(PROBE)
+    except ChatModelError as error:
+        step = _CHAT_STEPS.get(error.kind, error.hint)
+        return Finding("Language model", CheckStatus.PROBLEM, f"{model.name}: {error.message}", step)
+    finally:
+        await model.close()
+    if not answer.text.strip():
+        step = "Choose another model with WEFT_CHAT_MODEL: this one may spend all its output on reasoning."
+        return Finding("Language model", CheckStatus.WARNING, f"{model.name} answers without text", step)
+    return Finding("Language model", CheckStatus.OK, f"{model.name} answers")
 
 
 def check_index(folder: Path) -> list[Finding]:

@@ -121,6 +121,17 @@ class OperationMetrics(Response, omit_defaults=False):
     p99_ms: float
 
 
+class ChatModelMetrics(Response, omit_defaults=False):
+    """Calls of Weft's own language model for your tenant, in this process."""
+
+    calls: Annotated[int, msgspec.Meta(description="Each with all its attempts.")]
+    errors: Annotated[int, msgspec.Meta(description="Calls without a usable answer.")]
+    seconds: Annotated[float, msgspec.Meta(description="Time of all calls together.")]
+    input_tokens: int
+    cached_tokens: Annotated[int, msgspec.Meta(description="The input tokens that were read from a cache.")]
+    output_tokens: int
+
+
 class MetricsReport(Response, omit_defaults=False):
     """All performance figures."""
 
@@ -129,6 +140,9 @@ class MetricsReport(Response, omit_defaults=False):
     system_performance: SystemPerformance
     performance_trends: PerformanceTrends
     operations: Annotated[dict[str, OperationMetrics], msgspec.Meta(description="Your tenant's calls, by operation.")]
+    chat_model: Annotated[
+        ChatModelMetrics, msgspec.Meta(description="Calls of the language model that Weft uses for summaries.")
+    ]
     measured_since: Annotated[datetime, msgspec.Meta(description="Start of counting for your tenant in this process.")]
     history: Annotated[
         list[HourMetrics], msgspec.Meta(description="Hours in which anything was counted, oldest first, if asked for.")

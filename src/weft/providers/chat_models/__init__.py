@@ -1,0 +1,1 @@
+"""Chat models behind HTTP endpoints: OpenAI-compatible and Anthropic."""
