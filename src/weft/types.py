@@ -43,6 +43,7 @@ from weft.capabilities.assembly.receipt_operations import (
     SavingsReport,
 )
 from weft.capabilities.assembly.receipts import (
+    CompactionUse,
     Confidence,
     CountingMethod,
     ReceiptBlock,
@@ -329,6 +330,7 @@ __all__ = [
     "CommitInfo",
     "CommitShown",
     "CompactionSettings",
+    "CompactionUse",
     "Comparison",
     "Confidence",
     "ConflictInfo",

@@ -148,7 +148,7 @@ def test_facts_that_are_rare_have_their_line(launch: CommandLine, receipt: str) 
     shown["counting"]["exact"] = True
     shown["tools_tokens"] = 90
     text = click.unstyle(FORMATTERS["receipt.show"](msgspec.convert(shown, ReceiptShown)))
-    assert "Shortened in the middle\n       800   of 9,000: window:launch:admin/t1" in text
+    assert "Shortened\n       800   of 9,000, in the middle: window:launch:admin/t1" in text
     assert "widened because it was low, nothing relevant was found: the most recent items instead, 1 document" in text
     assert "counted exactly" in text
     assert re.search(r" 90   \S+ +tools\n", text)

@@ -23,7 +23,7 @@ async def assemble(caller: Caller, task: str = TASK, **options: Any) -> Any:
 
 def texts(answer: Any) -> list[str]:
     """Return the texts of the messages of a prompt in neutral form."""
-    return [message["content"] for message in answer["body"]["messages"]]
+    return [message.get("content", "") for message in answer["body"]["messages"]]
 
 
 async def receipt(caller: Caller, answer: Any) -> Any:

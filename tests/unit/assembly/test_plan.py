@@ -26,6 +26,7 @@ from weft.capabilities.trust.model import Source, Trust
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from weft.capabilities.assembly.model import Shortening
     from weft.capabilities.language_models.model import BlockKind
@@ -67,6 +68,16 @@ class Events:
             kept.insert(0, each)
         gone = [OmittedCandidate(each.block_id, "budget") for each in self.blocks if each not in kept]
         return FittedConversation(kept, gone)
+
+    def is_live(self, event: PlannedBlock) -> bool:
+        live = items_of(self.blocks)
+        return all(live.get(ref) == version for ref, version in event.items.items())
+
+    def unseen(self, seen: AbstractSet[str]) -> list[PlannedBlock]:
+        return [each for each in self.blocks if not each.items.keys() <= seen]
+
+    def summarises(self, refs: AbstractSet[str]) -> bool:
+        return not items_of(self.blocks).keys().isdisjoint(refs) and any(b.kind == "summary" for b in self.blocks)
 
     def is_question(self, event: PlannedBlock) -> bool:
         return event.messages[0].role == "user"

@@ -1,4 +1,4 @@
-"""Properties of prompts made of real windows, layers, pins, tools and token counts."""
+"""Properties of prompts made of real windows, compacted or not, layers, pins, tools and token counts."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.capabilities.assembly.conversation import EventPreparer, WindowConversation
+from weft.capabilities.assembly.conversation import EventPreparer, Prepared, PreparedSummary, WindowConversation
 from weft.capabilities.assembly.materials import layer_blocks, task_block
 from weft.capabilities.assembly.model import CacheCosts, ContextOverBudget, Plan
 from weft.capabilities.assembly.packers import PackedText, TextPacker
 from weft.capabilities.assembly.plan import Materials, Previous, make_plan
 from weft.capabilities.assembly.prompt import prompt_of
 from weft.capabilities.assembly.prompt_trust import ItemTrust
+from weft.capabilities.compaction.compacted_events import compacted_parts
+from weft.capabilities.compaction.model import CompactedView, ShortenedEvent, Summary
 from weft.capabilities.language_models.catalog import load_catalog
 from weft.capabilities.language_models.model import ConversationMessage, Prompt, ToolCall, ToolDefinition
 from weft.capabilities.language_models.token_counts import PromptCounter
 from weft.capabilities.language_models.wire import render
 from weft.capabilities.layers.model import Layer
 from weft.capabilities.trust.model import Source, Trust
-from weft.capabilities.windows.model import Category, WindowEvent
+from weft.capabilities.windows.model import Category, WindowEvent, event_version
 from weft.providers.tokenizers import TokenizerRegistry
 
 OTHER = ItemTrust(Source.AGENT, Trust.UNTRUSTED)
@@ -47,6 +49,7 @@ def event(number: int, message: ConversationMessage, category: Category, *, pinn
         agent_id="a",
         tokens=1,
         pinned=pinned,
+        item_id=f"window:s:a/e{number}/1.1",
     )
 
 
@@ -76,6 +79,40 @@ def conversations(draw: st.DrawFn) -> list[WindowEvent]:
 
 
 @st.composite
+def views(draw: st.DrawFn, events: list[WindowEvent]) -> CompactedView:
+    """Return a view with summaries of consecutive events that are neither system messages nor pinned."""
+    summaries: list[Summary] = []
+    place = 0
+    while place < len(events):
+        size = draw(st.integers(1, 5))
+        group = [each for each in events[place : place + size] if each.category is not Category.SYSTEM]
+        sources = {each.event_id: event_version(each) for each in group if not each.pinned}
+        if sources and draw(st.booleans()):
+            summaries.append(
+                Summary(
+                    summary_id=str(place),
+                    title="",
+                    text=draw(text),
+                    method="extractive_summary",
+                    sources=sources,
+                    first_number=place,
+                    last_number=place + size,
+                    first_at=0,
+                    last_at=0,
+                    tokens_before=1,
+                    tokens=1,
+                )
+            )
+        place += size
+    cut = [each for each in events if each.message.role == "tool" and draw(st.booleans())]
+    shortened = [
+        ShortenedEvent(event_id=each.event_id, version=event_version(each), content="cut", tokens_before=1, tokens=1)
+        for each in cut
+    ]
+    return CompactedView(summaries=tuple(summaries), shortened=tuple(shortened))
+
+
+@st.composite
 def inputs(draw: st.DrawFn) -> tuple[Materials, tuple[ToolDefinition, ...], int]:
     limit = draw(st.integers(50, 3_000))
     layers = [Layer.of(1, "platform", draw(text), 1), Layer.of(4, "persona", draw(text), 2)]
@@ -89,8 +126,9 @@ def inputs(draw: st.DrawFn) -> tuple[Materials, tuple[ToolDefinition, ...], int]
         for kind, given in texts.items()  # type: ignore[arg-type]
     }
     preparer = EventPreparer("window:s:a", "s", limit, COUNTER)
-    events = preparer.prepare(draw(conversations()))
-    conversation = WindowConversation(events, preparer.longest, None, frozenset(INFO.input))
+    events = draw(conversations())
+    prepared = preparer.prepare(compacted_parts(events, draw(views(events))))
+    conversation = WindowConversation(prepared, preparer, None, frozenset(INFO.input))
     materials = Materials(
         layers=layer_blocks(layers, count),
         pins=packers["pins"],
@@ -116,7 +154,16 @@ def check(plan: Plan, prompt: Prompt, materials: Materials, limit: int) -> None:
     assert sorted(omitted) == sorted(set(omitted))
     assert not included.keys() & set(omitted)
     candidates = {each.ref for part in (materials.conversation, *materials.packers) for each in part.candidates}
-    assert candidates <= included.keys() | set(omitted)
+    assert not plan.covered.keys() & set(omitted)
+    assert candidates <= included.keys() | plan.covered.keys() | set(omitted)
+    # No text of a prompt stands for an event twice.
+    conversation = [block for block in plan.blocks if block.kind in {"conversation", "summary"}]
+    refs = [ref for block in conversation for ref in (*block.items, *block.covers)]
+    assert len(refs) == len(set(refs))
+
+
+def events_of(prepared: Prepared) -> list[WindowEvent]:
+    return list(prepared.part.events) if isinstance(prepared, PreparedSummary) else [prepared.event]
 
 
 def check_pairing(prompt: Prompt) -> None:
@@ -154,10 +201,10 @@ def test_the_beginning_of_a_prompt_stays_the_same_while_a_conversation_grows(
     materials, tools, limit = given
     whole = materials.conversation
     assert isinstance(whole, WindowConversation)
-    # A result arrives with or after its call, never before it.
-    messages = [(each, each.event.message) for each in whole.prepared[:seen]]
-    first = [each for each, message in messages if not message.tool_calls and message.role != "tool"]
-    earlier = WindowConversation(first, whole.longest, None, frozenset(INFO.input))
+    # A result arrives with or after its call, never before it. The window was not compacted then.
+    events = [event for each in whole.prepared for event in events_of(each)]
+    first = [each for each in events[:seen] if not each.message.tool_calls and each.message.role != "tool"]
+    earlier = WindowConversation(whole.preparer.prepare(first), whole.preparer, None, frozenset(INFO.input))
     try:
         sent = make_plan(materials._replace(conversation=earlier), limit, COSTS)
         omitted = frozenset(each.ref for each in sent.omitted)
@@ -168,4 +215,5 @@ def test_the_beginning_of_a_prompt_stays_the_same_while_a_conversation_grows(
     assert COUNTER.prompt(prompt).total <= limit + 3
     if plan.mode == "extended":
         assert plan.blocks[: len(sent.blocks)] == sent.blocks
+    check(plan, prompt, materials, limit)
     check_pairing(prompt)

@@ -1,6 +1,6 @@
-"""The events of a window as the conversation of a plan.
+"""The events of a window as the conversation of a plan, with summaries in the place of those that were compacted.
 
-Results of tools and events of other agents are data: they are marked where they stand in the conversation.
+Results of tools, events of other agents and summaries are data: they are marked where they stand in the conversation.
 """
 
 from __future__ import annotations
@@ -13,19 +13,21 @@ from msgspec import structs
 
 from weft.capabilities.assembly.model import Candidate, OmittedCandidate, PlannedBlock, Shortening
 from weft.capabilities.assembly.plan import FittedConversation
-from weft.capabilities.assembly.prompt_trust import ItemTrust, Screening, item_trust
+from weft.capabilities.assembly.prompt_trust import ItemTrust, Screening, item_trust, least_trusted
+from weft.capabilities.compaction.compacted_events import EventInPart, SummaryOfEvents
 from weft.capabilities.language_models.content import Media
 from weft.capabilities.language_models.model import ConversationMessage, ToolCall
 from weft.capabilities.language_models.rendering import message_parts, plain_text
 from weft.capabilities.language_models.token_counts import PromptCounter
-from weft.capabilities.layers.data_elements import data_message, with_texts
+from weft.capabilities.layers.data_elements import data_element, data_message, with_texts
 from weft.capabilities.layers.tags import sanitise_message
 from weft.capabilities.trust.model import Source, Trust
 from weft.capabilities.windows.budget import SizedEvent, budgets_for, fit, required_tokens, shorten
-from weft.capabilities.windows.model import Category, WindowEvent, window_line
+from weft.capabilities.windows.model import Category, WindowEvent, event_version, window_line
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
 # An event above this part of the limit is shortened in the middle, so that it does not evict all others.
 _LARGEST_PART = 4
@@ -34,12 +36,14 @@ _WITHHELD = "withheld"
 _WITHHELD_NOTE = "[Withheld: this result looks like an attack on the prompt.]"
 # Memory of a prepared event besides its content.
 _EVENT_BYTES = 2_000
+_CANDIDATE_BYTES = 300
+_SUMMARY = "summary of earlier events"
 
 
 class PreparedEvent(NamedTuple):
     """An event as prompts have it. ``original_tokens`` is its size before it was shortened.
 
-    ``withheld`` is why its content is not in the prompt.
+    ``withheld`` is why its content is not in the prompt. ``in_part``: a compaction shortened it.
     """
 
     event: WindowEvent
@@ -48,6 +52,7 @@ class PreparedEvent(NamedTuple):
     sized: SizedEvent
     original_tokens: int
     withheld: OmittedCandidate | None = None
+    in_part: EventInPart | None = None
 
     @property
     def is_left_out(self) -> bool:
@@ -60,18 +65,45 @@ class PreparedEvent(NamedTuple):
         return _EVENT_BYTES + len(self.event.message.content)
 
 
+class PreparedSummary(NamedTuple):
+    """A summary as prompts have it, and the events that it stands for, as candidates."""
+
+    part: SummaryOfEvents
+    block: PlannedBlock
+    candidate: Candidate
+    covered: Sequence[Candidate]
+
+    @property
+    def is_left_out(self) -> bool:
+        return False
+
+    @property
+    def original_tokens(self) -> int:
+        return sum(each.tokens for each in self.covered)
+
+    @property
+    def weight(self) -> int:
+        """Return about how much memory it takes, in bytes."""
+        return _EVENT_BYTES + 2 * len(self.part.summary.text) + _CANDIDATE_BYTES * len(self.covered)
+
+
+Prepared = PreparedEvent | PreparedSummary
+CompactedPart = WindowEvent | SummaryOfEvents | EventInPart
+
+
 class PreparedEventCache(Protocol):
-    """Prepared events by tenant and EventPreparer.key."""
+    """Prepared events and summaries by tenant and EventPreparer.key."""
 
-    def get(self, key: Hashable) -> Sequence[PreparedEvent] | None: ...
+    def get(self, key: Hashable) -> Sequence[Prepared] | None: ...
 
-    def put(self, key: Hashable, value: Sequence[PreparedEvent], weight: int = 1) -> None: ...
+    def put(self, key: Hashable, value: Sequence[Prepared], weight: int = 1) -> None: ...
 
 
 class EventPreparer(NamedTuple):
     """Prepares the events of a window for prompts of at most ``limit`` tokens.
 
-    The result depends on the event, the limit and the counter alone, so it is the same in every call.
+    The result depends on the event, the limit and the counter alone, so it is the same in every call. Summaries are
+    those of the compaction ``compaction_id``.
     """
 
     line_id: str
@@ -79,16 +111,59 @@ class EventPreparer(NamedTuple):
     limit: int
     counter: PromptCounter
     screening: Screening = Screening()
+    compaction_id: str = ""
 
     @property
     def key(self) -> Hashable:
         return self.line_id, self.session_id, self.limit, self.counter.method, self.screening
 
-    def prepare(self, events: Sequence[WindowEvent], before: Sequence[PreparedEvent] = ()) -> list[PreparedEvent]:
-        """Return the events of a window as prompts have them, using those that were prepared ``before``."""
+    def prepare(self, parts: Sequence[CompactedPart], before: Sequence[Prepared] = ()) -> list[Prepared]:
+        """Return the events and summaries of a window as prompts have them, using those prepared ``before``."""
         # A prepared event refers to its event, so no other event can have the same id.
-        known = {id(each.event): each for each in before}
-        return [known.get(id(event)) or self._prepared(event) for event in events]
+        known = {_identity(_part_of(each)): each for each in before}
+        return [known.get(_identity(part)) or self._prepared_part(part) for part in parts]
+
+    def prepare_events(self, events: Sequence[WindowEvent]) -> list[PreparedEvent]:
+        """Return events as prompts have them in full."""
+        return [self._prepared(event) for event in events]
+
+    def _prepared_part(self, part: CompactedPart) -> Prepared:
+        if isinstance(part, SummaryOfEvents):
+            return self._prepared_summary(part)
+        return self._prepared_in_part(part) if isinstance(part, EventInPart) else self._prepared(part)
+
+    def _prepared_in_part(self, part: EventInPart) -> PreparedEvent:
+        """Return a shortened event. What was cut out may come back as a passage: it does not count as in the prompt."""
+        found = self._prepared(part.shown)
+        block = structs.replace(found.block, items={}, covers=found.block.items)
+        tokens = self.counter.message(part.event.message)
+        return found._replace(event=part.event, block=block, original_tokens=tokens, in_part=part)
+
+    def _prepared_summary(self, part: SummaryOfEvents) -> PreparedSummary:
+        least = least_trusted(map(event_trust, part.events))
+        text = data_element(self.screening.shown_own(part.text), _SUMMARY, mark_words=self.screening.mark_words)
+        message = ConversationMessage(role="user", content=text)
+        ref, tokens = f"compaction:{self.compaction_id}/{part.number}", self.counter.message(message)
+        covered = [
+            Candidate(
+                ref=self.ref_of(event),
+                kind="event",
+                tokens=self.counter.scaled(event.tokens),
+                version=event_version(event),
+            )
+            for event in part.events
+        ]
+        block = PlannedBlock(
+            block_id=f"summary:{ref}",
+            kind="summary",
+            messages=(message,),
+            tokens=tokens,
+            items={ref: ""},
+            covers={each.ref: each.version for each in covered},
+            source=least.source,
+            trust=least.trust,
+        )
+        return PreparedSummary(part, block, Candidate(ref=ref, kind="summary", tokens=tokens), covered)
 
     @property
     def longest(self) -> int:
@@ -105,7 +180,7 @@ class EventPreparer(NamedTuple):
         content = ref if event.routed else f"{ref}#content"
         withheld = self.screening.omission(content, "", trust) if trust.trust is not Trust.TRUSTED else None
         message = self._shown(event, trust, is_withheld=withheld is not None)
-        version = _REDACTED if event.redacted else _version_of(event)
+        version = _REDACTED if event.redacted else event_version(event)
         tokens = self.counter.message(message)
         block = PlannedBlock(
             block_id=f"event:{ref}",
@@ -152,8 +227,8 @@ class EventPreparer(NamedTuple):
 class WindowConversation:
     """A conversation for a prompt. ``shares`` are those of the window's categories."""
 
-    prepared: Sequence[PreparedEvent]
-    longest: int
+    prepared: Sequence[Prepared]
+    preparer: EventPreparer
     shares: Mapping[Category, float] | None
     modalities: frozenset[str]
 
@@ -162,26 +237,38 @@ class WindowConversation:
         return [each.block for each in self.sent]
 
     @cached_property
-    def sent(self) -> list[PreparedEvent]:
-        """Return the events that may be in the prompt."""
+    def sent(self) -> list[Prepared]:
+        """Return the events and summaries that may be in the prompt."""
         return [each for each in self.prepared if not each.is_left_out]
+
+    @cached_property
+    def events(self) -> list[PreparedEvent]:
+        """Return the events that may be in the prompt themselves."""
+        return [each for each in self.sent if isinstance(each, PreparedEvent)]
+
+    @cached_property
+    def summaries(self) -> list[PreparedSummary]:
+        return [each for each in self.sent if isinstance(each, PreparedSummary)]
 
     @cached_property
     def candidates(self) -> list[Candidate]:
         events = [each.candidate for each in self.sent]
-        return [*events, *(Candidate(ref=each.ref, kind="event", tokens=0) for each in self.omissions)]
+        covered = [each for summary in self.summaries for each in summary.covered]
+        omitted = [Candidate(ref=each.ref, kind="event", tokens=0) for each in self.omissions]
+        return [*events, *covered, *omitted]
 
     @cached_property
     def omissions(self) -> list[OmittedCandidate]:
         """Return what the policy withholds, and media that the model cannot read; a note takes their place."""
         media = [
             OmittedCandidate(f"{each.candidate.ref}#{place}", "unsupported_media", part.kind)
-            for each in self.sent
+            for each in self.events
             if each.event.message.native is not None and each.withheld is None
             for place, part in enumerate(message_parts(each.event.message))
             if isinstance(part, Media) and part.kind not in self.modalities
         ]
-        return media + [each.withheld for each in self.prepared if each.withheld is not None]
+        events = (each for each in self.prepared if isinstance(each, PreparedEvent))
+        return media + [each.withheld for each in events if each.withheld is not None]
 
     @cached_property
     def required_tokens(self) -> int:
@@ -189,18 +276,76 @@ class WindowConversation:
 
     @cached_property
     def shortened(self) -> list[Shortening]:
+        longest = self.preparer.longest
         return [
-            Shortening(each.candidate.ref, each.original_tokens, each.block.tokens)
-            for each in self.sent
-            if each.original_tokens > self.longest and may_shorten(each.event) and each.withheld is None
+            Shortening(each.candidate.ref, each.original_tokens, each.block.tokens, compacted=each.in_part is not None)
+            for each in self.events
+            if each.in_part is not None or (each.original_tokens > longest and may_shorten(each.event))
+            if each.withheld is None
         ]
 
     def fit(self, room: int) -> FittedConversation:
-        found = fit(self._sized, room, budgets_for(room, self.shares), low_water=1.0, longest=self.longest)
-        kept = frozenset(found.kept)
-        blocks = [each.block for each in self.sent if each.sized.event_id in kept]
+        """Trim to ``room`` tokens: summaries first, oldest first, then events by category, oldest first."""
+        summaries = self._newest_summaries(room - sum(each.tokens for each in self._sized))
+        room -= sum(each.block.tokens for each in summaries)
+        found = fit(self._sized, room, budgets_for(room, self.shares), low_water=1.0, longest=self.preparer.longest)
+        kept = {*found.kept, *(each.candidate.ref for each in summaries)}
+        blocks = [each.block for each in self.sent if each.candidate.ref in kept]
         omitted = [OmittedCandidate(ref, "budget", "trimmed, oldest first") for ref in found.trimmed]
+        for each in self.summaries:
+            if each.candidate.ref not in kept:
+                refs = (each.candidate.ref, *each.block.covers)
+                omitted += [OmittedCandidate(ref, "budget", "summaries are left out first") for ref in refs]
         return FittedConversation(blocks, omitted, [each for each in self.shortened if each.ref in kept])
+
+    def _newest_summaries(self, room: int) -> list[PreparedSummary]:
+        """Return the newest summaries that fit, without a gap between them."""
+        kept: list[PreparedSummary] = []
+        for each in reversed(self.summaries):
+            room -= each.block.tokens
+            if room < 0:
+                break
+            kept.append(each)
+        return kept
+
+    def is_live(self, block: PlannedBlock) -> bool:
+        """Tell whether the conversation still has all that a block of an earlier prompt contains or stands for.
+
+        A summary of an earlier compaction may stay as long as its events do, unless the compaction was dropped.
+        """
+        if block.kind == "summary":
+            items, has_view = block.covers, bool(self.summaries)
+        else:
+            items, has_view = {**block.items, **block.covers}, True
+        return has_view and all(self._live.get(ref) == version for ref, version in items.items())
+
+    @cached_property
+    def _live(self) -> dict[str, str]:
+        """Return the versions of all events by ref, also of those that a summary stands for."""
+        found: dict[str, str] = {}
+        for each in self.sent:
+            found |= {**each.block.items, **each.block.covers}
+        return found
+
+    def unseen(self, seen: AbstractSet[str]) -> list[PlannedBlock]:
+        """Return blocks of the events whose refs are not among ``seen``, in order.
+
+        A summary of which some events were sent already is not used: the others are appended themselves.
+        """
+        found: list[PlannedBlock] = []
+        for each in self.sent:
+            if isinstance(each, PreparedEvent):
+                found += [] if each.candidate.ref in seen else [each.block]
+            elif each.block.covers.keys().isdisjoint(seen):
+                found.append(each.block)
+            else:
+                new = [event for event in each.part.events if self.preparer.ref_of(event) not in seen]
+                found += [event.block for event in self.preparer.prepare_events(new)]
+        return found
+
+    def summarises(self, refs: AbstractSet[str]) -> bool:
+        """Tell whether a summary stands for one of these events."""
+        return not all(each.block.covers.keys().isdisjoint(refs) for each in self.summaries)
 
     def is_question(self, block: PlannedBlock) -> bool:
         message = block.messages[-1]
@@ -209,7 +354,7 @@ class WindowConversation:
     @property
     def newest_question(self) -> str | None:
         """Return the text of the newest message of the user, unless the model has answered it: tools may run first."""
-        own = [each.event for each in self.sent if not each.event.routed]
+        own = [each.event for each in self.events if not each.event.routed]
         if not own or own[-1].message.role not in {"user", "tool"}:
             return None
         return next((event.message.content for event in reversed(own) if event.message.role == "user"), None)
@@ -217,18 +362,21 @@ class WindowConversation:
     @cached_property
     def tokens_by_category(self) -> dict[str, int]:
         used: dict[Category, int] = {}
-        for each in self.sent:
+        for each in self.events:
             used[each.sized.category] = used.get(each.sized.category, 0) + each.sized.tokens
+        if self.summaries:
+            tokens = sum(each.block.tokens for each in self.summaries)
+            used[Category.CONTEXT] = used.get(Category.CONTEXT, 0) + tokens
         return {category.value: tokens for category, tokens in used.items()}
 
     @property
     def original_tokens(self) -> int:
-        """Return the tokens of all events before any was shortened."""
+        """Return the tokens of all events before any was shortened or summarised."""
         return sum(each.original_tokens for each in self.prepared)
 
     @cached_property
     def _sized(self) -> list[SizedEvent]:
-        return [each.sized for each in self.sent]
+        return [each.sized for each in self.events]
 
 
 def may_shorten(event: WindowEvent) -> bool:
@@ -266,6 +414,12 @@ def _quoted(event: WindowEvent) -> ConversationMessage:
     return ConversationMessage(role="user", content=text if is_data else f"[From {event.agent_id}]\n{text}")
 
 
-def _version_of(event: WindowEvent) -> str:
-    """Return incarnation and version: an event that was rolled back may be added again with other content."""
-    return event.item_id.rpartition("/")[2]
+def _part_of(prepared: Prepared) -> CompactedPart:
+    return prepared.part if isinstance(prepared, PreparedSummary) else prepared.in_part or prepared.event
+
+
+def _identity(part: CompactedPart) -> Hashable:
+    """Return what tells a part from all others that are in memory: views and events are cached, parts are not."""
+    if isinstance(part, SummaryOfEvents):
+        return id(part.summary), part.facts
+    return (id(part.event), id(part.shortened)) if isinstance(part, EventInPart) else id(part)

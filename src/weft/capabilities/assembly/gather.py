@@ -10,6 +10,7 @@ from weft.capabilities.assembly.model import digest_of
 from weft.capabilities.assembly.plan import Previous
 from weft.capabilities.assembly.receipts import Receipt, ReceiptPruned, ReceiptStore, blocks_with_texts
 from weft.capabilities.board.service import Boards
+from weft.capabilities.compaction.service import Compactions
 from weft.capabilities.knowledge.store import DocumentStore
 from weft.capabilities.language_models.factors import UsageFactor
 from weft.capabilities.layers.service import Layers
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from weft.capabilities.assembly.model import PlannedBlock
     from weft.capabilities.assembly.receipts import ReceiptBlock
     from weft.capabilities.board.model import EntryWithValue
+    from weft.capabilities.compaction.store import AppliedCompaction
     from weft.capabilities.layers.model import Layer
     from weft.capabilities.missing_context.model import Gap
     from weft.capabilities.trust.policy import TrustPolicy
@@ -50,6 +52,7 @@ class AssemblyStores(msgspec.Struct, frozen=True):
     clock: Clock
     sessions: SessionStore
     windows: Windows
+    compactions: Compactions
     layers: Layers
     boards: Boards
     gaps: Gaps
@@ -68,13 +71,13 @@ class PreviousPrompt(NamedTuple):
     receipt: Receipt
     blocks: tuple[PlannedBlock, ...]
 
-    def as_previous(self, invalid: frozenset[str], task: str) -> Previous:
+    def as_previous(self, invalid: frozenset[str], task: str, *, compacted: bool) -> Previous:
         receipt = self.receipt
         omitted = frozenset(each.ref for each in receipt.omitted)
         same_task = receipt.task_digest == digest_of(task).hex()
         full = any(each.reason == "budget" for each in receipt.omitted)
         limit = receipt.limits.limit if full else None
-        return Previous(self.blocks, receipt.tools_digest, omitted, invalid, same_task, limit)
+        return Previous(self.blocks, receipt.tools_digest, omitted, invalid, same_task, limit, compacted)
 
     def keep(self, tenant: str, cache: PromptCache) -> None:
         """Keep a prompt that was sent for the next call of its window."""
@@ -98,6 +101,7 @@ class Gathered(NamedTuple):
     session: Session
     window: Window
     events: Sequence[WindowEvent]
+    compaction: AppliedCompaction | None
     layers: Sequence[Layer]
     critical_update: CriticalUpdate | None
     board: Sequence[EntryWithValue]
@@ -170,6 +174,7 @@ async def gather(request: GatherRequest, stores: AssemblyStores) -> Gathered:
         session=session,
         window=window,
         events=events,
+        compaction=await stores.compactions.current(window.line_id),
         layers=layers,
         critical_update=await stores.layers.critical_update(session_id, window.agent_id),
         board=await board.readable(),

@@ -16,11 +16,12 @@ from weft.kernel.errors import Rejected
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-CandidateKind = Literal["layer", "tool", "pin", "event", "passage", "board", "missing", "task"]
+CandidateKind = Literal["layer", "tool", "pin", "summary", "event", "passage", "board", "missing", "task"]
 # The kind of the candidates in a block.
 _KINDS: dict[BlockKind, CandidateKind] = {
     "layer": "layer",
     "pins": "pin",
+    "summary": "summary",
     "conversation": "event",
     "retrieved": "passage",
     "board": "board",
@@ -28,7 +29,7 @@ _KINDS: dict[BlockKind, CandidateKind] = {
     "task": "task",
 }
 # Kinds of blocks whose text is always enclosed in data elements, trusted or not.
-DATA_KINDS: frozenset[BlockKind] = frozenset({"pins", "retrieved", "board", "missing"})
+DATA_KINDS: frozenset[BlockKind] = frozenset({"pins", "summary", "retrieved", "board", "missing"})
 # How a plan relates to the prompt of the previous call.
 PlanMode = Literal["first", "extended", "rebuilt"]
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -66,18 +67,20 @@ class OmittedCandidate(msgspec.Struct, frozen=True, omit_defaults=True):
     detail: str | None = None
 
 
-class Shortening(msgspec.Struct, frozen=True):
-    """A candidate of which only the beginning and the end are in the prompt."""
+class Shortening(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A candidate of which only a part is in the prompt: beginning and end, or what a compaction kept of it."""
 
     ref: str
     original_tokens: int
     kept_tokens: int
+    compacted: bool = False
 
 
 class PlannedBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
     """A block of a plan: messages, and the versions of the candidates they contain, by ref.
 
-    ``source`` and ``trust`` are those of its least trusted candidate.
+    ``covers`` are the versions of what it contains in a shorter form only: the events of a summary. Passages of these
+    are no repetition. ``source`` and ``trust`` are those of its least trusted candidate.
     """
 
     block_id: str
@@ -85,6 +88,7 @@ class PlannedBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     messages: tuple[ConversationMessage, ...]
     tokens: int
     items: dict[str, str] = msgspec.field(default_factory=dict)
+    covers: dict[str, str] = msgspec.field(default_factory=dict)
     source: Source = Source.DOCUMENT
     trust: Trust = Trust.UNTRUSTED
 
@@ -139,6 +143,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return items_of(self.blocks)
 
     @property
+    def covered(self) -> dict[str, str]:
+        """Return the version of every candidate that the prompt has in a shorter form, by ref."""
+        return covers_of(self.blocks)
+
+    @property
     def reused_tokens(self) -> int:
         return sum(block.tokens for block in self.blocks[: self.reused])
 
@@ -148,6 +157,14 @@ def items_of(blocks: Iterable[PlannedBlock]) -> dict[str, str]:
     found: dict[str, str] = {}
     for block in blocks:
         found |= block.items
+    return found
+
+
+def covers_of(blocks: Iterable[PlannedBlock]) -> dict[str, str]:
+    """Return the versions of the candidates that blocks have in a shorter form, by ref."""
+    found: dict[str, str] = {}
+    for block in blocks:
+        found |= block.covers
     return found
 
 

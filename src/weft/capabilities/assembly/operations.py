@@ -104,7 +104,7 @@ class AssembleContext(Request):
 
 
 class BlockSummary(Response, kw_only=True, omit_defaults=False):
-    """Blocks of one kind: their number, tokens and items."""
+    """Blocks of one kind: their number, tokens and items; those of summaries are the events that they stand for."""
 
     kind: str
     blocks: int
@@ -280,7 +280,7 @@ def _summaries(receipt: Receipt) -> list[BlockSummary]:
             kind=kind,
             blocks=len(blocks),
             tokens=sum(block.tokens for block in blocks),
-            items=len({ref for block in blocks for ref in block.items}),
+            items=len({ref for block in blocks for ref in (block.covers if kind == "summary" else block.sources)}),
         )
         for kind, blocks in groups.items()
     ]

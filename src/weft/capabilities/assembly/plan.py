@@ -1,9 +1,9 @@
 """The plan of a prompt: which candidates go in, in which order, within the token limit. Pure: same input, same plan.
 
-Order, most stable first: layers, pins, conversation, passages, board, open questions, task. Across the calls of a
-session a plan keeps the blocks that were sent before and appends what is new, so that provider caches hit. It is
-rebuilt when it would exceed the limit, when the limit has grown and there was no room for something, when a source of
-it was changed or removed, and when a rebuilt one is modelled to cost less.
+Order, most stable first: layers, pins, summaries of older events, conversation, passages, board, open questions, task.
+Across the calls of a session a plan keeps the blocks that were sent before and appends what is new, so that provider
+caches hit. It is rebuilt when it would exceed the limit, when the limit has grown and there was no room for something,
+when a source of it was changed or removed, and when a rebuilt one is modelled to cost less: after a compaction, mostly.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from weft.capabilities.assembly.model import (
     OmittedCandidate,
     Plan,
     PlannedBlock,
+    covers_of,
     items_of,
     over_budget,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from weft.capabilities.assembly.model import CacheCosts, Candidate, PlanMode, Shortening
 
@@ -35,6 +37,8 @@ _HIGH_WATER, _LOW_WATER = 0.75, 0.5
 _APPENDED_SHARE = 0.5
 # A rebuilt prompt must be cheaper by this factor: the model of costs is an estimate.
 _MIN_GAIN = 1.1
+# Kinds of blocks that contain events, or stand for them.
+_EVENTS = frozenset({"conversation", "summary"})
 # A limit that has grown by this factor makes room for what the earlier one left out.
 _MIN_GROWTH = 1.25
 
@@ -83,7 +87,7 @@ class PlannedConversation(Protocol):
 
     @property
     def blocks(self) -> Sequence[PlannedBlock]:
-        """Return one block for each event, in order; events that are too long are shortened."""
+        """Return one block for each event or summary, in order; events that are too long are shortened."""
         ...
 
     @property
@@ -103,7 +107,19 @@ class PlannedConversation(Protocol):
         ...
 
     def fit(self, room: int) -> FittedConversation:
-        """Trim to ``room`` tokens, at least the required ones."""
+        """Trim to ``room`` tokens, at least the required ones: older summaries first, then older events."""
+        ...
+
+    def is_live(self, block: PlannedBlock) -> bool:
+        """Tell whether the conversation still has all that a block of an earlier prompt contains or stands for."""
+        ...
+
+    def unseen(self, seen: AbstractSet[str]) -> Sequence[PlannedBlock]:
+        """Return blocks of the events whose refs are not among ``seen``, in order."""
+        ...
+
+    def summarises(self, refs: AbstractSet[str]) -> bool:
+        """Tell whether a summary stands for one of these events."""
         ...
 
     def is_question(self, block: PlannedBlock) -> bool:
@@ -139,7 +155,8 @@ class Previous(NamedTuple):
     """The prompt of the previous call of this window, and what that call omitted.
 
     ``invalid``: refs in the prompt whose content was removed, or may no longer be read. ``same_task``: its task was the
-    same, so that it need not be sent again. ``limit``: its limit, if there was no room for something.
+    same, so that it need not be sent again. ``limit``: its limit, if there was no room for something. ``compacted``:
+    the window was compacted since.
     """
 
     blocks: Sequence[PlannedBlock]
@@ -148,6 +165,7 @@ class Previous(NamedTuple):
     invalid: frozenset[str] = frozenset()
     same_task: bool = True
     limit: int | None = None
+    compacted: bool = False
 
 
 def make_plan(materials: Materials, limit: int, costs: CacheCosts, previous: Previous | None = None) -> Plan:
@@ -248,21 +266,12 @@ def _share_room(materials: Materials, room: int, *, keep_free: bool) -> _Chosen:
 
 def _extend(materials: Materials, limit: int, previous: Previous) -> tuple[_Draft | None, str]:
     """Append what is new to the blocks of the previous call; None with the reason if that is not possible."""
+    obstacle = _obstacle(materials, limit, previous)
+    if obstacle is not None:
+        return None, obstacle
     sent = tuple(previous.blocks)
-    front = tuple(materials.layers)
-    if sent[: len(front)] != front or previous.tools_digest != materials.tools_digest:
-        return None, "Layers or tools changed."
-    if previous.limit is not None and limit >= previous.limit * _MIN_GROWTH:
-        return None, "The limit has grown, and there was no room for everything before."
     known = items_of(sent)
-    if previous.invalid:
-        return None, "Content of the previous prompt changed or was removed."
-    live = items_of(materials.conversation.blocks)
-    of_events = items_of(block for block in sent if block.kind == "conversation")
-    if any(live.get(ref) != version for ref, version in of_events.items()):
-        return None, "The conversation no longer has all events of the previous prompt."
-    seen = known.keys() | previous.omitted
-    events = [block for block in materials.conversation.blocks if not block.items.keys() <= seen]
+    events = materials.conversation.unseen(known.keys() | covers_of(sent).keys() | previous.omitted)
     task = materials.task
     sent_tasks = [block.items for block in sent if block.kind == "task"] if previous.same_task else []
     new_task = [task] if task and task.items not in sent_tasks else []
@@ -282,6 +291,22 @@ def _extend(materials: Materials, limit: int, previous: Previous) -> tuple[_Draf
     blocks = [*sent, *_with_extras(materials, events, extras), *new_task]
     draft = _Draft(blocks, {each.ref: each for each in omitted}, materials.conversation.shortened)
     return draft, "Appended to the previous prompt."
+
+
+def _obstacle(materials: Materials, limit: int, previous: Previous) -> str | None:
+    """Return why the previous prompt cannot be extended, whatever is new."""
+    sent, front = tuple(previous.blocks), tuple(materials.layers)
+    if sent[: len(front)] != front or previous.tools_digest != materials.tools_digest:
+        return "Layers or tools changed."
+    if previous.limit is not None and limit >= previous.limit * _MIN_GROWTH:
+        return "The limit has grown, and there was no room for everything before."
+    if previous.compacted and materials.conversation.summarises(previous.omitted):
+        return "A compaction has summarised events that there was no room for before."
+    if previous.invalid:
+        return "Content of the previous prompt changed or was removed."
+    if not all(materials.conversation.is_live(block) for block in sent if block.kind in _EVENTS):
+        return "The conversation no longer has all events of the previous prompt."
+    return None
 
 
 def _is_stale(materials: Materials, sent: Mapping[str, str]) -> bool:
@@ -317,11 +342,13 @@ def _plan(
     sent: Sequence[PlannedBlock],
     modelled: Modelled | None = None,
 ) -> Plan:
-    included = items_of(draft.blocks)
+    included = items_of(draft.blocks).keys() | covers_of(draft.blocks).keys()
     candidates = [*materials.conversation.candidates, *(c for packer in materials.packers for c in packer.candidates)]
-    refs = dict.fromkeys(each.ref for each in candidates)
+    refs: dict[str, Candidate] = {}
+    for each in candidates:
+        refs.setdefault(each.ref, each)
     reasons = {**draft.omitted, **{each.ref: each for each in materials.conversation.omissions}}
-    omitted = [reasons.get(ref) or OmittedCandidate(ref, "budget") for ref in refs if ref not in included]
+    omitted = [reasons.get(ref) or _left_out(candidate) for ref, candidate in refs.items() if ref not in included]
     omitted += [each for each in materials.screened if each.ref not in refs]
     return Plan(
         mode=mode,
@@ -335,10 +362,18 @@ def _plan(
     )
 
 
+def _left_out(candidate: Candidate) -> OmittedCandidate:
+    if candidate.kind == "summary":
+        return OmittedCandidate(candidate.ref, "duplicate_coverage", "the prompt has the events themselves")
+    return OmittedCandidate(candidate.ref, "budget")
+
+
 def _common(blocks: Sequence[PlannedBlock], sent: Sequence[PlannedBlock]) -> int:
     """Return the number of leading blocks that are the same."""
     pairs = zip(blocks, sent, strict=False)
-    return next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(blocks), len(sent)))
+    # A later compaction names the same summary differently; a cache sees its text only.
+    differing = (place for place, (one, other) in enumerate(pairs) if one.messages != other.messages)
+    return next(differing, min(len(blocks), len(sent)))
 
 
 def _known(blocks: Iterable[PlannedBlock], board: Packed) -> dict[str, str]:

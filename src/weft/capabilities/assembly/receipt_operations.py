@@ -10,6 +10,7 @@ import msgspec
 
 from weft.capabilities.assembly.model import Candidate, Modelled, OmittedCandidate, PlanMode, Shortening
 from weft.capabilities.assembly.receipts import (
+    CompactionUse,
     Confidence,
     CountingMethod,
     ReceiptBlock,
@@ -92,6 +93,7 @@ class ReceiptShown(Response, kw_only=True, omit_defaults=False):
     prompt_hash: str
     timing_ms: dict[str, float]
     tool_savings: ToolSavings | None = None
+    compaction: CompactionUse | None = None
     usage: ReportedUsage | None
 
 

@@ -53,7 +53,8 @@ class ReceiptPruned(Conflict):
 class ReceiptBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A block of the prompt. ``digest`` names its messages in the text store; ``items`` are versions by ref.
 
-    ``source`` and ``trust`` are those of its least trusted item.
+    ``covers`` are the versions of what it contains in a shorter form: the events of a summary. ``source`` and ``trust``
+    are those of its least trusted item.
     """
 
     block_id: str
@@ -62,8 +63,14 @@ class ReceiptBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     tokens: int
     cache_point: bool = False
     items: dict[str, str] = msgspec.field(default_factory=dict)
+    covers: dict[str, str] = msgspec.field(default_factory=dict)
     source: Source = Source.DOCUMENT
     trust: Trust = Trust.UNTRUSTED
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """Return the versions of everything that its text was made of, by ref."""
+        return {**self.covers, **self.items}
 
 
 class TokenLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +126,22 @@ class ToolSavings(msgspec.Struct, frozen=True, kw_only=True):
     named: tuple[str, ...] = ()
 
 
+class CompactionUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What the compaction of the window saved in a prompt.
+
+    ``events`` are the events that ``summaries`` and shorter contents stand for, ``quoted`` those of them of which
+    passages are in the prompt as well, because the task asks for them.
+    """
+
+    compaction_id: str
+    version: str
+    summaries: int
+    events: int
+    quoted: int
+    original_tokens: int
+    tokens: int
+
+
 class Confidence(msgspec.Struct, frozen=True, kw_only=True):
     """How sure retrieval was. See the fields of the same names in the answer of a search."""
 
@@ -166,11 +189,12 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     cache_ttl: str | None = None
     tool_savings: ToolSavings | None = None
     documents: dict[str, str] = msgspec.field(default_factory=dict)
+    compaction: CompactionUse | None = None
 
     @property
     def item_hashes(self) -> bytes:
         """Return the hashes of the items in the prompt, to find the prompts that an item was in."""
-        refs = {ref for block in self.blocks if block.kind not in _WITHOUT_ITEMS for ref in block.items}
+        refs = {ref for block in self.blocks if block.kind not in _WITHOUT_ITEMS for ref in block.sources}
         uris = (ItemRef.parse(self.documents.get(ref, ref)) for ref in refs)
         return b"".join(sorted({item_hash(ref.item) for ref in uris if ref is not None}))
 
@@ -268,6 +292,7 @@ def blocks_with_texts(
             messages=decode_messages(texts[block.digest]),
             tokens=block.tokens,
             items=block.items,
+            covers=block.covers,
             source=block.source,
             trust=block.trust,
         )

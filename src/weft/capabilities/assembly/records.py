@@ -100,7 +100,7 @@ def _is_task(text: str, receipt: Receipt) -> bool:
 
 def _selection(receipt: Receipt, at: datetime, task: str | None) -> records.ContextSelection:
     item_ids = _item_ids(receipt)
-    included = {ref: version for block in receipt.blocks for ref, version in block.items.items()}
+    included = {ref: version for block in receipt.blocks for ref, version in block.sources.items()}
     return records.ContextSelection(
         schema_version=SCHEMA_VERSION,
         selection_id=_id(receipt, "selection"),
@@ -136,7 +136,7 @@ def _segments(receipt: Receipt) -> tuple[records.WindowSegment, ...]:
             name=kind,
             actual_tokens=sum(block.tokens for block in receipt.blocks if block.kind == kind),
             item_refs=tuple(
-                item_id(*item) for block in receipt.blocks if block.kind == kind for item in block.items.items()
+                item_id(*item) for block in receipt.blocks if block.kind == kind for item in block.sources.items()
             ),
         )
         for kind in kinds
@@ -154,12 +154,12 @@ def _budget(receipt: Receipt, at: datetime) -> records.ContextBudget:
         max_tokens=limits.limit,
         reserved_tokens=min(limits.limit, _reserved(receipt)),
         actual_tokens=receipt.tokens,
-        actual_items=sum(len(block.items) for block in receipt.blocks),
+        actual_items=len({ref for block in receipt.blocks for ref in block.sources}),
         overflow_strategy="defer_to_retrieval",
         truncation_records=tuple(
             records.Truncation(
                 item_ref=item_ids.get(each.ref, each.ref),
-                strategy="truncate_middle",
+                strategy="summarize_oldest" if each.compacted else "truncate_middle",
                 original_tokens=each.original_tokens,
                 kept_tokens=each.kept_tokens,
             )
@@ -206,7 +206,7 @@ def _assembly(receipt: Receipt, at: datetime) -> records.ContextAssembly:
             records.Block(
                 block_id=block.block_id,
                 kind=block.kind,
-                item_refs=tuple(item_id(*item) for item in block.items.items()),
+                item_refs=tuple(item_id(*item) for item in block.sources.items()),
                 content_ref=Link(kind="receipt_text", id=block.digest, digest=f"sha256:{block.digest}"),
                 token_estimate=block.tokens,
             )
@@ -216,7 +216,9 @@ def _assembly(receipt: Receipt, at: datetime) -> records.ContextAssembly:
         separator_policy="Each block is one or more messages.",
         visibility=_visibility(receipt),
         budget_ref=_id(receipt, "budget"),
-        source_item_refs=tuple(item_id(*item) for block in receipt.blocks for item in block.items.items()),
+        source_item_refs=tuple(
+            dict.fromkeys(item_id(*item) for block in receipt.blocks for item in block.sources.items())
+        ),
         redaction_state="none",
         created_at=at,
         metadata={"weft": {"receipt_id": receipt.receipt_id, "mode": receipt.mode}},

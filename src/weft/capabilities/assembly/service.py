@@ -41,6 +41,7 @@ from weft.capabilities.assembly.plan import Materials, make_plan
 from weft.capabilities.assembly.prompt import cache_points_of, prompt_of
 from weft.capabilities.assembly.prompt_trust import SUSPICIOUS, DataMarking, ItemTrust, Screening
 from weft.capabilities.assembly.receipts import (
+    CompactionUse,
     Confidence,
     CountingMethod,
     Receipt,
@@ -55,6 +56,7 @@ from weft.capabilities.assembly.savings import savings_of
 from weft.capabilities.assembly.slots import AssemblySlots
 from weft.capabilities.assembly.validation import validate_prompt
 from weft.capabilities.assembly.validity import ValidityStores, invalid_items, to_check
+from weft.capabilities.compaction.compacted_events import compacted_parts
 from weft.capabilities.language_models.catalog import Catalog, ModelInfo
 from weft.capabilities.language_models.prices import Prices
 from weft.capabilities.language_models.prompt_cache import check_ttl
@@ -84,6 +86,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from weft.capabilities.agent_context.critical import CriticalUpdate
+    from weft.capabilities.assembly.conversation import CompactedPart
     from weft.capabilities.assembly.model import CandidateKind, OmittedCandidate, Plan, PlannedBlock
     from weft.capabilities.assembly.plan import Previous
     from weft.capabilities.assembly.retrieval import Retrieved
@@ -115,6 +118,8 @@ _FRAMING_TOKENS = 3
 _MICROS = 1_000_000
 # Among the versions of a receipt: the rules by which text of others was screened.
 _SCREENING = "screening"
+# And the compaction of the window.
+_COMPACTION = "compaction"
 P = ParamSpec("P")
 T = TypeVar("T")
 # Records that a receipt represents, in the order in which they were created.
@@ -249,13 +254,23 @@ class Assembler(msgspec.Struct, frozen=True):
     async def _conversation(
         self, actor: Actor, gathered: Gathered, counter: PromptCounter, limit: int, screening: Screening, run: Run
     ) -> WindowConversation:
-        window = gathered.window
-        preparer = EventPreparer(window.line_id, window.session_id, limit, counter, screening)
+        window, applied = gathered.window, gathered.compaction
+        preparer = EventPreparer(
+            window.line_id,
+            window.session_id,
+            limit,
+            counter,
+            screening,
+            "" if applied is None else applied.compaction.compaction_id,
+        )
         key = (actor.tenant, preparer.key)
-        events = await run(preparer.prepare, gathered.events, self.prepared_events.get(key) or ())
-        self.prepared_events.put(key, events, sum(each.weight for each in events))
+        parts: Sequence[CompactedPart] = gathered.events
+        if applied is not None:
+            parts = await run(compacted_parts, gathered.events, applied.view)
+        prepared = await run(preparer.prepare, parts, self.prepared_events.get(key) or ())
+        self.prepared_events.put(key, prepared, sum(each.weight for each in prepared))
         modalities = frozenset(counter.info.input)
-        return WindowConversation(events, preparer.longest, window.settings.shares, modalities)
+        return WindowConversation(prepared, preparer, window.settings.shares, modalities)
 
     async def _suspicious_gaps(self, actor: Actor, gaps: Sequence[Gap]) -> dict[str, ItemTrust]:
         """Return the open questions that look like an attack: no gate has seen them."""
@@ -321,7 +336,8 @@ class Assembler(msgspec.Struct, frozen=True):
         current = dict(candidate_of(each.passage) for each in call.retrieved.passages)
         items = to_check(sent.blocks, current)
         invalid = await self.validity.read(actor, partial(invalid_items, items)) if items else frozenset[str]()
-        previous = sent.as_previous(invalid | call.withdrawn(sent), call.request.task)
+        compacted = sent.receipt.versions.get(_COMPACTION) != call.versions.get(_COMPACTION)
+        previous = sent.as_previous(invalid | call.withdrawn(sent), call.request.task, compacted=compacted)
         return await run(call.counted_again, previous)
 
     def _rates(self, call: _Call) -> Rates | None:
@@ -383,6 +399,7 @@ class Assembler(msgspec.Struct, frozen=True):
             cache_ttl=call.request.cache_ttl,
             tool_savings=call.tool_savings,
             documents=call.documents_in(plan.blocks),
+            compaction=call.compaction_use(plan),
         )
         new = plan.blocks[plan.reused :] if gathered.previous is not None else plan.blocks
         await self.transactions.write(
@@ -472,7 +489,10 @@ class _Call:
         """Return the versions of the sources that were read."""
         layers = {layer.line_id or "layer:platform": str(layer.version) for layer in self.gathered.layers}
         screening = digest_of((self.screening.policy, self.screening.marking)).hex()[:16]
-        return {**layers, "search_model": self.retrieved.model or "keywords only", _SCREENING: screening}
+        applied = self.gathered.compaction
+        compaction = {} if applied is None else {_COMPACTION: applied.compaction.compaction_id}
+        searched = {"search_model": self.retrieved.model or "keywords only"}
+        return {**layers, **searched, _SCREENING: screening, **compaction}
 
     @property
     def confidence(self) -> Confidence:
@@ -489,6 +509,24 @@ class _Call:
     def compaction_due(self) -> bool:
         used = sum(self.conversation.tokens_by_category.values())
         return used >= self.gathered.compaction_threshold * self.gathered.window.limit
+
+    def compaction_use(self, plan: Plan) -> CompactionUse | None:
+        """Return what the compaction of the window saved in a prompt; None if it has none, or none of it is used."""
+        applied, covered = self.gathered.compaction, plan.covered
+        if applied is None or not covered:
+            return None
+        sizes = {each.ref: each.tokens for each in self.conversation.candidates}
+        cut = {each.ref: each.original_tokens for each in plan.shortened}
+        blocks = [block for block in plan.blocks if block.covers]
+        return CompactionUse(
+            compaction_id=applied.compaction.compaction_id,
+            version=applied.compaction.version or "",
+            summaries=sum(block.kind == "summary" for block in blocks),
+            events=len(covered),
+            quoted=len(covered.keys() & plan.included.keys()),
+            original_tokens=sum(cut.get(ref) or sizes.get(ref, 0) for ref in covered),
+            tokens=sum(block.tokens for block in blocks),
+        )
 
     def counting(self, counted: PromptCount) -> CountingMethod:
         return CountingMethod(
@@ -656,6 +694,7 @@ def _receipt_blocks(blocks: Sequence[PlannedBlock], points: frozenset[int]) -> t
             tokens=block.tokens,
             cache_point=place in points,
             items=block.items,
+            covers=block.covers,
             source=block.source,
             trust=block.trust,
         )

@@ -105,7 +105,7 @@ def _check_memory(receipt: Receipt, actor: Actor) -> None:
 
 async def _check_redactions(receipt: Receipt, records: RecordStore) -> None:
     """Refuse to show content that was redacted since."""
-    ids = sorted({item_id(*item) for block in receipt.blocks for item in block.items.items()})
+    ids = sorted({item_id(*item) for block in receipt.blocks for item in block.sources.items()})
     elsewhere, here = await records.redactions(ids), await records.redactions_in(receipt.session_id)
     redacted = redacted_items(ids, {**elsewhere, **here})
     if redacted:

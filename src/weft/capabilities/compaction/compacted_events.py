@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
+from weft.capabilities.compaction.summary_text import facts_text, summary_text
 from weft.capabilities.trust.model import Trust
 from weft.capabilities.windows.model import Category, event_version
+from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,6 +32,14 @@ class SummaryOfEvents(NamedTuple):
     number: int
     events: tuple[WindowEvent, ...]
     facts: tuple[KeyFact, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return summary_text(self.summary, self.facts)
+
+    @property
+    def tokens(self) -> int:
+        return self.summary.tokens + approximate_tokens(facts_text(self.facts))
 
 
 class EventInPart(NamedTuple):
@@ -53,9 +63,7 @@ def compacted_tokens(events: Sequence[WindowEvent], view: CompactedView | None) 
     """Return the approximate tokens of a window with its view applied."""
     if view is None:
         return sum(event.tokens for event in events)
-    return sum(
-        part.summary.tokens if isinstance(part, SummaryOfEvents) else part.tokens for part in compacted(events, view)
-    )
+    return sum(part.tokens for part in compacted(events, view))
 
 
 def compacted_parts(

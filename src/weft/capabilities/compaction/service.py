@@ -76,9 +76,11 @@ class Compactions(msgspec.Struct, frozen=True):
         if compaction.version is None:
             return None
         key = self.windows.actor.tenant, compaction.compaction_id, compaction.version
-        view = self.views.get(key) or await self.store.view(compaction.compaction_id)
-        if view is not None:
-            self.views.put(key, view, view_bytes(view))
+        view = self.views.get(key)
+        if view is None:
+            view = await self.store.view(compaction.compaction_id)
+            if view is not None:
+                self.views.put(key, view, view_bytes(view))
         return view
 
     async def request(self, window: Window, options: CompactionOptions, trigger: CompactionTrigger) -> Compaction:

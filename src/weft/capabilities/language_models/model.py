@@ -8,7 +8,7 @@ import msgspec
 
 WireForm = Literal["openai_chat", "openai_responses", "anthropic"]
 Role = Literal["system", "user", "assistant", "tool"]
-BlockKind = Literal["layer", "pins", "conversation", "retrieved", "board", "missing", "task"]
+BlockKind = Literal["layer", "pins", "summary", "conversation", "retrieved", "board", "missing", "task"]
 
 
 class ToolCall(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from weft.transports.cli.render import block, cell, counted, escape_controls, in
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from weft.capabilities.assembly.model import OmittedCandidate
+    from weft.capabilities.assembly.model import OmittedCandidate, Shortening
     from weft.capabilities.assembly.operations import PromptAssembled
     from weft.capabilities.assembly.receipt_operations import (
         PromptReplayed,
@@ -35,6 +35,7 @@ _NOUNS = {
     "tool": "tool",
     "pin": "pin",
     "pins": "pin",
+    "summary": "summarised event",
     "event": "event",
     "conversation": "event",
     "passage": "passage",
@@ -151,10 +152,15 @@ def _rows(blocks: Iterable[ReceiptBlock]) -> list[_Row]:
     for each in blocks:
         last = found[-1] if found else None
         if last is None or last.kind != each.kind or last.cache_point or each.kind == "task":
-            found.append(_Row(each.kind, each.tokens, [*each.items], each.cache_point))
+            found.append(_Row(each.kind, each.tokens, _refs(each), each.cache_point))
         else:
-            found[-1] = _Row(each.kind, last.tokens + each.tokens, [*last.refs, *each.items], each.cache_point)
+            found[-1] = _Row(each.kind, last.tokens + each.tokens, [*last.refs, *_refs(each)], each.cache_point)
     return found
+
+
+def _refs(block: ReceiptBlock) -> list[str]:
+    """Return what a block contains; of a summary the events that it stands for."""
+    return [*block.covers] if block.kind == "summary" else [*block.sources]
 
 
 def _block_line(row: _Row, receipt: ReceiptShown) -> str:
@@ -201,10 +207,24 @@ def _omission_line(reason: str, group: Sequence[OmittedCandidate], receipt: Rece
 
 def _shortened(receipt: ReceiptShown) -> str:
     lines = [
-        f"{each.kept_tokens:>8,}   of {each.original_tokens:,}: {escape_controls(each.ref)}"
+        f"{each.kept_tokens:>8,}   of {each.original_tokens:,}, {_how(each)}: {escape_controls(each.ref)}"
         for each in receipt.shortened
     ]
-    return _section("Shortened in the middle", lines) if lines else ""
+    return _section("Shortened", lines) if lines else ""
+
+
+def _how(shortening: Shortening) -> str:
+    return "by the compaction" if shortening.compacted else "in the middle"
+
+
+def _compaction(receipt: ReceiptShown) -> str:
+    """Return what stands for older events in the prompt, and where to see them side by side."""
+    used = receipt.compaction
+    if used is None:
+        return ""
+    what = f"{counted(used.events, 'older event')} in {used.tokens:,} instead of {used.original_tokens:,} tokens"
+    quoted = f", {used.quoted} of them quoted for the task" if used.quoted else ""
+    return f"{what}{quoted} (weft compaction show {used.compaction_id})"
 
 
 def _savings(savings: Savings) -> str:
@@ -249,6 +269,7 @@ def _facts(receipt: ReceiptShown) -> str:
     facts = {
         "retrieval": _confidence(receipt),
         "window": _window(receipt),
+        "compacted": _compaction(receipt),
         "provider": "" if usage is None else _reported(receipt),
         "timing": f"{stages} = {sum(timing.values()):.1f} ms",
         "hash": receipt.prompt_hash,
