@@ -66,7 +66,7 @@ _UNSPACED_DATE = re.compile(r"(\d{4})[\u5e74\ub144] ?(\d{1,2})[\u6708\uc6d4] ?(\
 _FENCE = "```"
 _CODE = re.compile(r"`([^`\n]{1,200})`")
 _CALL = re.compile(r"(?<![\w.])([A-Za-z_][\w.]{1,80})\(\)")
-_URL = re.compile(
+URL = re.compile(
     r"(?:https?|ftp|file|s3|git|ssh|postgresql|redis)://[^\s<>\"'`{}|\\^\u3000-\u9fff]{2,2000}|(?<![\w.@/])www\.[\w-]{1,63}\.[^\s<>\"'`{}|\\^]{2,2000}",
     re.IGNORECASE,
 )
@@ -116,6 +116,12 @@ def extract_entities(
         if len(found) >= MAX_ENTITIES:
             break
     return tuple(found.values())
+
+
+def entity_of_token(token: str) -> Entity | None:
+    """Return what a single token is by itself: a file, identifier, agent or address; None for a word."""
+    found = _special(token, is_code=False) if not token.isalpha() else _file_or_symbol(token)
+    return next(iter(found), None)
 
 
 def pack_entities(entities: Iterable[Entity]) -> str:
@@ -238,7 +244,7 @@ def _in_part(text: str, timestamp: int | None, *, is_code: bool) -> Iterator[Ent
 def _without_spans(text: str, found: list[Entity], *, is_code: bool) -> str:
     """Move URLs, code spans and calls of a text into ``found``; separate scripts without spaces from the rest."""
     if "://" in text or _WWW in text:
-        text = _URL.sub(lambda match: _url(match[0], found), text)
+        text = URL.sub(lambda match: _url(match[0], found), text)
     if not is_code and "`" in text:
         text = _CODE.sub(lambda match: _code_span(match[1], found), text)
     if not is_code and "()" in text:

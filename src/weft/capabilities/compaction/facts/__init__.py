@@ -1,0 +1,1 @@
+"""Key facts of a window: extraction, supersession, and the forms in which they are found again."""

@@ -1,0 +1,272 @@
+"""Extraction of key facts from the events of a window, without a model.
+
+Statements come from what people and agents say; from results of tools only errors, labelled statements, a few literals,
+and the lines of literals that were referred to later: a log of 10,000 lines has no 10,000 facts. Time is linear in the
+length of the events, and the number of facts of an event is bounded.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from weft.capabilities.compaction.facts.errors import error_template, is_error
+from weft.capabilities.compaction.facts.labels import header_kind, label_in
+from weft.capabilities.compaction.facts.literals import Literal, literals_in
+from weft.capabilities.compaction.facts.supersession import with_status
+from weft.capabilities.compaction.facts.units import MAX_UNIT, Unit, units_of
+from weft.capabilities.compaction.model import FactKind, KeyFact
+from weft.capabilities.indexing.statement_patterns import statement_kind, words_of
+from weft.capabilities.trust.model import Trust
+from weft.capabilities.windows.model import Category
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from weft.capabilities.language_models.model import ToolCall
+    from weft.capabilities.windows.model import WindowEvent
+
+# Of longer messages, literals are read at the beginning and at the end only.
+_LONG_TEXT = 24_000
+_MAX_STATEMENTS = 48
+_MAX_LITERALS = 32
+_MAX_ERRORS = 6
+_MAX_REFERRED = 4
+# Sentences of one event that are compared with the patterns of statements.
+_MAX_COMPARED = 4_000
+# Results of tools up to this length tell few things, and each may matter.
+_SHORT_RESULT = 600
+_MAX_RESULT_LITERALS = 3
+_MAX_RESULT_STATEMENTS = 12
+_MAX_ARGUMENTS = 300
+_MAX_ARGUMENT_LITERALS = 6
+_MIN_STATEMENT_WORDS = 3
+_MIN_REFERENCE = 4
+_SNIPPET = 110
+_RESULT_KINDS = frozenset({FactKind.IDENTIFIER, FactKind.URL, FactKind.QUANTITY})
+_CLAUSE_END = re.compile(r"[,;:.!?](?=\s)|\s[\u2013\u2014-]\s")
+_REFERENCE = re.compile(r"[^\s,;\"'(){}\[\]<>|=*`]{4,200}")
+_EDGES = ".,;:!?"
+
+
+class _Draft(NamedTuple):
+    kind: FactKind
+    text: str
+    literals: tuple[str, ...] = ()
+
+
+def extract_facts(events: Sequence[WindowEvent]) -> list[KeyFact]:
+    """Return the key facts of a window's events, in their order, with status and supersession."""
+    read = [event for event in events if is_source(event)]
+    reader = _Reader(_Session.of(read))
+    facts: list[KeyFact] = []
+    for number, event in enumerate(read):
+        drafts = _distinct(reader.drafts(number, event))
+        facts += (_fact(event, order, draft, reader.who(event)) for order, draft in enumerate(drafts, start=1))
+    return with_status(facts, read)
+
+
+def is_source(event: WindowEvent) -> bool:
+    """Tell whether facts are taken from an event: not from instructions, which always stay, nor from attacks."""
+    is_suspicious = event.trust is not None and event.trust.trust is Trust.SUSPICIOUS
+    return not (event.redacted or event.routed or is_suspicious or event.category is Category.SYSTEM)
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """What is known of all events: calls by their id, answered calls, and where each token is mentioned last."""
+
+    calls: Mapping[str, ToolCall]
+    answered: frozenset[str]
+    last_mention: Mapping[str, int]
+
+    @classmethod
+    def of(cls, events: Sequence[WindowEvent]) -> _Session:
+        calls = {call.call_id: call for event in events for call in event.message.tool_calls}
+        answered = frozenset(event.message.tool_call_id for event in events if event.message.tool_call_id is not None)
+        return cls(calls, answered, _last_mentions(events))
+
+
+def _last_mentions(events: Sequence[WindowEvent]) -> dict[str, int]:
+    """Return the number of the last event that mentions a token with a digit or sign, in talk or in arguments."""
+    mentions: dict[str, int] = {}
+    for number, event in enumerate(events):
+        if event.message.role == "tool":
+            continue
+        texts = (
+            event.message.content[:_LONG_TEXT],
+            *(call.arguments[:_LONG_TEXT] for call in event.message.tool_calls),
+        )
+        for text in texts:
+            for token in _REFERENCE.findall(text):
+                if not token.isalpha():
+                    mentions[token.strip(_EDGES)] = number
+    return mentions
+
+
+@dataclass(slots=True)
+class _Reader:
+    session: _Session
+    seen_errors: set[str] = field(default_factory=set)
+
+    def who(self, event: WindowEvent) -> str:
+        """Return who an event's statements are of: its speaker, or the tool."""
+        if event.message.role == "tool":
+            call = self.session.calls.get(event.message.tool_call_id or "")
+            return call.name if call is not None else event.message.name or "tool"
+        if event.message.name:
+            return event.message.name
+        return event.author if event.message.role == "user" else event.agent_id
+
+    def drafts(self, number: int, event: WindowEvent) -> Iterator[_Draft]:
+        if event.message.role == "tool":
+            yield from self._of_result(number, event.message.content)
+            return
+        yield from self._of_talk(event)
+        yield from self._of_calls(event.message.tool_calls)
+
+    def _of_talk(self, event: WindowEvent) -> Iterator[_Draft]:
+        """Yield the statements, errors and literals of what somebody said."""
+        text = event.message.content
+        statements = compared = literals = position = 0
+        for unit in units_of(text):
+            position += len(unit.text)
+            words = words_of(unit.text)
+            draft = None
+            if statements < _MAX_STATEMENTS and compared < _MAX_COMPARED:
+                compared += 1
+                draft = _statement(unit, words, is_acting=bool(event.message.tool_calls))
+            if draft is None and is_error(unit.text) and not unit.is_code:
+                draft = self._error(unit.text)
+            if draft is not None:
+                statements += 1
+                yield draft
+                continue
+            is_read = position < _LONG_TEXT or len(text) - position < _LONG_TEXT // 2
+            if is_read and literals < _MAX_LITERALS:
+                for literal in literals_in(unit.text, is_code=unit.is_code, is_data=unit.is_data):
+                    literals += 1
+                    yield _literal(unit.text, literal)
+
+    def _of_calls(self, calls: Sequence[ToolCall]) -> Iterator[_Draft]:
+        """Yield the literals in the arguments of calls, such as the files that they change, and calls that are open."""
+        for call in calls:
+            arguments = call.arguments
+            if call.call_id not in self.session.answered:
+                text = f"{call.name}({_shortened(arguments)})"
+                yield _Draft(FactKind.PENDING_CALL, text, (call.name, call.call_id))
+            units = units_of(arguments[:_LONG_TEXT])
+            found = (each for unit in units for each in literals_in(unit.text, is_data=True))
+            kept = [each for each in found if each.kind in {FactKind.PATH, FactKind.URL, FactKind.IDENTIFIER}]
+            for literal in kept[:_MAX_ARGUMENT_LITERALS]:
+                yield _Draft(literal.kind, literal.text, (literal.text,))
+
+    def _of_result(self, number: int, text: str) -> Iterator[_Draft]:
+        """Yield errors, labelled statements, literals of a short result, and lines that were referred to later."""
+        errors = statements = literals = 0
+        is_short = len(text) <= _SHORT_RESULT
+        referred: list[_Draft] = []
+        for unit in units_of(text):
+            words = words_of(unit.text)
+            if errors < _MAX_ERRORS and is_error(unit.text):
+                draft = self._error(unit.text)
+                if draft is not None:
+                    errors += 1
+                    yield draft
+                continue
+            labelled = _labelled(unit, words) if statements < _MAX_RESULT_STATEMENTS else None
+            if labelled is not None:
+                statements += 1
+                yield labelled
+                continue
+            if is_short and literals < _MAX_RESULT_LITERALS:
+                for literal in literals_in(unit.text, is_data=True):
+                    if literal.kind in _RESULT_KINDS and literals < _MAX_RESULT_LITERALS:
+                        literals += 1
+                        yield _literal(unit.text, literal)
+            elif len(referred) < _MAX_REFERRED and (token := self._referred(number, unit.text)):
+                referred.append(_Draft(FactKind.QUOTE, unit.text[:MAX_UNIT], (token,)))
+        yield from referred
+
+    def _referred(self, number: int, line: str) -> str | None:
+        """Return the first token of a line that talk or arguments mention later."""
+        for token in _REFERENCE.findall(line):
+            if not token.isalpha() and self.session.last_mention.get(token.strip(_EDGES), -1) > number:
+                return str(token.strip(_EDGES))
+        return None
+
+    def _error(self, line: str) -> _Draft | None:
+        """Return an error, the first time that it is reported."""
+        template = error_template(line)
+        if template in self.seen_errors:
+            return None
+        self.seen_errors.add(template)
+        return _Draft(FactKind.ERROR, line, _texts(literals_in(line, is_data=True)))
+
+
+def _statement(unit: Unit, words: set[str], *, is_acting: bool) -> _Draft | None:
+    """Return the statement of a unit of talk. ``is_acting``: a call follows, so what the agent will do is done."""
+    labelled = _labelled(unit, words)
+    if labelled is not None or unit.is_code or unit.is_data:
+        return labelled
+    text = unit.text
+    if len(words) < _MIN_STATEMENT_WORDS or text.endswith("?"):
+        return None
+    kind = statement_kind(text, words)
+    if kind is None or (kind == "commitment" and is_acting):
+        return None
+    return _Draft(FactKind(kind), text, _texts(literals_in(text)))
+
+
+def _labelled(unit: Unit, words: set[str]) -> _Draft | None:
+    labelled = label_in(unit.text, words)
+    kind = labelled.kind if labelled is not None else header_kind(unit.header) if unit.header else None
+    if kind is None:
+        return None
+    return _Draft(kind, unit.text, _texts(literals_in(unit.text, is_code=unit.is_code, is_data=unit.is_data)))
+
+
+def _texts(literals: Sequence[Literal]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(literal.text for literal in literals))
+
+
+def _literal(unit: str, literal: Literal) -> _Draft:
+    """Return a literal; a quantity or a date with its clause, since it means nothing alone."""
+    is_value = literal.kind in {FactKind.QUANTITY, FactKind.DATE}
+    text = _clause(unit, literal) if is_value else literal.text
+    return _Draft(literal.kind, text, (literal.text,))
+
+
+def _clause(unit: str, literal: Literal) -> str:
+    """Return the clause around a literal, of bounded length."""
+    start = max(0, literal.end - _SNIPPET)
+    for match in _CLAUSE_END.finditer(unit, start, literal.start):
+        start = match.end()
+    following = _CLAUSE_END.search(unit, literal.end, min(len(unit), start + _SNIPPET * 2))
+    end = following.start() if following is not None else min(len(unit), max(literal.end, start + _SNIPPET))
+    if end < len(unit) and not unit[end].isspace() and following is None:
+        end = max(literal.end, unit.rfind(" ", literal.end, end))
+    if start and not unit[start - 1].isspace() and not unit[start].isspace():
+        start = min(literal.start, unit.find(" ", start) + 1 or literal.start)
+    return unit[start:end].strip()
+
+
+def _shortened(arguments: str) -> str:
+    return arguments if len(arguments) <= _MAX_ARGUMENTS else f"{arguments[:_MAX_ARGUMENTS]}..."
+
+
+def _distinct(drafts: Iterator[_Draft]) -> list[_Draft]:
+    return list(dict.fromkeys(drafts))
+
+
+def _fact(event: WindowEvent, order: int, draft: _Draft, who: str) -> KeyFact:
+    return KeyFact(
+        fact_id=f"{event.event_id}#{order}",
+        kind=draft.kind,
+        text=draft.text,
+        who=who,
+        at=event.at,
+        event_ids=(event.event_id,),
+        literals=draft.literals,
+    )

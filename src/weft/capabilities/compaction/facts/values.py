@@ -1,0 +1,284 @@
+"""Normal form of numbers, quantities and dates: 1,200 as 1200, twenty-five minutes as 25 minute, 8 May as --05-08.
+
+Careful rather than clever: what can be read in two ways (1.200, 3/4/2025) keeps its spelling, so that two values are
+never taken for equal that may differ.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MONTH_NAMES = (
+    "january jan januar janvier enero|february feb februar février febrero|march mar märz mars marzo|"
+    "april apr avril abril|may mai mayo|june jun juni juin junio|july jul juli juillet julio|august aug août agosto|"
+    "september sep sept septembre septiembre|october oct oktober okt octobre octubre|november nov novembre noviembre|"
+    "december dec dezember dez décembre diciembre"
+)
+
+
+def _words(listed: str) -> frozenset[str]:
+    return frozenset(listed.split())
+
+
+MONTHS = {name: number for number, names in enumerate(_MONTH_NAMES.split("|"), start=1) for name in names.split()}
+_MONTH = "(?:" + "|".join(sorted(MONTHS, key=len, reverse=True)) + r")\b\.?"
+_DAY = r"(?P<{0}>\d{{1,2}})(?:st|nd|rd|th|er|\.)?"
+DATE = re.compile(
+    rf"""(?<![\w./-])(?:
+    (?P<year>\d{{4}})[-/](?P<month>\d{{1,2}})[-/](?P<day>\d{{1,2}})(?P<time>T\d[\d:.,+Z-]{{0,30}})?
+    |(?P<dotted_day>\d{{1,2}})\.[ ]?(?P<dotted_month>\d{{1,2}})\.[ ]?(?P<dotted_year>\d{{4}})
+    |\d{{1,2}}/\d{{1,2}}/(?:\d{{4}}|\d\d)
+    |{_DAY.format("first_day")}(?:[ ]of|[ ]de)?[ ](?P<second_month>{_MONTH})
+      (?:,?[ ](?:de[ ]|del[ ])?(?P<second_year>\d{{4}}))?
+    |(?P<first_month>{_MONTH})[ ]{_DAY.format("second_day")}(?:,?[ ](?P<third_year>\d{{4}}))?
+    |(?P<only_month>{_MONTH})[ ](?P<only_year>\d{{4}})
+    )(?![\w/]|-\d|\.\d)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+_ONES = (
+    "zero one two three four five six seven eight nine ten eleven "
+    "twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
+)
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_NUMBER_WORDS = {word: number for number, word in enumerate(_ONES.split())}
+_NUMBER_WORDS |= {word: number * 10 for number, word in enumerate(_TENS.split(), start=2)}
+_SCALES = {"hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000}
+_NUMBER_WORD = "(?:" + "|".join((*_NUMBER_WORDS, *_SCALES)) + ")"
+_WORDS_AS_NUMBER = re.compile(
+    rf"\b(?:{'|'.join(_NUMBER_WORDS)})(?:(?:[ -]| and ){_NUMBER_WORD}){{0,12}}\b", re.IGNORECASE
+)
+_MAY_BE_NUMBER_WORD = re.compile(rf"\b{_NUMBER_WORD}\b", re.IGNORECASE)
+_NEXT_WORD = re.compile(r"[ -]([^\W\d_]{3,14})\b")
+WORDS_OF_NUMBERS = frozenset((*_NUMBER_WORDS, *_SCALES))
+
+_FACTORS = {
+    "k": 1_000,
+    "thousand": 1_000,
+    "tausend": 1_000,
+    "mille": 1_000,
+    "mil": 1_000,
+    "million": 1_000_000,
+    "millions": 1_000_000,
+    "millionen": 1_000_000,
+    "millones": 1_000_000,
+    "mio": 1_000_000,
+    "m": 1_000_000,
+    "billion": 1_000_000_000,
+    "bn": 1_000_000_000,
+    "milliarden": 1_000_000_000,
+    "milliards": 1_000_000_000,
+}
+_UNIT_FORMS = {
+    "%": "percent pct prozent",
+    "dollar": "dollars $ usd us$ dólares",
+    "euro": "euros € eur",
+    "pound": "pounds £ gbp",
+    "franc": "francs chf franken",
+    "yen": "¥ jpy",
+    "millisecond": "ms milliseconds msec",
+    "microsecond": "µs \u03bcs us microseconds",
+    "second": "s sec secs seconds sekunde sekunden secondes segundo segundos",
+    "minute": "min mins minutes minuten minuto minutos",
+    "hour": "h hr hrs hours stunde stunden heure heures hora horas",
+    "day": "days tag tage tagen jour jours día días",
+    "week": "weeks woche wochen semaine semaines semana semanas",
+    "month": "months monat monate monaten mois mes meses",
+    "year": "years jahr jahre jahren an ans année années año años",
+    "kilobyte": "kilobytes",
+    "megabyte": "megabytes",
+    "gigabyte": "gigabytes gigs gig",
+    "terabyte": "terabytes",
+    "byte": "bytes octets",
+    "degree": "degrees ° grad",
+    "meter": "meters metre metres",
+    "kilometer": "km kilometers kilometres kilometern kilómetros",
+    "centimeter": "cm centimeters centimetres",
+    "millimeter": "mm millimeters millimetres",
+    "mile": "miles mi",
+    "foot": "feet ft",
+    "inch": "inches",
+    "kilogram": "kg kilograms kilos kilo",
+    "gram": "g grams",
+    "milligram": "mg milligrams",
+    "lb": "lbs",
+    "ounce": "oz ounces",
+    "liter": "liters litres litre l",
+    "calorie": "calories kcal",
+    "watt": "watts",
+    "volt": "volts",
+}
+# Abbreviations in which case matters: Mb is not MB.
+_CASED_UNITS = _words(
+    "kB KB MB GB TB PB KiB MiB GiB TiB kb Mb Gb kbps Mbps Gbps MBps W kW MW kWh MWh V kV A mA Hz kHz MHz GHz °C °F px "
+    "rpm dpi fps rps qps tps m V"
+)
+# What is counted: a quantity only after digits.
+_COUNTED = _words(
+    "tokens users requests rows files replicas nodes retries attempts connections employees people persons items tests "
+    "records customers seats copies units points votes pages lines shards partitions workers threads cores errors "
+    "tickets orders instances servers messages documents pods containers participants guests licenses accounts entries "
+    "characters words steps epochs samples columns tables commits calls events jobs tasks failures warnings bugs "
+    "issues nutzer mitarbeiter anfragen zeilen dateien knoten versuche utilisateurs requêtes fichiers lignes "
+    "nœuds usuarios solicitudes archivos filas nodos intentos"
+)
+_UNITS = {form: unit for unit, forms in _UNIT_FORMS.items() for form in (unit, *forms.split())}
+_MIN_WORD_UNIT = 4
+# Too short or too ambiguous after a number in words: two an, five m.
+_WORD_UNITS = frozenset(form for form in _UNITS if len(form) >= _MIN_WORD_UNIT and form.isalpha())
+_NUMBER = re.compile(
+    r"(?<![\w$€£¥])(?<!\d[.,])(?<!\w[./_:])(?<![^\W\d]-)(?P<sign>[-\u2212](?=[\d$€£]))?"
+    r"(?:(?P<currency>US\$|[$€£¥]|(?:USD|EUR|GBP|CHF)(?=[ \u00a0]?\d))[ \u00a0]?)?"
+    r"(?P<digits>\d{1,3}(?:[\u00a0\u202f'\u2019]\d{3}){1,6}(?:[.,]\d{1,20})?|\d{1,40}(?:[.,]\d{1,20}){0,6})"
+    r"(?:(?P<attached>[^\W\d_]{1,14}|[%€£$¥‰]|°[CF]?)(?!\w)|(?!\w))"
+    r"(?:[ \u00a0-](?P<next>[^\W\d_]{1,14}|[%€£$¥‰]|°[CF]?)(?!\w))?(?:[ \u00a0](?P<after>[^\W\d_]{1,14})(?!\w))?"
+)
+_AMBIGUOUS = re.compile(r"\d{1,3}\.\d{3}\Z")
+_GROUPED_BY_COMMA = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?\Z")
+_GROUPED_BY_DOT = re.compile(r"\d{1,3}(?:\.\d{3}){2,}(?:,\d+)?\Z|\d{1,3}(?:\.\d{3})+,\d+\Z")
+_DECIMAL_COMMA = re.compile(r"\d+,(?:\d{1,2}|\d{4,})\Z")
+_GAPS = str.maketrans("", "", "\u00a0\u202f'\u2019")
+_PER_CENT = re.compile(r"\b(?:per cent|pour cent|por ciento)\b", re.IGNORECASE)
+
+
+class Quantity(NamedTuple):
+    """A number with its unit as it stands in a text; ``unit`` is empty if there is none."""
+
+    value: str
+    unit: str
+    start: int
+    end: int
+
+
+def quantities_in(text: str) -> Iterator[Quantity]:
+    """Yield the numbers of a text that are written in digits, in order."""
+    return map(_quantity, _NUMBER.finditer(text))
+
+
+def quantities_in_words(text: str) -> Iterator[Quantity]:
+    """Yield the numbers of a text that are written as words and have a unit: twenty-five minutes."""
+    for match in _WORDS_AS_NUMBER.finditer(text):
+        unit = _NEXT_WORD.match(text, match.end())
+        if unit is not None and unit[1].casefold() in _WORD_UNITS:
+            yield Quantity(str(_number_of(match[0])), _UNITS[unit[1].casefold()], match.start(), unit.end())
+
+
+def normal_values(text: str) -> str:
+    """Return a text with numbers, quantities and dates in their normal form."""
+    if _MAY_BE_NUMBER_WORD.search(text):
+        text = _WORDS_AS_NUMBER.sub(lambda match: str(_number_of(match[0])), text)
+    text = DATE.sub(lambda match: date_of(match) or match[0], text)
+    return _NUMBER.sub(_normal_number, _PER_CENT.sub("%", text))
+
+
+def date_of(match: re.Match[str]) -> str:
+    """Return a matched date as ISO 8601, without the year as --MM-DD; empty if it can be read in two ways."""
+    found = match.groupdict()
+    year = found["year"] or found["dotted_year"] or found["second_year"] or found["third_year"] or found["only_year"]
+    named = found["second_month"] or found["first_month"] or found["only_month"]
+    number = found["month"] or found["dotted_month"]
+    month = MONTHS[named.casefold().rstrip(".")] if named else int(number) if number else 0
+    day = int(found["day"] or found["dotted_day"] or found["first_day"] or found["second_day"] or 0)
+    if not month or (not day and not found["only_year"]) or not _is_date(int(year or 2000), month, day or 1):
+        return ""
+    written = f"{month:02}" + (f"-{day:02}" if day else "")
+    return (f"{year}-{written}" if year else f"--{written}") + (found["time"] or "")
+
+
+def _is_date(year: int, month: int, day: int) -> bool:
+    try:
+        date(year, month, day)
+    except ValueError:
+        return False
+    return True
+
+
+def _normal_number(match: re.Match[str]) -> str:
+    quantity = _quantity(match)
+    unit = f" {quantity.unit}" if quantity.unit else ""
+    return f"{quantity.value}{unit}{match[0][quantity.end - match.start() :]}"
+
+
+def _quantity(match: re.Match[str]) -> Quantity:
+    currency, attached, following, after = (match[name] for name in ("currency", "attached", "next", "after"))
+    value, end, factor = normal_digits(match["digits"]), match.end("digits"), 1
+    unit = _UNITS[currency.casefold()] if currency else ""
+    if attached:
+        factor = _short_factor(attached, is_money=bool(currency))
+        found = "" if factor > 1 else _unit(attached)
+        if factor == 1 and not found:
+            # Letters that are no unit: 5th, 3D.
+            return Quantity(match["digits"] + attached, "", match.start(), match.end("attached"))
+        unit, end = unit or found, match.end("attached")
+    if following and factor == 1 and not attached and following.casefold() in _FACTORS and len(following) > 1:
+        factor, end = _FACTORS[following.casefold()], match.end("next")
+        if not unit and after and (found := _unit(after)):
+            unit, end = found, match.end("after")
+    elif following and not unit and (found := _unit(following)):
+        unit, end = found, match.end("next")
+    if factor > 1:
+        value = _multiplied(value, factor)
+    sign = "-" if match["sign"] else ""
+    return Quantity(sign + value, unit, match.start(), end)
+
+
+def _short_factor(letters: str, *, is_money: bool) -> int:
+    if letters in {"k", "K"} or letters.casefold() in {"bn", "mio"}:
+        return _FACTORS[letters.casefold()]
+    return _FACTORS["m"] if is_money and letters in {"m", "M"} else 1
+
+
+def _unit(word: str) -> str:
+    if word in _CASED_UNITS:
+        return word
+    folded = word.casefold()
+    # Short forms are written in lower case, except for currencies.
+    if len(word) < _MIN_WORD_UNIT - 1 and word != folded:
+        return ""
+    return _UNITS.get(folded) or (folded if folded in _COUNTED else "")
+
+
+def _multiplied(value: str, factor: int) -> str:
+    try:
+        return format((Decimal(value) * factor).normalize(), "f")
+    except InvalidOperation:
+        return f"{value}*{factor}"
+
+
+def normal_digits(digits: str) -> str:
+    """Return a number without thousands separators and with a decimal point; 1.200 may be either, and stays."""
+    digits = digits.translate(_GAPS)
+    if digits.isdigit() or _AMBIGUOUS.match(digits):
+        return digits
+    if _GROUPED_BY_COMMA.match(digits):
+        return digits.replace(",", "")
+    if _GROUPED_BY_DOT.match(digits):
+        return digits.replace(".", "").replace(",", ".")
+    return digits.replace(",", ".") if _DECIMAL_COMMA.match(digits) else digits
+
+
+def _number_of(words: str) -> str:
+    """Return a number written as words; the words themselves if they are several numbers, such as one two three."""
+    total = current = 0
+    lowest = 1_000
+    for word in words.casefold().replace("-", " ").split():
+        if word == "and":
+            continue
+        if word in _SCALES:
+            scale = _SCALES[word]
+            if scale == _SCALES["hundred"]:
+                current, lowest = max(current, 1) * scale, scale
+            else:
+                total, current, lowest = total + max(current, 1) * scale, 0, 1_000
+            continue
+        number = _NUMBER_WORDS[word]
+        if number >= lowest:
+            return words
+        current, lowest = current + number, 10 if number >= 20 else 1  # noqa: PLR2004 - ones may follow tens
+    return str(total + current)

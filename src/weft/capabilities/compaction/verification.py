@@ -1,0 +1,257 @@
+"""Verification of a compaction: which facts a text still contains, and which literals it invented.
+
+A fact is found if its words are there, exactly or in their normal form: numbers as words, thousands separators, dates
+in other forms, typography, markdown, and case where it is harmless. Never found is a fact whose number changed, or that
+lost or gained a negation: what is in doubt counts as missing, which costs a few tokens but loses nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from weft.capabilities.compaction.facts.literals import literals_in
+from weft.capabilities.compaction.facts.normal_form import normal_form, plain_form
+from weft.capabilities.compaction.facts.units import units_of
+from weft.capabilities.compaction.model import FactKind, KeyFact
+from weft.capabilities.indexing.text_analysis import FILLER_WORDS, stem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Kinds that are written in one way only.
+_EXACT = frozenset({FactKind.IDENTIFIER, FactKind.PATH, FactKind.URL, FactKind.SYMBOL, FactKind.PENDING_CALL})
+_VALUES = frozenset({FactKind.QUANTITY, FactKind.DATE})
+_CONTEXT_SHARE = 0.5
+_MAX_CANDIDATES = 64
+_NEIGHBOURS = 5
+_WORD = re.compile(r"[^\W_]+(?:[.,:/_@'#+-]+[^\W_]+)*|[%€£$]")
+_NUMBER = re.compile(r"-?\d[\w.,:/-]*")
+_APOSTROPHE = str.maketrans("", "", "'")
+_LIST_NUMBER = re.compile(r"^\s*(?:[-*]\s+)?\d{1,3}[.)]\s", re.MULTILINE)
+
+
+def _words(listed: str) -> frozenset[str]:
+    return frozenset(listed.split())
+
+
+# Words that turn a statement into another one when they are lost or gained.
+_CRITICAL = _words(
+    """
+    not no never none neither nor without cannot except unless only until before after instead rather against
+    dont doesnt didnt wont wouldnt cant couldnt shouldnt mustnt isnt arent wasnt werent hasnt havent hadnt aint
+    must may might should shall could optional optionally more less fewer most least under over above below
+    unable stop stopped cancel cancelled canceled reject rejected decline declined deny denied fail failed failing
+    nicht kein keine keinen keiner keinem nie niemals ohne nur außer statt bis vor nach muss darf soll
+    ne pas jamais sans aucun aucune sauf seulement doit avant après
+    nunca sin ningún ninguna tampoco salvo sólo solo debe antes después
+    """
+)
+_PRONOUNS = _words(
+    "um uh er hmm well so just really basically actually okay ok yeah yes oh like please also very quite "
+    "der die das den dem des ein eine einen einem le la les un une des du el los las una que und et y zu à"
+)
+_IGNORED = (FILLER_WORDS | _PRONOUNS) - _CRITICAL
+
+
+class Verified(NamedTuple):
+    """Facts that a text contains, and those that it does not."""
+
+    found: list[KeyFact]
+    missing: list[KeyFact]
+
+
+def verify(text: str, facts: Sequence[KeyFact]) -> Verified:
+    """Tell which facts a text contains."""
+    searched = _SearchedText(text)
+    found: list[KeyFact] = []
+    missing: list[KeyFact] = []
+    for fact in facts:
+        (found if searched.has(fact) else missing).append(fact)
+    return Verified(found, missing)
+
+
+def invented_literals(text: str, source: str) -> list[str]:
+    """Return the numbers, identifiers, paths, dates, URLs and quotations of a text that its source does not have."""
+    searched = _SearchedText(source)
+    invented: dict[str, None] = {}
+    for unit in units_of(_LIST_NUMBER.sub("", text)):
+        for literal in literals_in(unit.text):
+            if not searched.has_literal(literal.kind, literal.text):
+                invented[literal.text] = None
+    numbers = set(_NUMBER.findall(searched.normal))
+    for number in _NUMBER.findall(normal_form(_LIST_NUMBER.sub("", text))):
+        bare = number.rstrip(".,:/-")
+        if bare not in numbers and not any(bare in known for known in invented) and not searched.has_number(bare):
+            invented[bare] = None
+    return list(invented)
+
+
+@dataclass
+class _SearchedText:
+    text: str
+
+    @cached_property
+    def plain(self) -> str:
+        return plain_form(self.text)
+
+    @cached_property
+    def folded(self) -> str:
+        return self.plain.casefold()
+
+    @cached_property
+    def normal(self) -> str:
+        return normal_form(self.text)
+
+    @cached_property
+    def numbers(self) -> frozenset[str]:
+        return frozenset(number.rstrip(".,:/-") for number in _NUMBER.findall(self.normal))
+
+    @cached_property
+    def sentences(self) -> list[_Sentence]:
+        return [_Sentence.of(normal_form(unit.text)) for unit in units_of(self.text)]
+
+    @cached_property
+    def places(self) -> dict[str, list[int]]:
+        """Return the sentences that each term is in."""
+        places: dict[str, list[int]] = {}
+        for number, sentence in enumerate(self.sentences):
+            for term in set(sentence.terms):
+                places.setdefault(term, []).append(number)
+        return places
+
+    def has(self, fact: KeyFact) -> bool:
+        if fact.kind in _EXACT:
+            return all(_has_bounded(self.plain, plain_form(literal)) for literal in fact.literals or (fact.text,))
+        if fact.kind is FactKind.QUOTE and fact.text == fact.literals[0]:
+            return self.has_literal(fact.kind, fact.text)
+        if fact.kind in _VALUES:
+            return self._has_value(fact)
+        return self._has_verbatim(fact.text) or self._has_words(fact)
+
+    def has_literal(self, kind: FactKind, literal: str) -> bool:
+        if kind in _EXACT:
+            return _has_bounded(self.plain, plain_form(literal))
+        if kind is FactKind.QUOTE:
+            return _has_bounded(self.folded, plain_form(literal).casefold())
+        return _has_bounded(self.normal, normal_form(literal))
+
+    def has_number(self, number: str) -> bool:
+        return number in self.numbers
+
+    def _has_verbatim(self, statement: str) -> bool:
+        """Tell whether a statement is there word for word, and nothing around it negates or extends it."""
+        wanted = normal_form(statement).rstrip(".!;, ")
+        start = self.normal.find(wanted)
+        while start >= 0 and wanted:
+            end = start + len(wanted)
+            if _is_bounded(self.normal, start, end) and not self._is_changed_by_neighbours(start, end):
+                return True
+            start = self.normal.find(wanted, start + 1)
+        return False
+
+    def _is_changed_by_neighbours(self, start: int, end: int) -> bool:
+        before = re.split(r"[.!?;:] |, (?:and|but) ", self.normal[max(0, start - 60) : start])[-1]
+        words = _WORD.findall(before)[-_NEIGHBOURS:]
+        if any(word.translate(_APOSTROPHE) in _CRITICAL for word in words):
+            return True
+        after = re.match(r" ([^\W\d_]+|%)", self.normal[end : end + 24])
+        return self.normal[end - 1].isdigit() and after is not None and normal_form(f"5 {after[1]}") != f"5 {after[1]}"
+
+    def _has_words(self, fact: KeyFact) -> bool:
+        """Tell whether one sentence has all words of a statement, in order, with its literals and its negations."""
+        wanted = _Sentence.of(normal_form(fact.text))
+        if not wanted.terms:
+            return False
+        literals = [normal_form(literal) for literal in fact.literals]
+        rarest = min(wanted.terms, key=lambda term: len(self.places.get(term, ())))
+        for number in self.places.get(rarest, ())[-_MAX_CANDIDATES:]:
+            sentence = self.sentences[number]
+            if sentence.tells(wanted) and all(_has_bounded(sentence.text, literal) for literal in literals):
+                return True
+        return False
+
+    def _has_value(self, fact: KeyFact) -> bool:
+        """Tell whether a quantity or date is there with at least half of the words of its clause."""
+        literal = normal_form(fact.literals[0])
+        if not _has_bounded(self.normal, literal):
+            return False
+        if self._has_verbatim(fact.text):
+            return True
+        wanted = set(_Sentence.of(normal_form(fact.text)).terms) - set(_Sentence.of(literal).terms)
+        needed = len(wanted) * _CONTEXT_SHARE
+        critical = Counter(_Sentence.of(normal_form(fact.text)).critical)
+        value_terms = _Sentence.of(literal).terms
+        rarest = min(value_terms, key=lambda term: len(self.places.get(term, ()))) if value_terms else ""
+        for number in self.places.get(rarest, ())[-_MAX_CANDIDATES:]:
+            sentence = self.sentences[number]
+            if not _has_bounded(sentence.text, literal):
+                continue
+            if len(wanted.intersection(sentence.terms)) >= needed and not critical - Counter(sentence.critical):
+                return True
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    """A sentence in its normal form: its terms in order, those that matter for its sense, and where they are."""
+
+    text: str
+    terms: tuple[str, ...]
+    critical: tuple[str, ...]
+
+    @classmethod
+    def of(cls, normal: str) -> _Sentence:
+        terms: list[str] = []
+        critical: list[str] = []
+        for word in _WORD.findall(normal):
+            bare = word.translate(_APOSTROPHE)
+            if bare in _CRITICAL:
+                critical.append(bare)
+                terms.append(bare)
+            elif bare not in _IGNORED:
+                terms.append(stem(bare))
+        return cls(normal, tuple(terms), tuple(critical))
+
+    def tells(self, wanted: _Sentence) -> bool:
+        """Tell whether this sentence has all terms of another in order, and the same critical words around them."""
+        start, place = -1, 0
+        for term in wanted.terms:
+            try:
+                place = self.terms.index(term, place) + 1
+            except ValueError:
+                return False
+            start = place - 1 if start < 0 else start
+        around = self.terms[max(0, start - _NEIGHBOURS) : place + _NEIGHBOURS]
+        return Counter(term for term in around if term in _CRITICAL) == Counter(wanted.critical)
+
+
+def _has_bounded(text: str, wanted: str) -> bool:
+    """Tell whether a text has a string that is not part of a longer number, word, path or identifier."""
+    start = text.find(wanted) if wanted else -1
+    while start >= 0:
+        if _is_bounded(text, start, start + len(wanted)):
+            return True
+        start = text.find(wanted, start + 1)
+    return False
+
+
+def _is_bounded(text: str, start: int, end: int) -> bool:
+    return not (_joins(text, start - 1, -1, text[start]) or _joins(text, end, 1, text[end - 1]))
+
+
+def _joins(text: str, place: int, step: int, edge: str) -> bool:
+    """Tell whether the character at a place continues the word that ends at its neighbour ``edge``."""
+    if not 0 <= place < len(text) or not (edge.isalnum() or edge in "_/$%"):
+        return False
+    character = text[place]
+    if character.isalnum() or character == "_":
+        return edge != "%" or not character.isspace()
+    beyond = place + step
+    if character in "-./@:\\," and 0 <= beyond < len(text) and (text[beyond].isalnum() or text[beyond] in "_/"):
+        # A path with a line number, and words joined by a colon or comma, end here.
+        return character not in ":," or (edge.isdigit() and text[beyond].isdigit())
+    return character == "-" and step < 0 and edge.isdigit()

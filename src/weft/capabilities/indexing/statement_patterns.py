@@ -1,0 +1,547 @@
+"""Wording by which decisions, constraints, commitments and the like are recognised, without a model.
+
+Two strengths. Cues are loose: they raise the importance of a text for search. Statements are strict: compaction keeps
+each as a key fact, which costs tokens. English first, then German, French and Spanish. All repetitions are bounded, so
+time is linear in the length of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+StatementKind = Literal[
+    "decision",
+    "commitment",
+    "constraint",
+    "requirement",
+    "preference",
+    "open_question",
+    "blocker",
+    "owner",
+    "deadline",
+]
+
+DECISION_CUE = re.compile(
+    r"\b(decided|decision|decide[sd]? (to|on|against)|agreed|we (chose|choose|picked|settled)|go(ing)? with|approved|"
+    r"rejected|concluded|conclusion|final(ly|ised|ized)?|verdict)\b",
+    re.IGNORECASE,
+)
+COMMITMENT_CUE = re.compile(
+    r"\b(I|we|you|they)('ll| will| shall| promise| commit| am going to| are going to)\b|\b(deadline|due (by|on)|"
+    r"by (monday|tuesday|wednesday|thursday|friday|saturday|sunday|tomorrow|end of)|action item|assigned to|"
+    r"responsible for|owner:)",
+    re.IGNORECASE,
+)
+CONSTRAINT_CUE = re.compile(
+    r"\b(must( not)?|mustn't|never|always|required?|requirement|shall not|may not|cannot|can't|only if|at (most|least)|"
+    r"no (more|less) than|limit(ed)?|constraint|forbidden|not allowed|mandatory|depends on|blocked|blocker)\b",
+    re.IGNORECASE,
+)
+FINDING_CUE = re.compile(
+    r"\b(root cause|because|found that|turns out|failed|failure|error|bug|broken|fixed|risk|warning|important|critical|"
+    r"urgent|note that|remember)\b",
+    re.IGNORECASE,
+)
+
+
+# Longer sentences are cut before they are matched.
+MAX_STATEMENT = 400
+
+_DAYS = (
+    "monday tuesday wednesday thursday friday saturday sunday montag dienstag mittwoch donnerstag freitag samstag "
+    "sonntag lundi mardi mercredi jeudi vendredi samedi dimanche lunes martes miércoles jueves viernes sábado domingo"
+).replace(" ", "|")
+_MONTHS = (
+    "january february march april may june july august september october november december jan feb mar apr jun jul aug "
+    "sep sept oct nov dec januar februar märz mai juni juli oktober dezember janvier février mars avril juin juillet "
+    "août septembre octobre novembre décembre enero febrero marzo abril mayo junio julio agosto septiembre octubre "
+    "noviembre diciembre"
+).replace(" ", "|")
+# What makes "by ..." a deadline.
+_WHEN = (
+    rf"(?:{_DAYS}|tomorrow|tonight|noon|midnight|eod|eow|cob|morgen|demain|mañana|(?:the )?end of|ende|fin de|"
+    rf"(?:next|nächste[nr]?|kommende[nr]?) \w|q[1-4]\b|(?:{_MONTHS})\.? \d|\d{{4}}-\d\d|\d{{1,2}}[./]\d{{1,2}}|"
+    rf"(?:the )?\d{{1,2}}(?:st|nd|rd|th|\.)? (?:of |de )?(?:{_MONTHS})\b|"
+    r"\d{1,2}(?::\d\d)? ?(?:am|pm|uhr|h)\b|\d{1,2}:\d\d)"
+)
+_NUMBER = (
+    r"(?:\w+ ){0,3}?(?:[$€£]?\d|(?:one|two|three|four|five|six|seven|eight|nine|ten|twelve|fifteen|twenty|thirty|forty|"
+    r"fifty|hundred|half)\b)"
+)
+_ACTIONS = (
+    "send|deliver|finish|fix|write|prepare|deploy|ship|review|update|call|e-?mail|follow up|provide|submit|implement|"
+    "migrate|handle|take care|complete|publish|release|share|pay|book|schedule|investigate|document|present|contact|"
+    "report|get back|draft|set up|rotate|refund|remind|notify|order|upgrade|roll out|hand over|rewrite|announce|sign|"
+    "cover|own|arrange|organi[sz]e|post|merge|close|renew|invite|circulate"
+)
+_MODAL = "(?:must|shall|should|may|can|has to|have to|is to|are to|need to|needs to)"
+# What follows an order not to do something, unlike in "never mind" and "I never thought".
+_ORDER = r"(?!worry|mind|know|think|really|even|you|we\b|i\b|they|he\b|she\b|it\b|a\b|the\b|see|hesitate|been|had)[a-z]"
+_CLAUSE = r"(?:^|[.;:,(\u2013\u2014-] |\b(?:and|but|so|please|then|also|you|bitte|und|et|y) )"
+_PLAN = (
+    "(?:plan|proposal|decision|idea|design|migration|change|option|approach|request|contract|vendor|release|rollout|"
+    "rule|choice|constraint|requirement|preference|feature|order|meeting)"
+)
+
+# Kind, words of which the sentence has one, and the pattern; without a pattern the word alone is enough.
+_ROWS: tuple[tuple[StatementKind, str, str], ...] = (
+    ("open_question", "open", r"\bopen (?:question|issue|point)s?\b|(?:still|remains) open\b"),
+    ("open_question", "remains", r"\bquestion remains\b"),
+    ("open_question", "be", r"\bto be (?:decided|determined|confirmed|clarified|discussed)\b"),
+    ("open_question", "tbd tbc undecided unresolved", ""),
+    (
+        "open_question",
+        "decided clear sure",
+        r"\bnot (?:yet )?(?:clear|decided|sure) (?:yet )?(?:whether|if|who|which)\b",
+    ),
+    ("open_question", "haven't hasn't not", r"\b(?:have|has)(?:n't| not) (?:yet )?(?:decided|agreed|settled)\b"),
+    ("open_question", "still", r"\bstill (?:unclear|undecided|unresolved|unknown|pending)\b"),
+    ("open_question", "unclear", r"\bunclear (?:whether|if|who|which|how|when)\b"),
+    (
+        "open_question",
+        "need needs",
+        r"\bneeds? to (?:clarify|find out|decide|figure out) (?:whether|if|who|which|how|when)",
+    ),
+    (
+        "open_question",
+        "offen offene unklar ungeklärt",
+        r"\boffene Frage|\bnoch (?:offen|unklar|ungeklärt)|\bunklar,? ob",
+    ),
+    ("open_question", "nicht", r"\bnoch nicht (?:entschieden|geklärt)\b"),
+    (
+        "open_question",
+        "ouverte reste déterminer confirmer définir",
+        r"\bquestion ouverte|\breste à|\bà (?:déterminer|confirmer|définir)\b",
+    ),
+    ("open_question", "encore", r"\bpas encore (?:décidé|clair)|\bne sait pas encore\b"),
+    (
+        "open_question",
+        "abierta queda determinar",
+        r"\bpregunta abierta|\bqueda por|\bpor (?:determinar|confirmar|definir)\b",
+    ),
+    ("open_question", "aún claro", r"\baún no (?:se sabe|está)|\bno está claro (?:si|quién|cuándo)\b"),
+    (
+        "blocker",
+        "blocked",
+        r"\bblocked (?:by|on|until|because|for)\b|\b(?:is|are|still|currently|remains?|now) blocked\b",
+    ),
+    ("blocker", "blocker blockers showstopper", ""),
+    ("blocker", "blocking blocks", r"\bis blocking\b|\bblocks (?:the|our|us|this|\w+ing)\b"),
+    ("blocker", "waiting", r"\bwaiting (?:for|on) (?!me\b|you\b|it\b|this day|that day|to\b)\S"),
+    ("blocker", "stuck", r"\bstuck (?:on|because|until|waiting)\b"),
+    (
+        "blocker",
+        "cannot can't unable",
+        r"(?:cannot|can't|unable to) (?:proceed|continue|deploy|merge|ship|release|go live)\b",
+    ),
+    ("blocker", "hold held", r"\bheld up by\b|\b(?:is|are|put|remains?) on hold\b"),
+    ("blocker", "blockiert", ""),
+    ("blocker", "warten wartet", r"\bwarte[nt] (?:noch )?auf\b"),
+    ("blocker", "weiter", r"\b(?:können|kommen) nicht weiter\b"),
+    ("blocker", "bloqué bloquée bloqués bloquant", ""),
+    ("blocker", "attente attendons attend", r"\ben attente d|\bnous attendons|\bon attend\b"),
+    ("blocker", "bloqueado bloqueada bloqueados bloqueo", ""),
+    ("blocker", "espera esperando", r"\ba la espera de\b|\bestamos esperando\b"),
+    ("decision", "decided opted overruled beschlossen", ""),
+    (
+        "decision",
+        "agreed",
+        r"\bagreed (?:to|on|upon|that|we|it|not|against)\b|\b(?:we|all|was|were|is)(?:'ve| have)? agreed\b",
+    ),
+    (
+        "decision",
+        "chose picked selected adopted approved rejected",
+        r"\bwe(?:'ve| have)?(?: now| finally| all)? (?:chose|picked|selected|adopted|approved|rejected)\b",
+    ),
+    ("decision", "chosen", r"\b(?:is|was|were|been|have|'ve) (?:now |finally )?chosen\b"),
+    ("decision", "settled", r"\bsettled on\b"),
+    ("decision", "ruled signed", r"\bruled out\b|\bsigned off\b"),
+    ("decision", "finalised finalized", ""),
+    (
+        "decision",
+        (
+            "approved rejected selected adopted cancelled canceled withdrawn revoked dropped scrapped "
+            "postponed abandoned superseded deprecated"
+        ),
+        (
+            r"\b(?:is|are|was|were|been|got) (?:now |finally |formally |hereby )?(?:approved|rejected|selected|"
+            r"adopted|cancell?ed|withdrawn|revoked|dropped|scrapped|postponed|abandoned|superseded|deprecated)\b"
+        ),
+    ),
+    (
+        "decision",
+        "approved rejected cancelled canceled withdrew revoked abandoned scrapped dropped reversed",
+        (
+            rf"\b(?:approved|rejected|cancell?ed|withdrew|revoked|abandoned|scrapped|dropped|reversed) (?:the|"
+            rf"our|this|that|my|both|all) (?:\w+ ){{0,3}}{_PLAN}"
+        ),
+    ),
+    ("decision", "final", r"\bfinal (?:decision|choice|answer|call|verdict|pick)\b"),
+    (
+        "decision",
+        "decision verdict consensus",
+        (
+            r"\b(?:the|our|my|this) decision (?:is|was|stands|to)\b|\b(?:decision|verdict|consensus) (?:is|was|"
+            r"stands) (?:to|that|final|not|made)\b"
+        ),
+    ),
+    (
+        "decision",
+        "going go sticking staying proceeding stick stay proceed",
+        (
+            r"\b(?:we|i)(?:'re|'m| are| am)(?: now)? (?:going|sticking|staying|proceeding) with\b|\b(?:let's|"
+            r"let us|we'll|we will)(?: just| now)? (?:go|stick|stay|proceed) with\b|\bstick to "
+            r"(?=.{0,30}[A-Z0-9`])"
+        ),
+    ),
+    (
+        "decision",
+        "use adopt keep drop switch move migrate deprecate replace skip postpone make change",
+        (
+            r"\b(?:let's|let us|we'll|we will|we're going to|we are going to)(?: not| now| just)? (?:use|adopt|"
+            r"keep|drop|switch|move|migrate|deprecate|replace|skip|postpone|make it|change)\b"
+        ),
+    ),
+    ("decision", "plan plans", r"\bchange of plans?\b"),
+    ("decision", "scratch thought thoughts", r"\bscratch that\b|\bon second thoughts?\b"),
+    ("decision", "longer", r"\bno longer (?:use|need|want|go|plan|support|appl|valid|require|prefer)"),
+    (
+        "decision",
+        "instead",
+        (
+            r"\b(?:use|using|go|going|make|take|pick|choose|do|move|deploy|send|book|ship) .{1,80}\binstead\b|"
+            r"\binstead,? (?:use|go|make|take|pick|we)\b|\binstead of\b.{1,80}\b(?:use|using|we'll|we will)\b"
+        ),
+    ),
+    (
+        "decision",
+        "switched switching changed",
+        (
+            r"\b(?:switched|switching|changed) (?:it |this |that |the \w+ |over )?(?:from .{1,60}? )?to "
+            r"(?-i:(?=.{0,40}[A-Z0-9`\"_]))"
+        ),
+    ),
+    (
+        "decision",
+        "forget drop cancel withdraw revoke ignore reverse undo",
+        (
+            rf"\b(?:forget|drop|cancel|withdraw|revoke|ignore|reverse|undo) (?:about )?(?:the|that|this|my|our) "
+            rf"(?:\w+ ){{0,3}}{_PLAN}"
+        ),
+    ),
+    (
+        "decision",
+        "entschieden geeinigt festgelegt vereinbart genehmigt abgelehnt verworfen gestrichen",
+        (
+            r"\b(?:haben|habe|hat|wurde|wird|ist|sind)\b.{0,160}\b(?:entschieden|geeinigt|festgelegt|vereinbart|"
+            r"genehmigt|abgelehnt|verworfen|gestrichen)\b"
+        ),
+    ),
+    ("decision", "wir", r"\bwir (?:nehmen|verwenden|nutzen|bleiben bei|setzen auf|wechseln|stellen)\b"),
+    (
+        "decision",
+        (
+            "décidé choisi convenu opté validé validée approuvé approuvée rejeté rejetée abandonné abandonnée "
+            "annulé annulée retenu"
+        ),
+        (
+            r"\b(?:nous avons|on a|j'ai|a été|est|ont|c'est) (?:\S+ ){0,3}(?:décidé|choisi|convenu|opté|"
+            r"validée?|approuvée?|rejetée?|abandonnée?|annulée?|retenue?)"
+        ),
+    ),
+    (
+        "decision",
+        "nous on",
+        (
+            r"\b(?:nous utiliserons|nous allons utiliser|nous partons sur|on part sur|nous gardons|on garde|"
+            r"nous passons à)\b"
+        ),
+    ),
+    (
+        "decision",
+        (
+            "decidido acordado elegido aprobado aprobada rechazado rechazada optado cancelado cancelada "
+            "descartado descartada"
+        ),
+        (
+            r"\b(?:hemos|han|he|ha|fue|está) (?:\S+ ){0,3}(?:decidido|acordado|elegido|aprobad[oa]|rechazad[oa]|"
+            r"optado|cancelad[oa]|descartad[oa])\b"
+        ),
+    ),
+    ("decision", "decidimos acordamos elegimos optamos usaremos decidió acordó cambiamos", ""),
+    ("decision", "vamos quedamos", r"\bvamos a usar\b|\bnos quedamos con\b"),
+    (
+        "constraint",
+        "not don't never always avoid only",
+        rf"{_CLAUSE}(?:please |bitte )?(?:do not|don't|never|always|avoid|only ever|only use) {_ORDER}",
+    ),
+    ("constraint", "circumstances", r"\bunder no circumstances\b"),
+    (
+        "constraint",
+        "not never only always mustn't shouldn't shan't",
+        rf"\b{_MODAL} (?:not|never|only|always) (?:be |have )?[a-z]{{2,}}|\b(?:mustn't|shan't)\b",
+    ),
+    (
+        "constraint",
+        "cannot can't",
+        (
+            r"\b(?:cannot|can't) (?:exceed|be (?:changed|used|stored|shared|larger|more|longer|deleted)|leave "
+            r"the|go (?:over|above|below))"
+        ),
+    ),
+    ("constraint", "forbidden prohibited disallowed mandatory negotiable", ""),
+    ("constraint", "allowed permitted", r"\bnot (?:be )?(?:allowed|permitted)\b|\bonly allowed\b"),
+    ("constraint", "limits scope hard off", r"\boff[- ]limits\b|\bout of scope\b|\bhard (?:limit|cap|rule)\b"),
+    ("constraint", "most least latest", rf"\bat (?:most|least|the latest),? {_NUMBER}"),
+    (
+        "constraint",
+        "more less fewer later earlier longer larger higher",
+        rf"\b(?:no|not) (?:more|less|fewer|later|earlier|longer|larger|smaller|higher) than {_NUMBER}",
+    ),
+    ("constraint", "exceed", rf"\bexceed {_NUMBER}"),
+    (
+        "constraint",
+        "under below within above stay keep",
+        rf"\b(?:stay|keep|kept|remain|be|must|fit|to)\b.{{0,60}}\b(?:under|below|within) {_NUMBER}",
+    ),
+    (
+        "constraint",
+        "limited capped restricted limit cap maximum minimum max min budget",
+        (
+            rf"\b(?:limited|capped|restricted) (?:to|at) |\b(?:limit|cap|maximum|minimum|max|min|budget)(?: "
+            rf"\w+){{0,4}} (?:is|of|at|to|stays at|=|:) {_NUMBER}"
+        ),
+    ),
+    (
+        "constraint",
+        "nicht nie niemals keine keinen nur immer höchstens mindestens maximal",
+        (
+            r"\b(?:darf|dürfen|soll|sollen|muss|müssen|kann|können)\b.{0,80}\b(?:nicht|nie|niemals|"
+            r"keine?[nmrs]?|nur|immer|höchstens|mindestens|maximal)\b"
+        ),
+    ),
+    (
+        "constraint",
+        "niemals verboten höchstens mindestens maximal",
+        r"\bniemals\b|\bverboten\b|\b(?:höchstens|mindestens|maximal) \d",
+    ),
+    ("constraint", "fall erlaubt", r"\bauf keinen Fall\b|\bnicht erlaubt\b"),
+    (
+        "constraint",
+        "ne jamais interdit maximum moins plus n'utilisez",
+        (
+            r"\bne (?:doit|doivent|peut|peuvent|faut|jamais|pas) |\bil ne faut (?:pas|jamais)\b|"
+            r"\binterdite?s?\b|\bne \w+ jamais\b|\bn'\w+ jamais\b|\bau (?:plus|moins|maximum) \d"
+        ),
+    ),
+    (
+        "constraint",
+        "no nunca prohibido máximo mínimo",
+        (
+            r"\bno (?:debe|deben|se puede|se debe|hay que|puede|pueden) |\bnunca\b|\bprohibid[oa]s?\b|\bcomo "
+            r"(?:máximo|mínimo)\b"
+        ),
+    ),
+    (
+        "owner",
+        "owned assigned responsible charge accountable ownership assignee",
+        r"\b(?:owned by|assigned to|responsible for|in charge of|accountable for|takes? ownership)\b",
+    ),
+    (
+        "owner",
+        "owner lead contact reviewer approver maintainer",
+        (
+            r"\bis (?:the|our) (?:\w+ ){0,3}(?:owner|lead|point of contact|reviewer|approver|maintainer)\b|"
+            r"\bowner (?:is|of)\b"
+        ),
+    ),
+    ("owner", "owns own", r"\b(?-i:[A-Z])\w+ (?:owns|will own)\b"),
+    ("owner", "takes over", r"\b(?-i:[A-Z])\w+ (?:takes|will take|took) over\b"),
+    (
+        "owner",
+        "verantwortlich zuständig übernimmt kümmert",
+        r"\b(?:verantwortlich|zuständig)\b|\bübernimmt\b|\bkümmert sich um\b",
+    ),
+    (
+        "owner",
+        "responsable charge s'occupe chargé chargée attribué attribuée",
+        r"\bresponsable (?:d|est)|\ben charge d|\bs'occupe d|\bchargée? d|\battribuée? à\b",
+    ),
+    (
+        "owner",
+        "encargado encargada encarga cargo asignado asignada",
+        r"\bencargad[oa] de\b|\bse encarga de\b|\ba cargo de\b|\basignad[oa] a\b",
+    ),
+    (
+        "commitment",
+        "i we they he she will i'll we'll he'll she'll i'm promised committed",
+        (
+            rf"\b(?:i|we|they|he|she|(?-i:[A-Z])[a-z]+)(?:'ll| will| shall| am going to|'m going to| promised? "
+            rf"to| commit(?:ted)? to| volunteered to) (?:(?:also|then|personally|definitely|not) "
+            rf")?(?:{_ACTIONS})\b"
+        ),
+    ),
+    ("commitment", "action promise", r"\baction items?\b|\bi promise\b"),
+    (
+        "commitment",
+        "ich wir",
+        (
+            rf"\b(?:ich|wir) (?:werden?|schicken?|liefern?|liefere|kümmern?|kümmere|übernehmen?|senden?|"
+            rf"erstellen?)\b(?=.{{0,120}}(?:bis|\d|{_DAYS}|darum))"
+        ),
+    ),
+    (
+        "commitment",
+        "verspreche zugesagt engage engageons",
+        r"\bverspreche\b|\bzugesagt\b|\bm'engage\b|\bnous nous engageons\b",
+    ),
+    (
+        "commitment",
+        "je nous m'engage j'enverrai",
+        (
+            rf"\b(?:je m'engage|je (?:vais|livrerai|ferai|préparerai|m'occupe)|nous allons|"
+            rf"j'enverrai)\b(?=.{{0,120}}(?:avant|d'ici|\d|{_DAYS}))"
+        ),
+    ),
+    ("commitment", "comprometo comprometemos enviaré prepararé entregaré", ""),
+    ("deadline", "deadline", ""),
+    (
+        "deadline",
+        "due later expires cutoff freeze launch release live",
+        (
+            r"\bdue (?:by|on|date|at|in)\b|\b(?:is|are) due\b|\bno later than\b|\bexpires? (?:on|at|in)\b|"
+            r"\bcut-?off (?:date|time)\b|\b(?:freeze|launch|go-?live|release)(?: date)? (?:is|on|starts) (?:\w+ "
+            r")?\S*\d"
+        ),
+    ),
+    ("deadline", "by until before till", rf"\b(?:by|until|before|till) {_WHEN}"),
+    ("deadline", "frist spätestens stichtag fällig abgabetermin échéance", ""),
+    ("deadline", "bis", rf"\bbis (?:zum |ende ){{0,2}}{_WHEN}"),
+    (
+        "deadline",
+        "limite tard avant d'ici",
+        rf"\bdate limite\b|\bau plus tard\b|\bd'ici (?:le|au|la|{_DAYS}|\d)|\bavant (?:le \d|la fin|{_DAYS})",
+    ),
+    (
+        "deadline",
+        "límite tardar antes plazo vence",
+        rf"\bfecha límite\b|\ba más tardar\b|\bplazo\b|\bvence\b|\bantes del? (?:\w+ )?{_WHEN}",
+    ),
+    (
+        "requirement",
+        "must shall",
+        (
+            r"\b(?:must|shall) (?!have been|be (?:kidding|joking|nice|hard|tough|fun|great|so|really)|admit|say|"
+            r"have (?:had|gone|done|felt)|we\b|i\b)[a-z]+"
+        ),
+    ),
+    (
+        "requirement",
+        "requires require required requirement requirements acceptance",
+        (
+            r"\brequires? (?!a lot)\S|\brequired (?:to|for|by)\b|\b(?:is|are) required\b|\brequirements? (?:is|"
+            r"are|for)\b|\bacceptance criteri"
+        ),
+    ),
+    (
+        "requirement",
+        "needs has",
+        (
+            r"\b(?:it|this|that|which|\w{4,}) (?:needs|has) to (?:be|support|have|work|handle|run|include|"
+            r"contain|return|allow|fit|comply|show|accept|stay|match|pass)\b"
+        ),
+    ),
+    (
+        "requirement",
+        "sure ensure expected",
+        (
+            r"\b(?:make sure|ensure) (?:that )?(?:the|all|every|each|no)\b|\b(?:is|are) expected to (?:be|"
+            r"support|handle|run|return|work|have)\b"
+        ),
+    ),
+    (
+        "requirement",
+        "muss müssen erforderlich zwingend voraussetzung",
+        r"\b(?:muss|müssen)\b.{3,}\b\w+(?:en|ern|eln|t)\b|\berforderlich\b|\bzwingend\b|\bvoraussetzung\b",
+    ),
+    (
+        "requirement",
+        "doit doivent faut obligatoire requis exige",
+        r"\b(?:doit|doivent) \w+|\bil faut\b|\bobligatoire\b|\b(?:est|sont) requis|\bexige\b",
+    ),
+    (
+        "requirement",
+        "debe deben obligatorio requiere necesario tiene tienen",
+        r"\b(?:debe|deben) \w+|\bes (?:obligatorio|necesario)\b|\b(?:se )?requiere\b|\btienen? que\b",
+    ),
+    ("preference", "prefer prefers preferred preference preferences preferably favourite favorite", ""),
+    ("preference", "rather", r"\b(?:i|we|he|she|they)(?:'d| would) (?:much |really )?rather\b"),
+    (
+        "preference",
+        "allergic vegan vegetarian go-to call",
+        r"\ballergic to\b|\bi'm (?:a )?(?:vegan|vegetarian)\b|\bmy go-to\b|\b(?:please|just) call me\b",
+    ),
+    (
+        "preference",
+        "like want",
+        r"\bi (?:really )?(?:don't|do not) (?:like|want) (?:you to|any|to be|emojis?|long|when)\b",
+    ),
+    ("preference", "bevorzuge bevorzugt bevorzugen lieber liebsten", ""),
+    ("preference", "préfère préfèrent préférons préférerais préférence", ""),
+    ("preference", "prefiero prefiere prefieren preferimos preferiría preferencia", ""),
+)
+_WORD = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
+# A statement that is only considered: if we decide, whether it is approved.
+_SUPPOSED = re.compile(
+    r"\b(?:if|whether|unless|until|once|could|might|would|wenn|ob|falls|si|cuando)\b[^,.;:]{0,24}\Z", re.IGNORECASE
+)
+_SUPPOSABLE = frozenset({"decision", "owner", "commitment"})
+_SUPPOSED_CHARACTERS = 40
+
+
+class _Row(NamedTuple):
+    """A pattern of a kind; ``order`` is its precedence."""
+
+    order: int
+    kind: StatementKind
+    pattern: re.Pattern[str] | None
+
+
+@cache
+def _rows_by_word() -> dict[str, tuple[_Row, ...]]:
+    rows: dict[str, list[_Row]] = {}
+    for order, (kind, listed, pattern) in enumerate(_ROWS):
+        compiled = re.compile(pattern.replace("'", "['\u2019]"), re.IGNORECASE) if pattern else None
+        for word in listed.split():
+            rows.setdefault(word, []).append(_Row(order, kind, compiled))
+    return {word: tuple(of_word) for word, of_word in rows.items()}
+
+
+def words_of(text: str) -> set[str]:
+    """Return the distinct words of a text in lower case, as the rows name them."""
+    return set(_WORD.findall(text.casefold().replace("\u2019", "'")))
+
+
+def statement_kind(sentence: str, words: Collection[str]) -> StatementKind | None:
+    """Return the kind of statement that a sentence makes, None for most; ``words`` are its ``words_of``."""
+    rows_by_word = _rows_by_word()
+    rows = sorted({row for word in words for row in rows_by_word.get(word, ())}, key=lambda row: row.order)
+    for row in rows:
+        match = row.pattern.search(sentence) if row.pattern is not None else None
+        if match is None and row.pattern is not None:
+            continue
+        if row.kind in _SUPPOSABLE and _is_supposed(sentence, match):
+            continue
+        return row.kind
+    return None
+
+
+def _is_supposed(sentence: str, match: re.Match[str] | None) -> bool:
+    if match is None:
+        return False
+    return _SUPPOSED.search(sentence, max(0, match.start() - _SUPPOSED_CHARACTERS), match.start()) is not None
