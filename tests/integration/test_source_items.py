@@ -157,3 +157,47 @@ async def test_many_sources_are_checked_in_few_statements(world: World, monkeypa
     too_many = [f"turn_{number}" for number in range(MAX_SOURCES + 1)]
     with refused("INVALID_INPUT_FORMAT"):
         await add(world.planner, compaction(*too_many))
+
+
+async def stale(caller: Caller, record_id: str) -> Any:
+    return (await caller.call("records.show", record_id=record_id)).get("stale")
+
+
+@pytest.mark.req("AC-09", part="refresh of recorded summaries")
+async def test_a_summary_whose_sources_changed_is_stale(world: World) -> None:
+    await world.planner.write("goal", "ship")
+    await world.planner.write("other", "unchanged")
+    await ingest(world.planner, message("e1", "hello"))
+    event = f"window:{SESSION}:planner/e1/1.1"
+    await add(world.planner, item("turn_1", "a"), summary(GOAL, f"board:{SESSION}/other/1.1", "turn_1", event))
+    assert await stale(world.planner, "y") is None
+    await world.planner.write("goal", "ship soon")
+    found = await stale(world.planner, "y")
+    assert (found["items"], found["count"], "records.add" in found["refresh"]) == ([GOAL], 1, True)
+    await world.planner.delete("other")
+    await world.planner.call("records.redact", item_id="turn_1", state="removed", reason="r", session_id=SESSION)
+    await world.admin.call("records.redact", item_id=event, state="removed", reason="r", session_id=SESSION)
+    assert (await stale(world.planner, "y"))["count"] == 4
+
+
+async def test_a_reader_learns_nothing_about_sources_that_it_may_not_read(world: World) -> None:
+    await world.planner.write("goal", "ship", readable_by=["orchestrator"])
+    await add(world.planner, summary(GOAL))
+    await world.planner.write("goal", "ship soon", readable_by=["orchestrator"])
+    assert (await stale(world.planner, "y"))["count"] == 1
+    assert await stale(world.analysis, "y") is None
+
+
+async def test_a_redacted_event_hides_its_summaries_and_the_notes_of_its_compactions(world: World) -> None:
+    await ingest(world.planner, message("e1", "the code is 4711-zulu"))
+    event = f"window:{SESSION}:planner/e1/1.1"
+    made = [
+        {**summary(event), "content": "code 4711-zulu"},
+        {**compaction(event), "loss_notes": ["4711-zulu left out"], "metadata": {"a": "4711-zulu"}},
+    ]
+    await add(world.planner, *made)
+    await world.planner.call("records.redact", item_id=event, state="removed", reason="r", session_id=SESSION)
+    shown = [await world.planner.call("records.show", record_id=name) for name in ("y", "k")]
+    bundle = (await exported(world.planner)).decode()
+    assert "4711-zulu" not in str(shown) + bundle
+    assert shown[1]["record"]["source_item_refs"] == [event]

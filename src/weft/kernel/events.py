@@ -62,6 +62,7 @@ EventType = Literal[
     "window.threshold_reached",
     "window.clamped",
     "window.deleted",
+    "compaction.degraded",
     "model_call.metered",
     "layer.defined",
     "guardrail.hit",

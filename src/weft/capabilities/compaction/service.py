@@ -19,6 +19,7 @@ from weft.capabilities.compaction.model import (
     CompactionNotHeld,
     CompactionState,
 )
+from weft.capabilities.compaction.records import CompactionRecorder
 from weft.capabilities.compaction.store import AppliedCompaction, CompactionStore, ViewCache
 from weft.capabilities.history.model import trunk_of
 from weft.capabilities.sessions.model import SessionNotFound, find_session
@@ -55,6 +56,7 @@ class Compactions(msgspec.Struct, frozen=True):
     windows: Windows
     store: CompactionStore
     views: ViewCache
+    records: CompactionRecorder
 
     async def find(self, compaction_id: str) -> Compaction:
         """Return a compaction of a window that the caller may open; otherwise there is none."""
@@ -116,6 +118,8 @@ class Compactions(msgspec.Struct, frozen=True):
             started_at=self.windows.now,
         )
         await self.store.save(begun)
+        if found.state is CompactionState.QUEUED:
+            await self.records.started(begun)
         return RunningCompaction(begun, events)
 
     async def finish(self, compaction_id: str, draft: CompactionDraft, *, held_as: str | None = None) -> Compaction:
@@ -130,6 +134,8 @@ class Compactions(msgspec.Struct, frozen=True):
         state = CompactionState.APPLIED if held_as is None else CompactionState.HELD
         finished = structs.replace(finished, state=state, approval_id=held_as)
         await self.store.save(finished, draft.view)
+        if state is CompactionState.APPLIED:
+            await self.records.applied(finished, draft.view)
         return finished
 
     async def end(
@@ -141,6 +147,7 @@ class Compactions(msgspec.Struct, frozen=True):
             return found
         ended = structs.replace(found, state=state, reason=reason, degraded=degraded, finished_at=self.windows.now)
         await self.store.save(ended)
+        await self.records.ended(ended)
         return ended
 
     async def apply(self, compaction_id: str) -> Compaction:
@@ -156,6 +163,9 @@ class Compactions(msgspec.Struct, frozen=True):
             )
         applied = structs.replace(found, state=CompactionState.APPLIED, finished_at=self.windows.now)
         await self.store.save(applied)
+        view = await self.store.view(compaction_id)
+        if view is not None:
+            await self.records.applied(applied, view)
         return applied
 
     async def drop(self, line_id: str) -> list[Compaction]:

@@ -14,12 +14,20 @@ from msgspec import UNSET, structs
 
 from weft.capabilities.record_log import record_text
 from weft.capabilities.record_log.engine_items import EngineItem, with_content
-from weft.capabilities.records.model import Block, ContextAssembly, ContextInjection, ContextItem, ContextSummary
+from weft.capabilities.records.model import (
+    Block,
+    ContextAssembly,
+    ContextCompaction,
+    ContextInjection,
+    ContextItem,
+    ContextSummary,
+)
 from weft.capabilities.records.record_ids import is_engine_item
 from weft.capabilities.records.recorder import referenced_item_ids
 from weft.capabilities.records.refs import Link, content_digest
 from weft.capabilities.records.store import ITEM_TYPE
 from weft.capabilities.redaction.masker import Masker
+from weft.capabilities.windows.redacted_events import redacted_items, redactions_of_items
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
@@ -41,6 +49,7 @@ _PLAIN_FIELDS = frozenset((*_OF_VERSION, *_OF_READERS, *_OF_MESSAGE))
 _MAX_REASON = 200
 _encode = msgspec.json.Encoder().encode
 _injection = msgspec.json.Decoder(ContextInjection).decode
+_compaction = msgspec.json.Decoder(ContextCompaction).decode
 # Record types that quote items.
 _decoders: dict[str, Callable[[bytes], Quoting]] = {
     ContextAssembly.type: msgspec.json.Decoder(ContextAssembly).decode,
@@ -51,14 +60,17 @@ QUOTING = tuple(_decoders)
 
 async def redact_quotes(rows: Sequence[StoredRecord], records: RecordStore) -> list[StoredRecord]:
     """Apply redactions to stored records: their own, and those of the items they quote."""
+    # The notes of a compaction say what is lost, so they may quote it.
+    compacted = {each.record_id: _compaction(each.body) for each in rows if each.type == ContextCompaction.type}
     injected = {_injection(each.body).assembly_id for each in rows if each.type == ContextInjection.type}
     quoting = [each for each in rows if each.type in _decoders]
     wanted = {(ContextAssembly.type, name) for name in injected} - {(each.type, each.record_id) for each in quoting}
     if wanted:
         quoting += await records.find_several(sorted(wanted))
     named = {(each.type, each.record_id): referenced_item_ids(_decoders[each.type](each.body)) for each in quoting}
+    named |= {(ContextCompaction.type, name): referenced_item_ids(each) for name, each in compacted.items()}
     items = {item_id for of_record in named.values() for item_id in of_record}
-    redacted = (await records.redactions(sorted(items))).keys() if items else frozenset()
+    redacted = frozenset(redacted_items(items, await redactions_of_items(items, records)))
     touched = {name for name, of_record in named.items() if not redacted.isdisjoint(of_record)}
     redactions = _QuoteRedactions(redacted, touched, await redactions_of(named, records))
     return [redactions.apply(each) for each in rows] if touched or redactions.of_records else list(rows)
@@ -73,6 +85,9 @@ class _QuoteRedactions(NamedTuple):
 
     def apply(self, row: StoredRecord) -> StoredRecord:
         key = (row.type, row.record_id)
+        if row.type == ContextCompaction.type:
+            shown = record_text.strip_text(_compaction(row.body)) if key in self.touched else None
+            return row if shown is None else structs.replace(row, body=_encode(shown))
         if key in self.touched or key in self.of_records:
             return structs.replace(row, body=_encode(self._redacted(_decoders[row.type](row.body), key)))
         if row.type == ContextInjection.type:

@@ -12,7 +12,16 @@ from weft.capabilities.events.model import EventQuery
 from weft.capabilities.indexing.entities import unpack_entities
 from weft.capabilities.record_log.lookup import FoundRecord, RecordFinder, RecordLookup
 from weft.capabilities.record_log.model import JSON_CONTENT, TOOL, OfSession, RecordId, read_operation, stored_content
-from weft.capabilities.records.model import RECORD_TYPES, ContextItem, ContextSourceRef, decode_item
+from weft.capabilities.record_log.stale_sources import refresh_hint, stale_sources
+from weft.capabilities.records.model import (
+    RECORD_TYPES,
+    ContextCompaction,
+    ContextItem,
+    ContextSourceRef,
+    ContextSummary,
+    decode_item,
+    decode_record,
+)
 from weft.capabilities.records.record_ids import (
     PullId,
     ReceiptOrigin,
@@ -40,6 +49,9 @@ from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
     from weft.capabilities.records.store import Redaction
+
+_WITH_SOURCES = frozenset({ContextCompaction.type, ContextSummary.type})
+_MAX_STALE = 20
 
 
 class ShowRecord(Request):
@@ -73,8 +85,18 @@ class RedactionInfo(Response):
     reason: str | None = None
 
 
+class StaleRecord(Response):
+    """Sources of a compaction or summary that were changed, removed or redacted since; ``refresh``: what to do."""
+
+    items: tuple[str, ...]
+    count: int
+    refresh: str
+
+
 class RecordShown(Response):
     """One record. ``content`` is an item's content, ``base64`` the same if it is not text.
+
+    ``stale`` is set for a compaction or summary of which sources have changed.
 
     ``entities`` are what the passage of a search result mentions, such as file:src/app.py.
     ``recorded_by``, ``recorded_at``, ``changed_at`` and ``seq`` are set for stored records only, not for derived ones.
@@ -89,6 +111,7 @@ class RecordShown(Response):
     entities: tuple[str, ...] = ()
     referenced_by: tuple[ReferencingRecord, ...] = ()
     redaction: RedactionInfo | None = None
+    stale: StaleRecord | None = None
     recorded_by: str | None = None
     recorded_at: datetime | None = None
     changed_at: datetime | None = None
@@ -130,6 +153,8 @@ async def _show(request: ShowRecord, finder: RecordFinder) -> RecordShown | None
     if found is None:
         return None
     shown = _shown(found, finder.actor)
+    if found.ref.type in _WITH_SOURCES:
+        return msgspec.structs.replace(shown, stale=await _stale(found, look))
     if found.ref.type != ContextItem.type:
         return shown
     return msgspec.structs.replace(
@@ -137,6 +162,14 @@ async def _show(request: ShowRecord, finder: RecordFinder) -> RecordShown | None
         referenced_by=await _referencing(found, look),
         **(await _content(found, finder) if request.with_content else {}),
     )
+
+
+async def _stale(found: FoundRecord, look: RecordLookup) -> StaleRecord | None:
+    record = decode_record(found.ref.type, found.body)
+    stale = await stale_sources(record, look)
+    if not stale:
+        return None
+    return StaleRecord(items=tuple(stale[:_MAX_STALE]), count=len(stale), refresh=refresh_hint(record))
 
 
 async def _find(request: ShowRecord, look: RecordLookup) -> FoundRecord | None:

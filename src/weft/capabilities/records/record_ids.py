@@ -25,6 +25,11 @@ _TRANSCRIPT = "session"
 _PULL = "pull:"
 _INJECTION = "/injection"
 _RECEIPT = "receipt:"
+# Of the records of compactions by Weft; the id of a summary names the window.
+COMPACTION = "compaction:"
+_SUMMARY = "summary:"
+_WINDOW = "window:"
+_SUMMARY_NAME = re.compile(r"([0-9]+)-([0-9]+)\.([0-9a-f]{16})\Z")
 # Records derived from a receipt, by the types of the events that announce them.
 RECEIPT_EVENTS = {
     "context.surface.created": ("surface",),
@@ -209,6 +214,26 @@ class ReceiptOrigin(NamedTuple):
         return RecordRef(f"context_{self.part}", str(self), self)
 
 
+class SummaryId(NamedTuple):
+    """Record id of a summary: the window's line, the first and last event by number, and a hash of its content."""
+
+    line_id: str
+    first: int
+    last: int
+    digest: str
+
+    def __str__(self) -> str:
+        return f"{_SUMMARY}{self.line_id.removeprefix(_WINDOW)}/{self.first}-{self.last}.{self.digest}"
+
+    @classmethod
+    def parse(cls, record_id: str) -> SummaryId | None:
+        window, _, name = record_id.removeprefix(_SUMMARY).rpartition("/")
+        found = _SUMMARY_NAME.match(name)
+        if not record_id.startswith(_SUMMARY) or not window or found is None:
+            return None
+        return cls(f"{_WINDOW}{window}", int(found[1]), int(found[2]), found[3])
+
+
 class EventOrigin(NamedTuple):
     """An event, with the item it refers to: who may not see the item may not see the event."""
 
@@ -331,7 +356,9 @@ def parse_source_id(source_id: str) -> RecordRef:
 
 def is_reserved(record_id: str) -> bool:
     """Whether an id has a form that only the engine assigns."""
-    if record_id.startswith((_SURFACE, _PULL, _RECEIPT, _EVENT_PREFIX)) or is_engine_item(record_id):
+    if record_id.startswith((_SURFACE, _PULL, _RECEIPT, COMPACTION, _SUMMARY, _EVENT_PREFIX)) or is_engine_item(
+        record_id
+    ):
         return True
     return EngineSourceId.parse(record_id) is not None
 

@@ -18,6 +18,7 @@ from weft.capabilities.records.model import (
     ContextSummary,
     ContextSurface,
     ContextWindow,
+    Coverage,
     MissingContext,
     Record,
 )
@@ -314,4 +315,16 @@ def _event_data(record: Record) -> dict[str, Any]:
     """Return the event data of a record: never its content."""
     if isinstance(record, MissingContext):
         return {"severity": record.severity, "status": record.status}
+    if isinstance(record, ContextCompaction):
+        return _compaction_data(record)
     return {"lifecycle": record.lifecycle, "scope": record.scope} if isinstance(record, ContextEnvelope) else {}
+
+
+def _compaction_data(record: ContextCompaction) -> dict[str, Any]:
+    coverage = record.coverage or Coverage()
+    figures = {"tokens_before": coverage.estimated_tokens_before, "tokens_after": coverage.estimated_tokens_after}
+    return {
+        "method": record.method,
+        "items": len(record.source_item_refs),
+        **{name: value for name, value in figures.items() if value is not UNSET},
+    }

@@ -101,6 +101,9 @@ class ProvWriter:
         if isinstance(record, ContextSummary):
             for item_id in sorted(referenced_item_ids(record)):
                 self._derive(_entity(record.type, record.id), _entity("context_item", item_id))
+            if record.compaction_ref is not UNSET:
+                activity = _name("activity", ContextCompaction.type, _id_of(record.compaction_ref))
+                self._relate("wasGeneratedBy", entity=_entity(record.type, record.id), activity=activity)
 
     def seal(self) -> str:
         """Write the document and return its digest."""
@@ -205,6 +208,11 @@ def _agents_of(record: Record) -> Iterator[str]:
         yield _id_of(record.actor_ref)
     if isinstance(record, ContextAssembly | ContextInjection):
         yield record.target
+    if isinstance(record, ContextCompaction):
+        native = record.metadata.get("weft")
+        requested_by = native.get("requested_by") if isinstance(native, dict) else None
+        if isinstance(requested_by, str):
+            yield requested_by
 
 
 def _id_of(ref: Ref) -> str:

@@ -349,9 +349,9 @@ class SessionRename:
         self.old = old
         self.new = new
         self._taken = taken
-        # Ids of lines, messages, pulls and surfaces, and URIs of boards and transcripts.
-        prefix = r"(?:board|session|message|pull):(?://)?|memory:[^:/@\s]+:"
-        self._id = re.compile(rf"({prefix}){re.escape(old)}((?:[/@?#]\S*)?)\Z")
+        # Ids of lines, messages, pulls, summaries and surfaces, and URIs of boards and transcripts.
+        prefix = r"(?:board|session|message|pull|window|summary):(?://)?|memory:[^:/@\s]+:"
+        self._id = re.compile(rf"({prefix}){re.escape(old)}((?:[:/@?#]\S*)?)\Z")
 
     def entry(self, piece: EntryWithContent) -> EntryWithContent:
         record = piece.line.record

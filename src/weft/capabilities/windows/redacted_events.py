@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from weft.capabilities.history.line_kinds import SESSION, name_in
 from weft.capabilities.history.model import blob_hash, trunk_of
 from weft.capabilities.language_models.model import ConversationMessage, ToolCall
 from weft.capabilities.records.record_ids import VersionId
@@ -13,7 +14,7 @@ from weft.capabilities.redaction.masker import Masker
 from weft.capabilities.windows.model import ORIGIN_MARK, PREFIX, content_key, message_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from weft.capabilities.records.store import RecordStore, Redaction
     from weft.capabilities.windows.model import WindowEvent
@@ -41,6 +42,15 @@ async def redacted_keys(records: RecordStore, session_id: str, line_id: str) -> 
     names = (VersionId.parse(item_id) for item_id in await records.redactions_in(session_id))
     keys = {name.key for name in names if name is not None and trunk_of(name.line_id) == trunk_of(line_id)}
     return frozenset(keys | {content_key(key) for key in keys})
+
+
+async def redactions_of_items(item_ids: Collection[str], records: RecordStore) -> dict[str, Redaction]:
+    """Return the redactions that hide one of these items: events of windows also in other versions and branches."""
+    found = await records.redactions(sorted(item_ids)) if item_ids else {}
+    sessions = {name_in(each.partition(ORIGIN_MARK)[0], SESSION) for each in item_ids if each.startswith(_WINDOW)}
+    for session_id in sorted(session for session in sessions if session is not None):
+        found |= await records.redactions_in(session_id)
+    return found
 
 
 def redacted_items(item_ids: Iterable[str], redactions: Mapping[str, Redaction]) -> list[str]:
