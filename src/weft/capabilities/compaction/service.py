@@ -77,6 +77,9 @@ class Compactions(msgspec.Struct, frozen=True):
         """Return the view of a compaction; None if it has none, or if it is too old."""
         if compaction.version is None:
             return None
+        if compaction.state is not CompactionState.APPLIED:
+            # Views of earlier compactions may have been erased.
+            return await self.store.view(compaction.compaction_id)
         key = self.windows.actor.tenant, compaction.compaction_id, compaction.version
         view = self.views.get(key)
         if view is None:

@@ -9,9 +9,10 @@ from typing import Any, Literal
 import msgspec
 from msgspec import structs
 
+from weft.capabilities.compaction.store import CompactionStore
 from weft.capabilities.history.line_backend import CommitMeta, LineBackends, check_may_forget
 from weft.capabilities.history.line_kinds import SESSION, name_in
-from weft.capabilities.history.model import LATEST, Version
+from weft.capabilities.history.model import LATEST, Version, trunk_of
 from weft.capabilities.history.store import LineStore
 from weft.capabilities.knowledge.documents import Documents
 from weft.capabilities.lineage.model import TracedItem, no_item
@@ -22,7 +23,7 @@ from weft.capabilities.messages.transcript import TranscriptWriter
 from weft.capabilities.record_log.redacted_records import without_text
 from weft.capabilities.records.item_refs import DocumentName, LineKey
 from weft.capabilities.records.model import ContextSummary
-from weft.capabilities.records.record_ids import MessageItemId
+from weft.capabilities.records.record_ids import MessageItemId, SummaryId
 from weft.capabilities.records.recorder import index_keys
 from weft.capabilities.records.store import ITEM_TYPE, RecordStore, Redaction
 from weft.capabilities.trust.gate import ContentGate
@@ -65,6 +66,7 @@ class SourceRemoval(msgspec.Struct, frozen=True):
     messages: MessageStore
     transcript: TranscriptWriter
     records: RecordStore
+    compactions: CompactionStore
     gate: ContentGate
     outbox: Outbox
     clock: Clock
@@ -80,6 +82,8 @@ class SourceRemoval(msgspec.Struct, frozen=True):
     async def erase(self, items: Iterable[TracedItem], trace: Trace, reason: str) -> Erased:
         """Remove the text of items from old versions, from stored prompts, and from records that quote them."""
         versions = prompts = 0
+        items = list(items)
+        await self._erase_views(items)
         for item in items:
             old = await self._versions(item)
             names = [f"{each.item}/{each.incarnation}.{each.version}" for each in old]
@@ -208,6 +212,15 @@ class SourceRemoval(msgspec.Struct, frozen=True):
             if each.line_id.startswith("window:"):
                 found += await self.lineage.versions(each.line_id, content_key(each.key))
         return found
+
+    async def _erase_views(self, items: Iterable[TracedItem]) -> None:
+        """Delete the compacted views of windows that may contain the text of an item: prompts have the originals."""
+        keys = (SummaryId.parse(item.item) if item.is_summary else LineKey.parse(item.item) for item in items)
+        trunks = {trunk_of(key.line_id) for key in keys if key is not None and key.line_id.startswith("window:")}
+        for trunk in sorted(trunks):
+            branches = await self.lines.branches(trunk)
+            for line_id in (trunk, *(branch.head.line_id for branch in branches)):
+                await self.compactions.erase_views(line_id)
 
     async def _redact(self, item: TracedItem, names: Sequence[str], reason: str) -> None:
         """Redact the items in records and exports, which may quote them."""
