@@ -209,7 +209,7 @@ from weft.capabilities.record_log.add import AddedRecord, LifecycleSet, RecordsA
 from weft.capabilities.record_log.list_records import ListedRecord, Records
 from weft.capabilities.record_log.redact import ItemRedacted
 from weft.capabilities.record_log.resolve_source import SourceResolved
-from weft.capabilities.record_log.show import RecordSchema, RecordShown, RedactionInfo, ReferencingRecord
+from weft.capabilities.record_log.show import RecordSchema, RecordShown, RedactionInfo, ReferencingRecord, StaleRecord
 from weft.capabilities.records.event_classes import CloudEvent
 from weft.capabilities.records.model import CandidateSource, ContextSourceRef
 from weft.capabilities.records.refs import (
@@ -561,6 +561,7 @@ __all__ = [
     "SourceList",
     "SourceRemoved",
     "SourceResolved",
+    "StaleRecord",
     "StepInfo",
     "StepList",
     "StoredEntry",

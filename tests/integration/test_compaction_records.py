@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from support.assemblies import assemble, receipt
 from support.bundles import exported, imported, records
-from support.service_compactions import begin, compact, decision, draft_of, finish, in_service, summary_of
 from support.public_schemas import public_validator
 from support.records import all_records
+from support.service_compactions import begin, compact, decision, draft_of, finish, in_service, summary_of
 from support.windows import create, ingest, message
 from support.world import SESSION, refused
 from weft.capabilities.compaction.model import CompactedView
@@ -78,6 +79,21 @@ async def test_a_compaction_is_recorded_and_announced_when_it_is_applied(world: 
     assert (events[1]["data"]["items"], events[1]["data"]["tokens_before"]) == (2, 100)
     referencing = (await shown(world.planner, f"{LINE}/e1/1.1"))["referenced_by"]
     assert [each["type"] for each in referencing] == TYPES
+
+
+async def test_a_prompt_names_a_summary_by_its_place_in_the_compaction(world: World) -> None:
+    await talk(world.planner)
+    done = await compact(world.planner, first_two)
+    prompt = await assemble(world.planner, "Which database?")
+    (block,) = [each for each in (await receipt(world.planner, prompt))["blocks"] if each["kind"] == "summary"]
+    name = f"compaction:{done.compaction_id}/0"
+    assert name in block["items"]
+    assert (await shown(world.planner, name))["record"]["content"] == TEXT
+    for missing in (f"{name}0", "compaction:nothing/0", f"compaction:{done.compaction_id}/x"):
+        with refused("RECORD_NOT_FOUND"):
+            await shown(world.planner, missing)
+    with refused("RECORD_NOT_FOUND"):
+        await shown(world.analysis, name)
 
 
 @pytest.mark.req("AC-13")
@@ -224,8 +240,11 @@ async def test_a_source_is_forgotten_with_its_summaries(world: World, mode: str)
     name = summary["summary_id"]
     assert await traced(world.planner, f"{LINE}/e1") == {name: "declared"}
     assert await traced(world.planner, f"{LINE}/e3") == {}
+    await assemble(world.planner, "Which database?")
     fields = {"reason": "poisoned", "mode": mode, "dry_run": False}
     answer = await world.admin.call("trust.forget", item=f"{LINE}/e1", **fields)
+    # The block of the summary, and those of the copies of the same message.
+    assert (answer["prompts"] > 0) == (mode == "delete")
     assert {each["item"]: each["done"] for each in answer["items"]}[name] == f"{mode}d".replace("flagd", "flagged")
     answer = await shown(world.planner, name)
     current = await in_service(world.planner, lambda service: service.current(LINE))

@@ -23,11 +23,13 @@ from weft.capabilities.records.model import (
     decode_record,
 )
 from weft.capabilities.records.record_ids import (
+    COMPACTION,
     PullId,
     ReceiptOrigin,
     RecordRef,
     StoredRecordId,
     event_seq_of,
+    is_number,
     parse_item_id,
     parse_source_id,
     parse_surface_id,
@@ -191,9 +193,22 @@ async def _derived(record_id: str, look: RecordLookup) -> list[RecordRef]:
     receipt = ReceiptOrigin.parse(record_id)
     if receipt is not None:
         return [receipt.ref]
+    if record_id.startswith(COMPACTION):
+        return await _of_compaction(record_id, look)
     candidates = (parse_item_id(record_id), parse_surface_id(record_id), parse_source_id(record_id))
     derived = [each for each in candidates if not isinstance(each.origin, StoredRecordId)]
     return derived or await _of_events(record_id, look)
+
+
+async def _of_compaction(record_id: str, look: RecordLookup) -> list[RecordRef]:
+    """Return the summary that prompts name by its compaction and its place there, as compaction:ID/NUMBER."""
+    name, _, number = record_id.rpartition("/")
+    row = await look.finder.records.find(ContextCompaction.type, name)
+    if row is None or not is_number(number):
+        return []
+    native = decode_record(row.type, row.body).metadata.get("weft", {})
+    refs = native.get("summary_refs", []) if isinstance(native, dict) else []
+    return [RecordRef.stored(ContextSummary.type, ref) for ref in refs[int(number) : int(number) + 1]]
 
 
 def _stored(record_id: str) -> list[RecordRef]:

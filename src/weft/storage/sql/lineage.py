@@ -70,6 +70,7 @@ class _Blocks(msgspec.Struct):
     class _Block(msgspec.Struct):
         digest: str
         items: dict[str, str] = {}
+        covers: dict[str, str] = {}
 
     session_id: str
     blocks: tuple[_Block, ...]
@@ -79,7 +80,7 @@ class _Blocks(msgspec.Struct):
         return {
             block.digest
             for block in self.blocks
-            if any(_item_of(self.documents.get(ref, ref)) == item for ref in block.items)
+            if any(_item_of(self.documents.get(ref, ref)) == item for ref in (*block.items, *block.covers))
         }
 
 
