@@ -41,6 +41,8 @@ ASSEMBLY_THREADS = ThreadPool("assembly", 2)
 COMPACTION_THREADS = ThreadPool("compaction", 2)
 # Comparisons of versions: one caller's large texts do not take the threads of others' work.
 DIFF_THREADS = ThreadPool("diff", 2)
+# Compactions run in the background: one at a time, so that they never take more than one core.
+COMPACTION_THREADS = ThreadPool("compaction", 1)
 # Two threads wait for the worker processes that parse documents; two are for quicker work.
 DOCUMENT_THREADS = ThreadPool("documents", 4)
 

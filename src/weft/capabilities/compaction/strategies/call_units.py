@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -26,9 +27,19 @@ class CallUnits(NamedTuple):
     ends: Sequence[int]
 
     def whole(self, positions: frozenset[int]) -> frozenset[int]:
-        """Return positions with those of all calls and results that belong to them."""
-        units = {self.first[at] for at in positions}
-        return frozenset(at for at, first in enumerate(self.first) if first in units)
+        """Return positions with the calls and results that belong to them, or that they are in the midst of.
+
+        A call and its result with an event in between that stays could not be in one group.
+        """
+        last = {first: at for at, first in enumerate(self.first) if at != first}
+        while True:
+            units = {self.first[at] for at in positions}
+            before = list(accumulate((at in positions for at in range(len(self.first))), initial=0))
+            units.update(first for first, end in last.items() if before[end + 1] > before[first])
+            found = frozenset(at for at, first in enumerate(self.first) if first in units)
+            if found == positions:
+                return found
+            positions = found
 
 
 class _OpenCalls:

@@ -1,0 +1,66 @@
+"""Digests: key facts as lists by kind, in place of prose."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from weft.capabilities.compaction.model import FactKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from weft.capabilities.compaction.model import KeyFact
+
+# Kinds in the order of a digest.
+_ORDER = {kind: at for at, kind in enumerate(FactKind)}
+_HEADINGS = {
+    FactKind.DECISION: "Decisions",
+    FactKind.COMMITMENT: "Commitments",
+    FactKind.CONSTRAINT: "Constraints",
+    FactKind.REQUIREMENT: "Requirements",
+    FactKind.PREFERENCE: "Preferences",
+    FactKind.OPEN_QUESTION: "Open questions",
+    FactKind.BLOCKER: "Blockers",
+    FactKind.OWNER: "Owners",
+    FactKind.DEADLINE: "Deadlines",
+    FactKind.ERROR: "Errors",
+    FactKind.PENDING_CALL: "Pending tool calls",
+    FactKind.IDENTIFIER: "Identifiers",
+    FactKind.QUANTITY: "Numbers",
+    FactKind.DATE: "Dates",
+    FactKind.PATH: "Paths",
+    FactKind.URL: "URLs",
+    FactKind.SYMBOL: "Symbols",
+    FactKind.QUOTE: "Quotations",
+}
+LITERALS = frozenset(kind for kind in FactKind if _ORDER[kind] >= _ORDER[FactKind.IDENTIFIER])
+
+
+def digest(facts: Sequence[KeyFact]) -> str:
+    """Return facts as lists by kind; statements with who made them, literals in one line."""
+    ordered = sorted(facts, key=lambda fact: _ORDER[fact.kind])
+    return "\n".join(_section(kind, list(each)) for kind, each in groupby(ordered, lambda fact: fact.kind))
+
+
+def is_literal(fact: KeyFact) -> bool:
+    """Tell whether a fact is a literal rather than a statement."""
+    return fact.kind in LITERALS
+
+
+def _section(kind: FactKind, facts: Sequence[KeyFact]) -> str:
+    heading = _HEADINGS[kind]
+    if kind in LITERALS:
+        return f"{heading}: {', '.join(_distinct(fact.text for fact in facts))}"
+    return "\n".join([f"{heading}:", *_distinct(f"- {statement(fact)}" for fact in facts)])
+
+
+def statement(fact: KeyFact) -> str:
+    """Return a statement with who made it, and whether a later one replaced it."""
+    who = f"{fact.who}: " if fact.who else ""
+    later = {"current": "", "superseded": " (replaced later)", "resolved": " (resolved later)"}[fact.status]
+    return f"{who}{fact.text}{later}"
+
+
+def _distinct(texts: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(texts))

@@ -1,0 +1,93 @@
+"""Events as texts to be summarised: who spoke, what was said, and which tools were called with what result."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from weft.capabilities.compaction.reduction.model import Utterance
+from weft.capabilities.compaction.tool_outputs import references, slim_output
+from weft.capabilities.language_models.rendering import plain_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from weft.capabilities.compaction.model import EventGroup
+    from weft.capabilities.language_models.model import ToolCall
+    from weft.capabilities.windows.model import WindowEvent
+    from weft.kernel.tokens import TokenCounter
+
+# Results of tools shrink more than what was said: most of their rows resemble each other.
+_RESULT_SHARE = 0.6
+_MIN_RESULT_TOKENS = 32
+_MAX_ARGUMENT_TOKENS = 48
+
+
+class GroupTexts(NamedTuple):
+    """The utterances of a group, and what was left out of its tool results."""
+
+    utterances: Sequence[Utterance]
+    left_out: Sequence[str]
+
+
+def group_texts(group: EventGroup, count: TokenCounter) -> GroupTexts:
+    """Return the events of a group as utterances, results of tools already shortened."""
+    tokens = sum(event.tokens for event in group.events)
+    share = min(group.target_tokens / max(tokens, 1), 1.0) * _RESULT_SHARE
+    names = call_names(group.events)
+    wanted = references_to(group)
+    utterances: list[Utterance] = []
+    left_out: list[str] = []
+    for event in group.events:
+        text = plain_text(event.message)
+        if event.message.role == "tool":
+            most = max(int(event.tokens * share), _MIN_RESULT_TOKENS)
+            slim = slim_output(text, most, count, wanted)
+            utterances.append(
+                Utterance(f"result of {names.get(event.event_id, 'a tool')}", slim.text, is_verbatim=True)
+            )
+            left_out += filter(None, [slim.left_out])
+            continue
+        if text:
+            utterances.append(Utterance(speaker(event), text))
+        utterances += (_call(event, call, count) for call in event.message.tool_calls)
+    return GroupTexts(utterances, left_out)
+
+
+def speaker(event: WindowEvent) -> str:
+    """Return who an event is from, as a summary names them."""
+    if event.kind == "workflow":
+        return "workflow"
+    return event.message.name or event.message.role
+
+
+def call_names(events: Sequence[WindowEvent]) -> Mapping[str, str]:
+    """Return the name of the tool behind each result, by event id."""
+    called: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for event in events:
+        called |= {call.call_id: call.name for call in event.message.tool_calls}
+        if event.message.role == "tool":
+            name = event.message.name or called.get(event.message.tool_call_id or "")
+            if name:
+                names[event.event_id] = name
+    return names
+
+
+def _call(event: WindowEvent, call: ToolCall, count: TokenCounter) -> Utterance:
+    arguments = slim_output(call.arguments, _MAX_ARGUMENT_TOKENS, count).text
+    return Utterance(f"{speaker(event)} called", f"{call.name}({arguments})", is_verbatim=True)
+
+
+def references_to(group: EventGroup) -> frozenset[str]:
+    """Return what the messages of a group and the next ones refer to: results keep it.
+
+    Not only what follows a result: a message that asks for something says what matters in the result, too.
+    """
+    return frozenset(_references([*group.events, *group.following]))
+
+
+def _references(events: Sequence[WindowEvent]) -> Iterator[str]:
+    for event in events:
+        if event.message.role != "tool":
+            yield from references(event.message.content)
+        yield from event.references

@@ -1,0 +1,72 @@
+"""Auto: chooses a strategy by what a window holds, and says why in one sentence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from weft.capabilities.compaction.strategies.call_units import call_units
+from weft.capabilities.compaction.strategies.hierarchical import hierarchical
+from weft.capabilities.compaction.strategies.kept_events import kept_events
+from weft.capabilities.compaction.strategies.key_facts import key_facts
+from weft.capabilities.compaction.strategies.sliding_window import sliding_window
+from weft.capabilities.compaction.strategies.task_scoped import task_scoped
+from weft.capabilities.compaction.strategies.tasks import find_tasks
+
+if TYPE_CHECKING:
+    from weft.capabilities.compaction.model import CompactionSource, Layout
+
+_DAY = 24 * 3_600 * 1_000_000
+_MIN_TASKS = 2
+# Part of the older tokens that finished tasks must hold, or results of tools.
+_FINISHED_SHARE = 0.4
+_TOOL_SHARE = 0.85
+_MIN_DAYS = 3
+
+
+class _Content(NamedTuple):
+    """What the older events of a window consist of, as parts of their tokens, and over how many days they spread."""
+
+    tool_share: float
+    finished_share: float
+    tasks: int
+    finished_tasks: int
+    days: int
+
+
+def auto(source: CompactionSource) -> Layout:
+    """Choose the strategy that suits the older events."""
+    content = _content(source)
+    if content.tasks >= _MIN_TASKS and content.finished_share >= _FINISHED_SHARE:
+        layout = task_scoped(source)
+        why = f"{content.finished_tasks} of {content.tasks} tasks are finished and hold {content.finished_share:.0%}"
+        return _because(layout, f"{why} of the older tokens")
+    if content.days >= _MIN_DAYS:
+        return _because(hierarchical(source), f"the older messages spread over {content.days} days")
+    if content.tool_share >= _TOOL_SHARE:
+        return _because(key_facts(source), f"{content.tool_share:.0%} of the older tokens are results of tools")
+    return _because(
+        sliding_window(source), "most of the older tokens are dialogue of a short time without finished tasks"
+    )
+
+
+def _because(layout: Layout, why: str) -> Layout:
+    name = layout.strategy.replace("_", " ")
+    return layout._replace(reason=f"{name.capitalize()} was chosen because {why}.")
+
+
+def _content(source: CompactionSource) -> _Content:
+    units = call_units(source.events)
+    kept = kept_events(source, units)
+    tasks = find_tasks(source.events, units, source.active_tasks)
+    older = [(at, event) for at, event in enumerate(source.events) if at not in kept]
+    total = max(sum(event.tokens for _, event in older), 1)
+    tool = sum(event.tokens for _, event in older if event.message.role == "tool")
+    named = [task for task in tasks.by_id.values() if task.is_named]
+    finished = sum(event.tokens for at, event in older if named and tasks.is_finished(at))
+    return _Content(
+        tool_share=tool / total,
+        finished_share=finished / total,
+        tasks=len(named),
+        finished_tasks=sum(task.is_finished for task in named),
+        days=len({event.at // _DAY for _, event in older}),
+    )
