@@ -243,14 +243,13 @@ async def test_a_source_is_forgotten_with_its_summaries(world: World, mode: str)
     await assemble(world.planner, "Which database?")
     fields = {"reason": "poisoned", "mode": mode, "dry_run": False}
     answer = await world.admin.call("trust.forget", item=f"{LINE}/e1", **fields)
-    # The block of the summary, and those of the copies of the same message.
     assert (answer["prompts"] > 0) == (mode == "delete")
     assert {each["item"]: each["done"] for each in answer["items"]}[name] == f"{mode}d".replace("flagd", "flagged")
     answer = await shown(world.planner, name)
     current = await in_service(world.planner, lambda service: service.current(LINE))
     if mode == "flag":
         assert answer["record"]["metadata"]["weft"]["trust"]["trust"] == "suspicious"
-        assert answer["stale"]["items"] == [f"{LINE}/e1/1.1"]
+        assert f"{LINE}/e1/1.1" in answer["stale"]["items"]
         return
     assert "PostgreSQL" not in json.dumps(answer)
     assert current is None
