@@ -68,7 +68,7 @@ class CompactionRecorder(msgspec.Struct, frozen=True):
             await self._publish("context.compaction.completed", compaction, _figures(compaction))
             return
         summaries = {
-            str(summary_id(compaction.line_id, each)): summary_record(compaction, view, each, items)
+            str(summary_id(compaction.line_id, each, view.facts)): summary_record(compaction, view, each, items)
             for each in view.summaries
         }
         session = await self.windows.sessions.find(compaction.session_id)
@@ -126,9 +126,10 @@ class CompactionRecorder(msgspec.Struct, frozen=True):
         }
 
 
-def summary_id(line_id: str, summary: Summary) -> SummaryId:
-    """Return the id of a summary: the same for the same text of the same events, in whichever compaction."""
-    content = [summary.text, summary.method, list(summary.sources.items()), summary.loss_notes]
+def summary_id(line_id: str, summary: Summary, facts: Sequence[KeyFact] = ()) -> SummaryId:
+    """Return the id of a summary: the same for the same text and facts of the same events, in every compaction."""
+    carried = [fact for fact in _facts_of(summary, facts) if fact.carried]
+    content = [summary.text, summary.method, list(summary.sources.items()), summary.loss_notes, carried]
     digest = hashlib.sha256(_encode(content)).hexdigest()
     return SummaryId(line_id, summary.first_number, summary.last_number, digest[:16])
 
@@ -175,8 +176,8 @@ def summary_record(
     compaction: Compaction, view: CompactedView, summary: Summary, items: Mapping[str, str]
 ) -> ContextSummary:
     """Return the record of a summary, with the key facts that are listed beside it."""
-    facts = [fact for fact in view.facts if fact.event_ids and fact.event_ids[0] in summary.sources]
-    name = str(summary_id(compaction.line_id, summary))
+    facts = _facts_of(summary, view.facts)
+    name = str(summary_id(compaction.line_id, summary, facts))
     is_long = len(summary.text) > _MAX_TEXT
     link = Link(kind="compacted_view", id=name, digest=content_digest(summary.text))
     return ContextSummary(
@@ -207,6 +208,10 @@ def summary_record(
             facts=[msgspec.to_builtins(fact) for fact in facts if fact.carried] or None,
         ),
     )
+
+
+def _facts_of(summary: Summary, facts: Sequence[KeyFact]) -> list[KeyFact]:
+    return [fact for fact in facts if fact.event_ids and fact.event_ids[0] in summary.sources]
 
 
 def _method(view: CompactedView) -> CompactionMethod:

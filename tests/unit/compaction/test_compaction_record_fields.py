@@ -94,7 +94,7 @@ def wire(record: msgspec.Struct) -> Any:
 
 
 def test_a_compaction_says_what_was_replaced_why_and_what_was_lost() -> None:
-    name = str(summary_id(LINE, VIEW.summaries[0]))
+    name = str(summary_id(LINE, VIEW.summaries[0], VIEW.facts))
     record = wire(compaction_record(compaction(), VIEW, [name], ITEMS))
     public_validator("context_compaction").validate(record)
     check_record(msgspec.json.encode(record), "context_compaction")
@@ -141,7 +141,7 @@ def test_the_validation_says_who_checked_it(changed: dict[str, Any], status: str
     assert (record["validation"]["status"], record["validation"]["reviewer"]) == (status, reviewer)
 
 
-def test_the_id_of_a_summary_depends_on_its_text_and_sources_alone() -> None:
+def test_the_id_of_a_summary_depends_on_its_text_sources_and_listed_facts() -> None:
     first = summary_id(LINE, summary())
     assert SummaryId.parse(str(first)) == first
     assert str(first).startswith("summary:s1:planner/1-2.")
@@ -151,6 +151,8 @@ def test_the_id_of_a_summary_depends_on_its_text_and_sources_alone() -> None:
     for changed in ({"text": "other"}, {"sources": {"e1": "1.1", "e2": "1.2"}}, {"loss_notes": ()}):
         assert summary_id(LINE, summary(**changed)) != first
     assert summary_id(f"{LINE}@try", summary()) != first
+    assert summary_id(LINE, summary(), [fact("e1#1"), fact("e3#1", carried=True, event_id="e3")]) == first
+    assert summary_id(LINE, summary(), [fact("e1#1", carried=True)]) != first
     for name in ("summary:x", "summary:/1-2.0123456789abcdef", "other:s1:planner/1-2.0123456789abcdef"):
         assert SummaryId.parse(name) is None
 
