@@ -154,7 +154,8 @@ async def test_a_summary_that_stays_keeps_its_record(world: World) -> None:
     await compact(world.planner, first_two)
 
     def both(events: Sequence[WindowEvent]) -> CompactedView:
-        return CompactedView(summaries=(*first_two(events).summaries, summary_of(events[2:4], "More.")))
+        first = first_two(events)
+        return CompactedView(summaries=(*first.summaries, summary_of(events[2:4], "More.")), facts=first.facts)
 
     before = await world.last_event()
     await compact(world.planner, both)
