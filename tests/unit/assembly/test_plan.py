@@ -97,7 +97,8 @@ class Passages:
     def tokens(self) -> int:
         return sum(self.texts.values())
 
-    def pack(self, room: int, known: Mapping[str, str]) -> Packed:
+    def pack(self, room: int, known: Mapping[str, str], covered: AbstractSet[str] = frozenset()) -> Packed:
+        del covered
         taken: dict[str, int] = {}
         for ref, tokens in self.texts.items():
             if ref not in known and sum(taken.values()) + tokens <= room:

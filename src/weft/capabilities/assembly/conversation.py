@@ -374,6 +374,12 @@ class WindowConversation:
         """Return the tokens of all events before any was shortened or summarised."""
         return sum(each.original_tokens for each in self.prepared)
 
+    @property
+    def saved_tokens(self) -> int:
+        """Return the tokens that summaries and shorter contents save."""
+        covering = [each for each in self.sent if each.block.covers]
+        return max(sum(each.original_tokens - each.block.tokens for each in covering), 0)
+
     @cached_property
     def _sized(self) -> list[SizedEvent]:
         return [each.sized for each in self.events]

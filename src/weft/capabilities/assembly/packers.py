@@ -13,6 +13,7 @@ from weft.capabilities.layers.data_elements import data_element
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from weft.capabilities.assembly.model import CandidateKind
     from weft.capabilities.language_models.model import BlockKind
@@ -55,7 +56,8 @@ class TextPacker:
     def tokens(self) -> int:
         return self._tokens(self.texts) if self.texts else 0
 
-    def pack(self, room: int, known: Mapping[str, str]) -> Packed:
+    def pack(self, room: int, known: Mapping[str, str], covered: AbstractSet[str] = frozenset()) -> Packed:
+        del covered
         wanted = [each for each in self.texts if known.get(each.ref) != each.version]
         taken = list(wanted) if wanted and self._tokens(wanted) <= room else self._fitting(wanted, room)
         left = [OmittedCandidate(each.ref, "budget") for each in wanted if each not in taken]

@@ -20,6 +20,7 @@ from weft.capabilities.trust.model import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from weft.capabilities.assembly.packers import CountMessages
     from weft.capabilities.assembly.passages import RenderedContext, Section
@@ -35,6 +36,8 @@ _UNREADABLE = "unreadable:"
 _MIN_ROOM = 24
 # Tokens that a passage needs besides its text: source and line breaks.
 _PASSAGE_OVERHEAD = 12
+# And a turn of a conversation: its speaker and a line break.
+_TURN_OVERHEAD = 4
 # More passages seldom add evidence, but cost tokens in every later call; twice as many if retrieval is in doubt.
 MAX_PASSAGE_TOKENS = 8_000
 
@@ -76,6 +79,7 @@ class PassagePacker:
     """Passages that are not pinned, best first. Board entries are left to the board's own packer.
 
     Passages that ``screening`` leaves out are in ``omitted``; ``reader`` is the agent that the prompt is for.
+    ``original_tokens`` is the room for passages of events that the prompt has in a shorter form.
     """
 
     retrieved: Retrieved
@@ -83,6 +87,7 @@ class PassagePacker:
     screening: Screening
     reader: str
     count: CountMessages
+    original_tokens: int = 0
 
     @cached_property
     def found(self) -> list[_Found]:
@@ -139,18 +144,34 @@ class PassagePacker:
         totals = accumulate(each.passage.tokens for each in self.passages)
         return [each for each, total in zip(self.passages, totals, strict=True) if total <= self._max_tokens]
 
-    def pack(self, room: int, known: Mapping[str, str]) -> Packed:
+    def pack(self, room: int, known: Mapping[str, str], covered: AbstractSet[str] = frozenset()) -> Packed:
         wanted = [each for each in self._best if known.get(each.ref) != each.version]
         room = min(room, self._max_tokens)
         left = self._left
         heading = self.count(self._messages(()))
         if not wanted or room - heading < _MIN_ROOM:
             return Packed(None, [*left, *_over_budget(wanted)])
-        refs = [place for each in wanted for ref, version, place in self._places(each) if known.get(ref) != version]
+        places = [place for each in wanted for place in self._places(each) if known.get(place[0]) != place[1]]
+        refs = self._within_originals(places, covered) if covered else [place for *_, place in places]
         rendered = render_context(refs, room, self._count_text, self._content, measure=self._measured)
         block = self._block(rendered, room)
         items = {} if block is None else block.items
         return Packed(block, [*left, *_over_budget(each for each in wanted if each.ref not in items)])
+
+    def _within_originals(
+        self, places: Sequence[tuple[str, str, PassageRef]], covered: AbstractSet[str]
+    ) -> list[PassageRef]:
+        """Return the passages, of events that the prompt has in a shorter form only the best ones."""
+        room = self.original_tokens
+        kept: list[PassageRef] = []
+        # Results, best first, then surroundings, nearest first.
+        for ref, _, place in sorted(places, key=lambda each: (each[2].distance, each[2].rank)):
+            if ref in covered:
+                room -= place.passage.chunk.tokens + _TURN_OVERHEAD
+                if room < 0:
+                    continue
+            kept.append(place)
+        return kept
 
     @cached_property
     def _left(self) -> list[OmittedCandidate]:

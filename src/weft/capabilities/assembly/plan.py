@@ -65,8 +65,11 @@ class Packer(Protocol):
         """Return the tokens of a block of all candidates."""
         ...
 
-    def pack(self, room: int, known: Mapping[str, str]) -> Packed:
-        """Return the best candidates that fit into ``room``, without those the prompt has already in this version."""
+    def pack(self, room: int, known: Mapping[str, str], covered: AbstractSet[str] = frozenset()) -> Packed:
+        """Return the best candidates that fit into ``room``, without those the prompt has already in this version.
+
+        The prompt has the ``covered`` ones in a shorter form.
+        """
         ...
 
 
@@ -254,13 +257,13 @@ def _share_room(materials: Materials, room: int, *, keep_free: bool) -> _Chosen:
     else:
         floor = min(whole, max(conversation.required_tokens, int(rest * _CONVERSATION_FLOOR)))
         kept = conversation.fit(floor)
-        wanted = passages.pack(rest - kept.tokens, _known(kept.blocks, board))
+        wanted = passages.pack(rest - kept.tokens, _known(kept.blocks, board), covers_of(kept.blocks).keys())
         grown = rest - wanted.tokens
         if keep_free:
             grown = max(floor, int(grown * _LOW_WATER))
         kept = conversation.fit(grown) if grown > floor else kept
     # Events that are in the conversation after all need not be quoted from it as well.
-    found = passages.pack(rest - kept.tokens, _known(kept.blocks, board))
+    found = passages.pack(rest - kept.tokens, _known(kept.blocks, board), covers_of(kept.blocks).keys())
     return _Chosen(kept, found, board, missing)
 
 
@@ -272,6 +275,7 @@ def _extend(materials: Materials, limit: int, previous: Previous) -> tuple[_Draf
     sent = tuple(previous.blocks)
     known = items_of(sent)
     events = materials.conversation.unseen(known.keys() | covers_of(sent).keys() | previous.omitted)
+    covered = covers_of([*sent, *events]).keys()
     task = materials.task
     sent_tasks = [block.items for block in sent if block.kind == "task"] if previous.same_task else []
     new_task = [task] if task and task.items not in sent_tasks else []
@@ -282,7 +286,8 @@ def _extend(materials: Materials, limit: int, previous: Previous) -> tuple[_Draf
     for packer in (materials.pins, materials.missing, materials.board, materials.passages):
         skipped = {each.ref: each.version for each in packer.candidates if same and each.ref in previous.omitted}
         share = _APPENDED_SHARE if packer is materials.passages else 1
-        packed = packer.pack(max(0, int(room * share)), {**known, **items_of(events), **items_of(extras), **skipped})
+        having = {**known, **items_of(events), **items_of(extras), **skipped}
+        packed = packer.pack(max(0, int(room * share)), having, covered)
         extras += _present(packed)
         omitted += packed.omitted
         room -= packed.tokens

@@ -113,6 +113,8 @@ _CHARACTERS_PER_TOOL = 1_000
 _CHARACTERS_PER_EVENT = 100
 # Calls that are expected to follow with the same prefix: the mean of an agent's loop.
 _EXPECTED_CALLS = 8
+# Part of the tokens that a compaction saves which may go back into originals of what it covers, for the task.
+_ORIGINALS_SHARE = 0.25
 # What the provider adds to every prompt.
 _FRAMING_TOKENS = 3
 _MICROS = 1_000_000
@@ -610,7 +612,14 @@ class _Call:
             layers=layer_blocks(gathered.layers, count),
             pins=pins_packer(pins.kept, count, mark_words=words),
             conversation=self.conversation,
-            passages=PassagePacker(self.retrieved, on_board, screening, reader, count),
+            passages=PassagePacker(
+                self.retrieved,
+                on_board,
+                screening,
+                reader,
+                count,
+                int(self.conversation.saved_tokens * _ORIGINALS_SHARE),
+            ),
             board=board_packer(board.kept, count, mark_words=words),
             missing=missing_packer(missing.kept, count, mark_words=words),
             screened=[*pins.omitted, *board.omitted, *missing.omitted],
