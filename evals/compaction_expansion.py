@@ -1,7 +1,7 @@
 """Expansion on demand: what a prompt of a compacted window has, with the passages that assembly brings back.
 
-Each conversation is ingested as an agent's window and compacted to 40 % of its tokens by the default strategy, without a
-model. Then each fact is asked for: its question where there is one, else the fact itself as the task, which is not
+Each conversation is ingested as an agent's window and compacted to 40 % of its tokens by the default strategy, without
+a model. Then each fact is asked for: its question where there is one, else the fact itself as the task, which is not
 counted as part of the prompt. A fact is retained if its probe tokens are near each other in the text, as in the
 evaluation of compaction; the full text retains all of them. ``view`` is the compacted conversation alone, ``prompt``
 with the passages, ``small`` the same with a budget of half the tokens of the conversation.

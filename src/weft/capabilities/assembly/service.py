@@ -65,7 +65,7 @@ from weft.capabilities.language_models.token_counts import CountCache, PromptCou
 from weft.capabilities.language_models.wire import PromptForm, render
 from weft.capabilities.layers.tags import sanitise_tool
 from weft.capabilities.search.items import WindowPlace
-from weft.capabilities.search.model import DEFAULT_MIN_SCORE, RankingWeights
+from weft.capabilities.search.model import DEFAULT_MIN_SCORE, WIDENING, RankingWeights
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.sessions.model import find_session
 from weft.capabilities.tools.selection import SelectionRequest, ToolSelector
@@ -612,14 +612,7 @@ class _Call:
             layers=layer_blocks(gathered.layers, count),
             pins=pins_packer(pins.kept, count, mark_words=words),
             conversation=self.conversation,
-            passages=PassagePacker(
-                self.retrieved,
-                on_board,
-                screening,
-                reader,
-                count,
-                int(self.conversation.saved_tokens * _ORIGINALS_SHARE),
-            ),
+            passages=PassagePacker(self.retrieved, on_board, screening, reader, count, self._original_tokens),
             board=board_packer(board.kept, count, mark_words=words),
             missing=missing_packer(missing.kept, count, mark_words=words),
             screened=[*pins.omitted, *board.omitted, *missing.omitted],
@@ -628,6 +621,12 @@ class _Call:
             tools_digest=self.tools_digest,
             framing_tokens=_FRAMING_TOKENS,
         )
+
+    @property
+    def _original_tokens(self) -> int:
+        """Return the room for passages of events that a compaction covers; more of them if retrieval is in doubt."""
+        share = _ORIGINALS_SHARE * (WIDENING if self.retrieved.widened else 1)
+        return int(self.conversation.saved_tokens * share)
 
     def _count(self, messages: tuple[ConversationMessage, ...]) -> int:
         return sum(map(self.counter.message, messages))
