@@ -168,7 +168,6 @@ LINES = {
 MISSING = {
     "CE-F6": "the compaction that the event starts",
     "CE-F7": "compaction by the chosen strategy",
-    "CE-A": "Compact",
     "CE-E": "a compaction model that fails, a summary that loses a fact",
     "CE-N": "assembly, search over 1M entries, 10M vectors, 1,000 concurrent assemblies, compaction, fact retention, "
     "token reduction",

@@ -29,6 +29,7 @@ UNDONE_BY = {
     "team.remove_member": "team.add_member",
     "tools.remove": "tools.register",
     "window.unroute": "window.route",
+    "compaction.drop": "context.compact",
 }
 
 

@@ -12,7 +12,7 @@ from support.forked_python import server_process
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.req("CE-F39"), pytest.mark.req("CE-A", part="Search")]
+pytestmark = [pytest.mark.req("CE-F39"), pytest.mark.req("CE-A")]
 
 LEAVE = "# Handbook\n\n## Leave\n\nEveryone has thirty days of vacation a year.\n"
 TRAVEL = "Trains are booked by the office. Flights need the approval of a director.\n"

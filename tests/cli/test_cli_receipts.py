@@ -70,7 +70,7 @@ def test_omitted_candidates_are_shown_by_reason(launch: CommandLine) -> None:
     assert "Savings" in brief
 
 
-@pytest.mark.req("CE-A", part="AssembleContext, IngestEvent, EmitMetrics")
+@pytest.mark.req("CE-A")
 def test_reported_usage_is_shown_next_to_the_count(launch: CommandLine, receipt: str) -> None:
     usage = msgspec.json.encode({"input_tokens": 900, "output_tokens": 12, "cache_read_input_tokens": 600}).decode()
     launch.run("context", "emit-metrics", receipt, usage, "--latency-ms", "830", "--quality-score", "0.9")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.req("CE-F41"), pytest.mark.req("CE-A", part="Search")]
+pytestmark = [pytest.mark.req("CE-F41"), pytest.mark.req("CE-A")]
 QUERY = "Which database did we choose?"
 LATER = ("--since", "2099-01-01")
 

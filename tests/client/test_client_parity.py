@@ -69,7 +69,7 @@ class AnswerLog:
         if not isinstance(value, str):
             return value
         return re.sub(
-            r"((key|receipt|review|selection|session|source|webhook)_|urn:weft:)[0-9a-f]{16,28}",
+            r"((key|receipt|review|selection|session|source|webhook)_|urn:weft:)[0-9a-f]{16,28}|^([0-9a-f]{16}|[0-9a-f]{28}|[0-9a-f]{32})$",
             "…",
             value.replace(self.client_name, "CLIENT"),
         )
@@ -367,6 +367,17 @@ async def call_every_operation(weft: Any, client_name: str, admin_key: str) -> d
     await note("context.validate_prompt", weft.context.validate_prompt(made.receipt_id, made.body))
     await note("context.validate_prompt", weft.context.validate_prompt(made.receipt_id, {"messages": []}))
     await note("receipt.savings", weft.receipt.savings(by="model", session_id=own))
+    turns = [{"event_id": f"t{n}", "content": f"We agreed on step {n}. " * 20} for n in range(30)]
+    await weft.context.ingest(own, turns)
+    compacted = await note("context.compact", weft.context.compact(own, strategy="sliding_window", keep_recent=4))
+    await note("context.compact", weft.context.compact("nowhere"))
+    await note("compaction.list", weft.compaction.list(own))
+    await note("compaction.show", weft.compaction.show(compacted.compaction_id, limit=1))
+    await note("compaction.show", weft.compaction.show("unknown"))
+    await note("compaction.expand", weft.compaction.expand(own, ["t1", "never"]))
+    await note("compaction.facts", weft.compaction.facts(own, kind="decision", limit=2))
+    await note("compaction.apply", weft.compaction.apply(compacted.compaction_id))
+    await note("compaction.drop", weft.compaction.drop(own))
     await note("window.create", weft.window.create(s, agent_id=agent, model_max_tokens=9_000, budgets={"DIALOG": 0.5}))
     await note("window.create", weft.window.create(s, agent_id=agent))
     await note("window.show", weft.window.show(s))

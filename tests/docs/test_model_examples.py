@@ -63,7 +63,7 @@ def contents(provider: ScriptedProvider) -> list[str]:
     return [str(call.body) for call in provider.calls]
 
 
-@pytest.mark.req("CE-A", part="AssembleContext, IngestEvent, EmitMetrics")
+@pytest.mark.req("CE-A")
 async def test_the_openai_example_runs_a_tool_loop_and_reports_usage(tmp_path: Path) -> None:
     async with scripted_provider(*SCRIPT) as provider:
         output = await run_example("openai_chat", tmp_path, OPENAI_BASE_URL=f"{provider.url}/v1", OPENAI_API_KEY=KEY)
@@ -93,7 +93,7 @@ async def test_the_anthropic_example_sends_its_conversation_each_time(tmp_path: 
     assert "first (" in output
 
 
-@pytest.mark.req("CE-A", part="AssembleContext, IngestEvent, EmitMetrics")
+@pytest.mark.req("CE-A")
 async def test_the_mcp_example_needs_no_other_interface(tmp_path: Path) -> None:
     with forked_python.server_process(tmp_path) as server:
         async with scripted_provider(*SCRIPT[1:]) as provider:

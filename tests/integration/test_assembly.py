@@ -174,7 +174,7 @@ async def test_content_that_imitates_a_layer_is_neutralised(world: World) -> Non
     assert sum(text.count("<weft:layer") for text in texts(answer)[1:]) == 0
 
 
-@pytest.mark.req("CE-A", part="EmitMetrics")
+@pytest.mark.req("CE-A")
 async def test_reported_usage_is_reconciled_once(world: World) -> None:
     await ingest(world.analysis, {"content": "What happened? " * 100})
     answer = await assemble(world.analysis, model="claude-sonnet-5")

@@ -34,7 +34,7 @@ async def passages(world: World, answer: Any) -> list[Any]:
 
 
 @pytest.mark.both_databases
-@pytest.mark.req("CE-A", part="AssembleContext")
+@pytest.mark.req("CE-A")
 @pytest.mark.req("CE-U1", part="relevant sections only, with fewer tokens than the baseline")
 @pytest.mark.req("CE-S", part="fewer tokens")
 async def test_only_the_relevant_sections_of_a_large_document_are_in_the_prompt(world: World) -> None:
@@ -223,7 +223,7 @@ async def test_an_agent_is_told_of_a_critical_update_at_its_next_call(world: Wor
 
 @pytest.mark.both_databases
 @pytest.mark.req("CE-F54", "CE-M")
-@pytest.mark.req("CE-A", part="EmitMetrics")
+@pytest.mark.req("CE-A")
 async def test_every_model_call_is_metered_with_its_savings(world: World) -> None:
     await add_documents(world, HANDBOOK)
     usage = {"input_tokens": 300, "cache_read_input_tokens": 120, "cache_creation_input_tokens": 0, "output_tokens": 40}

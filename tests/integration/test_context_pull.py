@@ -40,7 +40,7 @@ async def prune(world: World) -> Any:
 
 @pytest.mark.req("CE-F18")
 @pytest.mark.req("CE-U4")
-@pytest.mark.req("CE-A", part="PullContext")
+@pytest.mark.req("CE-A")
 async def test_a_pull_reports_the_transition_and_the_changes(world: World) -> None:
     await push(
         world.planner, knowledge_entry("kept", 1), knowledge_entry("gone", 1), knowledge_entry("same", 1), if_version=0

@@ -38,7 +38,7 @@ async def branch_lines(world: World) -> list[str]:
 @pytest.mark.req("CE-F17")
 @pytest.mark.req("CE-F20")
 @pytest.mark.req("CE-U3")
-@pytest.mark.req("CE-A", part="PushContext")
+@pytest.mark.req("CE-A")
 async def test_pushed_entries_are_pulled_by_later_sessions(world: World) -> None:
     answer = await push(
         world.planner, knowledge_entry("billing/limit", {"calls": 100}), knowledge_entry("note", None), if_version=0
@@ -121,7 +121,7 @@ async def test_a_removed_entry_starts_a_new_incarnation(world: World) -> None:
 
 
 @pytest.mark.req("CE-E", part="concurrent pushes")
-@pytest.mark.req("CE-A", part="PushContext")
+@pytest.mark.req("CE-A")
 async def test_the_second_push_for_one_version_gets_a_conflict_with_the_changes(world: World) -> None:
     await push(world.planner, knowledge_entry("kept", 1), knowledge_entry("gone", 1), if_version=0)
     await push(world.planner, knowledge_entry("kept", 2), if_version=1, remove=[{"key": "gone"}], reason="tidied")

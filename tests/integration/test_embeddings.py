@@ -197,7 +197,7 @@ async def test_concurrent_callers_cache_the_same_texts(world: World, embeddings:
 
 
 @pytest.mark.req("CE-F49")
-@pytest.mark.req("CE-A", part="Embed")
+@pytest.mark.req("CE-A")
 async def test_embedding_needs_only_the_read_permission(world: World) -> None:
     texts = ["Refunds take ten days.", "How long do refunds take?", "Penguins cannot fly."]
     answer = await world.planner.call("knowledge.embed", texts=texts)
@@ -220,7 +220,7 @@ async def test_exactly_one_of_text_and_texts_is_required(world: World) -> None:
 
 
 @pytest.mark.req("CE-F42")
-@pytest.mark.req("CE-A", part="Embed")
+@pytest.mark.req("CE-A")
 async def test_the_cached_flag_does_not_reveal_what_others_embedded(world: World) -> None:
     secret = {"texts": ["the merger is on"]}
     await world.app.embeddings.of_passages(world.tenant, secret["texts"], MINILM)

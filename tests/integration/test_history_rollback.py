@@ -221,7 +221,7 @@ async def test_snapshots_of_a_line_are_paged(filled: World) -> None:
         await history(filled.stranger, "context_snapshots", context_id=LINE)
 
 
-@pytest.mark.req("CE-A", part="RollbackContext")
+@pytest.mark.req("CE-A")
 @pytest.mark.req("CE-F55")
 @pytest.mark.req("CE-F56")
 @pytest.mark.req("MW-11", part="checkpoints of boards and persistent memory")
@@ -244,7 +244,7 @@ async def test_persistent_memory_has_snapshots_and_is_rolled_back_with_clearance
     assert await labels(world.admin, agent_id="planner") == []
 
 
-@pytest.mark.req("CE-A", part="RollbackContext")
+@pytest.mark.req("CE-A")
 @pytest.mark.req("CE-F56")
 async def test_a_whole_context_is_rolled_back_part_by_part(world: World) -> None:
     push = {"knowledge": learned("tone", "formal"), "if_version": 0}

@@ -103,7 +103,7 @@ async def test_every_input_is_marked_by_its_trust_and_none_imitates_a_layer(busy
 
 
 @pytest.mark.req("CE-F58")
-@pytest.mark.req("CE-A", part="ValidatePrompt")
+@pytest.mark.req("CE-A")
 async def test_a_prompt_is_validated_on_every_path(busy: World) -> None:
     first = await assemble(busy.analysis)
     await ingest(busy.analysis, {"event_id": "next", "content": "And then?"})
@@ -166,7 +166,7 @@ CHANGES: dict[str, tuple[str, str, Change]] = {
 
 @pytest.mark.req("CE-F58")
 @pytest.mark.req("CE-F29")
-@pytest.mark.req("CE-A", part="ValidatePrompt")
+@pytest.mark.req("CE-A")
 @pytest.mark.parametrize("name", CHANGES)
 async def test_a_prompt_that_was_changed_after_assembly_is_refused(busy: World, name: str) -> None:
     code, problem, change = CHANGES[name]

@@ -10,8 +10,10 @@ import pytest
 
 from support.attribution import named_agents
 from support.records import envelope
+from support.service_compactions import begin, draft_of, finish, summary_of
 from weft.app.dispatch import CallContext
 from weft.app.registry import all_operations
+from weft.capabilities.compaction.model import CompactedView
 from weft.capabilities.records.event_classes import event_class_of
 from weft.kernel.operation import Effect
 from weft.storage.sql.database import Scope
@@ -29,6 +31,7 @@ NAME = re.compile(r"`([a-z_]+\.[a-z_.]+)`")
 READS = frozenset(
     {
         "approval.show",
+        "compaction.facts",
         "context.read",
         "events.read",
         "guardrail.test",
@@ -174,6 +177,14 @@ async def on_windows(do: Callable[..., Awaitable[Any]], world: World) -> None:
     for operation in ("window.route", "window.unroute"):
         await do(planner, operation, session_id="s1", categories=["CONTEXT"], to_types=["review"])
     await do(planner, "window.delete", **of_analysis)
+    turns = [{"event_id": f"turn{n}", "content": f"We agreed on step {n}. " * 20} for n in range(30)]
+    await planner.call("context.ingest", session_id="s1", events=turns)
+    await do(planner, "context.compact", session_id="s1", keep_recent=4)
+    await do(planner, "compaction.drop", session_id="s1")
+    running = await begin(planner)
+    view = CompactedView(summaries=(summary_of(running.events[:2], "They agreed."),))
+    held = await finish(planner, running.compaction.compaction_id, draft_of(view), held_as="approval_1")
+    await do(world.admin, "compaction.apply", compaction_id=held.compaction_id)
     answer = await do(planner, "context.assemble", session_id="s1", task_description="Plan.")
     usage = {"input_tokens": 100, "cache_read_input_tokens": 0, "output_tokens": 1}
     await do(planner, "context.emit_metrics", session_id="s1", receipt_id=answer["receipt_id"], usage=usage)

@@ -34,6 +34,7 @@ ANSWERS = {
 EMPTY = {"history.reviews", "history.snapshots"}
 # Fields that lead to a session by another id.
 INDIRECT = {
+    "compaction_id",
     "context_id",
     "from_context_id",
     "item_id",
@@ -72,12 +73,16 @@ async def ids(world: World) -> dict[str, Any]:
     await planner.remember("note", f"{MARK} in memory", session_id=SESSION)
     await planner.call("context.ingest", **session, events=[{"event_id": "e1", "content": f"{MARK} in a window"}])
     await planner.call("window.checkpoint", **session, label=f"{MARK}_point")
+    turns = [{"event_id": f"t{n}", "content": f"The {MARK} is in room {n}. " * 20} for n in range(30)]
+    await planner.call("context.ingest", **session, events=turns)
+    compaction = await planner.call("context.compact", **session, keep_recent=4)
     prompt = await planner.call("context.assemble", **session, task_description=f"Find the {MARK}.")
     missing = await planner.call("missing.report", **session, question=f"Where is the {MARK}?")
     await planner.call("context.pull", **session)
     await planner.search(MARK, record=True)
     await world.index_sessions()
     return {
+        "compaction_id": compaction["compaction_id"],
         "context_id": f"board:{SESSION}",
         "from_context_id": f"board:{SESSION}@try",
         "item_id": f"board:{SESSION}/goal/1.1",

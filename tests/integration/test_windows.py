@@ -17,7 +17,7 @@ pytestmark = pytest.mark.both_databases
 
 
 @pytest.mark.req("MW-01", "CE-F1")
-@pytest.mark.req("CE-A", part="IngestEvent")
+@pytest.mark.req("CE-A")
 async def test_events_are_added_in_order_and_only_once(world: World) -> None:
     first = await ingest(world.analysis, message("a", "one"), message("b", "two", role="assistant"))
     assert [(event["number"], event["added"]) for event in first["events"]] == [(1, True), (2, True)]

@@ -40,7 +40,7 @@ async def receipts(client: Client, action: str, **arguments: Any) -> Any:
     return await answer(client, "receipts", action=action, **arguments)
 
 
-@pytest.mark.req("CE-A", part="AssembleContext, IngestEvent, EmitMetrics")
+@pytest.mark.req("CE-A")
 @pytest.mark.req("CE-F1")
 @pytest.mark.req("CE-F54")
 async def test_an_agent_works_with_prompts_and_receipts(connect: Connect, session: str) -> None:
@@ -91,7 +91,7 @@ async def test_the_tools_name_what_they_need(web: Connect, session: str) -> None
         assert "session_id" not in tools["assemble_context"].input_schema["properties"]
 
 
-@pytest.mark.req("CE-A", part="AssembleContext, IngestEvent, EmitMetrics")
+@pytest.mark.req("CE-A")
 async def test_errors_are_stable_codes_with_what_to_do(web: Connect, session: str) -> None:
     async with web("analysis", session) as client, web("planner", session) as parent, web("admin") as admin:
         await answer(client, "ingest_event", events=CONVERSATION)

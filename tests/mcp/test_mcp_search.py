@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from conftest import Connect
 
-pytestmark = [pytest.mark.req("CE-F41"), pytest.mark.req("CE-A", part="Search")]
+pytestmark = [pytest.mark.req("CE-F41"), pytest.mark.req("CE-A")]
 TOOLS = ("search", "get_context", "find_similar")
 
 

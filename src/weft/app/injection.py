@@ -29,6 +29,7 @@ from weft.capabilities.assembly.receipts import ReceiptStore
 from weft.capabilities.assembly.records import ReceiptRecordReader
 from weft.capabilities.assembly.slots import AssemblySlots
 from weft.capabilities.board.store import ConventionStore, EntryObserver, EntryStore, ReadTally
+from weft.capabilities.compaction.runner import CompactionRunner, DirectRunner
 from weft.capabilities.compaction.store import CompactionStore, ViewCache
 from weft.capabilities.events.model import EventImport, EventStore, Feed
 from weft.capabilities.events.webhooks.store import WebhookSender, WebhookStore
@@ -289,6 +290,7 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
 # Ports that a service of a higher slice implements.
 _IMPLEMENTATIONS: Mapping[type, type] = {
     AuditFilter: DomainAuditFilter,
+    CompactionRunner: DirectRunner,
     EntryObserver: GapAnswers,
     ReceiptRecords: ReceiptRecordReader,
     ReplyObserver: GapAnswers,

@@ -27,6 +27,7 @@ _MODULES = (
     "windows.operations",
     "windows.shared_windows",
     "windows.checkpoints",
+    "compaction.operations",
     "assembly.operations",
     "assembly.receipt_operations",
     "assembly.validate_operation",

@@ -42,6 +42,15 @@ if TYPE_CHECKING:
         SnapshotRestored,
         Snapshots,
     )
+    from weft.capabilities.compaction.operations import (
+        CompactionDropped,
+        CompactionExpanded,
+        CompactionList,
+        CompactionShown,
+        ContextCompacted,
+        FactList,
+    )
+    from weft.capabilities.compaction.views import CompactionInfo
     from weft.capabilities.events.operations import Events
     from weft.capabilities.events.webhooks.operations import (
         DeliveryList,
@@ -266,6 +275,7 @@ class AgentOperations:
             "search",
             "assembly",
             "windows",
+            "compaction",
             "knowledge",
             "indexing",
             "history",
@@ -553,6 +563,106 @@ class BundleOperations:
         )
 
 
+class CompactionOperations:
+    """The compaction operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def list(
+        self, session_id: str, *, agent_id: str | None = None, limit: int = 10, cursor: str | None = None
+    ) -> CompactionList:
+        """List the compactions of a window, newest first: state, strategy, tokens before and after, facts."""
+        return await self._caller.call(
+            "compaction.list", {"session_id": session_id, "limit": limit, **given(agent_id=agent_id, cursor=cursor)}
+        )
+
+    async def show(
+        self, compaction_id: str, *, limit: int = 5, offset: int = 0, originals: bool = True
+    ) -> CompactionShown:
+        """Show a compaction: each summary next to its original events, what was dropped and why, and the key facts."""
+        return await self._caller.call(
+            "compaction.show",
+            {"compaction_id": compaction_id, "limit": limit, "offset": offset, "originals": originals},
+        )
+
+    async def expand(
+        self,
+        session_id: str,
+        ids: Sequence[str],
+        *,
+        agent_id: str | None = None,
+        compaction_id: str | None = None,
+        limit: int = 50,
+        offset: int = 0,
+    ) -> CompactionExpanded:
+        """Read the original events of summaries or key facts, such as when a summary lacks a detail that you need."""
+        return await self._caller.call(
+            "compaction.expand",
+            {
+                "session_id": session_id,
+                "ids": ids,
+                "limit": limit,
+                "offset": offset,
+                **given(agent_id=agent_id, compaction_id=compaction_id),
+            },
+        )
+
+    async def facts(
+        self,
+        session_id: str,
+        *,
+        agent_id: str | None = None,
+        kind: Literal[
+            "decision",
+            "commitment",
+            "constraint",
+            "requirement",
+            "preference",
+            "open_question",
+            "blocker",
+            "owner",
+            "deadline",
+            "error",
+            "pending_call",
+            "identifier",
+            "quantity",
+            "date",
+            "path",
+            "url",
+            "symbol",
+            "quote",
+        ]
+        | None = None,
+        status: Literal["current", "superseded", "resolved"] | None = None,
+        limit: int = 50,
+        offset: int = 0,
+    ) -> FactList:
+        """List the key facts of a window with their sources: decisions, constraints, open questions, names and numbers.
+
+        A later decision supersedes an earlier one. Facts of events since the last compaction are included.
+        """
+        return await self._caller.call(
+            "compaction.facts",
+            {
+                "session_id": session_id,
+                "limit": limit,
+                "offset": offset,
+                **given(agent_id=agent_id, kind=kind, status=status),
+            },
+        )
+
+    async def apply(self, compaction_id: str) -> CompactionInfo:
+        """Apply a compaction that is held for review. Humans do; that of an agent is applied when it is approved."""
+        return await self._caller.call("compaction.apply", {"compaction_id": compaction_id})
+
+    async def drop(self, session_id: str, *, agent_id: str | None = None) -> CompactionDropped:
+        """Return to the original events of a window. Compact it again to undo this."""
+        return await self._caller.call("compaction.drop", {"session_id": session_id, **given(agent_id=agent_id)})
+
+
 class ContextOperations:
     """The context operations."""
 
@@ -570,6 +680,29 @@ class ContextOperations:
         """
         return await self._caller.call(
             "context.ingest", {"session_id": session_id, "events": events, **given(agent_id=agent_id)}
+        )
+
+    async def compact(
+        self,
+        session_id: str,
+        *,
+        agent_id: str | None = None,
+        strategy: Literal["auto", "sliding_window", "key_facts", "hierarchical", "task_scoped"] | None = None,
+        target: float | None = None,
+        keep_recent: int | None = None,
+        wait_seconds: float = 10.0,
+    ) -> ContextCompacted:
+        """Compact your window: prompts get summaries and key facts in place of older events, which stay in history.
+
+        Every decision, constraint, open question, number and name is checked to be in the result, or kept next to it.
+        """
+        return await self._caller.call(
+            "context.compact",
+            {
+                "session_id": session_id,
+                "wait_seconds": wait_seconds,
+                **given(agent_id=agent_id, strategy=strategy, target=target, keep_recent=keep_recent),
+            },
         )
 
     async def assemble(
@@ -2986,6 +3119,7 @@ class Operations:
         self.audit = AuditOperations(caller)
         self.board = BoardOperations(caller)
         self.bundle = BundleOperations(caller)
+        self.compaction = CompactionOperations(caller)
         self.context = ContextOperations(caller)
         self.conventions = ConventionsOperations(caller)
         self.entity = EntityOperations(caller)

@@ -42,6 +42,15 @@ if TYPE_CHECKING:
         SnapshotRestored,
         Snapshots,
     )
+    from weft.capabilities.compaction.operations import (
+        CompactionDropped,
+        CompactionExpanded,
+        CompactionList,
+        CompactionShown,
+        ContextCompacted,
+        FactList,
+    )
+    from weft.capabilities.compaction.views import CompactionInfo
     from weft.capabilities.events.operations import Events
     from weft.capabilities.events.webhooks.operations import (
         DeliveryList,
@@ -266,6 +275,7 @@ class SyncAgentOperations:
             "search",
             "assembly",
             "windows",
+            "compaction",
             "knowledge",
             "indexing",
             "history",
@@ -549,6 +559,104 @@ class SyncBundleOperations:
         )
 
 
+class SyncCompactionOperations:
+    """The compaction operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: SyncCaller) -> None:
+        self._caller = caller
+
+    def list(
+        self, session_id: str, *, agent_id: str | None = None, limit: int = 10, cursor: str | None = None
+    ) -> CompactionList:
+        """List the compactions of a window, newest first: state, strategy, tokens before and after, facts."""
+        return self._caller.call(
+            "compaction.list", {"session_id": session_id, "limit": limit, **given(agent_id=agent_id, cursor=cursor)}
+        )
+
+    def show(self, compaction_id: str, *, limit: int = 5, offset: int = 0, originals: bool = True) -> CompactionShown:
+        """Show a compaction: each summary next to its original events, what was dropped and why, and the key facts."""
+        return self._caller.call(
+            "compaction.show",
+            {"compaction_id": compaction_id, "limit": limit, "offset": offset, "originals": originals},
+        )
+
+    def expand(
+        self,
+        session_id: str,
+        ids: Sequence[str],
+        *,
+        agent_id: str | None = None,
+        compaction_id: str | None = None,
+        limit: int = 50,
+        offset: int = 0,
+    ) -> CompactionExpanded:
+        """Read the original events of summaries or key facts, such as when a summary lacks a detail that you need."""
+        return self._caller.call(
+            "compaction.expand",
+            {
+                "session_id": session_id,
+                "ids": ids,
+                "limit": limit,
+                "offset": offset,
+                **given(agent_id=agent_id, compaction_id=compaction_id),
+            },
+        )
+
+    def facts(
+        self,
+        session_id: str,
+        *,
+        agent_id: str | None = None,
+        kind: Literal[
+            "decision",
+            "commitment",
+            "constraint",
+            "requirement",
+            "preference",
+            "open_question",
+            "blocker",
+            "owner",
+            "deadline",
+            "error",
+            "pending_call",
+            "identifier",
+            "quantity",
+            "date",
+            "path",
+            "url",
+            "symbol",
+            "quote",
+        ]
+        | None = None,
+        status: Literal["current", "superseded", "resolved"] | None = None,
+        limit: int = 50,
+        offset: int = 0,
+    ) -> FactList:
+        """List the key facts of a window with their sources: decisions, constraints, open questions, names and numbers.
+
+        A later decision supersedes an earlier one. Facts of events since the last compaction are included.
+        """
+        return self._caller.call(
+            "compaction.facts",
+            {
+                "session_id": session_id,
+                "limit": limit,
+                "offset": offset,
+                **given(agent_id=agent_id, kind=kind, status=status),
+            },
+        )
+
+    def apply(self, compaction_id: str) -> CompactionInfo:
+        """Apply a compaction that is held for review. Humans do; that of an agent is applied when it is approved."""
+        return self._caller.call("compaction.apply", {"compaction_id": compaction_id})
+
+    def drop(self, session_id: str, *, agent_id: str | None = None) -> CompactionDropped:
+        """Return to the original events of a window. Compact it again to undo this."""
+        return self._caller.call("compaction.drop", {"session_id": session_id, **given(agent_id=agent_id)})
+
+
 class SyncContextOperations:
     """The context operations."""
 
@@ -566,6 +674,29 @@ class SyncContextOperations:
         """
         return self._caller.call(
             "context.ingest", {"session_id": session_id, "events": events, **given(agent_id=agent_id)}
+        )
+
+    def compact(
+        self,
+        session_id: str,
+        *,
+        agent_id: str | None = None,
+        strategy: Literal["auto", "sliding_window", "key_facts", "hierarchical", "task_scoped"] | None = None,
+        target: float | None = None,
+        keep_recent: int | None = None,
+        wait_seconds: float = 10.0,
+    ) -> ContextCompacted:
+        """Compact your window: prompts get summaries and key facts in place of older events, which stay in history.
+
+        Every decision, constraint, open question, number and name is checked to be in the result, or kept next to it.
+        """
+        return self._caller.call(
+            "context.compact",
+            {
+                "session_id": session_id,
+                "wait_seconds": wait_seconds,
+                **given(agent_id=agent_id, strategy=strategy, target=target, keep_recent=keep_recent),
+            },
         )
 
     def assemble(
@@ -2958,6 +3089,7 @@ class SyncOperations:
         self.audit = SyncAuditOperations(caller)
         self.board = SyncBoardOperations(caller)
         self.bundle = SyncBundleOperations(caller)
+        self.compaction = SyncCompactionOperations(caller)
         self.context = SyncContextOperations(caller)
         self.conventions = SyncConventionsOperations(caller)
         self.entity = SyncEntityOperations(caller)

@@ -232,6 +232,30 @@ NEEDS: dict[str, tuple[str, ...]] = {
         "continue a conversation in a second direction from a saved point",
         "fork the chat histories to explore an alternative",
     ),
+    "compact_context": (
+        "shorten a long conversation without losing decisions",
+        "my context is nearly full, summarise the older messages",
+        "make room in the window, keep the important facts",
+    ),
+    "compactions.list": ("how often was the conversation summarised", "which summaries of older messages were made"),
+    "compactions.show": (
+        "compare a summary with the messages it replaced",
+        "what was lost when the conversation was shortened",
+    ),
+    "compactions.expand": (
+        "read the original messages behind a summary",
+        "a summary lacks a detail: get the full text",
+    ),
+    "compactions.facts": (
+        "which decisions, constraints and deadlines were agreed in the conversation",
+        "open questions and blockers of a long dialogue",
+        "is a decision still current, or was it replaced",
+    ),
+    "compactions.apply": ("use a summary that waited for a review",),
+    "compactions.drop": (
+        "go back from summaries to the full conversation",
+        "undo the shortening of the older messages",
+    ),
     "assemble_context": (
         "make the prompt for my next request to the model",
         "pack everything relevant into a token budget",

@@ -306,6 +306,10 @@ GROUPED_HELP = {
         "Windows: each agent's conversation in a session, with a token limit and budgets by category: how full it is, "
         "its content, its settings, and sharing it with other agents."
     ),
+    "compactions": (
+        "Compactions of windows: what a summary stands for, its original events, what was left out and why, and what "
+        "a conversation has decided, demanded and left open, with its sources."
+    ),
     "trust": (
         "Where content came from: what was derived from an item, declared or possible through prompts, and forgetting "
         "a poisoned source together with what was made of it."

@@ -88,7 +88,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "get_context_status",
         "copy_context",
     ),
-    "windows": ("ingest_event", "context_window"),
+    "windows": ("ingest_event", "context_window", "compact_context", "compactions"),
     "history": ("context_history", "rollback_context"),
     "knowledge": ("knowledge",),
     "records": ("context_records", "missing_context", "export_context", "import_context", "export_policies"),

@@ -175,16 +175,16 @@ class CompactionNotFound(NotFound):
     """There is no such compaction, or its window is not yours to read."""
 
     code = "COMPACTION_NOT_FOUND"
-    hint = "Give the id of a compaction of a window that you may open."
-    related = ("context_window",)
+    hint = "List the compactions of a window with `compaction.list`; make one with `context.compact`."
+    related = ("compactions", "compact_context")
 
 
 class CompactionNotHeld(Conflict):
     """The compaction does not wait for a review."""
 
     code = "COMPACTION_NOT_HELD"
-    hint = "Only a held compaction can be applied. Compact the window again if needed."
-    related = ("context_window",)
+    hint = "Only a held compaction can be applied; `compaction.list` shows states. Compact the window again if needed."
+    related = ("compactions", "compact_context")
 
 
 class CompactionOptions(NamedTuple):

@@ -22,7 +22,7 @@ from weft.capabilities.compaction.model import (
 from weft.capabilities.compaction.records import CompactionRecorder
 from weft.capabilities.compaction.store import AppliedCompaction, CompactionStore, ViewCache
 from weft.capabilities.history.model import trunk_of
-from weft.capabilities.sessions.model import SessionNotFound, find_session
+from weft.capabilities.sessions.model import SessionNotFound, SessionTerminated, find_session
 from weft.capabilities.windows.model import NotMember, window_line
 from weft.capabilities.windows.service import Windows
 from weft.kernel.errors import PermissionDenied
@@ -194,7 +194,7 @@ class Compactions(msgspec.Struct, frozen=True):
         windows = self.windows
         try:
             session = await find_session(compaction.session_id, windows.actor, windows.sessions)
-        except SessionNotFound:
+        except (SessionNotFound, SessionTerminated):
             return False
         for sharer in await windows.store.sharing(compaction.session_id, owner):
             try:

@@ -52,6 +52,8 @@ _VALUES_BY_FIELD: dict[str, Any] = {
     "knowledge": [{"key": "billing/limit", "value": "100 calls a minute"}],
     "events": [{"event_id": "turn-42", "role": "user", "content": "Which database did we choose?"}],
     "task_description": "Write the release notes of version 2.",
+    "compaction_id": "18aef3c2b1d09f44a1b2c3d4e5f6",
+    "ids": ["turn-42"],
     "receipt_id": "receipt_0123456789abcdef",
     "usage": {"prompt_tokens": 5200, "completion_tokens": 180, "prompt_tokens_details": {"cached_tokens": 4096}},
     "from_agent_id": "planner",

@@ -17,6 +17,7 @@ GuidanceType = Literal[
     "search",
     "assembly",
     "windows",
+    "compaction",
     "knowledge",
     "indexing",
     "history",
@@ -131,6 +132,13 @@ TOPICS: dict[str, Topic] = {
     "windows": Topic(
         ("A window is one agent's conversation in a session, with a token limit and a budget for each category.",),
         ("window",),
+    ),
+    "compaction": Topic(
+        (
+            "A long window is compacted by itself: prompts get summaries and key facts in place of older events.",
+            "If a summary lacks a detail, expand it: the original events are never lost.",
+        ),
+        ("context.compact", "compaction"),
     ),
     "knowledge": Topic(
         (

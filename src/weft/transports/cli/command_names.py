@@ -9,6 +9,7 @@ TOP_LEVEL = {
     "similar": "search.find_similar",
     "entities": "entity.list",
     "inbox": "message.inbox",
+    "compact": "context.compact",
 }
 _TOP_LEVEL_OPERATIONS = {operation: command for command, operation in TOP_LEVEL.items()}
 

@@ -73,6 +73,14 @@ COMMANDS: dict[str, dict[str, str]] = {
         "restore": "Return windows to a checkpoint: all that have it and that you may open, or one.",
         "branch": "Start a branch from a checkpoint in all windows that have it and that you may open, or in one.",
     },
+    "compaction": {
+        "list": "List the compactions of a window, newest first: state, strategy, tokens before and after, facts.",
+        "show": "Show a compaction: each summary next to its original events, what was dropped and why, and the key facts.",
+        "expand": "Read the original events of summaries or key facts, such as when a summary lacks a detail that you need.",
+        "facts": "List the key facts of a window with their sources: decisions, constraints, open questions, names and numbers.",
+        "apply": "Apply a compaction that is held for review. Humans do; that of an agent is applied when it is approved.",
+        "drop": "Return to the original events of a window. Compact it again to undo this.",
+    },
     "receipt": {
         "show": "Show the receipt of a prompt: blocks, candidates, omissions with reasons, budget, savings and timing.",
         "list": "List receipts of your prompts, newest first; those of agents below you with agent_id.",

@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 
 # Refusals that ``force`` overrides: in a terminal, the command asks and tries again.
 _OVERRIDABLE = {"session.delete": "SESSION_IN_USE"}
-# Module with the formatters of a group's answers.
+# Module with the formatters of a group's answers, or of one operation's.
 _FORMATTERS = {
     "approval": "formatters.approvals",
     "trust": "formatters.trust",
+    "compaction": "formatters.compactions",
     "context": "formatters.receipts",
+    "context.compact": "formatters.compactions",
     "entity": "formatters.search",
     "history": "formatters.history",
     "knowledge": "formatters.knowledge",
@@ -174,8 +176,9 @@ def _answer(target: Target, operation: Operation, raw: dict[str, Any], *, ask: b
 
 def _formatter(operation: Operation, request: dict[str, Any]) -> Callable[[Any], str] | None:
     formatter: Callable[[Any], str] | None = None
-    if operation.group in _FORMATTERS:
-        formatters = import_module(f"weft.transports.cli.{_FORMATTERS[operation.group]}").FORMATTERS
+    module = _FORMATTERS.get(operation.name) or _FORMATTERS.get(operation.group)
+    if module is not None:
+        formatters = import_module(f"weft.transports.cli.{module}").FORMATTERS
         formatter = formatters.get(operation.name)
     if formatter is None and operation.destructive:
         from weft.transports.cli import confirmation  # noqa: PLC0415 - only to run the command

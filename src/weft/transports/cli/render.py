@@ -199,8 +199,8 @@ def _fit(names: Sequence[str], columns: Sequence[Sequence[str]]) -> list[int] | 
 
     Names wider than their values are narrowed first, then the widest texts; ids and times never.
     """
-    needed = [max(map(_width, column)) for column in columns]
-    widths = [max(_width(name), width) for name, width in zip(names, needed, strict=True)]
+    needed = [max(map(text_width, column)) for column in columns]
+    widths = [max(text_width(name), width) for name, width in zip(names, needed, strict=True)]
     if not sys.stdout.isatty():
         return widths
     # A table below a heading is indented by the width of a gap.
@@ -229,13 +229,13 @@ def _least_width(name: str, column: Sequence[str], needed: int) -> int:
 
 def _padded(text: str, width: int) -> str:
     """Return a cell of a table: shortened with an ellipsis, or padded."""
-    if _width(text) > width:
-        kept = list(accumulate(map(_width, text)))
+    if text_width(text) > width:
+        kept = list(accumulate(map(text_width, text)))
         text = text[: bisect_right(kept, width - 1)] + "…"
-    return text + " " * (width - _width(text))
+    return text + " " * (width - text_width(text))
 
 
-def _width(text: str) -> int:
+def text_width(text: str) -> int:
     """Return the number of columns of a text in a terminal: two for wide characters, none for combining ones."""
     if text.isascii():
         return len(text)
