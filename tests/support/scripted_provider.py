@@ -32,7 +32,8 @@ class Answer:
     """What the provider answers to one call: a text or tool calls, an error, or nothing that can be read.
 
     ``finish``: the text was cut off at the limit of output tokens, or the model refuses. ``error``: the message of a
-    status other than 200.
+    status other than 200. ``input_tokens``: what the usage reports, if not the size of the request, as of a server that
+    cuts the input.
     """
 
     text: str = "Done."
@@ -43,6 +44,7 @@ class Answer:
     failure: Failure | None = None
     finish: Literal["stop", "length", "refusal"] = "stop"
     error: str = "scripted"
+    input_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,10 @@ class ScriptedProvider:
     def _usage(self, form: WireForm, body: dict[str, Any], answer: Answer) -> Usage:
         model = str(body["model"])
         cache = self._caches.setdefault(model, CacheSimulator(load_catalog().find(model)))
-        return cache.call(form, body, self.now(), answer.output_tokens).usage
+        usage = cache.call(form, body, self.now(), answer.output_tokens).usage
+        if answer.input_tokens is None:
+            return usage
+        return Usage(input_tokens=answer.input_tokens, output_tokens=answer.output_tokens)
 
 
 def invalid(form: WireForm, body: dict[str, Any]) -> str | None:

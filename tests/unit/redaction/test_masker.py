@@ -213,3 +213,22 @@ def test_masking_hostile_texts_takes_bounded_time(unit: str) -> None:
     inside = json.dumps({"password": text})
     assert len(Masker().text(text)) > 0
     assert set(json.loads(Masker().text(inside))) == {"password"}
+
+
+def test_a_reversible_masker_restores_what_it_masked() -> None:
+    masker = Masker(reversible=True)
+    text = "Use password: hunter2-Zk93-long, and write to ada@example.com."
+    masked = masker.text(text)
+    assert "hunter2" not in masked
+    assert "ada@" not in masked
+    assert len(masker.placeholders) == 2
+    assert masker.restore(masked) == text
+    assert masker.restore("nothing [of 9] that") == "nothing [of 9] that"
+    assert masker.mask_known("hunter2-Zk93-long is known now") != "hunter2-Zk93-long is known now"
+
+
+def test_other_maskers_keep_nothing() -> None:
+    masker = Masker()
+    masked = masker.text("Use password: hunter2-Zk93-long.")
+    assert masker.placeholders == frozenset()
+    assert masker.restore(masked) == masked

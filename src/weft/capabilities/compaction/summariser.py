@@ -78,7 +78,7 @@ class _Attempt(NamedTuple):
 
 def summarise_group(request: SummaryRequest) -> SummaryText:
     """Return the text of a group, or nothing but its facts."""
-    facts = _of_group(request)
+    facts = facts_of_group(request)
     if request.facts_only:
         return _digest(request, facts)
     texts = group_texts(request.group, request.count)
@@ -90,7 +90,7 @@ def summarise_group(request: SummaryRequest) -> SummaryText:
     return SummaryText(attempt.text, "extractive_summary", loss_notes=_losses(request, texts, attempt))
 
 
-def _of_group(request: SummaryRequest) -> list[KeyFact]:
+def facts_of_group(request: SummaryRequest) -> list[KeyFact]:
     """Return the facts of a group as they stood soon after it.
 
     What happened later is not part of the text, so that it is the same when events are appended.

@@ -32,6 +32,9 @@ _MAX_CACHED = 1_000
 _MIN_NUMBER_DIGITS = 7
 # The tokens of a JSON document that matter here: keys and strings, numbers, and the ends of objects and arrays.
 _JSON = re.compile(r'"(?P<text>(?:[^"\\]|\\.)*)"(?P<colon>\s*:)?|(?P<number>-?[0-9][0-9.eE+-]*)|(?P<edge>[{}\]])')
+# Shorter values are found in unrelated words.
+_MIN_KNOWN_LENGTH = 5
+_PLACEHOLDER = re.compile(r"\[[^\[\]\n]{1,80} [0-9]{1,6}\]")
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_]+")
 _MAX_NAME = 100
 _encode = msgspec.json.Encoder().encode
@@ -39,9 +42,12 @@ _text = msgspec.json.Decoder(str)
 
 
 class Masker:
-    """Masks the texts and JSON values of one export. ``found`` counts the masked values by label."""
+    """Masks the texts and JSON values of one export. ``found`` counts the masked values by label.
 
-    def __init__(self, categories: Iterable[DetectorCategory] = ALL_CATEGORIES) -> None:
+    A reversible masker keeps what it masked in memory, so that ``restore`` can put it back.
+    """
+
+    def __init__(self, categories: Iterable[DetectorCategory] = ALL_CATEGORIES, *, reversible: bool = False) -> None:
         enabled = set(categories)
         self._scanner = Scanner(
             each for category in ALL_CATEGORIES if category in enabled for each in DETECTORS[category]
@@ -50,6 +56,25 @@ class Masker:
         self._last_number: Counter[str] = Counter()
         self._clean: set[str] = set()
         self.found: Counter[str] = Counter()
+        self._originals: dict[str, str] | None = {} if reversible else None
+
+    @property
+    def placeholders(self) -> frozenset[str]:
+        """Return the placeholders that a reversible masker has used."""
+        return frozenset(self._originals or ())
+
+    def mask_known(self, text: str) -> str:
+        """Mask what a reversible masker has masked before, also where nothing around it says what it is."""
+        for placeholder, original in (self._originals or {}).items():
+            if len(original) >= _MIN_KNOWN_LENGTH:
+                text = text.replace(original, placeholder)
+        return text
+
+    def restore(self, text: str) -> str:
+        """Return a text with what a reversible masker masked in the places of the placeholders."""
+        if not self._originals or "[" not in text:
+            return text
+        return _PLACEHOLDER.sub(lambda found: (self._originals or {}).get(found[0], found[0]), text)
 
     def text(self, text: str) -> str:
         """Mask a text. A JSON document stays a JSON document."""
@@ -129,7 +154,10 @@ class Masker:
             return text
         pieces, end = [], 0
         for span in spans:
-            pieces += [text[end : span.start], self._placeholder(span)]
+            placeholder = self._placeholder(span)
+            pieces += [text[end : span.start], placeholder]
+            if self._originals is not None:
+                self._originals.setdefault(placeholder, text[span.start : span.end])
             end = span.end
         return "".join((*pieces, text[end:]))
 
