@@ -14,10 +14,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.compaction.facts.literals import literals_in
-from weft.capabilities.compaction.facts.normal_form import normal_form, plain_form
+from weft.capabilities.compaction.facts.normal_form import normal_form, one_line, plain_form
 from weft.capabilities.compaction.facts.units import units_of
 from weft.capabilities.compaction.model import FactKind, KeyFact
-from weft.capabilities.indexing.text_analysis import FILLER_WORDS, stem
+from weft.capabilities.indexing.text_analysis import FILLER_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,12 +82,14 @@ def invented_literals(text: str, source: str) -> list[str]:
         for literal in literals_in(unit.text):
             if not searched.has_literal(literal.kind, literal.text):
                 invented[literal.text] = None
-    numbers = set(_NUMBER.findall(searched.normal))
-    for number in _NUMBER.findall(normal_form(_LIST_NUMBER.sub("", text))):
-        bare = number.rstrip(".,:/-")
-        if bare not in numbers and not any(bare in known for known in invented) and not searched.has_number(bare):
-            invented[bare] = None
+    for number in _numbers(normal_form(_LIST_NUMBER.sub("", text))):
+        if number not in searched.numbers and not any(number in _normal(known) for known in invented):
+            invented[number] = None
     return list(invented)
+
+
+def _numbers(normal: str) -> dict[str, None]:
+    return dict.fromkeys(number.rstrip(".,:/-") for number in _NUMBER.findall(normal))
 
 
 @dataclass
@@ -96,23 +98,27 @@ class _SearchedText:
 
     @cached_property
     def plain(self) -> str:
-        return plain_form(self.text)
+        return one_line(plain_form(self.text))
 
     @cached_property
     def folded(self) -> str:
         return self.plain.casefold()
 
     @cached_property
-    def normal(self) -> str:
+    def lines(self) -> str:
         return normal_form(self.text)
 
     @cached_property
+    def normal(self) -> str:
+        return one_line(self.lines)
+
+    @cached_property
     def numbers(self) -> frozenset[str]:
-        return frozenset(number.rstrip(".,:/-") for number in _NUMBER.findall(self.normal))
+        return frozenset(_numbers(self.normal))
 
     @cached_property
     def sentences(self) -> list[_Sentence]:
-        return [_Sentence.of(normal_form(unit.text)) for unit in units_of(self.text)]
+        return [_Sentence.of(unit.text) for unit in units_of(self.lines)]
 
     @cached_property
     def places(self) -> dict[str, list[int]]:
@@ -125,7 +131,7 @@ class _SearchedText:
 
     def has(self, fact: KeyFact) -> bool:
         if fact.kind in _EXACT:
-            return all(_has_bounded(self.plain, plain_form(literal)) for literal in fact.literals or (fact.text,))
+            return all(_has_bounded(self.plain, _plain(literal)) for literal in fact.literals or (fact.text,))
         if fact.kind is FactKind.QUOTE and fact.text == fact.literals[0]:
             return self.has_literal(fact.kind, fact.text)
         if fact.kind in _VALUES:
@@ -134,17 +140,14 @@ class _SearchedText:
 
     def has_literal(self, kind: FactKind, literal: str) -> bool:
         if kind in _EXACT:
-            return _has_bounded(self.plain, plain_form(literal))
+            return _has_bounded(self.plain, _plain(literal))
         if kind is FactKind.QUOTE:
-            return _has_bounded(self.folded, plain_form(literal).casefold())
-        return _has_bounded(self.normal, normal_form(literal))
-
-    def has_number(self, number: str) -> bool:
-        return number in self.numbers
+            return _has_bounded(self.folded, _plain(literal).casefold())
+        return _has_bounded(self.normal, _normal(literal))
 
     def _has_verbatim(self, statement: str) -> bool:
         """Tell whether a statement is there word for word, and nothing around it negates or extends it."""
-        wanted = normal_form(statement).rstrip(".!;, ")
+        wanted = _normal(statement).rstrip(".!;, ")
         start = self.normal.find(wanted)
         while start >= 0 and wanted:
             end = start + len(wanted)
@@ -159,14 +162,14 @@ class _SearchedText:
         if any(word.translate(_APOSTROPHE) in _CRITICAL for word in words):
             return True
         after = re.match(r" ([^\W\d_]+|%)", self.normal[end : end + 24])
-        return self.normal[end - 1].isdigit() and after is not None and normal_form(f"5 {after[1]}") != f"5 {after[1]}"
+        return self.normal[end - 1].isdigit() and after is not None and _normal(f"5 {after[1]}") != f"5 {after[1]}"
 
     def _has_words(self, fact: KeyFact) -> bool:
         """Tell whether one sentence has all words of a statement, in order, with its literals and its negations."""
-        wanted = _Sentence.of(normal_form(fact.text))
+        wanted = _Sentence.of(_normal(fact.text))
         if not wanted.terms:
             return False
-        literals = [normal_form(literal) for literal in fact.literals]
+        literals = [_normal(literal) for literal in fact.literals]
         rarest = min(wanted.terms, key=lambda term: len(self.places.get(term, ())))
         for number in self.places.get(rarest, ())[-_MAX_CANDIDATES:]:
             sentence = self.sentences[number]
@@ -181,9 +184,9 @@ class _SearchedText:
             return False
         if self._has_verbatim(fact.text):
             return True
-        wanted = set(_Sentence.of(normal_form(fact.text)).terms) - set(_Sentence.of(literal).terms)
+        wanted = set(_Sentence.of(_normal(fact.text)).terms) - set(_Sentence.of(literal).terms)
         needed = len(wanted) * _CONTEXT_SHARE
-        critical = Counter(_Sentence.of(normal_form(fact.text)).critical)
+        critical = Counter(_Sentence.of(_normal(fact.text)).critical)
         value_terms = _Sentence.of(literal).terms
         rarest = min(value_terms, key=lambda term: len(self.places.get(term, ()))) if value_terms else ""
         for number in self.places.get(rarest, ())[-_MAX_CANDIDATES:]:
@@ -213,7 +216,7 @@ class _Sentence:
                 critical.append(bare)
                 terms.append(bare)
             elif bare not in _IGNORED:
-                terms.append(stem(bare))
+                terms.append(bare)
         return cls(normal, tuple(terms), tuple(critical))
 
     def tells(self, wanted: _Sentence) -> bool:
@@ -227,6 +230,14 @@ class _Sentence:
             start = place - 1 if start < 0 else start
         around = self.terms[max(0, start - _NEIGHBOURS) : place + _NEIGHBOURS]
         return Counter(term for term in around if term in _CRITICAL) == Counter(wanted.critical)
+
+
+def _normal(text: str) -> str:
+    return one_line(normal_form(text))
+
+
+def _plain(text: str) -> str:
+    return one_line(plain_form(text))
 
 
 def _has_bounded(text: str, wanted: str) -> bool:

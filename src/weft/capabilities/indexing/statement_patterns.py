@@ -79,10 +79,16 @@ _ACTIONS = (
     "report|get back|draft|set up|rotate|refund|remind|notify|order|upgrade|roll out|hand over|rewrite|announce|sign|"
     "cover|own|arrange|organi[sz]e|post|merge|close|renew|invite|circulate"
 )
-_MODAL = "(?:must|shall|should|may|can|has to|have to|is to|are to|need to|needs to)"
-# What follows an order not to do something, unlike in "never mind" and "I never thought".
-_ORDER = r"(?!worry|mind|know|think|really|even|you|we\b|i\b|they|he\b|she\b|it\b|a\b|the\b|see|hesitate|been|had)[a-z]"
-_CLAUSE = r"(?:^|[.;:,(\u2013\u2014-] |\b(?:and|but|so|please|then|also|you|bitte|und|et|y) )"
+_MODAL = "(?:must|shall|should|has to|have to|is to|are to|need to|needs to)"
+# What follows an order, unlike in "never mind", "I never thought" and "always great to see you".
+_NO_ORDER = (
+    "worry|mind|know|think|really|even|you|we|i|they|he|she|it|a|the|see|hesitate|been|had|be afraid|give up|let|feel|"
+    "want|have|need|actually|usually|always|get me|like|remember|care|believe|stress|seem|look|make sense|exist|mean|"
+    r"tell|good|great|nice|fun|here|there|happy|so|calm|forget (?:they|that|how|about|you|we)|quite|fully|\w+ed|\w+ing"
+)
+_ORDER = rf"(?!(?:{_NO_ORDER})\b)[a-z]"
+_CLAUSE = r"(?:^|[.;:(\u2013\u2014-] |\b(?:please|bitte) )"
+_LATER_CLAUSE = r"(?:, |\b(?:and|but|so|then|also) )"
 _PLAN = (
     "(?:plan|proposal|decision|idea|design|migration|change|option|approach|request|contract|vendor|release|rollout|"
     "rule|choice|constraint|requirement|preference|feature|order|meeting)"
@@ -92,12 +98,12 @@ _PLAN = (
 _ROWS: tuple[tuple[StatementKind, str, str], ...] = (
     ("open_question", "open", r"\bopen (?:question|issue|point)s?\b|(?:still|remains) open\b"),
     ("open_question", "remains", r"\bquestion remains\b"),
-    ("open_question", "be", r"\bto be (?:decided|determined|confirmed|clarified|discussed)\b"),
+    ("open_question", "decided determined confirmed clarified discussed", r"\bto be (?:decided|determined|confirmed|clarified|discussed)\b"),
     ("open_question", "tbd tbc undecided unresolved", ""),
     (
         "open_question",
-        "decided clear sure",
-        r"\bnot (?:yet )?(?:clear|decided|sure) (?:yet )?(?:whether|if|who|which)\b",
+        "decided clear",
+        r"\bnot (?:yet )?(?:clear|decided) (?:yet )?(?:whether|if|who|which)\b",
     ),
     ("open_question", "haven't hasn't not", r"\b(?:have|has)(?:n't| not) (?:yet )?(?:decided|agreed|settled)\b"),
     ("open_question", "still", r"\bstill (?:unclear|undecided|unresolved|unknown|pending)\b"),
@@ -195,16 +201,16 @@ _ROWS: tuple[tuple[StatementKind, str, str], ...] = (
         "going go sticking staying proceeding stick stay proceed",
         (
             r"\b(?:we|i)(?:'re|'m| are| am)(?: now)? (?:going|sticking|staying|proceeding) with\b|\b(?:let's|"
-            r"let us|we'll|we will)(?: just| now)? (?:go|stick|stay|proceed) with\b|\bstick to "
-            r"(?=.{0,30}[A-Z0-9`])"
+            r"let us|we'll|we will)(?: just| now)? (?:go|stick|stay|proceed) with\b"
         ),
     ),
     (
         "decision",
-        "use adopt keep drop switch move migrate deprecate replace skip postpone make change",
+        "let's let we'll will going",
         (
-            r"\b(?:let's|let us|we'll|we will|we're going to|we are going to)(?: not| now| just)? (?:use|adopt|"
-            r"keep|drop|switch|move|migrate|deprecate|replace|skip|postpone|make it|change)\b"
+            r"\b(?:let's|let us|we'll|we will|we're going to|we are going to)(?: not| now| just)? "
+            r"(?:(?:use|adopt|drop|switch|migrate|deprecate|replace|skip|postpone)\b|"
+            r"(?:keep|make|move|change) (?-i:(?=.{0,60}[A-Z0-9`\"_])))"
         ),
     ),
     ("decision", "plan plans", r"\bchange of plans?\b"),
@@ -242,7 +248,7 @@ _ROWS: tuple[tuple[StatementKind, str, str], ...] = (
             r"genehmigt|abgelehnt|verworfen|gestrichen)\b"
         ),
     ),
-    ("decision", "wir", r"\bwir (?:nehmen|verwenden|nutzen|bleiben bei|setzen auf|wechseln|stellen)\b"),
+    ("decision", "nehmen verwenden nutzen bleiben setzen wechseln stellen", r"\bwir (?:nehmen|verwenden|nutzen|bleiben bei|setzen auf|wechseln|stellen)\b"),
     (
         "decision",
         (
@@ -256,7 +262,7 @@ _ROWS: tuple[tuple[StatementKind, str, str], ...] = (
     ),
     (
         "decision",
-        "nous on",
+        "utiliserons utiliser partons part gardons garde passons",
         (
             r"\b(?:nous utiliserons|nous allons utiliser|nous partons sur|on part sur|nous gardons|on garde|"
             r"nous passons à)\b"
@@ -278,13 +284,19 @@ _ROWS: tuple[tuple[StatementKind, str, str], ...] = (
     (
         "constraint",
         "not don't never always avoid only",
-        rf"{_CLAUSE}(?:please |bitte )?(?:do not|don't|never|always|avoid|only ever|only use) {_ORDER}",
+        rf"{_CLAUSE}(?:please )?(?:do not|don't|never|always|avoid|only ever|only use) {_ORDER}|"
+        rf"{_LATER_CLAUSE}(?:do not|don't|never) {_ORDER}",
     ),
     ("constraint", "circumstances", r"\bunder no circumstances\b"),
     (
         "constraint",
         "not never only always mustn't shouldn't shan't",
         rf"\b{_MODAL} (?:not|never|only|always) (?:be |have )?[a-z]{{2,}}|\b(?:mustn't|shan't)\b",
+    ),
+    (
+        "constraint",
+        "may",
+        r"\bmay (?:not|only) (?:be \w+ed|exceed|use|contain|store|leave|access|run|change|call|write|read|send)\b",
     ),
     (
         "constraint",
@@ -341,7 +353,7 @@ _ROWS: tuple[tuple[StatementKind, str, str], ...] = (
     ),
     (
         "constraint",
-        "no nunca prohibido máximo mínimo",
+        "debe deben puede pueden hay nunca prohibido prohibida máximo mínimo",
         (
             r"\bno (?:debe|deben|se puede|se debe|hay que|puede|pueden) |\bnunca\b|\bprohibid[oa]s?\b|\bcomo "
             r"(?:máximo|mínimo)\b"
@@ -379,17 +391,17 @@ _ROWS: tuple[tuple[StatementKind, str, str], ...] = (
     ),
     (
         "commitment",
-        "i we they he she will i'll we'll he'll she'll i'm promised committed",
+        "will shall i'll we'll he'll she'll i'm they'll promised promise committed volunteered",
         (
             rf"\b(?:i|we|they|he|she|(?-i:[A-Z])[a-z]+)(?:'ll| will| shall| am going to|'m going to| promised? "
             rf"to| commit(?:ted)? to| volunteered to) (?:(?:also|then|personally|definitely|not) "
             rf")?(?:{_ACTIONS})\b"
         ),
     ),
-    ("commitment", "action promise", r"\baction items?\b|\bi promise\b"),
+    ("commitment", "action promise", r"\baction items?\b|\bi promise (?:to|that|you|i)\b"),
     (
         "commitment",
-        "ich wir",
+        "werde werden schicke schicken liefere liefern kümmere kümmern übernehme übernehmen sende senden erstelle",
         (
             rf"\b(?:ich|wir) (?:werden?|schicken?|liefern?|liefere|kümmern?|kümmere|übernehmen?|senden?|"
             rf"erstellen?)\b(?=.{{0,120}}(?:bis|\d|{_DAYS}|darum))"
@@ -402,7 +414,7 @@ _ROWS: tuple[tuple[StatementKind, str, str], ...] = (
     ),
     (
         "commitment",
-        "je nous m'engage j'enverrai",
+        "m'engage vais livrerai ferai préparerai m'occupe allons j'enverrai",
         (
             rf"\b(?:je m'engage|je (?:vais|livrerai|ferai|préparerai|m'occupe)|nous allons|"
             rf"j'enverrai)\b(?=.{{0,120}}(?:avant|d'ici|\d|{_DAYS}))"
@@ -436,8 +448,9 @@ _ROWS: tuple[tuple[StatementKind, str, str], ...] = (
         "requirement",
         "must shall",
         (
-            r"\b(?:must|shall) (?!have been|be (?:kidding|joking|nice|hard|tough|fun|great|so|really)|admit|say|"
-            r"have (?:had|gone|done|felt)|we\b|i\b)[a-z]+"
+            r"\b(?<!you )(?:must|shall) (?!have \w+(?:ed|en|ne|lt|de)\b|feel|really|admit|say|we\b|i\b|be (?:a|an|"
+            r"such|so|quite|really|very|great|amazing|awesome|incredible|nice|hard|tough|fun|exciting|proud|"
+            r"wonderful|one|kidding|joking)\b)[a-z]+"
         ),
     ),
     (
@@ -527,21 +540,23 @@ def words_of(text: str) -> set[str]:
     return set(_WORD.findall(text.casefold().replace("\u2019", "'")))
 
 
+@cache
+def statement_words() -> frozenset[str]:
+    """Return the words without one of which no text makes a statement."""
+    return frozenset(_rows_by_word())
+
+
 def statement_kind(sentence: str, words: Collection[str]) -> StatementKind | None:
-    """Return the kind of statement that a sentence makes, None for most; ``words`` are its ``words_of``."""
+    """Return the kind of statement that a sentence makes, None for most; ``words``: its ``words_of``, or some."""
     rows_by_word = _rows_by_word()
-    rows = sorted({row for word in words for row in rows_by_word.get(word, ())}, key=lambda row: row.order)
-    for row in rows:
-        match = row.pattern.search(sentence) if row.pattern is not None else None
-        if match is None and row.pattern is not None:
-            continue
-        if row.kind in _SUPPOSABLE and _is_supposed(sentence, match):
-            continue
-        return row.kind
-    return None
+    rows = sorted({row for word in words for row in rows_by_word.get(word, ())})
+    return next((row.kind for row in rows if _makes_statement(sentence, row)), None)
 
 
-def _is_supposed(sentence: str, match: re.Match[str] | None) -> bool:
-    if match is None:
-        return False
-    return _SUPPOSED.search(sentence, max(0, match.start() - _SUPPOSED_CHARACTERS), match.start()) is not None
+def _makes_statement(sentence: str, row: _Row) -> bool:
+    if row.pattern is None:
+        return True
+    match = row.pattern.search(sentence)
+    if match is None or row.kind not in _SUPPOSABLE:
+        return match is not None
+    return _SUPPOSED.search(sentence, max(0, match.start() - _SUPPOSED_CHARACTERS), match.start()) is None

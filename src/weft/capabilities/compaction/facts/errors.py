@@ -6,7 +6,7 @@ import re
 
 _CASED = re.compile(
     r"\b[A-Z][\w.]{0,80}(?:Error|Exception|Failure|Fault)\b|"
-    r"\b(?:ERROR|FATAL|CRITICAL|PANIC|SEVERE|ORA-\d{4,5}|E\d{4})\b|"
+    r"\b(?:ERROR|FATAL|CRITICAL|PANIC|SEVERE|ORA-\d{4,5})\b|"
     r"\bpanic:|\berror\[\w{1,10}\]|(?:^|[\s\"])(?:[Ee]rror|fatal|FAILED|[Ff]ailed)\"?: ?[^\s0]"
 )
 _STATUS = re.compile(
@@ -21,13 +21,19 @@ _PHRASE = re.compile(
 )
 # What follows a number of failures in the summary of a test run.
 _FAILURES = re.compile(r"\b[1-9]\d{0,5} (?:failed|failures?|errors?)\b")
+# One of these is in every error; most lines have none.
+_HINTS = (
+    *("rror", "RROR", "xception", "ailed", "AILED", "ailure", "ault", "atal", "FATAL", "CRITICAL", "SEVERE", "anic:"),
+    *("PANIC", "ORA-", "xit", "tatus", "HTTP", "http", "refused", "denied", "memory", "dumped", "deadlock", "space left"),
+    *("such file", "command not"),
+)
 _FRAME = re.compile(r"\s*(?:File \"|at \S+\(|\.{3} \d+ more|Traceback|\^)")
 _VARIABLE = re.compile(r"0x[0-9a-fA-F]+|[0-9a-f]{8}-[0-9a-f-]{27}|\d+")
 
 
 def is_error(line: str) -> bool:
     """Tell whether a line reports an error; frames of a stack trace do not."""
-    if _FRAME.match(line):
+    if not any(hint in line for hint in _HINTS) or _FRAME.match(line):
         return False
     return any(pattern.search(line) for pattern in (_CASED, _STATUS, _PHRASE, _FAILURES))
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.compaction.facts.errors import error_template, is_error
-from weft.capabilities.compaction.facts.labels import header_kind, label_in
+from weft.capabilities.compaction.facts.labels import LABEL_WORDS, header_kind, label_in
 from weft.capabilities.compaction.facts.literals import Literal, literals_in
 from weft.capabilities.compaction.facts.supersession import with_status
 from weft.capabilities.compaction.facts.units import MAX_UNIT, Unit, units_of
 from weft.capabilities.compaction.model import FactKind, KeyFact
-from weft.capabilities.indexing.statement_patterns import statement_kind, words_of
+from weft.capabilities.indexing.statement_patterns import statement_kind, statement_words, words_of
 from weft.capabilities.trust.model import Trust
 from weft.capabilities.windows.model import Category
 
@@ -132,9 +133,9 @@ class _Reader:
         statements = compared = literals = position = 0
         for unit in units_of(text):
             position += len(unit.text)
-            words = words_of(unit.text)
+            words = words_of(unit.text) & _cue_words()
             draft = None
-            if statements < _MAX_STATEMENTS and compared < _MAX_COMPARED:
+            if (words or unit.header) and statements < _MAX_STATEMENTS and compared < _MAX_COMPARED:
                 compared += 1
                 draft = _statement(unit, words, is_acting=bool(event.message.tool_calls))
             if draft is None and is_error(unit.text) and not unit.is_code:
@@ -168,7 +169,7 @@ class _Reader:
         is_short = len(text) <= _SHORT_RESULT
         referred: list[_Draft] = []
         for unit in units_of(text):
-            words = words_of(unit.text)
+            words = words_of(unit.text) & LABEL_WORDS
             if errors < _MAX_ERRORS and is_error(unit.text):
                 draft = self._error(unit.text)
                 if draft is not None:
@@ -205,13 +206,18 @@ class _Reader:
         return _Draft(FactKind.ERROR, line, _texts(literals_in(line, is_data=True)))
 
 
+@cache
+def _cue_words() -> frozenset[str]:
+    return statement_words() | LABEL_WORDS
+
+
 def _statement(unit: Unit, words: set[str], *, is_acting: bool) -> _Draft | None:
     """Return the statement of a unit of talk. ``is_acting``: a call follows, so what the agent will do is done."""
     labelled = _labelled(unit, words)
     if labelled is not None or unit.is_code or unit.is_data:
         return labelled
     text = unit.text
-    if len(words) < _MIN_STATEMENT_WORDS or text.endswith("?"):
+    if text.count(" ") < _MIN_STATEMENT_WORDS - 1 or text.endswith("?"):
         return None
     kind = statement_kind(text, words)
     if kind is None or (kind == "commitment" and is_acting):

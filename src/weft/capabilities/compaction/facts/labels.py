@@ -31,7 +31,7 @@ _LABELS = {
     ),
     FactKind.COMMITMENT: "action item|commitment|promise|next step|zusage|engagement|compromiso",
 }
-_WORDS = frozenset(word for listed in _LABELS.values() for word in re.split(r"[|_ ]", listed))
+LABEL_WORDS = frozenset(word for listed in _LABELS.values() for word in re.split(r"[|_ ]", listed))
 _GROUPS = "|".join(f"(?P<{kind.value}>{listed})" for kind, listed in _LABELS.items())
 _LABEL = re.compile(
     rf"(?:^|[\s\"'*_|{{,>#/(\[-])(?:{_GROUPS})(?:\s?\(\w{{1,20}}\))?[\"'*_]{{0,3}}"
@@ -53,7 +53,7 @@ class Labelled(NamedTuple):
 
 def label_in(text: str, words: set[str]) -> Labelled | None:
     """Return the label of a unit and its value, None for most."""
-    if _WORDS.isdisjoint(words):
+    if LABEL_WORDS.isdisjoint(words):
         return None
     for match in _LABEL.finditer(text):
         value = _VALUE_END.split(match["value"], maxsplit=1)[0].strip()

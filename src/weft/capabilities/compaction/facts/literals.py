@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.capabilities.compaction.facts.values import DATE, quantities_in, quantities_in_words
+from weft.capabilities.compaction.facts.values import DATE, WORDS_OF_NUMBERS, quantities_in, quantities_in_words
 from weft.capabilities.compaction.model import FactKind
 from weft.capabilities.indexing.entities import URL, entity_of_token
 
@@ -14,10 +14,9 @@ if TYPE_CHECKING:
 
 # Longer tokens are encoded data.
 MAX_LITERAL = 200
-_MAY_HAVE_LITERAL = re.compile(r"[\d_/\\@`\"#\u201c\u201e\u00ab\u2018]|[a-z][A-Z]|\w\.\w")
-_MAY_HAVE_NUMBER_WORD = re.compile(
-    r"\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w{3,5}teen|\w{3,5}ty)\b", re.IGNORECASE
-)
+_SIGN = re.compile(r"[\d_/\\@`\"#\u201c\u201e\u00ab\u2018]")
+_JOINED = re.compile(r"[a-z][A-Z]|\.[A-Za-z]")
+_WORD = re.compile(r"[a-z]+")
 _CODE_SPAN = re.compile(r"`([^`\n]{2,160})`")
 _QUOTE = re.compile(
     r"\"([^\"\n]{2,120})\"|\u201c([^\u201c\u201d\n]{2,120})\u201d|\u201e([^\u201e\u201c\u201d\n]{2,120})[\u201c\u201d]|"
@@ -54,6 +53,10 @@ _CODE_LIKE = re.compile(
 _SYMBOL = re.compile(r"[A-Za-z_$][\w$.:]*(?:\(\))?\Z")
 _EDGES = ".,;:!?'\"\u2019\u2018\u2026"
 _BLANK = " "
+# The beginning of a range such as 30-60 seconds, and what a quantity is per: 58 mg/dL.
+_RANGE = re.compile(r"\d[\d.,]{0,20}[-\u2013]\Z")
+_PER = re.compile(r"/[A-Za-z]{1,6}\b")
+_MAX_RANGE = 22
 
 
 class Literal(NamedTuple):
@@ -70,7 +73,7 @@ def literals_in(text: str, *, is_code: bool = False, is_data: bool = False) -> l
 
     ``is_data``: a line of JSON, a table or a log, in which quotation marks and names in code mean nothing.
     """
-    if not _MAY_HAVE_LITERAL.search(text):
+    if not _SIGN.search(text) and not _JOINED.search(text):
         return list(_quantities_in_words(text)) if not is_code else []
     found: list[Literal] = []
     text = _taken(text, URL, _url, found)
@@ -86,9 +89,7 @@ def literals_in(text: str, *, is_code: bool = False, is_data: bool = False) -> l
     text = _taken(text, _NAMED_NUMBER, _whole(FactKind.IDENTIFIER), found)
     text = _taken(text, _TIME, _whole(FactKind.DATE), found)
     if any(map(str.isdigit, text)):
-        amounts = [
-            Literal(FactKind.QUANTITY, text[q.start : q.end], q.start, q.end) for q in quantities_in(text) if q.unit
-        ]
+        amounts = [_amount(text, quantity.start, quantity.end) for quantity in quantities_in(text) if quantity.unit]
         text = _blanked(text, amounts)
         found += amounts
     found += _quantities_in_words(text)
@@ -97,9 +98,17 @@ def literals_in(text: str, *, is_code: bool = False, is_data: bool = False) -> l
 
 
 def _quantities_in_words(text: str) -> Iterator[Literal]:
-    if _MAY_HAVE_NUMBER_WORD.search(text):
+    if not WORDS_OF_NUMBERS.isdisjoint(_WORD.findall(text.lower())):
         for quantity in quantities_in_words(text):
             yield Literal(FactKind.QUANTITY, text[quantity.start : quantity.end], quantity.start, quantity.end)
+
+
+def _amount(text: str, start: int, end: int) -> Literal:
+    """Return a quantity with the beginning of its range and what it is per."""
+    beginning = _RANGE.search(text, max(0, start - _MAX_RANGE), start)
+    per = _PER.match(text, end)
+    start, end = beginning.start() if beginning is not None else start, per.end() if per is not None else end
+    return Literal(FactKind.QUANTITY, text[start:end], start, end)
 
 
 def _taken(

@@ -30,12 +30,17 @@ _SPACES = re.compile(r"\s+")
 
 
 def plain_form(text: str) -> str:
-    """Return a text without typography and markdown; case and numbers stay."""
+    """Return a text without typography and markdown; case, numbers and lines stay."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", _INVISIBLE.sub("", text)).translate(_TYPOGRAPHY)
-    return _SPACES.sub(" ", _MARKDOWN.sub(" ", text)).strip()
+    return "\n".join(" ".join(line.split()) for line in _MARKDOWN.sub(" ", text).split("\n"))
 
 
 def normal_form(text: str) -> str:
     """Return the form in which statements are compared."""
-    return normal_values(plain_form(text)).casefold()
+    return "\n".join(map(normal_values, plain_form(text).split("\n"))).casefold()
+
+
+def one_line(text: str) -> str:
+    """Return a text with all its white space as single spaces."""
+    return _SPACES.sub(" ", text).strip()

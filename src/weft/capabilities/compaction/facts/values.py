@@ -54,8 +54,9 @@ _NUMBER_WORD = "(?:" + "|".join((*_NUMBER_WORDS, *_SCALES)) + ")"
 _WORDS_AS_NUMBER = re.compile(
     rf"\b(?:{'|'.join(_NUMBER_WORDS)})(?:(?:[ -]| and ){_NUMBER_WORD}){{0,12}}\b", re.IGNORECASE
 )
-_MAY_BE_NUMBER_WORD = re.compile(rf"\b{_NUMBER_WORD}\b", re.IGNORECASE)
-_NEXT_WORD = re.compile(r"[ -]([^\W\d_]{3,14})\b")
+_WORD = re.compile(r"[a-z]+")
+_DIGIT = re.compile(r"\d")
+_NEXT_WORD = re.compile(r"[ -]([^\W\d_]{3,14})(?!\w|-\w)")
 WORDS_OF_NUMBERS = frozenset((*_NUMBER_WORDS, *_SCALES))
 
 _FACTORS = {
@@ -136,8 +137,8 @@ _NUMBER = re.compile(
     r"(?<![\w$€£¥])(?<!\d[.,])(?<!\w[./_:])(?<![^\W\d]-)(?P<sign>[-\u2212](?=[\d$€£]))?"
     r"(?:(?P<currency>US\$|[$€£¥]|(?:USD|EUR|GBP|CHF)(?=[ \u00a0]?\d))[ \u00a0]?)?"
     r"(?P<digits>\d{1,3}(?:[\u00a0\u202f'\u2019]\d{3}){1,6}(?:[.,]\d{1,20})?|\d{1,40}(?:[.,]\d{1,20}){0,6})"
-    r"(?:(?P<attached>[^\W\d_]{1,14}|[%€£$¥‰]|°[CF]?)(?!\w)|(?!\w))"
-    r"(?:[ \u00a0-](?P<next>[^\W\d_]{1,14}|[%€£$¥‰]|°[CF]?)(?!\w))?(?:[ \u00a0](?P<after>[^\W\d_]{1,14})(?!\w))?"
+    r"(?:(?P<attached>[^\W\d_]{1,14}|[%€£$¥‰]|°[CF]?)(?!\w|-\w)|(?!\w))"
+    r"(?:[ \u00a0-](?P<next>[^\W\d_]{1,14}|[%€£$¥‰]|°[CF]?)(?!\w|-\w))?(?:[ \u00a0](?P<after>[^\W\d_]{1,14})(?!\w|-\w))?"
 )
 _AMBIGUOUS = re.compile(r"\d{1,3}\.\d{3}\Z")
 _GROUPED_BY_COMMA = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?\Z")
@@ -170,11 +171,14 @@ def quantities_in_words(text: str) -> Iterator[Quantity]:
 
 
 def normal_values(text: str) -> str:
-    """Return a text with numbers, quantities and dates in their normal form."""
-    if _MAY_BE_NUMBER_WORD.search(text):
+    """Return a line of text with numbers, quantities and dates in their normal form."""
+    if not WORDS_OF_NUMBERS.isdisjoint(_WORD.findall(text.lower())):
         text = _WORDS_AS_NUMBER.sub(lambda match: str(_number_of(match[0])), text)
-    text = DATE.sub(lambda match: date_of(match) or match[0], text)
-    return _NUMBER.sub(_normal_number, _PER_CENT.sub("%", text))
+    if not _DIGIT.search(text):
+        return text
+    if " c" in text:
+        text = _PER_CENT.sub("%", text)
+    return _NUMBER.sub(_normal_number, DATE.sub(lambda match: date_of(match) or match[0], text))
 
 
 def date_of(match: re.Match[str]) -> str:
