@@ -28,6 +28,9 @@ _VALUES = frozenset({FactKind.QUANTITY, FactKind.DATE})
 _CONTEXT_SHARE = 0.5
 _MAX_CANDIDATES = 64
 _NEIGHBOURS = 5
+_BEFORE = 60
+_CLAUSE_START = re.compile(r"[.!?;:] |\n|, (?:and|but) | - ")
+_NEXT_WORD = re.compile(r" ([^\W\d_]+|%)")
 _WORD = re.compile(r"[^\W_]+(?:[.,:/_@'#+-]+[^\W_]+)*|[%€£$]")
 _NUMBER = re.compile(r"-?\d[\w.,:/-]*")
 _APOSTROPHE = str.maketrans("", "", "'")
@@ -136,7 +139,7 @@ class _SearchedText:
             return self.has_literal(fact.kind, fact.text)
         if fact.kind in _VALUES:
             return self._has_value(fact)
-        return self._has_verbatim(fact.text) or self._has_words(fact)
+        return self._has_verbatim(fact) or self._has_words(fact)
 
     def has_literal(self, kind: FactKind, literal: str) -> bool:
         if kind in _EXACT:
@@ -145,24 +148,12 @@ class _SearchedText:
             return _has_bounded(self.folded, _plain(literal).casefold())
         return _has_bounded(self.normal, _normal(literal))
 
-    def _has_verbatim(self, statement: str) -> bool:
+    def _has_verbatim(self, fact: KeyFact) -> bool:
         """Tell whether a statement is there word for word, and nothing around it negates or extends it."""
-        wanted = _normal(statement).rstrip(".!;, ")
-        start = self.normal.find(wanted)
-        while start >= 0 and wanted:
-            end = start + len(wanted)
-            if _is_bounded(self.normal, start, end) and not self._is_changed_by_neighbours(start, end):
-                return True
-            start = self.normal.find(wanted, start + 1)
-        return False
-
-    def _is_changed_by_neighbours(self, start: int, end: int) -> bool:
-        before = re.split(r"[.!?;:] |, (?:and|but) ", self.normal[max(0, start - 60) : start])[-1]
-        words = _WORD.findall(before)[-_NEIGHBOURS:]
-        if any(word.translate(_APOSTROPHE) in _CRITICAL for word in words):
-            return True
-        after = re.match(r" ([^\W\d_]+|%)", self.normal[end : end + 24])
-        return self.normal[end - 1].isdigit() and after is not None and _normal(f"5 {after[1]}") != f"5 {after[1]}"
+        wanted = _normal(fact.text).rstrip(".!;, ")
+        is_value = fact.kind in _VALUES
+        # A line ends what may negate it; a statement may go over lines.
+        return any(_has_unchanged(text, wanted, is_value=is_value) for text in (self.lines, self.normal))
 
     def _has_words(self, fact: KeyFact) -> bool:
         """Tell whether one sentence has all words of a statement, in order, with its literals and its negations."""
@@ -182,7 +173,7 @@ class _SearchedText:
         literal = normal_form(fact.literals[0])
         if not _has_bounded(self.normal, literal):
             return False
-        if self._has_verbatim(fact.text):
+        if self._has_verbatim(fact):
             return True
         wanted = set(_Sentence.of(_normal(fact.text)).terms) - set(_Sentence.of(literal).terms)
         needed = len(wanted) * _CONTEXT_SHARE
@@ -238,6 +229,27 @@ def _normal(text: str) -> str:
 
 def _plain(text: str) -> str:
     return one_line(plain_form(text))
+
+
+def _has_unchanged(text: str, wanted: str, *, is_value: bool) -> bool:
+    start = text.find(wanted) if wanted else -1
+    while start >= 0:
+        end = start + len(wanted)
+        if _is_bounded(text, start, end) and not _is_changed(text, start, end, is_value=is_value):
+            return True
+        start = text.find(wanted, start + 1)
+    return False
+
+
+def _is_changed(text: str, start: int, end: int, *, is_value: bool) -> bool:
+    """Tell whether the words before negate or limit a passage, or the word after is the unit of its last number."""
+    before = _CLAUSE_START.split(text[max(0, start - _BEFORE) : start])[-1]
+    if is_value and before.endswith(", "):
+        before = ""
+    if any(word.translate(_APOSTROPHE) in _CRITICAL for word in _WORD.findall(before)[-_NEIGHBOURS:]):
+        return True
+    after = _NEXT_WORD.match(text, end)
+    return text[end - 1].isdigit() and after is not None and _normal(f"5 {after[1]}") != f"5 {after[1]}"
 
 
 def _has_bounded(text: str, wanted: str) -> bool:

@@ -98,7 +98,11 @@ _PLAN = (
 _ROWS: tuple[tuple[StatementKind, str, str], ...] = (
     ("open_question", "open", r"\bopen (?:question|issue|point)s?\b|(?:still|remains) open\b"),
     ("open_question", "remains", r"\bquestion remains\b"),
-    ("open_question", "decided determined confirmed clarified discussed", r"\bto be (?:decided|determined|confirmed|clarified|discussed)\b"),
+    (
+        "open_question",
+        "decided determined confirmed clarified discussed",
+        r"\bto be (?:decided|determined|confirmed|clarified|discussed)\b",
+    ),
     ("open_question", "tbd tbc undecided unresolved", ""),
     (
         "open_question",
@@ -248,7 +252,11 @@ _ROWS: tuple[tuple[StatementKind, str, str], ...] = (
             r"genehmigt|abgelehnt|verworfen|gestrichen)\b"
         ),
     ),
-    ("decision", "nehmen verwenden nutzen bleiben setzen wechseln stellen", r"\bwir (?:nehmen|verwenden|nutzen|bleiben bei|setzen auf|wechseln|stellen)\b"),
+    (
+        "decision",
+        "nehmen verwenden nutzen bleiben setzen wechseln stellen",
+        r"\bwir (?:nehmen|verwenden|nutzen|bleiben bei|setzen auf|wechseln|stellen)\b",
+    ),
     (
         "decision",
         (
@@ -284,8 +292,10 @@ _ROWS: tuple[tuple[StatementKind, str, str], ...] = (
     (
         "constraint",
         "not don't never always avoid only",
-        rf"{_CLAUSE}(?:please )?(?:do not|don't|never|always|avoid|only ever|only use) {_ORDER}|"
-        rf"{_LATER_CLAUSE}(?:do not|don't|never) {_ORDER}",
+        (
+            rf"{_CLAUSE}(?:please )?(?:do not|don't|never|always|avoid|only ever|only use) {_ORDER}|"
+            rf"{_LATER_CLAUSE}(?:do not|don't|never) {_ORDER}"
+        ),
     ),
     ("constraint", "circumstances", r"\bunder no circumstances\b"),
     (

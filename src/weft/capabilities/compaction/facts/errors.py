@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
 
 _CASED = re.compile(
     r"\b[A-Z][\w.]{0,80}(?:Error|Exception|Failure|Fault)\b|"
@@ -21,19 +25,48 @@ _PHRASE = re.compile(
 )
 # What follows a number of failures in the summary of a test run.
 _FAILURES = re.compile(r"\b[1-9]\d{0,5} (?:failed|failures?|errors?)\b")
-# One of these is in every error; most lines have none.
-_HINTS = (
-    *("rror", "RROR", "xception", "ailed", "AILED", "ailure", "ault", "atal", "FATAL", "CRITICAL", "SEVERE", "anic:"),
-    *("PANIC", "ORA-", "xit", "tatus", "HTTP", "http", "refused", "denied", "memory", "dumped", "deadlock", "space left"),
-    *("such file", "command not"),
+# One of these is in every error, as a word or at the end of one; most lines have none.
+ERROR_WORDS = frozenset(
+    {
+        *(
+            "error",
+            "errors",
+            "fatal",
+            "failed",
+            "failure",
+            "failures",
+            "exception",
+            "critical",
+            "severe",
+            "panic",
+            "ora",
+        ),
+        *(
+            "exit",
+            "exited",
+            "status",
+            "http",
+            "refused",
+            "denied",
+            "memory",
+            "dumped",
+            "deadlock",
+            "space",
+            "segmentation",
+        ),
+        *("such", "command"),
+    }
 )
+_ENDINGS = ("Error", "Exception", "Failure", "Fault")
 _FRAME = re.compile(r"\s*(?:File \"|at \S+\(|\.{3} \d+ more|Traceback|\^)")
 _VARIABLE = re.compile(r"0x[0-9a-fA-F]+|[0-9a-f]{8}-[0-9a-f-]{27}|\d+")
 
 
-def is_error(line: str) -> bool:
-    """Tell whether a line reports an error; frames of a stack trace do not."""
-    if not any(hint in line for hint in _HINTS) or _FRAME.match(line):
+def is_error(line: str, words: AbstractSet[str]) -> bool:
+    """Tell whether a line reports an error; frames of a stack trace do not. ``words``: its words in lower case."""
+    if ERROR_WORDS.isdisjoint(words) and not any(ending in line for ending in _ENDINGS):
+        return False
+    if _FRAME.match(line):
         return False
     return any(pattern.search(line) for pattern in (_CASED, _STATUS, _PHRASE, _FAILURES))
 

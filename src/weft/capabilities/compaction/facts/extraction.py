@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.capabilities.compaction.facts.errors import error_template, is_error
+from weft.capabilities.compaction.facts.errors import ERROR_WORDS, error_template, is_error
 from weft.capabilities.compaction.facts.labels import LABEL_WORDS, header_kind, label_in
 from weft.capabilities.compaction.facts.literals import Literal, literals_in
-from weft.capabilities.compaction.facts.supersession import with_status
+from weft.capabilities.compaction.facts.questions import OpenQuestions
+from weft.capabilities.compaction.facts.supersession import CLOSING_WORDS, FactLedger
 from weft.capabilities.compaction.facts.units import MAX_UNIT, Unit, units_of
 from weft.capabilities.compaction.model import FactKind, KeyFact
 from weft.capabilities.indexing.statement_patterns import statement_kind, statement_words, words_of
@@ -61,11 +62,16 @@ def extract_facts(events: Sequence[WindowEvent]) -> list[KeyFact]:
     """Return the key facts of a window's events, in their order, with status and supersession."""
     read = [event for event in events if is_source(event)]
     reader = _Reader(_Session.of(read))
-    facts: list[KeyFact] = []
+    ledger = FactLedger()
     for number, event in enumerate(read):
-        drafts = _distinct(reader.drafts(number, event))
-        facts += (_fact(event, order, draft, reader.who(event)) for order, draft in enumerate(drafts, start=1))
-    return with_status(facts, read)
+        reader.closings.clear()
+        facts = reader.facts(number, event)
+        for text in reader.closings:
+            ledger.close(text, event.event_id)
+        for fact in facts:
+            ledger.add(fact)
+    ledger.resolve_errors(_successes(read, reader.session, ledger.facts))
+    return ledger.facts
 
 
 def is_source(event: WindowEvent) -> bool:
@@ -74,19 +80,43 @@ def is_source(event: WindowEvent) -> bool:
     return not (event.redacted or event.routed or is_suspicious or event.category is Category.SYSTEM)
 
 
+def _successes(events: Sequence[WindowEvent], session: _Session, facts: Sequence[KeyFact]) -> dict[str, str]:
+    """Return, for the event of an error, the later event of the same call without one."""
+    failed = {fact.event_ids[0] for fact in facts if fact.kind is FactKind.ERROR}
+    found: dict[str, str] = {}
+    successes: dict[tuple[str, str], str] = {}
+    for event in reversed(events):
+        call = session.calls.get(event.message.tool_call_id or "")
+        if call is None:
+            continue
+        key = (call.name, call.arguments)
+        if event.event_id in failed:
+            if key in successes:
+                found[event.event_id] = successes[key]
+        elif not _begins_with_error(event.message.content):
+            successes[key] = event.event_id
+    return found
+
+
+def _begins_with_error(text: str) -> bool:
+    beginning = text[:MAX_UNIT]
+    return is_error(beginning, words_of(beginning))
+
+
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """What is known of all events: calls by their id, answered calls, and where each token is mentioned last."""
+    """What is known of all events: calls by their id, answered calls, where a token is mentioned last, questions."""
 
     calls: Mapping[str, ToolCall]
     answered: frozenset[str]
     last_mention: Mapping[str, int]
+    questions: OpenQuestions
 
     @classmethod
     def of(cls, events: Sequence[WindowEvent]) -> _Session:
         calls = {call.call_id: call for event in events for call in event.message.tool_calls}
         answered = frozenset(event.message.tool_call_id for event in events if event.message.tool_call_id is not None)
-        return cls(calls, answered, _last_mentions(events))
+        return cls(calls, answered, _last_mentions(events), OpenQuestions.of(events))
 
 
 def _last_mentions(events: Sequence[WindowEvent]) -> dict[str, int]:
@@ -110,6 +140,13 @@ def _last_mentions(events: Sequence[WindowEvent]) -> dict[str, int]:
 class _Reader:
     session: _Session
     seen_errors: set[str] = field(default_factory=set)
+    closings: list[str] = field(default_factory=list)
+
+    def facts(self, number: int, event: WindowEvent) -> list[KeyFact]:
+        """Return the facts of an event; what may close earlier ones is added to ``closings``."""
+        drafts = dict.fromkeys(self._drafts(number, event))
+        who = self.who(event)
+        return [_fact(event, order, draft, who) for order, draft in enumerate(drafts, start=1)]
 
     def who(self, event: WindowEvent) -> str:
         """Return who an event's statements are of: its speaker, or the tool."""
@@ -120,25 +157,29 @@ class _Reader:
             return event.message.name
         return event.author if event.message.role == "user" else event.agent_id
 
-    def drafts(self, number: int, event: WindowEvent) -> Iterator[_Draft]:
+    def _drafts(self, number: int, event: WindowEvent) -> Iterator[_Draft]:
         if event.message.role == "tool":
             yield from self._of_result(number, event.message.content)
             return
-        yield from self._of_talk(event)
+        yield from self._of_talk(number, event)
         yield from self._of_calls(event.message.tool_calls)
 
-    def _of_talk(self, event: WindowEvent) -> Iterator[_Draft]:
+    def _of_talk(self, number: int, event: WindowEvent) -> Iterator[_Draft]:
         """Yield the statements, errors and literals of what somebody said."""
         text = event.message.content
         statements = compared = literals = position = 0
         for unit in units_of(text):
             position += len(unit.text)
             words = words_of(unit.text) & _cue_words()
+            if words and not CLOSING_WORDS.isdisjoint(words):
+                self.closings.append(unit.text)
             draft = None
-            if (words or unit.header) and statements < _MAX_STATEMENTS and compared < _MAX_COMPARED:
+            if unit.text.endswith("?") and self.session.questions.is_open(number, unit.text):
+                draft = _Draft(FactKind.OPEN_QUESTION, unit.text, _texts(literals_in(unit.text)))
+            elif (words or unit.header) and statements < _MAX_STATEMENTS and compared < _MAX_COMPARED:
                 compared += 1
                 draft = _statement(unit, words, is_acting=bool(event.message.tool_calls))
-            if draft is None and is_error(unit.text) and not unit.is_code:
+            if draft is None and is_error(unit.text, words) and not unit.is_code:
                 draft = self._error(unit.text)
             if draft is not None:
                 statements += 1
@@ -169,8 +210,8 @@ class _Reader:
         is_short = len(text) <= _SHORT_RESULT
         referred: list[_Draft] = []
         for unit in units_of(text):
-            words = words_of(unit.text) & LABEL_WORDS
-            if errors < _MAX_ERRORS and is_error(unit.text):
+            words = words_of(unit.text) & _cue_words()
+            if errors < _MAX_ERRORS and is_error(unit.text, words):
                 draft = self._error(unit.text)
                 if draft is not None:
                     errors += 1
@@ -208,7 +249,7 @@ class _Reader:
 
 @cache
 def _cue_words() -> frozenset[str]:
-    return statement_words() | LABEL_WORDS
+    return statement_words() | LABEL_WORDS | CLOSING_WORDS | ERROR_WORDS
 
 
 def _statement(unit: Unit, words: set[str], *, is_acting: bool) -> _Draft | None:
@@ -260,10 +301,6 @@ def _clause(unit: str, literal: Literal) -> str:
 
 def _shortened(arguments: str) -> str:
     return arguments if len(arguments) <= _MAX_ARGUMENTS else f"{arguments[:_MAX_ARGUMENTS]}..."
-
-
-def _distinct(drafts: Iterator[_Draft]) -> list[_Draft]:
-    return list(dict.fromkeys(drafts))
 
 
 def _fact(event: WindowEvent, order: int, draft: _Draft, who: str) -> KeyFact:

@@ -40,6 +40,7 @@ _LABEL = re.compile(
     re.IGNORECASE,
 )
 _HEADER = re.compile(rf"^[\s*_]{{0,4}}(?:{_GROUPS})[\s*_]{{0,4}}$", re.IGNORECASE)
+_MARKS = (":", "=", "|", " - ", "\u2013", "\u2014")
 _NOTHING = frozenset({"null", "none", "false", "true", "n/a", "na", "-", "[]", "{}", "unknown", "unassigned"})
 _VALUE_END = re.compile(r"[\"'*|},\]]")
 
@@ -53,7 +54,7 @@ class Labelled(NamedTuple):
 
 def label_in(text: str, words: set[str]) -> Labelled | None:
     """Return the label of a unit and its value, None for most."""
-    if LABEL_WORDS.isdisjoint(words):
+    if LABEL_WORDS.isdisjoint(words) or not any(mark in text for mark in _MARKS):
         return None
     for match in _LABEL.finditer(text):
         value = _VALUE_END.split(match["value"], maxsplit=1)[0].strip()

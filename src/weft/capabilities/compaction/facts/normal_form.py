@@ -20,12 +20,9 @@ _TYPOGRAPHY = str.maketrans(
         "\u2026": "...",
     }
 )
-# Emphasis, code, headings, quotations, list marks and table borders.
-_MARKDOWN = re.compile(
-    r"\*{1,3}|`{1,3}|(?<!\w)_{1,3}(?=\w)|(?<=\w)_{1,3}(?!\w)|\||"
-    r"^[ \t]{0,20}(?:#{1,6}[ ]|>[ ]?|[-+\u2022][ ](?:\[[ xX]\][ ])?)",
-    re.MULTILINE,
-)
+# Emphasis and code; headings, quotations, list marks and table borders.
+_EMPHASIS = re.compile(r"`{1,3}|(?<!\w)[*_]{1,3}(?=\S)|(?<=\S)[*_]{1,3}(?!\w)")
+_BLOCK_MARK = re.compile(r"^[ \t]{0,20}(?:#{1,6}[ ]|>[ ]?|[-+*\u2022][ ](?:\[[ xX]\][ ])?)|\|", re.MULTILINE)
 _SPACES = re.compile(r"\s+")
 
 
@@ -33,7 +30,8 @@ def plain_form(text: str) -> str:
     """Return a text without typography and markdown; case, numbers and lines stay."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", _INVISIBLE.sub("", text)).translate(_TYPOGRAPHY)
-    return "\n".join(" ".join(line.split()) for line in _MARKDOWN.sub(" ", text).split("\n"))
+    text = _EMPHASIS.sub("", _BLOCK_MARK.sub(" ", text))
+    return "\n".join(" ".join(line.split()) for line in text.split("\n"))
 
 
 def normal_form(text: str) -> str:

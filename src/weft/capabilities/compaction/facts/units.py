@@ -39,7 +39,9 @@ def units_of(text: str) -> Iterator[Unit]:
     is_code, header = False, ""
     lines = text.split("\n")
     for number, line in enumerate(lines):
-        if _is_fence(line):
+        if not line or line.isspace():
+            header = ""
+        elif _is_fence(line):
             is_code = not is_code
         elif is_code:
             yield from _pieces(line.strip(), is_code=True)
@@ -58,8 +60,8 @@ def _is_fence(line: str) -> bool:
 
 def _is_header(lines: Sequence[str], number: int) -> bool:
     """Tell whether a row of a table is its header: a border follows."""
-    following = lines[number + 1].lstrip() if number + 1 < len(lines) else ""
-    return following.startswith("|") and _BORDER.match(following) is not None
+    following = lines[number + 1] if number + 1 < len(lines) else ""
+    return "-" in following and following.lstrip().startswith("|") and _BORDER.match(following) is not None
 
 
 def _units_of_line(line: str) -> Iterator[Unit]:

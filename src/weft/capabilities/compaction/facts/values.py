@@ -12,7 +12,7 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _MONTH_NAMES = (
     "january jan januar janvier enero|february feb februar février febrero|march mar märz mars marzo|"
@@ -51,8 +51,11 @@ _NUMBER_WORDS = {word: number for number, word in enumerate(_ONES.split())}
 _NUMBER_WORDS |= {word: number * 10 for number, word in enumerate(_TENS.split(), start=2)}
 _SCALES = {"hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000}
 _NUMBER_WORD = "(?:" + "|".join((*_NUMBER_WORDS, *_SCALES)) + ")"
+_DIGIT_WORD = "|".join(_ONES.split()[:10])
 _WORDS_AS_NUMBER = re.compile(
-    rf"\b(?:{'|'.join(_NUMBER_WORDS)})(?:(?:[ -]| and ){_NUMBER_WORD}){{0,12}}\b", re.IGNORECASE
+    rf"\b(?:{'|'.join(_NUMBER_WORDS)})(?:(?:[ -]| and ){_NUMBER_WORD}){{0,12}}"
+    rf"(?: point(?: (?:{_DIGIT_WORD})){{1,6}})?\b",
+    re.IGNORECASE,
 )
 _WORD = re.compile(r"[a-z]+")
 _DIGIT = re.compile(r"\d")
@@ -115,11 +118,12 @@ _UNIT_FORMS = {
     "watt": "watts",
     "volt": "volts",
 }
-# Abbreviations in which case matters: Mb is not MB.
-_CASED_UNITS = _words(
-    "kB KB MB GB TB PB KiB MiB GiB TiB kb Mb Gb kbps Mbps Gbps MBps W kW MW kWh MWh V kV A mA Hz kHz MHz GHz °C °F px "
-    "rpm dpi fps rps qps tps m V"
-)
+# Abbreviations in which case matters: Mb is not MB. Upper case is marked, as normal forms have none.
+_CASED = _words("kbps Mbps Gbps MBps W kW MW mW kWh MWh V kV mV A mA Hz kHz MHz GHz °C °F px rpm dpi fps rps qps tps m")
+_CASED_UNITS = {unit: re.sub(r"([A-Z])", r"^\1", unit) for unit in _CASED}
+_CASED_UNITS |= {"kB": "kilobyte", "KB": "kilobyte", "MB": "megabyte", "GB": "gigabyte", "TB": "terabyte"}
+_CASED_UNITS |= {"KiB": "kibibyte", "MiB": "mebibyte", "GiB": "gibibyte", "TiB": "tebibyte"}
+_CASED_UNITS |= {"kb": "kilobit", "Mb": "megabit", "Gb": "gigabit", "PB": "petabyte"}
 # What is counted: a quantity only after digits.
 _COUNTED = _words(
     "tokens users requests rows files replicas nodes retries attempts connections employees people persons items tests "
@@ -138,7 +142,8 @@ _NUMBER = re.compile(
     r"(?:(?P<currency>US\$|[$€£¥]|(?:USD|EUR|GBP|CHF)(?=[ \u00a0]?\d))[ \u00a0]?)?"
     r"(?P<digits>\d{1,3}(?:[\u00a0\u202f'\u2019]\d{3}){1,6}(?:[.,]\d{1,20})?|\d{1,40}(?:[.,]\d{1,20}){0,6})"
     r"(?:(?P<attached>[^\W\d_]{1,14}|[%€£$¥‰]|°[CF]?)(?!\w|-\w)|(?!\w))"
-    r"(?:[ \u00a0-](?P<next>[^\W\d_]{1,14}|[%€£$¥‰]|°[CF]?)(?!\w|-\w))?(?:[ \u00a0](?P<after>[^\W\d_]{1,14})(?!\w|-\w))?"
+    r"(?:[ \u00a0-](?P<next>[^\W\d_]{1,14}|[%€£$¥‰]|°[CF]?)(?!\w|-\w))?"
+    r"(?:[ \u00a0](?P<after>[^\W\d_]{1,14})(?!\w|-\w))?"
 )
 _AMBIGUOUS = re.compile(r"\d{1,3}\.\d{3}\Z")
 _GROUPED_BY_COMMA = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?\Z")
@@ -167,13 +172,13 @@ def quantities_in_words(text: str) -> Iterator[Quantity]:
     for match in _WORDS_AS_NUMBER.finditer(text):
         unit = _NEXT_WORD.match(text, match.end())
         if unit is not None and unit[1].casefold() in _WORD_UNITS:
-            yield Quantity(str(_number_of(match[0])), _UNITS[unit[1].casefold()], match.start(), unit.end())
+            yield Quantity(_number_of(match[0]), _UNITS[unit[1].casefold()], match.start(), unit.end())
 
 
 def normal_values(text: str) -> str:
     """Return a line of text with numbers, quantities and dates in their normal form."""
     if not WORDS_OF_NUMBERS.isdisjoint(_WORD.findall(text.lower())):
-        text = _WORDS_AS_NUMBER.sub(lambda match: str(_number_of(match[0])), text)
+        text = _WORDS_AS_NUMBER.sub(lambda match: _number_of(match[0]), text)
     if not _DIGIT.search(text):
         return text
     if " c" in text:
@@ -240,7 +245,7 @@ def _short_factor(letters: str, *, is_money: bool) -> int:
 
 def _unit(word: str) -> str:
     if word in _CASED_UNITS:
-        return word
+        return _CASED_UNITS[word]
     folded = word.casefold()
     # Short forms are written in lower case, except for currencies.
     if len(word) < _MIN_WORD_UNIT - 1 and word != folded:
@@ -269,20 +274,27 @@ def normal_digits(digits: str) -> str:
 
 def _number_of(words: str) -> str:
     """Return a number written as words; the words themselves if they are several numbers, such as one two three."""
+    whole, _, decimals = words.casefold().replace("-", " ").partition(" point ")
+    number = _whole_number(whole.split())
+    if number is None:
+        return words
+    digits = "".join(str(_NUMBER_WORDS[word]) for word in decimals.split())
+    return f"{number}.{digits}" if digits else str(number)
+
+
+def _whole_number(words: Sequence[str]) -> int | None:
     total = current = 0
-    lowest = 1_000
-    for word in words.casefold().replace("-", " ").split():
-        if word == "and":
-            continue
-        if word in _SCALES:
-            scale = _SCALES[word]
-            if scale == _SCALES["hundred"]:
-                current, lowest = max(current, 1) * scale, scale
-            else:
-                total, current, lowest = total + max(current, 1) * scale, 0, 1_000
-            continue
-        number = _NUMBER_WORDS[word]
-        if number >= lowest:
-            return words
-        current, lowest = current + number, 10 if number >= 20 else 1  # noqa: PLR2004 - ones may follow tens
-    return str(total + current)
+    # The next word must be below: tens may follow hundreds, ones may follow tens.
+    below = _SCALES["thousand"]
+    for word in words:
+        scale = _SCALES.get(word)
+        if scale == _SCALES["hundred"]:
+            current, below = max(current, 1) * scale, scale
+        elif scale is not None:
+            total, current, below = total + max(current, 1) * scale, 0, _SCALES["thousand"]
+        elif word != "and":
+            number = _NUMBER_WORDS[word]
+            if number >= below:
+                return None
+            current, below = current + number, 10 if number >= _NUMBER_WORDS["twenty"] else 1
+    return total + current

@@ -1,0 +1,124 @@
+"""A later statement on the same subject replaces an earlier one; answers and removals resolve."""
+
+import pytest
+from tests.support.conversations import Conversation
+
+from weft.capabilities.compaction.facts.extraction import extract_facts
+from weft.capabilities.compaction.model import FactKind, KeyFact
+
+
+def _facts(*texts: str) -> list[KeyFact]:
+    conversation = Conversation()
+    for number, text in enumerate(texts):
+        (conversation.user if number % 2 == 0 else conversation.agent)(text, name="Ada")
+    return extract_facts(conversation.events)
+
+
+def _status(*texts: str) -> list[tuple[str, str]]:
+    return [(fact.text, fact.status) for fact in _facts(*texts)]
+
+
+@pytest.mark.req("CE-F8")
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("We decided to use MySQL for the ledger.", "We decided to use Postgres for the ledger."),
+        ("We decided to use MySQL for the ledger.", "Change of plan: we use Postgres instead of MySQL."),
+        ("The deadline for the launch is 12 May 2026.", "The deadline for the launch is now 19 May 2026."),
+        ("The report is due by Friday.", "The report is now due by Monday."),
+        ("The budget is limited to 40,000 EUR.", "Update: the budget is limited to 55,000 EUR."),
+        ("Always squash the commits of a branch.", "Never squash the commits of a branch."),
+        ("I prefer dark themes for the dashboard.", "I prefer light themes for the dashboard."),
+        ("Marta owns the data import.", "Ben owns the data import."),
+        ("The data import is assigned to Marta.", "Ben takes over the data import."),
+        ("Set timeout=30 in the client.", "Set timeout=60 in the client."),
+        ("Decision (hosting): Frankfurt", "Decision (hosting): Dublin"),
+        ("We decided to rewrite the importer in Rust.", "We dropped the plan to rewrite the importer in Rust."),
+        ("We agreed to ship the beta on Linux only.", "Scratch that, we decided to ship it on all systems."),
+        ("Wir haben uns für Kafka als Broker entschieden.", "Wir haben uns doch für NATS als Broker entschieden."),
+        ("Nous avons décidé de garder Redis pour les files.", "Nous avons décidé d'utiliser NATS au lieu de Redis."),
+        ("Hemos decidido usar Kafka para los eventos.", "Hemos decidido usar NATS en lugar de Kafka."),
+    ],
+)
+def test_a_later_statement_supersedes(before: str, after: str) -> None:
+    earlier, later = _facts(before, after)
+    assert (earlier.status, earlier.superseded_by) == ("superseded", later.fact_id)
+    assert later.status == "current"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("We decided to use Postgres for the ledger.", "We decided to use Postgres for the archive."),
+        ("Never deploy on Friday.", "Never deploy on Monday."),
+        ("Do not open port 22.", "Do not open port 23."),
+        ("The API must return JSON.", "The API must be documented."),
+        ("Marta owns the data import.", "Ben owns the export."),
+        ("The report is due by Friday.", "The invoice is due by Monday."),
+        ("Ticket OPS-1 must be fixed first.", "Ticket OPS-2 must be fixed first."),
+    ],
+)
+def test_different_subjects_both_stay(first: str, second: str) -> None:
+    assert [status for _, status in _status(first, second)] == ["current", "current"]
+
+
+def test_a_decision_that_is_taken_again_is_current() -> None:
+    texts = ("use MySQL for the ledger.", "use Postgres for the ledger.", "use MySQL for the ledger.")
+    facts = _facts(*(f"We decided to {text}" for text in texts))
+    assert [fact.status for fact in facts] == ["superseded", "superseded", "current"]
+    assert [fact.superseded_by for fact in facts] == [facts[1].fact_id, facts[2].fact_id, None]
+
+
+def test_a_repetition_is_no_second_fact() -> None:
+    assert len(_facts("Never touch the archive.", "Never touch the **archive**!")) == 1
+
+
+@pytest.mark.req("CE-F8")
+@pytest.mark.parametrize(
+    ("opened", "closed"),
+    [
+        ("The rollout is blocked by the missing certificate.", "The certificate for the rollout has arrived."),
+        ("It is still unclear who signs the contract.", "Answer: Marta signs the contract."),
+        ("Open question: which region hosts the archive?", "We decided that region eu-west-2 hosts the archive."),
+        ("I'll send the migration plan to Ben.", "The migration plan was sent to Ben."),
+        ("Wir warten noch auf die Freigabe der Rechtsabteilung.", "Die Freigabe der Rechtsabteilung ist erledigt."),
+    ],
+)
+def test_answers_and_removals_resolve(opened: str, closed: str) -> None:
+    fact = _facts(opened, closed)[0]
+    assert (fact.status, fact.event_ids) == ("resolved", ("e1", "e2"))
+
+
+def test_what_is_not_resolved_stays() -> None:
+    opened = "The rollout is blocked by the missing certificate."
+    for text in ("The certificate for the rollout has not arrived.", "The invoice has arrived."):
+        assert _status(opened, text)[0] == (opened, "current")
+
+
+def test_a_question_is_open_until_it_is_answered() -> None:
+    question = "Which region should host the archive?"
+    conversation = Conversation()
+    conversation.user(question)
+    assert [fact.text for fact in extract_facts(conversation.events)] == [question]
+    conversation.agent("The one in Dublin.")
+    assert extract_facts(conversation.events) == []
+
+
+def test_a_question_that_was_put_off_is_open() -> None:
+    conversation = Conversation()
+    conversation.user("Which region should host the archive?")
+    conversation.agent("I don't know yet, I'll check.")
+    for _ in range(10):
+        conversation.user("Let us go on with something else.")
+        conversation.agent("Sure.")
+    facts = extract_facts(conversation.events)
+    assert [(fact.kind, fact.status) for fact in facts] == [(FactKind.OPEN_QUESTION, "current")]
+
+
+def test_an_error_is_resolved_by_the_same_call_without_one() -> None:
+    conversation = Conversation()
+    conversation.call("run_tests", '{"suite": "billing"}', "ERROR 3 tests failed in billing")
+    conversation.call("run_tests", '{"suite": "search"}', "ok")
+    assert [fact.status for fact in extract_facts(conversation.events)] == ["current"]
+    conversation.call("run_tests", '{"suite": "billing"}', "12 tests ok")
+    assert extract_facts(conversation.events)[0].status == "resolved"
