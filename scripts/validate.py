@@ -27,7 +27,10 @@ VALIDATIONS = {
         "tokens of assembled prompts against the whole context, for the same tasks", ("-m", "evals", "assembly")
     ),
     "quality": Validation("blind review of answers with and without Weft: needs readers and a model"),
-    "compaction": Validation("facts that 50 compactions keep: needs compaction, which Weft does not have yet"),
+    "compaction": Validation(
+        "planted facts and key facts that 50 compactions keep; nothing removed survives in a summary",
+        _tests("tests/integration/test_fifty_compactions.py", "tests/red_team/test_poisoned_summaries.py"),
+    ),
     "retrieval": Validation("recall of relevant passages on public question sets", ("-m", "evals", "retrieval")),
     "push-pull": Validation(
         "pushes, pulls and snapshots, also by random sequences against a model",

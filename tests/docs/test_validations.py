@@ -20,14 +20,14 @@ def test_every_validation_runs_what_exists_or_says_what_it_needs() -> None:
                 assert Path(argument).exists(), (name, argument)
         if "evals" in validation.arguments:
             assert validation.arguments[-1] in EVALUATIONS, name
-    assert {name for name, validation in VALIDATIONS.items() if not validation.arguments} == {"quality", "compaction"}
+    assert {name for name, validation in VALIDATIONS.items() if not validation.arguments} == {"quality"}
 
 
 def test_validations_are_listed_and_open_ones_do_not_pass(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     listed = capsys.readouterr().out
     assert all(name in listed for name in VALIDATIONS)
-    assert main(["compaction"]) == 1
+    assert main(["quality"]) == 1
     assert main(["nonsense"]) == 2
 
 
