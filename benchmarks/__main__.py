@@ -31,6 +31,7 @@ NAMES = (
     "search_scale",
     "search_pgvector",
     "assembly",
+    "compaction",
     "assembly_postgres",
     "validation",
     "postgres_write",

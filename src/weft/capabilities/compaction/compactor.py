@@ -14,6 +14,7 @@ from msgspec import structs
 
 from weft.capabilities.compaction.digest import is_literal, statement
 from weft.capabilities.compaction.facts.extraction import extract_facts
+from weft.capabilities.compaction.group_facts import facts_by_event, facts_of
 from weft.capabilities.compaction.model import (
     CompactedView,
     CompactionDraft,
@@ -53,6 +54,8 @@ _FACT_TOKENS = 6
 _LONG_RESULT = 800
 _SHORTENED_RESULT = 300
 _ID_DIGITS = 16
+_LOST_FACTS = "A summary lost key facts; the words of the original were used."
+_LEFT_OUT = "A part could not be summarised; it was left out."
 _TOOL_LABEL = TrustLabel(Source.TOOL, Trust.UNTRUSTED)
 _log = logging.getLogger(__name__)
 
@@ -63,6 +66,11 @@ class _Compacted(NamedTuple):
     summary: Summary | None
     facts: Sequence[KeyFact] = ()
     degraded: tuple[str, ...] = ()
+    is_shorter: bool = False
+
+    @property
+    def confidence(self) -> float:
+        return 0.0 if self.summary is None else self.summary.confidence
 
 
 class Compactor:
@@ -79,11 +87,12 @@ class Compactor:
         degraded: list[str] = []
         source = await self._with_facts(source, degraded)
         layout = await self._layout(source, strategy, degraded)
-        facts = _facts_by_event(source.facts)
+        facts = facts_by_event(source.facts)
         compacted: list[_Compacted] = []
         for group in layout.groups:
-            request = SummaryRequest(group, _facts_of(group, facts), source.count, layout.facts_only)
-            compacted.append(await self._compacted(request, layout, summariser))
+            known, later = await COMPACTION_THREADS.run(facts_of, group, facts)
+            request = SummaryRequest(group, known, source.count, layout.facts_only)
+            compacted.append(await self._compacted(request, later, layout, summariser))
         shortened = await COMPACTION_THREADS.run(_shortened, source, layout, facts)
         degraded += [reason for each in compacted for reason in each.degraded]
         return _draft(source, layout, compacted, shortened, tuple(dict.fromkeys(degraded)))
@@ -93,8 +102,8 @@ class Compactor:
         degraded = ["Older messages were left out: no other compaction succeeded."]
         source = await self._with_facts(source, degraded)
         layout = truncation(source)
-        facts = _facts_by_event(source.facts)
-        compacted = [_truncated(group, _facts_of(group, facts), source.count) for group in layout.groups]
+        facts = facts_by_event(source.facts)
+        compacted = [_truncated(group, facts_of(group, facts).known, source.count) for group in layout.groups]
         return _draft(source, layout, compacted, (), tuple(degraded))
 
     async def _with_facts(self, source: CompactionSource, degraded: list[str]) -> CompactionSource:
@@ -115,25 +124,38 @@ class Compactor:
             degraded.append(f"The strategy {strategy} failed; the older messages were left out.")
             return truncation(source)
 
-    async def _compacted(self, request: SummaryRequest, layout: Layout, summariser: Summariser) -> _Compacted:
+    async def _compacted(
+        self, request: SummaryRequest, later: Sequence[KeyFact], layout: Layout, summariser: Summariser
+    ) -> _Compacted:
+        """Return a group with a summary by the summariser, or else by the extractive one, or else left out.
+
+        Where neither text is good enough the group has none: its originals stay.
+        """
         if layout.strategy == "truncation":
             return _truncated(request.group, request.facts, request.count)
-        written = await self._written(request, summariser)
+        reason = ""
+        if not isinstance(summariser, ExtractiveSummariser):
+            written, reason = await _attempt(summariser, request)
+            found = await self._checked(request, written, later)
+            if found is not None:
+                return found
+            reason = reason or _LOST_FACTS
+        written, failure = await _attempt(self._extractive, request)
         if written is None:
-            truncated = _truncated(request.group, request.facts, request.count)
-            return truncated._replace(degraded=("A part could not be summarised; it was left out.",))
-        return await COMPACTION_THREADS.run(_verified, request, written, self._floor)
+            _log.warning("A group was left out of a compaction: %s", failure)
+            left_out = _truncated(request.group, request.facts, request.count)
+            return left_out._replace(degraded=(*filter(None, [reason]), _LEFT_OUT))
+        found = await self._checked(request, written, later) or _Compacted(None)
+        return found._replace(degraded=(*found.degraded, *filter(None, [reason])))
 
-    async def _written(self, request: SummaryRequest, summariser: Summariser) -> SummaryText | None:
-        """Return the text of a group by the summariser or, if it failed or is not confident, by the extractive one."""
-        written, reason = await _attempt(summariser, request)
-        if isinstance(summariser, ExtractiveSummariser):
-            return written
-        if written is not None and written.confidence >= self._floor:
-            return written
-        reason = reason or "A summary lost key facts; the words of the original were used."
-        written, _ = await _attempt(self._extractive, request)
-        return None if written is None else written._replace(degraded=(*written.degraded, reason))
+    async def _checked(
+        self, request: SummaryRequest, written: SummaryText | None, later: Sequence[KeyFact]
+    ) -> _Compacted | None:
+        """Return the summary of a text that has enough of the facts and is shorter than the originals."""
+        if written is None or written.confidence < self._floor:
+            return None
+        found = await COMPACTION_THREADS.run(_verified, request, written, later)
+        return found if found.confidence >= self._floor and found.is_shorter else None
 
 
 async def _attempt(summariser: Summariser, request: SummaryRequest) -> tuple[SummaryText | None, str]:
@@ -146,37 +168,22 @@ async def _attempt(summariser: Summariser, request: SummaryRequest) -> tuple[Sum
         return None, f"The summariser failed ({type(failed).__name__})."
 
 
-def _facts_by_event(facts: Sequence[KeyFact]) -> dict[str, list[KeyFact]]:
-    found: dict[str, list[KeyFact]] = {}
-    for fact in facts:
-        if fact.event_ids:
-            found.setdefault(fact.event_ids[0], []).append(fact)
-    return found
-
-
-def _facts_of(group: EventGroup, facts: Mapping[str, Sequence[KeyFact]]) -> list[KeyFact]:
-    return [fact for event in group.events for fact in facts.get(event.event_id, ())]
-
-
-def _verified(request: SummaryRequest, written: SummaryText, floor: float) -> _Compacted:
-    """Check a text for the facts of its group; those that are missing are carried, or else the originals stay."""
+def _verified(request: SummaryRequest, written: SummaryText, later: Sequence[KeyFact]) -> _Compacted:
+    """Check a text for the facts of its group; those that are missing are carried."""
     facts = request.facts
-    missing = verify(written.text, facts).missing
+    missing = verify(written.text, [fact for fact in facts if fact.fact_id not in written.verified]).missing
     confidence = min(written.confidence, 1 - len(missing) / max(len(facts), 1))
     summary = _summary(request, written, missing, confidence)
-    if confidence < floor or not _saves(summary, missing, request.count):
-        return _Compacted(None, degraded=written.degraded)
-    lost = {fact.fact_id for fact in missing}
+    lost = {fact.fact_id for fact in missing} | {fact.fact_id for fact in later if fact.status != "current"}
+    lost |= {fact.fact_id for fact in verify(written.text, later).missing}
+    # The later ones replace those that stood before.
+    latest = {fact.fact_id: fact for fact in (*facts, *later)}
     return _Compacted(
         summary,
-        [structs.replace(fact, carried=fact.fact_id in lost or _changed_later(fact, facts)) for fact in facts],
+        [structs.replace(fact, carried=fact.fact_id in lost) for fact in latest.values()],
         written.degraded,
+        is_shorter=_saves(summary, missing, request.count),
     )
-
-
-def _changed_later(fact: KeyFact, own: Sequence[KeyFact]) -> bool:
-    """Tell whether something after the group changed a fact: its text cannot say so."""
-    return fact.status != "current" and all(fact.superseded_by != other.fact_id for other in own)
 
 
 def _summary(request: SummaryRequest, written: SummaryText, missing: Sequence[KeyFact], confidence: float) -> Summary:

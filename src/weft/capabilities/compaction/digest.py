@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from weft.capabilities.compaction.model import FactKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from weft.capabilities.compaction.model import KeyFact
 
+T = TypeVar("T")
 # Kinds in the order of a digest.
 _ORDER = {kind: at for at, kind in enumerate(FactKind)}
 _HEADINGS = {
@@ -34,6 +35,7 @@ _HEADINGS = {
     FactKind.SYMBOL: "Symbols",
     FactKind.QUOTE: "Quotations",
 }
+_LATER = {"current": "", "superseded": " (replaced later)", "resolved": " (resolved later)"}
 LITERALS = frozenset(kind for kind in FactKind if _ORDER[kind] >= _ORDER[FactKind.IDENTIFIER])
 
 
@@ -52,15 +54,22 @@ def _section(kind: FactKind, facts: Sequence[KeyFact]) -> str:
     heading = _HEADINGS[kind]
     if kind in LITERALS:
         return f"{heading}: {', '.join(_distinct(fact.text for fact in facts))}"
-    return "\n".join([f"{heading}:", *_distinct(f"- {statement(fact)}" for fact in facts)])
+    return "\n".join([f"{heading}:", *_lines(facts)])
+
+
+def _lines(facts: Sequence[KeyFact]) -> Iterator[str]:
+    """Yield statements, with who made them where that changes."""
+    before = ""
+    for who, text in _distinct((fact.who, f"{fact.text}{_LATER[fact.status]}") for fact in facts):
+        yield f"- {text}" if who == before else f"- {who}: {text}"
+        before = who
 
 
 def statement(fact: KeyFact) -> str:
     """Return a statement with who made it, and whether a later one replaced it."""
     who = f"{fact.who}: " if fact.who else ""
-    later = {"current": "", "superseded": " (replaced later)", "resolved": " (resolved later)"}[fact.status]
-    return f"{who}{fact.text}{later}"
+    return f"{who}{fact.text}{_LATER[fact.status]}"
 
 
-def _distinct(texts: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(texts))
+def _distinct(values: Iterable[T]) -> list[T]:
+    return list(dict.fromkeys(values))

@@ -31,8 +31,7 @@ class GroupTexts(NamedTuple):
 
 def group_texts(group: EventGroup, count: TokenCounter) -> GroupTexts:
     """Return the events of a group as utterances, results of tools already shortened."""
-    tokens = sum(event.tokens for event in group.events)
-    share = min(group.target_tokens / max(tokens, 1), 1.0) * _RESULT_SHARE
+    share = _result_share(group)
     names = call_names(group.events)
     wanted = references_to(group)
     utterances: list[Utterance] = []
@@ -51,6 +50,14 @@ def group_texts(group: EventGroup, count: TokenCounter) -> GroupTexts:
             utterances.append(Utterance(speaker(event), text))
         utterances += (_call(event, call, count) for call in event.message.tool_calls)
     return GroupTexts(utterances, left_out)
+
+
+def _result_share(group: EventGroup) -> float:
+    """Return the part of its tokens that a result may take: more where little was said."""
+    results = sum(event.tokens for event in group.events if event.message.role == "tool")
+    said = sum(event.tokens for event in group.events) - results
+    even = group.target_tokens / max(results + said, 1)
+    return min(max(even * _RESULT_SHARE, (group.target_tokens - said) / max(results, 1)), 1.0)
 
 
 def speaker(event: WindowEvent) -> str:

@@ -24,7 +24,6 @@ from weft.capabilities.compaction.summariser import (
     SummariserFailed,
     SummaryRequest,
     SummaryText,
-    facts_of_group,
     summarise_group,
 )
 from weft.capabilities.compaction.summary_prompt import SCHEMA, SYSTEM, ModelSummary, summary_messages
@@ -183,7 +182,6 @@ class ModelSummariser:
         known = self._known.get(_sources(request.group.events))
         if known is not None and known.tokens <= request.group.target_tokens * _TOLERANCE:
             return SummaryText(known.text, known.method, known.confidence, known.loss_notes)
-        request = request._replace(facts=facts_of_group(request))
         chunks = await COMPACTION_THREADS.run(self._chunks, request)
         written = [each for chunk in chunks for each in await self._write(chunk, request)]
         problems = dict.fromkeys(each.problem for each in written if each.problem is not None)

@@ -151,19 +151,20 @@ def _log_rank(line: str, times: int) -> int:
 
 def _trace(lines: Sequence[str]) -> list[int]:
     frames = [bool(_FRAME.match(line)) for line in lines]
-    ranks = []
+    # The frames next to the error are at the end of a Python trace, and at the beginning of most others.
+    last = frozenset([at for at, is_frame in enumerate(frames) if is_frame][-3:])
+    ranks: list[int] = []
     for at, line in enumerate(lines):
-        is_edge = frames[at] and not (_near(frames, at, 1) and _near(frames, at, -1))
         if frames[at]:
-            ranks.append(GOOD if is_edge else WEAK)
+            is_edge = not (_near(frames, at, 1) and _near(frames, at, -1))
+            ranks.append(GOOD if is_edge or at in last else WEAK)
         elif _CAUSE.match(line) or _ERROR.search(line):
             ranks.append(BEST)
+        elif at and frames[at - 1]:
+            # The line of code of a frame goes with it.
+            ranks.append(ranks[-1])
         else:
             ranks.append(REST if line.startswith((" ", "\t")) else FAIR)
-    # The frames next to the error are at the end of a Python trace.
-    last = [at for at, is_frame in enumerate(frames) if is_frame][-3:]
-    for at in last:
-        ranks[at] = min(ranks[at], GOOD)
     return ranks
 
 

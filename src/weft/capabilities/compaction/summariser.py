@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from msgspec import structs
-
 from weft.capabilities.compaction.digest import digest
-from weft.capabilities.compaction.event_texts import group_texts, references_to
-from weft.capabilities.compaction.model import FactKind
-from weft.capabilities.compaction.reduction.reducer import reduce_texts
+from weft.capabilities.compaction.event_texts import group_texts
+from weft.capabilities.compaction.reduction.reducer import ReducedText, reduce_texts
 from weft.capabilities.compaction.verification import verify
 from weft.kernel.thread_pools import COMPACTION_THREADS
 
@@ -18,16 +15,22 @@ if TYPE_CHECKING:
 
     from weft.capabilities.compaction.event_texts import GroupTexts
     from weft.capabilities.compaction.model import EventGroup, KeyFact, SummaryMethod
-    from weft.capabilities.compaction.reduction.reducer import ReducedText
     from weft.kernel.tokens import TokenCounter
 
 # A second attempt makes room for the facts that the first one lost, if they exceed the target by this part.
 _TOLERANCE = 1.05
+# Facts that need this part of the room are listed; words beside them need at least that part.
+_DENSE = 0.5
+_LEAST_ROOM = 0.1
 _MAX_NOTES = 4
 
 
 class SummaryRequest(NamedTuple):
-    """What to write: a group, the key facts of its events, and whether to write nothing but facts."""
+    """What to write: a group, the key facts of its events, and whether to write nothing but facts.
+
+    Facts are as they stood soon after the group: what came later is not part of its text, so that the text is the same
+    when events are appended.
+    """
 
     group: EventGroup
     facts: Sequence[KeyFact]
@@ -38,7 +41,7 @@ class SummaryRequest(NamedTuple):
 class SummaryText(NamedTuple):
     """The text of a group. ``confidence`` is from 0 to 1; ``loss_notes`` say what is not in it.
 
-    ``degraded`` says why it was not made as configured.
+    ``degraded`` says why it was not made as configured. ``verified`` are ids of facts that were found in it already.
     """
 
     text: str
@@ -46,6 +49,7 @@ class SummaryText(NamedTuple):
     confidence: float = 1.0
     loss_notes: tuple[str, ...] = ()
     degraded: tuple[str, ...] = ()
+    verified: frozenset[str] = frozenset()
 
 
 class SummariserFailed(Exception):
@@ -60,6 +64,10 @@ class Summariser(Protocol):
         ...
 
 
+# What a reduction reports that left nothing out.
+_IN_FULL = ReducedText("", 0, [], 0, 0, [])
+
+
 class ExtractiveSummariser:
     """Writes summaries of the words of the original; always the same text for the same events."""
 
@@ -69,51 +77,68 @@ class ExtractiveSummariser:
 
 
 class _Attempt(NamedTuple):
-    """A shortened text with the facts appended that were not in it."""
+    """A shortened text with the facts appended that were not in it. ``reduced`` is None if there was no room for it."""
 
     text: str
-    reduced: ReducedText
-    added: Sequence[KeyFact]
+    reduced: ReducedText | None
+    found: Sequence[KeyFact] = ()
+    is_over: bool = False
 
 
 def summarise_group(request: SummaryRequest) -> SummaryText:
     """Return the text of a group, or nothing but its facts."""
-    facts = facts_of_group(request)
+    facts = request.facts
     if request.facts_only:
         return _digest(request, facts)
     texts = group_texts(request.group, request.count)
+    attempt = _in_full(request, texts, facts) or _with_digest(request, texts, facts) or _reduced(request, texts, facts)
+    return SummaryText(
+        attempt.text,
+        "extractive_summary",
+        loss_notes=_losses(request, texts, attempt),
+        verified=frozenset(fact.fact_id for fact in attempt.found),
+    )
+
+
+def _in_full(request: SummaryRequest, texts: GroupTexts, facts: Sequence[KeyFact]) -> _Attempt | None:
+    """Return everything that was said, if that fits once the results of tools are shortened."""
+    text = "\n".join(f"{each.speaker}: {each.text}" for each in texts.utterances)
+    if request.count(text) > request.group.target_tokens:
+        return None
+    checked = verify(text, facts)
+    listed = digest(checked.missing)
+    is_over = request.count(text) + request.count(listed) > request.group.target_tokens * _TOLERANCE
+    return None if is_over else _Attempt("\n".join(filter(None, [text, listed])), _IN_FULL, checked.found)
+
+
+def _with_digest(request: SummaryRequest, texts: GroupTexts, facts: Sequence[KeyFact]) -> _Attempt | None:
+    """Return all facts as a list, with the words that fit besides, if they need most of the room anyway."""
     target = request.group.target_tokens
-    attempt = _attempt(request, texts, facts, target)
-    tokens = request.count(attempt.text)
-    if attempt.added and tokens > target * _TOLERANCE:
-        attempt = _attempt(request, texts, facts, max(2 * target - tokens, target // 2))
-    return SummaryText(attempt.text, "extractive_summary", loss_notes=_losses(request, texts, attempt))
+    listed = digest(facts)
+    needed = request.count(listed)
+    if needed < target * _DENSE:
+        return None
+    room = target - needed
+    reduced = reduce_texts(texts.utterances, room, (), request.count) if room > target * _LEAST_ROOM else None
+    text = listed if reduced is None else f"{reduced.text}\n{listed}"
+    return _Attempt(text, reduced, facts, is_over=needed > target * _TOLERANCE)
 
 
-def facts_of_group(request: SummaryRequest) -> list[KeyFact]:
-    """Return the facts of a group as they stood soon after it.
-
-    What happened later is not part of the text, so that it is the same when events are appended.
-    """
-    own = {fact.fact_id for fact in request.facts}
-    results = {event.event_id for event in request.group.events if event.message.role == "tool"}
-    wanted = references_to(request.group)
-    return [
-        fact
-        if fact.status == "current" or fact.superseded_by in own
-        else structs.replace(fact, status="current", superseded_by=None)
-        for fact in request.facts
-        # Lines of results are facts if a message refers to them.
-        if fact.kind is not FactKind.QUOTE or fact.event_ids[0] not in results or wanted.intersection(fact.literals)
-    ]
-
-
-def _attempt(request: SummaryRequest, texts: GroupTexts, facts: Sequence[KeyFact], target: int) -> _Attempt:
+def _reduced(request: SummaryRequest, texts: GroupTexts, facts: Sequence[KeyFact]) -> _Attempt:
+    """Return the words of most value, and the facts that are not in them; those may need a second attempt."""
+    target = request.group.target_tokens
     protected = [literal for fact in facts for literal in (fact.literals or (fact.text,))]
-    reduced = reduce_texts(texts.utterances, target, protected, request.count)
-    missing = verify(reduced.text, facts).missing
-    text = "\n".join(filter(None, [reduced.text, digest(missing)]))
-    return _Attempt(text, reduced, missing)
+    room = target
+    for _ in range(2):
+        reduced = reduce_texts(texts.utterances, room, protected, request.count)
+        checked = verify(reduced.text, facts)
+        listed = digest(checked.missing)
+        over = request.count(reduced.text) + request.count(listed) - target
+        if over <= target * (_TOLERANCE - 1):
+            break
+        room -= over
+    text = "\n".join(filter(None, [reduced.text, listed]))
+    return _Attempt(text, reduced, checked.found, is_over=over > target * (_TOLERANCE - 1))
 
 
 def _digest(request: SummaryRequest, facts: Sequence[KeyFact]) -> SummaryText:
@@ -128,15 +153,17 @@ def _losses(request: SummaryRequest, texts: GroupTexts, attempt: _Attempt) -> tu
     """Say in plain words what is not in a text."""
     notes = []
     reduced = attempt.reduced
-    if reduced.words < reduced.words_before:
+    if reduced is None:
+        notes.append(f"Only key facts are listed, of {len(request.group.events)} events.")
+    elif reduced.words < reduced.words_before:
         notes.append(f"{reduced.words_before - reduced.words:,} of {reduced.words_before:,} words left out.")
-    if reduced.dropped_utterances:
-        notes.append(f"{len(reduced.dropped_utterances)} of {len(texts.utterances)} messages left out whole.")
+        if reduced.dropped_utterances:
+            notes.append(f"{len(reduced.dropped_utterances)} of {len(texts.utterances)} messages left out whole.")
     if texts.left_out:
         shown = ", ".join(texts.left_out[:_MAX_NOTES])
         more = f" and more in {len(texts.left_out) - _MAX_NOTES} others" if len(texts.left_out) > _MAX_NOTES else ""
         notes.append(f"Left out of tool results: {shown}{more}.")
-    tokens = request.count(attempt.text)
-    if tokens > request.group.target_tokens * _TOLERANCE:
-        notes.append(f"{tokens - request.group.target_tokens:,} tokens over its target, so that no key fact is lost.")
+    if attempt.is_over:
+        over = request.count(attempt.text) - request.group.target_tokens
+        notes.append(f"{over:,} tokens over its target, so that no key fact is lost.")
     return tuple(notes)

@@ -44,9 +44,14 @@ def auto(source: CompactionSource) -> Layout:
         return _because(hierarchical(source), f"the older messages spread over {content.days} days")
     if content.tool_share >= _TOOL_SHARE:
         return _because(key_facts(source), f"{content.tool_share:.0%} of the older tokens are results of tools")
-    return _because(
-        sliding_window(source), "most of the older tokens are dialogue of a short time without finished tasks"
-    )
+    return _because(sliding_window(source), _mixed(content))
+
+
+def _mixed(content: _Content) -> str:
+    """Say why nothing else suits better."""
+    days = "1 day" if content.days == 1 else f"{content.days} days"
+    tasks = f"{content.finished_tasks} of {content.tasks} tasks finished" if content.tasks else "no named tasks"
+    return f"{1 - content.tool_share:.0%} of the older tokens are dialogue, from {days}, with {tasks}"
 
 
 def _because(layout: Layout, why: str) -> Layout:

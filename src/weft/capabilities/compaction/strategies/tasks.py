@@ -51,7 +51,7 @@ _FINISHED_TEXT = re.compile(
 )
 _NOT_FINISHED = re.compile(
     r"(?i)\b(?:not|never|isn't|isnt|until|when|once|if|before|after|almost|nearly|will|be|should|must|nicht|wenn)\b"
-    r"[^.!?\n]{0,24}\Z"
+    r"[^.!?\n]{0,40}\Z"
 )
 _STARTED_TEXT = re.compile(
     r"(?i)\b(?:start(?:ed|ing)?|begin|began|reopen(?:ed)?|resum(?:e|ed|ing)|working on|assigned|new)\b"
@@ -161,7 +161,7 @@ def _mention_in_text(event: WindowEvent, content: str, sign: Sign | None) -> _Me
     mentions = list(_NAMED.finditer(content))
     if not mentions:
         return None
-    finished = next((match for match in mentions if _says_finished(content[match.end() : match.end() + _NEAR])), None)
+    finished = next((match for match in mentions if _says_finished(content, match.end(), match.end() + _NEAR)), None)
     match = finished or mentions[0]
     task_id = match["id"].strip("\"'`#")
     if finished is not None:
@@ -214,9 +214,10 @@ def _sign_of_text(content: str) -> Sign | None:
     return "started" if _STARTED_TEXT.search(content) else None
 
 
-def _says_finished(text: str) -> bool:
-    match = _FINISHED_TEXT.search(text)
-    return match is not None and not _NOT_FINISHED.search(text[: match.start()])
+def _says_finished(text: str, start: int = 0, end: int | None = None) -> bool:
+    """Tell whether a text says so between two positions, and not that it is to be so."""
+    match = _FINISHED_TEXT.search(text, start, len(text) if end is None else end)
+    return match is not None and not _NOT_FINISHED.search(text, max(start - _NEAR, 0), match.start())
 
 
 def _requests(events: Sequence[WindowEvent], units: CallUnits) -> Tasks:

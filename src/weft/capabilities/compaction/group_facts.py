@@ -1,0 +1,61 @@
+"""The key facts of a group: those that its text must have, and those that only later events made important."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import structs
+
+from weft.capabilities.compaction.event_texts import references_to
+from weft.capabilities.compaction.model import FactKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from weft.capabilities.compaction.model import EventGroup, KeyFact
+
+
+class GroupFacts(NamedTuple):
+    """``known`` are the facts as they stood soon after the group; ``later`` are facts since later events.
+
+    A text is made of the first alone, so that it is the same when events are appended.
+    """
+
+    known: Sequence[KeyFact]
+    later: Sequence[KeyFact]
+
+
+def facts_by_event(facts: Iterable[KeyFact]) -> dict[str, list[KeyFact]]:
+    """Return facts by the id of their first event."""
+    found: dict[str, list[KeyFact]] = {}
+    for fact in facts:
+        if fact.event_ids:
+            found.setdefault(fact.event_ids[0], []).append(fact)
+    return found
+
+
+def facts_of(group: EventGroup, facts: Mapping[str, Sequence[KeyFact]]) -> GroupFacts:
+    """Return the facts of a group."""
+    own = [fact for event in group.events for fact in facts.get(event.event_id, ())]
+    ids = {fact.fact_id for fact in own}
+    results = {event.event_id for event in group.events if event.message.role == "tool"}
+    wanted = references_to(group) if results else frozenset()
+    known: list[KeyFact] = []
+    later: list[KeyFact] = []
+    for fact in own:
+        # Lines of results are facts if a message refers to them.
+        is_line = fact.kind is FactKind.QUOTE and fact.event_ids[0] in results
+        if is_line and not wanted.intersection(fact.literals):
+            later.append(fact)
+        else:
+            known.append(_as_known(fact, ids))
+        if fact.status != "current" and fact.superseded_by not in ids:
+            later.append(fact)
+    return GroupFacts(known, later)
+
+
+def _as_known(fact: KeyFact, own: set[str]) -> KeyFact:
+    """Return a fact without a status that something after the group gave it."""
+    if fact.status == "current" or fact.superseded_by in own:
+        return fact
+    return structs.replace(fact, status="current", superseded_by=None)

@@ -1,0 +1,68 @@
+"""Events of a window for tests: messages, calls, results and workflow events, numbered and timed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from weft.capabilities.language_models.model import ConversationMessage, ToolCall
+from weft.capabilities.windows.model import Category, WindowEvent, message_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+START = 1_772_445_600_000_000
+_SECOND = 1_000_000
+
+
+def event(message: ConversationMessage, **fields: Any) -> WindowEvent:
+    """Return an event without number and time; ``numbered`` gives it both."""
+    category = {"tool": Category.SYSTEM_OUTPUT, "system": Category.SYSTEM}.get(message.role, Category.DIALOG)
+    defaults = {
+        "event_id": "",
+        "number": 0,
+        "category": category,
+        "kind": "tool_output" if message.role == "tool" else "message",
+        "at": 0,
+        "author": "human:anna",
+        "agent_id": "agent",
+        "tokens": message_tokens(message),
+    }
+    return WindowEvent(message=message, **(defaults | fields))
+
+
+def from_user(text: str, **fields: Any) -> WindowEvent:
+    return event(ConversationMessage(role="user", content=text), **fields)
+
+
+def assistant(text: str, role: Any = "assistant", **fields: Any) -> WindowEvent:
+    return event(ConversationMessage(role=role, content=text), **fields)
+
+
+def called(*call_ids: str, name: str = "query", arguments: str = '{"table": "orders"}', **fields: Any) -> WindowEvent:
+    calls = tuple(ToolCall(call_id, name, arguments) for call_id in call_ids)
+    return event(ConversationMessage(role="assistant", tool_calls=calls), **fields)
+
+
+def result(call_id: str, text: str, **fields: Any) -> WindowEvent:
+    return event(ConversationMessage(role="tool", content=text, tool_call_id=call_id), **fields)
+
+
+def workflow(text: str, **fields: Any) -> WindowEvent:
+    message = ConversationMessage(role="assistant", content=text)
+    return event(message, kind="workflow", category=Category.INTERNAL, **fields)
+
+
+def numbered(events: Sequence[WindowEvent], seconds: int = 30) -> list[WindowEvent]:
+    """Return events with ids, numbers, versions and times, so many seconds apart."""
+    return [
+        structs.replace(
+            each,
+            event_id=each.event_id or f"e{number}",
+            number=number,
+            at=START + number * seconds * _SECOND,
+            item_id=f"window:s1:agent/e{number}/1.1",
+        )
+        for number, each in enumerate(events, start=1)
+    ]
