@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from weft.app.approved_calls import ADVANCE, ADVANCE_EVERY_SECONDS, ADVANCE_SOON_SECONDS
 from weft.capabilities.metrics.operations import COLLECTION_INTERVAL
-from weft.jobs import ingestion, session_indexing, session_vectors, source_sync, webhook_delivery
+from weft.jobs import compaction, ingestion, session_indexing, session_vectors, source_sync, webhook_delivery
 from weft.jobs.backfill_vectors import BACKFILL
 from weft.jobs.cleanup import DELETE, EXPIRE, EXPIRE_EVERY_SECONDS, EXPIRE_SOON_SECONDS, PRUNE_RECEIPTS
 from weft.jobs.history_pruning import PRUNE
@@ -168,6 +168,14 @@ def _queue_jobs(app: App) -> list[Job]:
             concurrency=webhook_delivery.CONCURRENCY,
             per_tenant=webhook_delivery.PER_TENANT,
             per_group=webhook_delivery.PER_HOST,
+        ),
+        Job(
+            name=compaction.COMPACT,
+            every=compaction.POLL_SECONDS,
+            due=app.compaction.due,
+            run=app.compaction.perform,
+            concurrency=compaction.CONCURRENCY,
+            per_tenant=compaction.PER_TENANT,
         ),
         Job(
             name=session_indexing.INDEX,

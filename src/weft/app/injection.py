@@ -22,15 +22,17 @@ from weft.capabilities.access.store import AccessStore, LineKeys, TokenCodec
 from weft.capabilities.agent_context.critical import CriticalEditStore, SessionLayers
 from weft.capabilities.agent_context.model import ContextLimits
 from weft.capabilities.agent_context.store import SnapshotStore
-from weft.capabilities.approvals.store import ApprovalStore, CallPerformer
+from weft.capabilities.approvals.store import ApprovalStore, CallPerformer, HeldCallObserver
 from weft.capabilities.assembly.conversation import PreparedEventCache
 from weft.capabilities.assembly.gather import PromptCache
 from weft.capabilities.assembly.receipts import ReceiptStore
 from weft.capabilities.assembly.records import ReceiptRecordReader
 from weft.capabilities.assembly.slots import AssemblySlots
 from weft.capabilities.board.store import ConventionStore, EntryObserver, EntryStore, ReadTally
-from weft.capabilities.compaction.runner import CompactionRunner, DirectRunner
+from weft.capabilities.compaction.review import HeldCompactions
+from weft.capabilities.compaction.runner import CompactionRunner
 from weft.capabilities.compaction.store import CompactionStore, ViewCache
+from weft.capabilities.compaction.trigger import CompactionWaker, ThresholdTrigger
 from weft.capabilities.events.model import EventImport, EventStore, Feed
 from weft.capabilities.events.webhooks.store import WebhookSender, WebhookStore
 from weft.capabilities.guardrails.actions import KnownActions
@@ -93,7 +95,7 @@ from weft.capabilities.trust.gate import CallVerdicts, ItemLabels
 from weft.capabilities.trust.policy import TrustPolicies
 from weft.capabilities.trust.scanner import ContentScanner, Verdicts
 from weft.capabilities.windows.agent_settings import SettingsCache
-from weft.capabilities.windows.store import EventCache, WindowStore
+from weft.capabilities.windows.store import CompactionQueue, EventCache, WindowStore
 from weft.kernel.approval import Approval
 from weft.kernel.clock import Clock
 from weft.kernel.correlation import NO_CORRELATION, Correlation
@@ -230,6 +232,8 @@ class Singletons:
     known_sessions: SessionAclCache
     window_events: EventCache
     compaction_settings: SettingsCache
+    compaction_waker: CompactionWaker
+    compaction_runner: CompactionRunner
     prepared_events: PreparedEventCache
     compacted_views: ViewCache
     prompts: PromptCache
@@ -290,7 +294,8 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
 # Ports that a service of a higher slice implements.
 _IMPLEMENTATIONS: Mapping[type, type] = {
     AuditFilter: DomainAuditFilter,
-    CompactionRunner: DirectRunner,
+    CompactionQueue: ThresholdTrigger,
+    HeldCallObserver: HeldCompactions,
     EntryObserver: GapAnswers,
     ReceiptRecords: ReceiptRecordReader,
     ReplyObserver: GapAnswers,

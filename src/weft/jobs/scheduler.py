@@ -204,6 +204,10 @@ class Scheduler:
     def jobs(self) -> list[Job]:
         return [entry.job for entry in self._entries.values()]
 
+    def runs(self, name: str) -> bool:
+        """Tell whether a job runs by itself in this process."""
+        return self._event_loop is not None and name not in self.paused
+
     def start(self) -> None:
         for entry in self._entries.values():
             first = entry.job.interval if entry.job.on_events is None else _FIRST_POLL_SECONDS

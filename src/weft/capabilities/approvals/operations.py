@@ -158,21 +158,22 @@ async def show_approval(
     async def find(audited: AuditedApprovals) -> HeldCall:
         return await audited.approvals.find(request.approval_id)
 
-    async def view(audited: AuditedApprovals) -> HeldCall:
+    async def view(audited: AuditedApprovals) -> tuple[HeldCall, dict[str, Any]]:
         held = await find(audited)
         await audited.audit.record(show_approval, request)
-        return held
+        return held, {**held.reason.details, **await audited.approvals.observer.details(held)}
 
     held = await transactions.read(actor, find)
     is_caller = held.caller_id == actor.principal_id
+    details: dict[str, Any] | None = None
     if not is_caller:
         # Committed before anything is shown.
-        held = await transactions.write(actor, view)
+        held, details = await transactions.write(actor, view)
     outcome = held.outcome if held.state is ApprovalState.PERFORMED else None
     return ApprovalShown(
         **_info(held),
         request=msgspec.json.decode(held.request),
-        details=None if is_caller else held.reason.details,
+        details=details,
         answer=outcome.answer if is_caller and outcome is not None else None,
     )
 

@@ -24,7 +24,7 @@ from weft.capabilities.approvals.model import (
     event_audience,
     is_approver,
 )
-from weft.capabilities.approvals.store import ApprovalStore
+from weft.capabilities.approvals.store import ApprovalStore, HeldCallObserver
 from weft.capabilities.trust.policy import TrustPolicies
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import PermissionDenied
@@ -43,12 +43,13 @@ _VERBS = {"approved": "approve", "refused": "refuse"}
 
 
 class CallToHold(NamedTuple):
-    """A call that a check holds."""
+    """A call that a check holds. ``session_id``: the session it belongs to, if its request does not name it."""
 
     operation: Operation
     request: Request
     hold: Hold
     reason: HoldReason
+    session_id: str | None = None
 
 
 class Approvals(msgspec.Struct, frozen=True):
@@ -60,6 +61,7 @@ class Approvals(msgspec.Struct, frozen=True):
     outbox: Outbox
     audit: AuditStore
     clock: Clock
+    observer: HeldCallObserver
 
     @property
     def now(self) -> int:
@@ -133,6 +135,8 @@ class Approvals(msgspec.Struct, frozen=True):
         change = self.store.approve if decision == "approved" else self.store.refuse
         if not await change(decided, now):
             raise _closed(await self.store.find(held.approval_id) or held, now)
+        if decision == "refused":
+            await self.observer.closed(decided, "refused")
         await self._publish("approval.decided", decided, decision=decision)
         return decided
 
@@ -142,6 +146,7 @@ class Approvals(msgspec.Struct, frozen=True):
             held.approval_id, self.now, self.now + KEEP_MICROS
         ):
             return False
+        await self.observer.closed(held, "expired")
         await self._publish("approval.decided", held, decision="expired")
         return True
 
@@ -177,7 +182,7 @@ class Approvals(msgspec.Struct, frozen=True):
         policy = await self.policies.current()
         now = self.now
         expires_at = now + policy.approval_seconds * _MICROS
-        session_id = getattr(call.request, "session_id", None)
+        session_id = call.session_id or getattr(call.request, "session_id", None)
         return HeldCall(
             approval_id=f"approval_{new_ordered_id()}",
             caller_id=self.actor.principal_id,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from weft.capabilities.approvals.model import ApprovalState, CallResult, HeldCall
     from weft.kernel.approval import Approval
@@ -95,6 +95,18 @@ class ApprovalStore(Protocol):
 
 class PerformedElsewhere(Exception):
     """Another process has taken over the performing of an approved call: this one must not commit its changes."""
+
+
+class HeldCallObserver(Protocol):
+    """Another slice that holds something for an approval: shows it to approvers, and ends it with the approval."""
+
+    async def details(self, held: HeldCall) -> Mapping[str, Any]:
+        """Return what an approver is shown besides the details of the reason, as it is now."""
+        ...
+
+    async def closed(self, held: HeldCall, decision: Literal["refused", "expired"]) -> None:
+        """Note, in the transaction of the decision, that a call will not be performed."""
+        ...
 
 
 class CallPerformer(Protocol):

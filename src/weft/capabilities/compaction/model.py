@@ -211,7 +211,8 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One run over one window. ``cut`` is the number of the newest event that it saw.
 
     ``version`` is the hash of its view. ``degraded`` names what could not be done as configured, such as a model that
-    did not answer. ``reason`` says why the strategy was chosen, or why nothing was compacted.
+    did not answer. ``reason`` says why the strategy was chosen, or why nothing was compacted. ``window_tokens`` is the
+    size of the window when it was queued; ``saved_tokens`` are those that prompts need less while it is applied.
     """
 
     compaction_id: str
@@ -239,5 +240,8 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     degraded: tuple[str, ...] = ()
     model: str | None = None
     approval_id: str | None = None
+    window_tokens: int = 0
+    saved_tokens: int = 0
+    attempts: int = 0
     started_at: int | None = None
     finished_at: int | None = None

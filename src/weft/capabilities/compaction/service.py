@@ -21,12 +21,12 @@ from weft.capabilities.compaction.model import (
 )
 from weft.capabilities.compaction.records import CompactionRecorder
 from weft.capabilities.compaction.store import AppliedCompaction, CompactionStore, ViewCache
+from weft.capabilities.compaction.trigger import queued
 from weft.capabilities.history.model import trunk_of
 from weft.capabilities.sessions.model import SessionNotFound, SessionTerminated, find_session
 from weft.capabilities.windows.model import NotMember, window_line
 from weft.capabilities.windows.service import Windows
 from weft.kernel.errors import PermissionDenied
-from weft.kernel.fields import new_ordered_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,13 +41,6 @@ if TYPE_CHECKING:
 
 _DIGITS = 32
 _encode = msgspec.json.Encoder(order="deterministic").encode
-
-
-class RunningCompaction(NamedTuple):
-    """A compaction that was begun, with the events of its cut."""
-
-    compaction: Compaction
-    events: Sequence[WindowEvent]
 
 
 class Compactions(msgspec.Struct, frozen=True):
@@ -90,52 +83,46 @@ class Compactions(msgspec.Struct, frozen=True):
 
     async def request(self, window: Window, options: CompactionOptions, trigger: CompactionTrigger) -> Compaction:
         """Queue a compaction of a window, or return the one that is open already."""
-        wanted = Compaction(
-            compaction_id=new_ordered_id(),
-            session_id=window.session_id,
-            agent_id=window.agent_id,
-            line_id=window.line_id,
-            requested_by=self.windows.actor.participant,
-            trigger=trigger,
-            state=CompactionState.QUEUED,
-            strategy=options.strategy,
-            target=options.target,
-            keep_recent=options.keep_recent,
-            model=options.model,
-            created_at=self.windows.now,
-        )
+        windows = self.windows
+        wanted = queued(window, options, trigger, windows.actor, windows.now, await windows.tokens(window))
         if await self.store.add(wanted):
             return wanted
-        return await self.store.open_for(window.line_id) or wanted
+        found = await self.store.open_for(window.line_id)
+        if found is None or (found := await self.store.lock(found.compaction_id)) is None:
+            return wanted
+        if found.state is CompactionState.QUEUED:
+            # What is asked for now counts, not what the threshold has queued.
+            found = structs.replace(wanted, compaction_id=found.compaction_id, created_at=found.created_at)
+            await self.store.save(found)
+        return found
 
-    async def begin(self, compaction_id: str) -> RunningCompaction | None:
-        """Freeze the cut of a queued compaction, or of one whose run was lost; None if it is neither."""
-        found = await self.store.lock(compaction_id)
-        if found is None or found.state not in {CompactionState.QUEUED, CompactionState.RUNNING}:
-            return None
-        events = await self.windows.line_events(found.session_id, found.line_id)
+    async def begin(self, compaction: Compaction) -> Compaction:
+        """Begin the run of a compaction that is locked."""
         begun = structs.replace(
-            found,
+            compaction,
             state=CompactionState.RUNNING,
-            cut=events[-1].number if events else 0,
+            attempts=compaction.attempts + 1,
             started_at=self.windows.now,
         )
         await self.store.save(begun)
-        if found.state is CompactionState.QUEUED:
+        if compaction.attempts == 0:
             await self.records.started(begun)
-        return RunningCompaction(begun, events)
+        return begun
 
-    async def finish(self, compaction_id: str, draft: CompactionDraft, *, held_as: str | None = None) -> Compaction:
+    async def finish(
+        self, compaction_id: str, draft: CompactionDraft, *, cut: int, held_as: str | None = None
+    ) -> Compaction:
         """Store the result of a run and apply it; with ``held_as``, an approval, it waits for its review.
 
-        A compaction that was dropped meanwhile stays dropped.
+        ``cut`` is the number of the newest event that the run saw. A compaction that was dropped meanwhile stays
+        dropped.
         """
         found = await self._locked(compaction_id)
         if found.state is not CompactionState.RUNNING:
             return found
         finished = with_figures(found, draft, self.windows.now)
         state = CompactionState.APPLIED if held_as is None else CompactionState.HELD
-        finished = structs.replace(finished, state=state, approval_id=held_as)
+        finished = structs.replace(finished, state=state, cut=cut, approval_id=held_as)
         await self.store.save(finished, draft.view)
         if state is CompactionState.APPLIED:
             await self.records.applied(finished, draft.view)
@@ -211,7 +198,7 @@ def with_figures(compaction: Compaction, draft: CompactionDraft, now: int) -> Co
     return structs.replace(
         compaction,
         used=draft.used,
-        reason=draft.reason,
+        reason=f"{compaction.reason} {draft.reason}".strip(),
         version=version_of(view),
         events_covered=sum(len(summary.sources) for summary in view.summaries) + len(view.shortened),
         tokens_before=draft.tokens_before,
@@ -221,6 +208,7 @@ def with_figures(compaction: Compaction, draft: CompactionDraft, now: int) -> Co
         summaries=len(view.summaries),
         loss_notes=sum(len(summary.loss_notes) for summary in view.summaries),
         degraded=draft.degraded,
+        saved_tokens=max(0, draft.tokens_before - draft.tokens_after),
         finished_at=now,
     )
 

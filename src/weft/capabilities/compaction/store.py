@@ -49,6 +49,10 @@ class CompactionStore(Protocol):
         """Return the compaction that is in effect on a line, without its view."""
         ...
 
+    async def newest(self, line_id: str) -> tuple[Compaction | None, Compaction | None]:
+        """Return the newest compaction of a line and the one that is in effect, without their views."""
+        ...
+
     async def current(self, line_id: str) -> AppliedCompaction | None:
         """Return the compaction that is in effect on a line, with its view."""
         ...

@@ -40,7 +40,7 @@ from weft.capabilities.windows.model import (
     window_line,
 )
 from weft.capabilities.windows.redacted_events import apply_redactions
-from weft.capabilities.windows.store import EventCache, WindowStore
+from weft.capabilities.windows.store import CompactionQueue, EventCache, WindowStore
 from weft.capabilities.windows.window_writer import WindowWriter
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import PermissionDenied
@@ -74,6 +74,7 @@ class Windows(msgspec.Struct, frozen=True):
     clock: Clock
     cache: EventCache
     settings: SettingsCache
+    compactions: CompactionQueue
     catalog: Catalog
     gate: ContentGate
 

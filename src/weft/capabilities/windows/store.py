@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Sequence
 
-    from weft.capabilities.windows.model import WindowEvent, WindowRoute, WindowSettings
+    from weft.capabilities.agent_context.compaction_settings import ResolvedCompaction
+    from weft.capabilities.windows.model import Window, WindowEvent, WindowRoute, WindowSettings
 
 
 class LineEvents(NamedTuple):
@@ -36,6 +37,32 @@ class IndexedCheckpoint(NamedTuple):
     created_by: str
     created_at: int
     automatic: bool
+
+
+class LineCompaction(NamedTuple):
+    """What compactions mean for the size of a line.
+
+    ``saved`` tokens are not part of prompts. ``tokens``: those of the line when its latest compaction was queued, 0 if
+    there was none; ``is_open``: that one is not finished.
+    """
+
+    saved: int = 0
+    tokens: int = 0
+    is_open: bool = False
+
+
+class CompactionQueue(Protocol):
+    """Compactions of windows that reach their threshold."""
+
+    async def of_line(self, line_id: str) -> LineCompaction: ...
+
+    async def add(self, window: Window, settings: ResolvedCompaction, tokens: int) -> None:
+        """Queue a compaction of a window with this many tokens, unless one is open."""
+        ...
+
+    async def restored(self, line_id: str) -> None:
+        """Note that events were changed or removed: what a compacted view saves is not known any more."""
+        ...
 
 
 class WindowStore(Protocol):

@@ -128,6 +128,7 @@ async def window_view(windows: Windows, window: Window) -> WindowView:
         tokens[event.category] += event.tokens
         counts[event.category] += 1
     threshold = await windows.threshold(window)
+    saved = (await windows.compactions.of_line(window.line_id)).saved
     sharing = await windows.store.sharing(window.session_id, window.events_of)
     return WindowView(
         session_id=window.session_id,
@@ -144,7 +145,7 @@ async def window_view(windows: Windows, window: Window) -> WindowView:
         ],
         last_number=settings.last_number,
         compaction_threshold=threshold,
-        threshold_reached=tokens.total() >= threshold * window.limit,
+        threshold_reached=tokens.total() - saved >= threshold * window.limit,
         parent_id=settings.parent_id,
         shares_with=settings.shares_with,
         shared_by=[each.agent_id for each in sharing if each.agent_id != window.events_of],

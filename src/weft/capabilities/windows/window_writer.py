@@ -49,6 +49,10 @@ if TYPE_CHECKING:
     from weft.kernel.events import EventType, NewEvent
 
 
+# A window that stays above its threshold is compacted again when it has grown by this part of its limit.
+_RETRY_GROWTH = 0.05
+
+
 @dataclass(slots=True)
 class WindowWriter:
     """Writes to one window. ``owner`` is the stored window whose events it shows."""
@@ -136,6 +140,7 @@ class WindowWriter:
             growth += version.change.meta.tokens
             newest = max(newest, 0 if is_content(key) else decode_event(self.head.line_id, version, None).number)
         if changes or commit_meta.merged is not None:
+            await self.service.compactions.restored(self.head.line_id)
             await self._commit(changes, commit_meta, growth)
             await self._advance(newest)
             self.content_changed(**counts)
@@ -229,7 +234,7 @@ class WindowWriter:
             merged=meta.merged,
         )
         self.head = await record(self.service.lines, self.head, commit, weight=before + growth)
-        await self._check_threshold(before / self.window.limit)
+        await self._check_threshold(before, self.window.limit)
 
     async def limit_changed(self, before: int) -> None:
         """Tell all that share the window that its settings changed, and whether its threshold is reached now."""
@@ -237,18 +242,29 @@ class WindowWriter:
         readers = [each.agent_id for each in sharing]
         data = {"limit": self.window.limit, "previous_limit": before, "shared_by": len(readers)}
         self._events.append(self.service.event("window.changed", self.session, self.window.agent_id, readers, data))
-        await self._check_threshold(self.head.weight / before)
+        await self._check_threshold(self.head.weight, before)
         await self.publish()
 
-    async def _check_threshold(self, before: float) -> None:
-        """Collect an event if the window has just reached its compaction threshold; ``before`` is its earlier use."""
-        used = self.head.weight / self.window.limit
-        if used <= before:
+    async def _check_threshold(self, tokens_before: int, limit_before: int) -> None:
+        """Queue a compaction if the window has grown to its threshold, and announce that once per crossing.
+
+        What its compacted view saves does not count. Below the threshold this reads nothing.
+        """
+        tokens, limit = self.head.weight, self.window.limit
+        if tokens / limit <= tokens_before / limit_before:
             return
-        threshold = await self.service.threshold(self.window)
-        if before < threshold <= used:
-            data = {"tokens": self.head.weight, "limit": self.window.limit, "threshold": threshold}
+        settings = await self.service.compaction(self.window)
+        if tokens / limit < settings.threshold:
+            return
+        known = await self.service.compactions.of_line(self.head.line_id)
+        if (tokens - known.saved) / limit < settings.threshold:
+            return
+        if (tokens_before - known.saved) / limit_before < settings.threshold:
+            data = {"tokens": tokens - known.saved, "limit": limit, "threshold": settings.threshold}
             self._events.append(self._about("window.threshold_reached", data))
+        has_grown = not known.tokens <= tokens < known.tokens + limit * _RETRY_GROWTH
+        if settings.auto and has_grown and not known.is_open:
+            await self.service.compactions.add(self.window, settings, tokens)
 
     async def _advance(self, number: int) -> None:
         last = max(self.owner.last_number, number)

@@ -15,7 +15,7 @@ from weft.storage.sql.database import SqlStore
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.storage.sql.database import Row
+    from weft.storage.sql.database import Row, Transaction
 
 _COMPACTION = "SELECT state, figures FROM compactions WHERE tenant = $1 "
 _BY_ID = _COMPACTION + "AND compaction_id = $2 "
@@ -25,6 +25,13 @@ ON CONFLICT DO NOTHING
 """
 _OPEN = _COMPACTION + "AND line_id = $2 AND state IN ('queued', 'running', 'held')"
 _APPLIED = _COMPACTION + "AND line_id = $2 AND state = 'applied'"
+_NEWEST = (
+    _COMPACTION
+    + """AND line_id = $2 AND (state = 'applied' OR compaction_id = (
+    SELECT MAX(compaction_id) FROM compactions WHERE tenant = $1 AND line_id = $2))
+ORDER BY compaction_id DESC
+"""
+)
 _PAGE = _COMPACTION + "AND line_id = $2 AND compaction_id < $3 ORDER BY compaction_id DESC LIMIT $4"
 _SUPERSEDE = """
 UPDATE compactions SET state = 'superseded'
@@ -79,6 +86,11 @@ class SqlCompactionStore(SqlStore):
     async def applied(self, line_id: str) -> Compaction | None:
         return _compaction(await self._tx.one(_APPLIED, self._tenant, line_id))
 
+    async def newest(self, line_id: str) -> tuple[Compaction | None, Compaction | None]:
+        found = [_decoded(row) for row in await self._tx.all(_NEWEST, self._tenant, line_id)]
+        applied = [each for each in found if each.state is CompactionState.APPLIED]
+        return (found[0] if found else None), (applied[0] if applied else None)
+
     async def current(self, line_id: str) -> AppliedCompaction | None:
         applied = await self.applied(line_id)
         view = None if applied is None else await self.view(applied.compaction_id)
@@ -110,6 +122,19 @@ class SqlCompactionStore(SqlStore):
         return await self._tx.changed(
             "DELETE FROM compaction_views WHERE tenant = $1 AND line_id = $2", self._tenant, line_id
         )
+
+
+_DUE = """
+SELECT c.tenant, MIN(c.compaction_id) FROM compactions c LEFT JOIN jobs j
+    ON j.tenant = c.tenant AND j.job = $1 || c.compaction_id
+WHERE c.state IN ('queued', 'running') AND (j.job IS NULL OR j.lease_until <= $2)
+GROUP BY c.tenant
+"""
+
+
+async def due_compactions(transaction: Transaction, lease: str, now: int) -> list[tuple[str, str]]:
+    """Return the oldest compaction of each tenant that nobody runs. ``lease``: what the names of leases begin with."""
+    return [(tenant, compaction_id) for tenant, compaction_id in await transaction.all(_DUE, lease, now)]
 
 
 def _compaction(row: Row | None) -> Compaction | None:
