@@ -40,6 +40,8 @@ from weft.capabilities.access.steps import check_in_step
 from weft.capabilities.access.tool_profiles import UnknownToolProfile
 from weft.capabilities.agent_context.model import ContextLimits
 from weft.capabilities.assembly.slots import AssemblySlots
+from weft.capabilities.compaction.compactor import Compactor
+from weft.capabilities.compaction.summariser import ExtractiveSummariser
 from weft.capabilities.events.model import SESSION_END_EVENTS, EventPage
 from weft.capabilities.events.operations import Events, ReadEvents
 from weft.capabilities.guardrails.actions import KnownActions
@@ -60,6 +62,7 @@ from weft.capabilities.search.stores import SearchStores
 from weft.capabilities.trust.scanner import ContentScanner
 from weft.jobs.backfill_vectors import VectorBackfill
 from weft.jobs.cleanup import EXPIRE, EXPIRE_EVERY_SECONDS, DeferredDeletion, Expiry, ReceiptPruning
+from weft.jobs.compaction import CompactionJob
 from weft.jobs.history_pruning import HistoryPruner
 from weft.jobs.ingestion import INGEST, Ingestion
 from weft.jobs.log_retention import LogDays, LogRetention
@@ -95,6 +98,8 @@ from weft.storage.sql.unit_of_work import CallerTransactions
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
+    from weft.capabilities.compaction.model import Compaction
+    from weft.capabilities.compaction.summariser import Summariser
     from weft.capabilities.events.model import EventFilter
     from weft.capabilities.indexing.embeddings.model import Embedder
     from weft.capabilities.knowledge.sources.hooks import HookResponse
@@ -194,6 +199,9 @@ class App:
             indexing=settings.indexes_sessions,
         )
         self.autosave = WindowAutosave(self.database, self.clock, self._container)
+        self.compaction = CompactionJob(
+            self.lease_runner, self._container, Compactor(), self._summariser, self.scheduler
+        )
         self.webhooks = WebhookDelivery(
             self.database, self.clock, self._container, settings.webhook_private_hosts.split(), self.metrics
         )
@@ -445,6 +453,8 @@ class App:
             known_sessions=SessionAclCache(),
             window_events=self._cache("window_events", 1, megabytes=64, seconds=3600),
             compaction_settings=self._cache("compaction_settings", 1, megabytes=1, seconds=3600),
+            compaction_waker=self.compaction,
+            compaction_runner=self.compaction,
             prepared_events=self._cache("prepared_events", 1, megabytes=64, seconds=3600),
             compacted_views=self._cache("compacted_views", 1, megabytes=64, seconds=3600),
             assembly_slots=AssemblySlots(),
@@ -471,6 +481,11 @@ class App:
 
     def _cache(self, name: str, level: Literal[1, 2], *, megabytes: int, seconds: int) -> Cache[Any]:
         return self.caches.register(Cache(name, level, megabytes * _MEBIBYTE, seconds, self.clock))
+
+    def _summariser(self, tenant: str, compaction: Compaction) -> Summariser:
+        """Return what writes the summaries of a compaction."""
+        del tenant, compaction
+        return ExtractiveSummariser()
 
     async def _trust_policy(self, actor: Actor) -> TrustPolicy:
         """Return the trust policy of a caller's tenant, whatever changed since the caller was identified."""

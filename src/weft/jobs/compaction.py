@@ -63,7 +63,7 @@ class CompactionJob:
         runner: LeaseRunner,
         injector: Injector,
         compactor: Compactor,
-        summariser: Callable[[Compaction], Summariser],
+        summariser: Callable[[str, Compaction], Summariser],
         scheduler: Scheduler,
     ) -> None:
         self._runner = runner
@@ -110,9 +110,7 @@ class CompactionJob:
             self._waiting.pop(key, None)
 
     async def _is_unfinished(self, tenant: str, compaction_id: str) -> bool:
-        found = await self._runner.database.read(
-            Scope(tenant), lambda tx: SqlCompactionStore(tx).find(compaction_id)
-        )
+        found = await self._runner.database.read(Scope(tenant), lambda tx: SqlCompactionStore(tx).find(compaction_id))
         return found is not None and found.state in _UNFINISHED
 
     async def _perform(self, tenant: str, compaction_id: str) -> None:
@@ -139,7 +137,7 @@ class CompactionJob:
             await lease.write(partial(self._fail, compaction.compaction_id, lease.name))
             return
         async with lease.renewed():
-            summariser = self._summariser(compaction)
+            summariser = self._summariser(lease.tenant, compaction)
             draft = await self._compactor.compact(cut.source, compaction.strategy, summariser)
             skip = await COMPACTION_THREADS.run(reason_to_skip, cut, draft)
         await lease.write(partial(self._finish, cut, draft, skip, lease.name))

@@ -212,7 +212,7 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``version`` is the hash of its view. ``degraded`` names what could not be done as configured, such as a model that
     did not answer. ``reason`` says why the strategy was chosen, or why nothing was compacted. ``window_tokens`` is the
-    size of the window when it was queued; ``saved_tokens`` are those that prompts need less while it is applied.
+    size of the window when it was queued or begun; ``saved_tokens`` are those that prompts save while it is applied.
     """
 
     compaction_id: str

@@ -9,9 +9,11 @@ import msgspec
 
 from weft.capabilities.access.model import AgentNotFound
 from weft.capabilities.agent_context.compaction_settings import KeepRecent, Target
+from weft.capabilities.approvals.model import is_approver
 from weft.capabilities.compaction.expansion import expand_ids, named_compactions
 from weft.capabilities.compaction.facts.extraction import extract_facts
 from weft.capabilities.compaction.model import (
+    DEFAULT_STRATEGY,
     CompactionNotFound,
     CompactionNotHeld,
     CompactionOptions,
@@ -20,6 +22,7 @@ from weft.capabilities.compaction.model import (
     FactStatus,
     StrategyName,
 )
+from weft.capabilities.compaction.review import check_of
 from weft.capabilities.compaction.runner import CompactionRunner
 from weft.capabilities.compaction.service import Compactions, no_compaction
 from weft.capabilities.compaction.views import (
@@ -42,11 +45,12 @@ from weft.capabilities.compaction.views import (
 from weft.capabilities.history.model import BranchNotFound, trunk_of
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound, lock_active_session
 from weft.capabilities.trust.model import Trust
+from weft.capabilities.trust.policy import TrustPolicies
 from weft.capabilities.windows.ingest import WindowAgent
 from weft.capabilities.windows.model import NotMember, WindowNotFound
 from weft.kernel.errors import PermissionDenied, QuotaExceeded
 from weft.kernel.fields import Count
-from weft.kernel.identity import Actor, Permission, PrincipalKind
+from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 from weft.kernel.ports import Transactions
 from weft.kernel.thread_pools import COMPACTION_THREADS
@@ -323,11 +327,17 @@ async def list_facts(request: ListFacts, actor: Actor, transactions: Transaction
     audited=True,
     errors=(CompactionNotFound, CompactionNotHeld, PermissionDenied, SessionArchived),
 )
-async def apply_compaction(request: ApplyCompaction, actor: Actor, compactions: Compactions) -> CompactionInfo:
-    """Apply a compaction that is held for review. Humans do; that of an agent is applied when it is approved."""
-    await compactions.find(request.compaction_id)
-    if actor.kind is not PrincipalKind.HUMAN and actor.approval is None:
-        raise PermissionDenied("A held compaction is applied by a human, or when its review is approved.")
+async def apply_compaction(
+    request: ApplyCompaction, actor: Actor, compactions: Compactions, policies: TrustPolicies
+) -> CompactionInfo:
+    """Apply a compaction that is held for review. It is applied when its review is approved, or by an approver."""
+    found = await compactions.find(request.compaction_id)
+    is_approved = actor.approval is not None and actor.approval.covers(check_of(found))
+    if not is_approved and not is_approver(actor, await policies.current()):
+        raise PermissionDenied(
+            "A held compaction is applied by a human who may approve calls, or when its review is approved.",
+            hint="Wait for the review; `approval.list` shows it. The window is used as it is meanwhile.",
+        )
     return compaction_info(await compactions.apply(request.compaction_id))
 
 
@@ -356,6 +366,8 @@ async def _request(request: CompactContext, compactions: Compactions) -> Compact
     await lock_active_session(request.session_id, windows.actor, windows.sessions)
     window = await windows.open(request.session_id, request.agent_id)
     configured = await windows.compaction(window)
+    if request.strategy not in {None, DEFAULT_STRATEGY}:
+        (await compactions.plans.allowance()).check_compaction_strategies()
     options = CompactionOptions(
         strategy=request.strategy or configured.strategy,
         target=configured.target if request.target is None else request.target,

@@ -57,7 +57,7 @@ class CompactionRecorder(msgspec.Struct, frozen=True):
 
     async def started(self, compaction: Compaction) -> None:
         """Publish that a compaction runs."""
-        data = {"trigger": compaction.trigger, "strategy": compaction.strategy, "cut": compaction.cut}
+        data = {"trigger": compaction.trigger, "strategy": compaction.strategy}
         await self._publish("context.compaction.started", compaction, data)
 
     async def applied(self, compaction: Compaction, view: CompactedView) -> None:

@@ -113,5 +113,6 @@ class HeldCompactions(msgspec.Struct, frozen=True):
             return None
         named = msgspec.json.decode(held.request, type=_ApplyRequest)
         found = await self.store.lock(named.compaction_id)
-        is_waiting = found is not None and found.state is CompactionState.HELD
-        return found if is_waiting and found.approval_id == held.approval_id else None
+        if found is None or found.state is not CompactionState.HELD or found.approval_id != held.approval_id:
+            return None
+        return found

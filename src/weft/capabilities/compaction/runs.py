@@ -12,7 +12,6 @@ from weft.capabilities.compaction.economics import NEAR_LIMIT, modelled_costs
 from weft.capabilities.compaction.model import DEFAULT_STRATEGY, CompactionSource, CompactionState
 from weft.capabilities.compaction.service import Compactions
 from weft.capabilities.history.model import trunk_of
-from weft.capabilities.plans.service import Plans
 from weft.capabilities.windows.agent_settings import compaction_settings
 from weft.capabilities.windows.model import window_line
 from weft.capabilities.windows.redacted_events import redacted_items
@@ -60,7 +59,6 @@ class CompactionRuns(msgspec.Struct, frozen=True):
     """What a run needs of each transaction."""
 
     compactions: Compactions
-    plans: Plans
 
     async def start(self, compaction_id: str) -> Compaction | None:
         """Begin a queued compaction, or one whose run was lost; None if there is nothing to run."""
@@ -99,8 +97,8 @@ class CompactionRuns(msgspec.Struct, frozen=True):
         """
         compaction, windows = cut.compaction, self.compactions.windows
         # Lock order, the same as of writers of the window and of deletion: session, line, compaction.
-        session = await windows.sessions.find_locked(compaction.session_id)
-        if session is None or await windows.lines.lock(compaction.line_id) is None:
+        locked = await windows.sessions.find_locked(compaction.session_id)
+        if locked is None or await windows.lines.lock(compaction.line_id) is None:
             return None
         found = await self.compactions.store.lock(compaction.compaction_id)
         if found is None or found.state is not CompactionState.RUNNING or found.attempts != compaction.attempts:
@@ -108,7 +106,7 @@ class CompactionRuns(msgspec.Struct, frozen=True):
         if not await self._has_cut(cut, draft.view):
             await self.compactions.store.save(structs.replace(found, state=CompactionState.QUEUED))
             return None
-        return session
+        return locked[0]
 
     async def needs_review(self, compaction: Compaction, session: Session) -> bool:
         """Tell whether a human decides about a compaction, by the session or the settings of the agent."""
@@ -122,7 +120,7 @@ class CompactionRuns(msgspec.Struct, frozen=True):
 
     async def _allowed(self, compaction: Compaction) -> Compaction:
         """Return a compaction by a strategy that the plan has."""
-        allowance = await self.plans.allowance()
+        allowance = await self.compactions.plans.allowance()
         if allowance.compaction_strategies or compaction.strategy == DEFAULT_STRATEGY:
             return compaction
         reason = f"The plan '{allowance.plan}' compacts by a sliding window only, not by {compaction.strategy}."

@@ -6,12 +6,13 @@ They are open to whom the window is open. Each method belongs to one transaction
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import structs
 
 from weft.capabilities.access.model import AgentNotFound
+from weft.capabilities.compaction.compacted_events import holding_summaries
 from weft.capabilities.compaction.model import (
     OPEN_STATES,
     Compaction,
@@ -23,21 +24,20 @@ from weft.capabilities.compaction.records import CompactionRecorder
 from weft.capabilities.compaction.store import AppliedCompaction, CompactionStore, ViewCache
 from weft.capabilities.compaction.trigger import queued
 from weft.capabilities.history.model import trunk_of
+from weft.capabilities.plans.service import Plans
 from weft.capabilities.sessions.model import SessionNotFound, SessionTerminated, find_session
 from weft.capabilities.windows.model import NotMember, window_line
 from weft.capabilities.windows.service import Windows
 from weft.kernel.errors import PermissionDenied
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from weft.capabilities.compaction.model import (
         CompactedView,
         CompactionDraft,
         CompactionOptions,
         CompactionTrigger,
     )
-    from weft.capabilities.windows.model import Window, WindowEvent
+    from weft.capabilities.windows.model import Window
 
 _DIGITS = 32
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -50,6 +50,7 @@ class Compactions(msgspec.Struct, frozen=True):
     store: CompactionStore
     views: ViewCache
     records: CompactionRecorder
+    plans: Plans
 
     async def find(self, compaction_id: str) -> Compaction:
         """Return a compaction of a window that the caller may open; otherwise there is none."""
@@ -98,9 +99,11 @@ class Compactions(msgspec.Struct, frozen=True):
 
     async def begin(self, compaction: Compaction) -> Compaction:
         """Begin the run of a compaction that is locked."""
+        line = await self.windows.lines.find(compaction.line_id)
         begun = structs.replace(
             compaction,
             state=CompactionState.RUNNING,
+            window_tokens=0 if line is None else line.head.weight,
             attempts=compaction.attempts + 1,
             started_at=self.windows.now,
         )
@@ -151,12 +154,23 @@ class Compactions(msgspec.Struct, frozen=True):
                 resource_id=compaction_id,
                 state=found.state.value,
             )
+        if not await self._holds(found):
+            reason = "The events that it stands for have changed since."
+            return await self.end(compaction_id, CompactionState.SKIPPED, reason, found.degraded)
         applied = structs.replace(found, state=CompactionState.APPLIED, finished_at=self.windows.now)
         await self.store.save(applied)
         view = await self.store.view(compaction_id)
         if view is not None:
             await self.records.applied(applied, view)
         return applied
+
+    async def _holds(self, compaction: Compaction) -> bool:
+        """Tell whether something in the view of a compaction still stands for the events that it was made of."""
+        view = await self.view(compaction)
+        if view is None:
+            return False
+        events = await self.windows.line_events(compaction.session_id, compaction.line_id)
+        return bool(view.shortened or holding_summaries(events, view))
 
     async def drop(self, line_id: str) -> list[Compaction]:
         """Return a line to its original events: end its open compaction and the applied one."""

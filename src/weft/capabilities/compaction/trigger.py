@@ -55,7 +55,7 @@ class ThresholdTrigger(msgspec.Struct, frozen=True):
             await self.store.save(structs.replace(applied, saved_tokens=0))
 
 
-def queued(  # noqa: PLR0913 - a compaction as it begins
+def queued(
     window: Window, options: CompactionOptions, trigger: CompactionTrigger, actor: Actor, now: int, tokens: int
 ) -> Compaction:
     """Return a new compaction of a window with this many tokens."""

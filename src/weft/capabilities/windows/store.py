@@ -42,8 +42,8 @@ class IndexedCheckpoint(NamedTuple):
 class LineCompaction(NamedTuple):
     """What compactions mean for the size of a line.
 
-    ``saved`` tokens are not part of prompts. ``tokens``: those of the line when its latest compaction was queued, 0 if
-    there was none; ``is_open``: that one is not finished.
+    ``saved`` tokens are not part of prompts. ``tokens``: those of the line at its latest compaction, 0 if there was
+    none; ``is_open``: that one is not finished.
     """
 
     saved: int = 0

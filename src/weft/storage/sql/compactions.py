@@ -25,13 +25,11 @@ ON CONFLICT DO NOTHING
 """
 _OPEN = _COMPACTION + "AND line_id = $2 AND state IN ('queued', 'running', 'held')"
 _APPLIED = _COMPACTION + "AND line_id = $2 AND state = 'applied'"
-_NEWEST = (
-    _COMPACTION
-    + """AND line_id = $2 AND (state = 'applied' OR compaction_id = (
+_NEWEST = """
+SELECT state, figures FROM compactions WHERE tenant = $1 AND line_id = $2 AND (state = 'applied' OR compaction_id = (
     SELECT MAX(compaction_id) FROM compactions WHERE tenant = $1 AND line_id = $2))
 ORDER BY compaction_id DESC
 """
-)
 _PAGE = _COMPACTION + "AND line_id = $2 AND compaction_id < $3 ORDER BY compaction_id DESC LIMIT $4"
 _SUPERSEDE = """
 UPDATE compactions SET state = 'superseded'
