@@ -166,14 +166,12 @@ LINES = {
 
 # Requirements whose tests all carry a ``part``: what no test shows yet.
 MISSING = {
-    "CE-F6": "the compaction that the event starts",
-    "CE-F7": "compaction by the chosen strategy",
     "CE-E": "a compaction model that fails, a summary that loses a fact",
     "CE-N": "assembly, search over 1M entries, 10M vectors, 1,000 concurrent assemblies, compaction, fact retention, "
     "token reduction",
     "CE-O": "the compaction model, layers counted as overhead",
     "CE-S": "quality of answers, time to first token, and compaction, against the full context",
-    "CE-T": "limits on dashboards and compaction strategies, which do not exist yet",
+    "CE-T": "limits on dashboards, which do not exist yet",
     "CE-U1": "quality of answers against the full document",
     "CE-U2": "a window that is compacted by itself at its threshold",
     "CE-V": "a blind review of answers",

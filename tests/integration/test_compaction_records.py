@@ -122,7 +122,7 @@ async def test_nothing_is_recorded_if_the_transaction_fails(world: World) -> Non
     before = await world.last_event()
 
     async def fail(service: Any) -> None:
-        await service.finish(running.compaction.compaction_id, draft_of(first_two(running.events)))
+        await service.finish(running.compaction.compaction_id, draft_of(first_two(running.events)), cut=4)
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

@@ -19,7 +19,7 @@ from support.compaction_runs import (
 )
 from support.jobs import pause_jobs
 from support.windows import contents, create, ingest, message, published, show
-from support.world import SESSION
+from support.world import SESSION, refused
 from weft.capabilities.compaction.compactor import Compactor
 from weft.capabilities.compaction.runs import MAX_ATTEMPTS
 from weft.jobs.compaction import COMPACT
@@ -234,3 +234,75 @@ async def test_a_short_window_is_left_as_it_is(world: World) -> None:
     done = await compact(world.analysis)
     assert done["state"] == "skipped"
     assert "Nothing would be saved" in done["reason"]
+
+
+@pytest.mark.req("CE-F7")
+async def test_a_window_is_compacted_as_configured(world: World) -> None:
+    await world.admin.call("layer.define", layer="tenant", compaction={"strategy": "key_facts", "keep_recent": 7})
+    await long_window(world.analysis, turns=150, limit=10_000)
+    await run_due(world)
+    (done,) = await compactions(world, ANALYSIS)
+    assert (done.state, done.used, done.keep_recent) == ("applied", "key_facts", 7)
+
+
+@pytest.mark.req("CE-T", part="all limits of what exists")
+@pytest.mark.parametrize("plan", ["free", "pro"])
+async def test_smaller_plans_compact_by_a_sliding_window_only(world: World, plan: Any) -> None:
+    await world.app.tenants.set_plan(world.tenant, plan)
+    await world.admin.call("layer.define", layer="tenant", compaction={"strategy": "key_facts"})
+    await long_window(world.analysis, turns=150, limit=10_000)
+    with refused("QUOTA_EXCEEDED"):
+        await compact(world.analysis, strategy="hierarchical")
+    done = await compact(world.analysis)
+    assert (done["state"], done["strategy"]) == ("applied", "sliding_window")
+    assert f"The plan '{plan}' compacts by a sliding window only, not by key_facts." in done["reason"]
+    assert (await compact(world.analysis, strategy="sliding_window"))["state"] == "applied"
+
+
+async def test_an_automatic_compaction_that_costs_more_than_it_saves_is_skipped(world: World) -> None:
+    """A cache that is cheap to read and dear to write: most of the prompt would be written again for little."""
+    await world.admin.call("layer.define", layer="tenant", compaction={"target": 0.9, "threshold": 0.5})
+    await long_window(world.analysis, turns=90, limit=10_000, model="claude-sonnet-4-5")
+    await run_due(world)
+    (skipped,) = await compactions(world, ANALYSIS)
+    assert skipped.state == "skipped"
+    assert "prompt cache" in skipped.reason
+    assert await current(world, ANALYSIS) is None
+    assert (await compact(world.analysis))["state"] == "applied"
+
+
+async def test_near_the_limit_the_cache_does_not_count(world: World) -> None:
+    await world.admin.call("layer.define", layer="tenant", compaction={"target": 0.9})
+    await long_window(world.analysis, turns=170, limit=10_000, model="claude-sonnet-4-5")
+    await run_due(world)
+    assert await states(world) == ["applied"]
+
+
+async def test_a_rollback_ends_what_the_view_saves(world: World) -> None:
+    await long_window(world.analysis, turns=150, limit=10_000)
+    await run_due(world)
+    await world.planner.call("history.rollback", context_id=ANALYSIS, target_version=1)
+    assert (await show(world.analysis))["threshold_reached"] is False
+    await say(world.analysis, 50, first=500)
+    assert (await show(world.analysis))["threshold_reached"] is True
+    assert await states(world) == ["applied", "queued"]
+
+
+async def test_a_caller_waits_for_the_run_of_another_process(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job runs by itself in one process; a caller of another one waits for its result."""
+    await world.admin.call("layer.define", layer="tenant", compaction={"auto": False})
+    await long_window(world.analysis, turns=150, limit=10_000)
+    first, second = await world.another_app(), await world.another_app()
+    for app in (first, second):
+        app.scheduler.paused.clear()
+    asked = await asyncio.gather(
+        *(compact(world.analysis.at(app), wait_seconds=20) for app in (first, second, first, second))
+    )
+    assert {each["state"] for each in asked} == {"applied"}
+    assert len({each["compaction_id"] for each in asked}) == 1
+
+
+async def test_a_caller_that_does_not_wait_is_answered_at_once(world: World) -> None:
+    await world.admin.call("layer.define", layer="tenant", compaction={"auto": False})
+    await long_window(world.analysis, turns=150, limit=10_000)
+    assert (await compact(world.analysis, wait_seconds=0))["state"] == "queued"

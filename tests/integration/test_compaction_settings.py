@@ -19,7 +19,7 @@ from weft.storage.sql.history import SqlLineStore
 if TYPE_CHECKING:
     from support.world import World
 
-pytestmark = pytest.mark.req("CE-F7", part="settings of windows, agents, ancestors, teams and tenants")
+pytestmark = pytest.mark.req("CE-F7")
 
 
 async def define(world: World, agent_id: str, **compaction: Any) -> None:

@@ -311,7 +311,7 @@ async def test_nothing_is_routed_to_agents_that_the_session_does_not_admit(world
     assert "the sky is blue" in await contents(world.review.in_session("closed"))
 
 
-@pytest.mark.req("CE-F6", part="an event when a window reaches its threshold")
+@pytest.mark.req("CE-F6")
 async def test_the_threshold_is_announced_once_per_crossing(world: World) -> None:
     await create(world.analysis, model_max_tokens=100, reserved_tokens=0)
     for number in range(12):
@@ -325,7 +325,7 @@ async def test_the_threshold_is_announced_once_per_crossing(world: World) -> Non
     assert len(await published(world.analysis, "window.threshold_reached")) == 2
 
 
-@pytest.mark.req("CE-F7", part="thresholds of each agent, inherited from its parent")
+@pytest.mark.req("CE-F7")
 async def test_the_threshold_comes_from_the_window_else_the_definition_else_the_parents(world: World) -> None:
     await define(world, "planner", compaction={"threshold": 0.5, "strategy": "key_facts"})
     await create(world.planner, "analysis")
@@ -337,7 +337,7 @@ async def test_the_threshold_comes_from_the_window_else_the_definition_else_the_
     assert (await create(world.planner, "review-2"))["compaction_threshold"] == 0.5
 
 
-@pytest.mark.req("CE-F6", part="an event when a window reaches its threshold")
+@pytest.mark.req("CE-F6")
 async def test_a_smaller_limit_can_reach_the_threshold(world: World) -> None:
     await create(world.analysis, model_max_tokens=1_000, reserved_tokens=0)
     await ingest(world.analysis, message("a", "x" * 400))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.app.dispatch import CallContext
 from weft.capabilities.compaction.model import (
@@ -22,8 +22,14 @@ if TYPE_CHECKING:
 
     from support.world import Caller
     from weft.capabilities.compaction.model import Compaction
-    from weft.capabilities.compaction.service import RunningCompaction
     from weft.capabilities.windows.model import WindowEvent
+
+
+class RunningCompaction(NamedTuple):
+    """A compaction that was begun, with the events of its cut."""
+
+    compaction: Compaction
+    events: Sequence[WindowEvent]
 
 
 async def in_service(caller: Caller, act: Callable[[Compactions], Awaitable[Any]]) -> Any:
@@ -71,10 +77,11 @@ def decision(event: WindowEvent, text: str, **changed: Any) -> KeyFact:
 async def begin(caller: Caller, agent_id: str | None = None) -> RunningCompaction:
     """Request a compaction and freeze its cut."""
 
-    async def act(service: Compactions) -> RunningCompaction | None:
+    async def act(service: Compactions) -> RunningCompaction:
         window = await service.windows.open(caller.session, agent_id)
         queued = await service.request(window, CompactionOptions(), "request")
-        return await service.begin(queued.compaction_id)
+        running = await service.begin(queued)
+        return RunningCompaction(running, await service.windows.line_events(running.session_id, running.line_id))
 
     return await in_service(caller, act)
 
@@ -85,7 +92,7 @@ def draft_of(view: CompactedView, **changed: Any) -> CompactionDraft:
 
 
 async def finish(caller: Caller, compaction_id: str, draft: CompactionDraft, **how: Any) -> Compaction:
-    return await in_service(caller, lambda service: service.finish(compaction_id, draft, **how))
+    return await in_service(caller, lambda service: service.finish(compaction_id, draft, cut=1, **how))
 
 
 async def compact(

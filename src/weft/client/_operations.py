@@ -655,7 +655,7 @@ class CompactionOperations:
         )
 
     async def apply(self, compaction_id: str) -> CompactionInfo:
-        """Apply a compaction that is held for review. Humans do; that of an agent is applied when it is approved."""
+        """Apply a compaction that is held for review. It is applied when its review is approved, or by an approver."""
         return await self._caller.call("compaction.apply", {"compaction_id": compaction_id})
 
     async def drop(self, session_id: str, *, agent_id: str | None = None) -> CompactionDropped:

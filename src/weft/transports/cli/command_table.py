@@ -78,7 +78,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "show": "Show a compaction: each summary next to its original events, what was dropped and why, and the key facts.",
         "expand": "Read the original events of summaries or key facts, such as when a summary lacks a detail that you need.",
         "facts": "List the key facts of a window with their sources: decisions, constraints, open questions, names and numbers.",
-        "apply": "Apply a compaction that is held for review. Humans do; that of an agent is applied when it is approved.",
+        "apply": "Apply a compaction that is held for review. It is applied when its review is approved, or by an approver.",
         "drop": "Return to the original events of a window. Compact it again to undo this.",
     },
     "receipt": {
