@@ -43,7 +43,7 @@ VIEW = CompactedView(
 FIRST = '<weft:data source="summary of earlier events">\nDeployment to Oslo was agreed.\n</weft:data>'
 SECOND = (
     '<weft:data source="summary of earlier events">\n'
-    "The budget was named.\nKey facts:\n- quantity: 40,000 euros\n</weft:data>"
+    "The budget was named.\nKey facts, besides:\nNumbers: 40,000 euros\n</weft:data>"
 )
 
 

@@ -4,26 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.capabilities.compaction.model import FactKind
+from weft.capabilities.compaction.digest import digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from weft.capabilities.compaction.model import KeyFact, Summary
 
-_HEADING = "Key facts:"
-# Kinds of facts that are a literal, not a statement.
-LITERALS = frozenset(
-    {
-        FactKind.IDENTIFIER,
-        FactKind.QUANTITY,
-        FactKind.DATE,
-        FactKind.PATH,
-        FactKind.URL,
-        FactKind.SYMBOL,
-        FactKind.QUOTE,
-    }
-)
+_HEADING = "Key facts, besides:"
 
 
 def summary_text(summary: Summary, facts: Sequence[KeyFact]) -> str:
@@ -32,29 +20,5 @@ def summary_text(summary: Summary, facts: Sequence[KeyFact]) -> str:
 
 
 def facts_text(facts: Sequence[KeyFact]) -> str:
-    """Return key facts as a list: statements one by one, literals by kind; nothing if there are none."""
-    statements = dict.fromkeys(_statement(fact) for fact in facts if fact.kind not in LITERALS)
-    return "\n".join([_HEADING, *statements, *_literals(facts)]) if facts else ""
-
-
-def _statement(fact: KeyFact) -> str:
-    who = f" ({fact.who})" if fact.who else ""
-    status = "" if fact.status == "current" else f" [{fact.status}]"
-    return f"- {_kind(fact.kind)}{who}: {_one_line(fact.text)}{status}"
-
-
-def _literals(facts: Iterable[KeyFact]) -> list[str]:
-    by_kind: dict[FactKind, dict[str, None]] = {}
-    for fact in facts:
-        if fact.kind in LITERALS:
-            by_kind.setdefault(fact.kind, {})[_one_line(fact.text)] = None
-    return [f"- {_kind(kind)}: {', '.join(texts)}" for kind, texts in by_kind.items()]
-
-
-def _kind(kind: FactKind) -> str:
-    return kind.value.replace("_", " ")
-
-
-def _one_line(text: str) -> str:
-    """Return a text without line breaks, so that no line of it passes for another fact."""
-    return " ".join(text.split("\n"))
+    """Return key facts as lists by kind; nothing if there are none."""
+    return f"{_HEADING}\n{digest(facts)}" if facts else ""
