@@ -4,7 +4,9 @@ The agent has a system message, ten tools, two documents and five tasks. Each ta
 tools with results of 100 to 3,000 tokens, and an answer; the product assembles the prompt of every model call, which
 appends to the call before where it can. Compared, in the same run and under the same rules: the naive prompt, with the
 documents and the whole conversation, and the truncated one, with the last events that fit and no documents. Their
-breakpoints are where the product would set them. Output is the same for all and not counted.
+breakpoints are where the product would set them. Output is the same for all and not counted. The ``compacted`` loop is
+the same in a window of the size of the budget, which is compacted, without a model, whenever an assembly says that this
+is due; its baseline is the loop without compaction.
 """
 
 from __future__ import annotations
@@ -44,6 +46,8 @@ _MODELS: dict[str, tuple[str, WireForm]] = {
 _TASKS, _CALLS_PER_TASK = 5, 10
 _TOOLS, _DOCUMENTS = 10, 2
 _BUDGET = 32_000
+# What a window of this size keeps free for the answer.
+_RESERVED = 4_096
 _RESULT_TOKENS = (120, 400, 900, 2_200, 300, 1_500, 150, 3_000, 500)
 _SECONDS, _SECONDS_BETWEEN_TASKS = 15, 90
 _PRICED_AT = datetime(2026, 11, 16, tzinfo=UTC)
@@ -74,6 +78,7 @@ class Replay:
     naive: CacheSimulator
     truncated: CacheSimulator
     modes: list[str] = field(default_factory=list)
+    compactions: int = 0
 
 
 def cache_replay(folder: Path | None) -> Iterator[Row]:
@@ -81,7 +86,10 @@ def cache_replay(folder: Path | None) -> Iterator[Row]:
         return
     loop = _agent_loop(SETS["ami"](folder), SETS["bfcl_memory"](folder), _tools(folder))
     for name, (model, form) in _MODELS.items():
-        yield from _rows(name, asyncio.run(_replay(loop, load_catalog().find(model), form)))
+        info = load_catalog().find(model)
+        replay = asyncio.run(_replay(loop, info, form))
+        yield from _rows(name, replay)
+        yield from _compacted_rows(name, asyncio.run(_replay(loop, info, form, compact=True)), replay)
 
 
 def _agent_loop(meetings: AssemblySet, memories: AssemblySet, tools: list[dict[str, Any]]) -> AgentLoop:
@@ -143,7 +151,7 @@ def _tools(folder: Path) -> list[dict[str, Any]]:
     ]
 
 
-async def _replay(loop: AgentLoop, info: ModelInfo, form: WireForm) -> Replay:
+async def _replay(loop: AgentLoop, info: ModelInfo, form: WireForm, *, compact: bool = False) -> Replay:
     rates = PriceTable().rates(info, _PRICED_AT)
     replay = Replay(*(CacheSimulator(info, rates) for _ in range(3)))
     baselines = _Baselines(loop, info, form)
@@ -152,6 +160,8 @@ async def _replay(loop: AgentLoop, info: ModelInfo, form: WireForm) -> Replay:
         await product.call("session.create", session_id=_SESSION, purpose="An evaluation.")
         await product.add_documents(_DOMAIN, loop.documents)
         await product.index()
+        if compact:
+            await product.call("window.create", session_id=_SESSION, model_max_tokens=_BUDGET + _RESERVED)
         before = ""
         for request, events in loop.calls:
             product.clock.at += timedelta(seconds=_SECONDS if request == before else _SECONDS_BETWEEN_TASKS)
@@ -164,6 +174,9 @@ async def _replay(loop: AgentLoop, info: ModelInfo, form: WireForm) -> Replay:
             replay.product.call(form, answer["body"], at)
             replay.naive.call(form, baselines.naive(), at)
             replay.truncated.call(form, baselines.truncated(), at)
+            if compact and answer.get("compaction_due"):
+                done = await product.call("context.compact", session_id=_SESSION, wait_seconds=30)
+                replay.compactions += done["state"] == "applied"
     return replay
 
 
@@ -257,6 +270,19 @@ def _rows(name: str, replay: Replay) -> Iterator[Row]:
         )
     tokens, naive = (sum(call.usage.input_tokens for call in each.calls) for each in (replay.product, replay.naive))
     yield _row(f"{name}.input_tokens", tokens, f"{replay.modes.count('rebuilt')} rebuilt", naive, None, None)
+
+
+def _compacted_rows(name: str, replay: Replay, without: Replay) -> Iterator[Row]:
+    read = _read_share(replay.product)
+    unit = f"of input after the first call, {replay.compactions} compactions"
+    yield _row(f"{name}.compacted.read_from_cache", read, unit, _read_share(without.product), None, None)
+    cost, naive = _cost(replay.product), _cost(replay.naive)
+    yield _row(
+        f"{name}.compacted.cost", cost, "US dollars", _cost(without.product), f"< naive {naive:.4f}", cost < naive
+    )
+    tokens, earlier = (sum(call.usage.input_tokens for call in each.product.calls) for each in (replay, without))
+    unit = f"{replay.modes.count('rebuilt')} rebuilt"
+    yield _row(f"{name}.compacted.input_tokens", tokens, unit, earlier, None, None)
 
 
 def _read_share(simulator: CacheSimulator) -> float:

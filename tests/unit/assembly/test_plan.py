@@ -60,7 +60,8 @@ class Events:
     def required_tokens(self) -> int:
         return self.blocks[-1].tokens if self.blocks else 0
 
-    def fit(self, room: int) -> FittedConversation:
+    def fit(self, room: int, events_room: int | None = None) -> FittedConversation:
+        room = room if events_room is None else min(room, events_room)
         kept: list[PlannedBlock] = []
         for each in reversed(self.blocks):
             if sum(one.tokens for one in kept) + each.tokens > room:
@@ -75,9 +76,6 @@ class Events:
 
     def unseen(self, seen: AbstractSet[str]) -> list[PlannedBlock]:
         return [each for each in self.blocks if not each.items.keys() <= seen]
-
-    def summarises(self, refs: AbstractSet[str]) -> bool:
-        return not items_of(self.blocks).keys().isdisjoint(refs) and any(b.kind == "summary" for b in self.blocks)
 
     def is_question(self, event: PlannedBlock) -> bool:
         return event.messages[0].role == "user"

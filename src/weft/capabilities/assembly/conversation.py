@@ -284,11 +284,13 @@ class WindowConversation:
             if each.withheld is None
         ]
 
-    def fit(self, room: int) -> FittedConversation:
+    def fit(self, room: int, events_room: int | None = None) -> FittedConversation:
         """Trim to ``room`` tokens: summaries first, oldest first, then events by category, oldest first."""
-        summaries = self._newest_summaries(room - sum(each.tokens for each in self._sized))
-        room -= sum(each.block.tokens for each in summaries)
-        found = fit(self._sized, room, budgets_for(room, self.shares), low_water=1.0, longest=self.preparer.longest)
+        limit = room if events_room is None else min(room, events_room)
+        found = fit(self._sized, limit, budgets_for(limit, self.shares), low_water=1.0, longest=self.preparer.longest)
+        # No summary stays where an event has to go, unless both have a room of their own.
+        used = found.tokens if events_room is not None or not found.trimmed else room
+        summaries = self._newest_summaries(room - used)
         kept = {*found.kept, *(each.candidate.ref for each in summaries)}
         blocks = [each.block for each in self.sent if each.candidate.ref in kept]
         omitted = [OmittedCandidate(ref, "budget", "trimmed, oldest first") for ref in found.trimmed]
@@ -342,10 +344,6 @@ class WindowConversation:
                 new = [event for event in each.part.events if self.preparer.ref_of(event) not in seen]
                 found += [event.block for event in self.preparer.prepare_events(new)]
         return found
-
-    def summarises(self, refs: AbstractSet[str]) -> bool:
-        """Tell whether a summary stands for one of these events."""
-        return not all(each.block.covers.keys().isdisjoint(refs) for each in self.summaries)
 
     def is_question(self, block: PlannedBlock) -> bool:
         message = block.messages[-1]

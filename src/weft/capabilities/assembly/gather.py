@@ -71,13 +71,13 @@ class PreviousPrompt(NamedTuple):
     receipt: Receipt
     blocks: tuple[PlannedBlock, ...]
 
-    def as_previous(self, invalid: frozenset[str], task: str, *, compacted: bool) -> Previous:
+    def as_previous(self, invalid: frozenset[str], task: str) -> Previous:
         receipt = self.receipt
         omitted = frozenset(each.ref for each in receipt.omitted)
         same_task = receipt.task_digest == digest_of(task).hex()
         full = any(each.reason == "budget" for each in receipt.omitted)
         limit = receipt.limits.limit if full else None
-        return Previous(self.blocks, receipt.tools_digest, omitted, invalid, same_task, limit, compacted)
+        return Previous(self.blocks, receipt.tools_digest, omitted, invalid, same_task, limit)
 
     def keep(self, tenant: str, cache: PromptCache) -> None:
         """Keep a prompt that was sent for the next call of its window."""

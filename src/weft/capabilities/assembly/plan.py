@@ -31,8 +31,9 @@ _CONVERSATION_FLOOR = 0.18
 _BOARD_SHARE = 0.15
 _MISSING_SHARE = 0.05
 # A prompt that is rebuilt must leave room, so that the next calls can append and the prefix stays the same for many: if
-# it would fill more than the first share, the conversation is trimmed to the second share of its room.
-_HIGH_WATER, _LOW_WATER = 0.75, 0.5
+# it would fill more than the first share, the conversation is trimmed to the second share of its room. Summaries, which
+# do not grow and are mostly the same in the next prompt, may have what is left of the third.
+_HIGH_WATER, _LOW_WATER, _SUMMARY_WATER = 0.75, 0.5, 0.65
 # Passages for another question that are appended use at most this share of the room left: events follow.
 _APPENDED_SHARE = 0.5
 # A rebuilt prompt must be cheaper by this factor: the model of costs is an estimate.
@@ -109,8 +110,11 @@ class PlannedConversation(Protocol):
         """Return what no prompt can contain, such as media that the model cannot read."""
         ...
 
-    def fit(self, room: int) -> FittedConversation:
-        """Trim to ``room`` tokens, at least the required ones: older summaries first, then older events."""
+    def fit(self, room: int, events_room: int | None = None) -> FittedConversation:
+        """Trim to ``room`` tokens, at least the required ones: older summaries first, then older events.
+
+        With ``events_room``, events are trimmed to that, and summaries may have what they leave of the whole.
+        """
         ...
 
     def is_live(self, block: PlannedBlock) -> bool:
@@ -119,10 +123,6 @@ class PlannedConversation(Protocol):
 
     def unseen(self, seen: AbstractSet[str]) -> Sequence[PlannedBlock]:
         """Return blocks of the events whose refs are not among ``seen``, in order."""
-        ...
-
-    def summarises(self, refs: AbstractSet[str]) -> bool:
-        """Tell whether a summary stands for one of these events."""
         ...
 
     def is_question(self, block: PlannedBlock) -> bool:
@@ -158,8 +158,7 @@ class Previous(NamedTuple):
     """The prompt of the previous call of this window, and what that call omitted.
 
     ``invalid``: refs in the prompt whose content was removed, or may no longer be read. ``same_task``: its task was the
-    same, so that it need not be sent again. ``limit``: its limit, if there was no room for something. ``compacted``:
-    the window was compacted since.
+    same, so that it need not be sent again. ``limit``: its limit, if there was no room for something.
     """
 
     blocks: Sequence[PlannedBlock]
@@ -168,7 +167,6 @@ class Previous(NamedTuple):
     invalid: frozenset[str] = frozenset()
     same_task: bool = True
     limit: int | None = None
-    compacted: bool = False
 
 
 def make_plan(materials: Materials, limit: int, costs: CacheCosts, previous: Previous | None = None) -> Plan:
@@ -182,6 +180,8 @@ def make_plan(materials: Materials, limit: int, costs: CacheCosts, previous: Pre
     if previous is None:
         return _plan(materials, rebuilt, "first", "There is no earlier call in this window.", ())
     extended, reason = _extend(materials, limit, previous)
+    if not covers_of(previous.blocks) and not covers_of(rebuilt.blocks).keys().isdisjoint(previous.omitted):
+        extended, reason = None, "A compaction has summarised events that there was no room for before."
     if extended is None:
         return _plan(materials, rebuilt, "rebuilt", reason, previous.blocks)
     modelled = Modelled(
@@ -259,9 +259,11 @@ def _share_room(materials: Materials, room: int, *, keep_free: bool) -> _Chosen:
         kept = conversation.fit(floor)
         wanted = passages.pack(rest - kept.tokens, _known(kept.blocks, board), covers_of(kept.blocks).keys())
         grown = rest - wanted.tokens
-        if keep_free:
-            grown = max(floor, int(grown * _LOW_WATER))
-        kept = conversation.fit(grown) if grown > floor else kept
+        events_room = max(floor, int(grown * _LOW_WATER)) if keep_free else grown
+        if keep_free and events_room > floor:
+            kept = conversation.fit(max(events_room, int(grown * _SUMMARY_WATER)), events_room)
+        elif events_room > floor:
+            kept = conversation.fit(events_room)
     # Events that are in the conversation after all need not be quoted from it as well.
     found = passages.pack(rest - kept.tokens, _known(kept.blocks, board), covers_of(kept.blocks).keys())
     return _Chosen(kept, found, board, missing)
@@ -305,8 +307,6 @@ def _obstacle(materials: Materials, limit: int, previous: Previous) -> str | Non
         return "Layers or tools changed."
     if previous.limit is not None and limit >= previous.limit * _MIN_GROWTH:
         return "The limit has grown, and there was no room for everything before."
-    if previous.compacted and materials.conversation.summarises(previous.omitted):
-        return "A compaction has summarised events that there was no room for before."
     if previous.invalid:
         return "Content of the previous prompt changed or was removed."
     if not all(materials.conversation.is_live(block) for block in sent if block.kind in _EVENTS):

@@ -338,8 +338,7 @@ class Assembler(msgspec.Struct, frozen=True):
         current = dict(candidate_of(each.passage) for each in call.retrieved.passages)
         items = to_check(sent.blocks, current)
         invalid = await self.validity.read(actor, partial(invalid_items, items)) if items else frozenset[str]()
-        compacted = sent.receipt.versions.get(_COMPACTION) != call.versions.get(_COMPACTION)
-        previous = sent.as_previous(invalid | call.withdrawn(sent), call.request.task, compacted=compacted)
+        previous = sent.as_previous(invalid | call.withdrawn(sent), call.request.task)
         return await run(call.counted_again, previous)
 
     def _rates(self, call: _Call) -> Rates | None:
