@@ -50,9 +50,8 @@ class ThresholdTrigger(msgspec.Struct, frozen=True):
             self.waker.wake()
 
     async def restored(self, line_id: str) -> None:
-        applied = await self.store.applied(line_id)
-        if applied is not None and applied.saved_tokens:
-            await self.store.save(structs.replace(applied, saved_tokens=0))
+        for known in {each.compaction_id: each for each in await self.store.newest(line_id) if each}.values():
+            await self.store.save(structs.replace(known, window_tokens=0, saved_tokens=0))
 
 
 def queued(
