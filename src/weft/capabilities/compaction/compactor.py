@@ -171,11 +171,12 @@ async def _attempt(summariser: Summariser, request: SummaryRequest) -> tuple[Sum
 def _verified(request: SummaryRequest, written: SummaryText, later: Sequence[KeyFact]) -> _Compacted:
     """Check a text for the facts of its group; those that are missing are carried."""
     facts = request.facts
-    missing = verify(written.text, [fact for fact in facts if fact.fact_id not in written.verified]).missing
+    unchecked = [fact for fact in facts if fact.fact_id not in written.verified]
+    absent = {fact.fact_id for fact in verify(written.text, [*unchecked, *later]).missing}
+    missing = [fact for fact in unchecked if fact.fact_id in absent]
     confidence = min(written.confidence, 1 - len(missing) / max(len(facts), 1))
     summary = _summary(request, written, missing, confidence)
-    lost = {fact.fact_id for fact in missing} | {fact.fact_id for fact in later if fact.status != "current"}
-    lost |= {fact.fact_id for fact in verify(written.text, later).missing}
+    lost = absent | {fact.fact_id for fact in later if fact.status != "current"}
     # The later ones replace those that stood before.
     latest = {fact.fact_id: fact for fact in (*facts, *later)}
     return _Compacted(
