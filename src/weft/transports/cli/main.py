@@ -42,6 +42,7 @@ _HAND_WRITTEN = {
     "version": _HandWritten("doctor", "Show the version."),
 }
 _TOP_LEVEL_SUMMARIES = {
+    "compact": "Compact a long conversation: summaries and key facts in place of older events.",
     "search": "Search everything you may see, by keywords and by meaning.",
     "get-context": "Gather one text for a prompt within a token budget.",
     "similar": "Find passages similar to a search result or a text.",
