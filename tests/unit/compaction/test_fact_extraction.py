@@ -4,8 +4,8 @@ import time
 
 import pytest
 from msgspec import structs
-from tests.support.conversations import Conversation
 
+from support.conversations import Conversation
 from weft.capabilities.compaction.facts.extraction import extract_facts
 from weft.capabilities.compaction.model import FactKind
 from weft.capabilities.trust.model import Source, Trust, TrustLabel

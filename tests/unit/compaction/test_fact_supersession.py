@@ -1,8 +1,8 @@
 """A later statement on the same subject replaces an earlier one; answers and removals resolve."""
 
 import pytest
-from tests.support.conversations import Conversation
 
+from support.conversations import Conversation
 from weft.capabilities.compaction.facts.extraction import extract_facts
 from weft.capabilities.compaction.model import FactKind, KeyFact
 

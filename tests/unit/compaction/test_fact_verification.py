@@ -3,8 +3,8 @@
 import time
 
 import pytest
-from tests.support.conversations import Conversation
 
+from support.conversations import Conversation
 from weft.capabilities.compaction.facts.extraction import extract_facts
 from weft.capabilities.compaction.model import FactKind, KeyFact
 from weft.capabilities.compaction.verification import invented_literals, verify

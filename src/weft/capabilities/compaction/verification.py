@@ -33,6 +33,7 @@ _CLAUSE_START = re.compile(r"[.!?;:] |\n|, (?:and|but) | - ")
 _NEXT_WORD = re.compile(r" ([^\W\d_]+|%)")
 _WORD = re.compile(r"[^\W_]+(?:[.,:/_@'#+-]+[^\W_]+)*|[%€£$]")
 _NUMBER = re.compile(r"-?\d[\w.,:/-]*")
+_AT_LIMIT = re.compile(r"\bat (most|least)\b")
 _APOSTROPHE = str.maketrans("", "", "'")
 _LIST_NUMBER = re.compile(r"^\s*(?:[-*]\s+)?\d{1,3}[.)]\s", re.MULTILINE)
 
@@ -46,8 +47,9 @@ _CRITICAL = _words(
     """
     not no never none neither nor without cannot except unless only until before after instead rather against
     dont doesnt didnt wont wouldnt cant couldnt shouldnt mustnt isnt arent wasnt werent hasnt havent hadnt aint
-    must may might should shall could optional optionally more less fewer most least under over above below
-    unable stop stopped cancel cancelled canceled reject rejected decline declined deny denied fail failed failing
+    atmost atleast must may might should shall could optional optionally more less fewer most least
+    under over above below unable stop stopped cancel cancelled canceled
+    reject rejected decline declined deny denied fail failed failing
     nicht kein keine keinen keiner keinem nie niemals ohne nur außer statt bis vor nach muss darf soll
     ne pas jamais sans aucun aucune sauf seulement doit avant après
     nunca sin ningún ninguna tampoco salvo sólo solo debe antes después
@@ -57,7 +59,9 @@ _PRONOUNS = _words(
     "um uh er hmm well so just really basically actually okay ok yeah yes oh like please also very quite "
     "der die das den dem des ein eine einen einem le la les un une des du el los las una que und et y zu à"
 )
-_IGNORED = (FILLER_WORDS | _PRONOUNS) - _CRITICAL
+# What a question asks for.
+_ASKED = _words("who whom whose which what when where why how")
+_IGNORED = (FILLER_WORDS | _PRONOUNS) - _CRITICAL - _ASKED
 
 
 class Verified(NamedTuple):
@@ -201,7 +205,7 @@ class _Sentence:
     def of(cls, normal: str) -> _Sentence:
         terms: list[str] = []
         critical: list[str] = []
-        for word in _WORD.findall(normal):
+        for word in _WORD.findall(_AT_LIMIT.sub("at\\1", normal)):
             bare = word.translate(_APOSTROPHE)
             if bare in _CRITICAL:
                 critical.append(bare)

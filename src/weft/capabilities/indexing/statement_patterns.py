@@ -336,7 +336,7 @@ _ROWS: tuple[tuple[StatementKind, str, str], ...] = (
         "limited capped restricted limit cap maximum minimum max min budget",
         (
             rf"\b(?:limited|capped|restricted) (?:to|at) |\b(?:limit|cap|maximum|minimum|max|min|budget)(?: "
-            rf"\w+){{0,4}} (?:is|of|at|to|stays at|=|:) {_NUMBER}"
+            rf"\S{{1,40}}){{0,5}}? (?:is|of|at|to|stays at|=|:) {_NUMBER}"
         ),
     ),
     (

@@ -36,6 +36,12 @@ _NAMED_NUMBER = re.compile(
 _SETTING = re.compile(
     r"(?<![\w.])[A-Za-z_][\w.-]{1,60}[\"']?[ ]?(?:=|:[ ])[ ]?[\"']?-?\d[\d.,]{0,20}(?:[a-zA-Z%]{1,4})?(?![\w])"
 )
+# A number that something is said to be: the retry count is 270.
+_STATED = re.compile(
+    r"\b(?:is|are|was|were|equals|beträgt|ist|sind|est|sont|es|son) (?:now |set to |still |jetzt |maintenant |ahora )?"
+    r"(\d[\d.,]{0,20}\d)(?![\w%€$£°]|[./:-]\d| ?[^\W\d_])",
+    re.IGNORECASE,
+)
 _DEFINED = re.compile(r"\b(?:def|class|function|func|fn|interface|struct|CREATE TABLE)\s{1,4}([A-Za-z_]\w{2,80})")
 _TOKEN = re.compile(r"[^\s,;\"(){}\[\]<>|=*\u201c\u201d\u201e\u00ab\u00bb\u2014`]{2,400}")
 _KINDS = {
@@ -92,6 +98,7 @@ def literals_in(text: str, *, is_code: bool = False, is_data: bool = False) -> l
         amounts = [_amount(text, quantity.start, quantity.end) for quantity in quantities_in(text) if quantity.unit]
         text = _blanked(text, amounts)
         found += amounts
+        text = _taken(text, _STATED, _group(FactKind.QUANTITY), found)
     found += _quantities_in_words(text)
     found += (each for each in _tokens(text) if not is_data or each.kind is not FactKind.SYMBOL)
     return sorted(found, key=lambda each: each.start)

@@ -1,0 +1,109 @@
+"""Planted items in long noisy tool sessions: how many survive a compaction by each strategy, without a model.
+
+Also the price of facts in ordinary talk, since each costs tokens: facts for every 1,000 tokens and their share of them,
+on public conversations.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, NamedTuple, get_args
+
+from evals.compaction_sessions import SESSIONS, planted_session, survives, text_of
+from evals.results import Row
+from weft.capabilities.compaction.compactor import Compactor
+from weft.capabilities.compaction.facts.extraction import extract_facts
+from weft.capabilities.compaction.model import CompactionSource, StrategyName
+from weft.capabilities.compaction.summariser import ExtractiveSummariser
+from weft.capabilities.language_models.model import ConversationMessage
+from weft.capabilities.windows.model import Category, WindowEvent
+from weft.kernel.tokens import approximate_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from evals.compaction_sessions import PlantedSession
+
+STRATEGIES: tuple[StrategyName, ...] = get_args(StrategyName)
+TARGETS = (0.4, 0.25, 0.1)
+_KEEP_RECENT = 20
+_TALK = {"ami": 20, "locomo": 10, "bfcl_memory": 10}
+_MAX_FACTS = 6.0
+
+
+class Outcome(NamedTuple):
+    """What a compaction of a session lost, and its size as a share of the original."""
+
+    lost: Sequence[str]
+    planted: int
+    tokens: int
+    tokens_before: int
+
+
+async def compact_session(session: PlantedSession, strategy: StrategyName, target: float) -> Outcome:
+    """Compact a session and look for what was planted in it."""
+    source = CompactionSource(session.events, (), target, _KEEP_RECENT, approximate_tokens)
+    draft = await Compactor().compact(source, strategy, ExtractiveSummariser())
+    text = text_of(session, draft.view)
+    lost = [f"{each.name}: {', '.join(each.probes)}" for each in session.planted if not survives(text, each)]
+    return Outcome(lost, len(session.planted), approximate_tokens(text), session.tokens)
+
+
+def compaction_adversarial(folder: Path | None) -> Iterator[Row]:
+    sessions = [planted_session(number) for number in range(SESSIONS)]
+    for strategy in STRATEGIES:
+        for target in TARGETS:
+            yield from _survival(sessions, strategy, target)
+    if folder is not None:
+        for name in _TALK:
+            yield from _price(folder, name)
+
+
+def _survival(sessions: Sequence[PlantedSession], strategy: StrategyName, target: float) -> Iterator[Row]:
+    outcomes = [asyncio.run(compact_session(session, strategy, target)) for session in sessions]
+    lost = [each for outcome in outcomes for each in outcome.lost]
+    for name in sorted({each.partition(":")[0] for each in lost}):
+        of_name = [each for each in lost if each.startswith(name)]
+        print(f"  lost by {strategy} at {target:.0%}: {len(of_name)}, such as {of_name[0]}")
+    planted = sum(outcome.planted for outcome in outcomes)
+    value = 1 - len(lost) / planted
+    name = f"compaction_adversarial.{strategy}.{target:.0%}"
+    yield Row(f"{name}.survive", value, f"of {planted}", None, "= 1", not lost)
+    share = sum(outcome.tokens for outcome in outcomes) / sum(outcome.tokens_before for outcome in outcomes)
+    yield Row(f"{name}.tokens", share, "share", None, None, None)
+
+
+def _price(folder: Path, name: str) -> Iterator[Row]:
+    tokens = facts = fact_tokens = 0
+    with (folder / "compaction" / f"{name}_conversations.jsonl").open("r", encoding="utf-8") as lines:
+        for _, line in zip(range(_TALK[name]), lines, strict=False):
+            events = _events(json.loads(line)["messages"])
+            current = [fact for fact in extract_facts(events) if fact.status == "current"]
+            tokens += sum(event.tokens for event in events)
+            facts += len(current)
+            fact_tokens += sum(approximate_tokens(fact.text) for fact in current)
+    density = facts / tokens * 1_000
+    met = density <= _MAX_FACTS
+    yield Row(
+        f"compaction_adversarial.talk.{name}.facts", density, "per 1,000 tokens", None, f"<= {_MAX_FACTS:.0f}", met
+    )
+    yield Row(f"compaction_adversarial.talk.{name}.fact_tokens", fact_tokens / tokens, "share", None, None, None)
+
+
+def _events(messages: Sequence[dict[str, str]]) -> list[WindowEvent]:
+    return [
+        WindowEvent(
+            event_id=f"e{number}",
+            number=number,
+            category=Category.DIALOG,
+            message=ConversationMessage(role="user", content=message["text"], name=message["speaker"]),
+            kind="message",
+            at=number * 1_000_000,
+            author=message["speaker"],
+            agent_id="assistant",
+            tokens=approximate_tokens(message["text"]),
+        )
+        for number, message in enumerate(messages, start=1)
+    ]
