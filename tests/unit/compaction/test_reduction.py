@@ -54,7 +54,7 @@ def test_fillers_go_first_and_the_speaker_stays() -> None:
 def test_negations_and_quantities_stay_with_what_they_apply_to() -> None:
     """Whatever the target, a kept verb keeps its negation, and a number its unit."""
     for share in range(20, 100, 5):
-        text = reduce_texts(_TALK, _tokens(_TALK) * share // 100, [], _O200K).text
+        text = reduce_texts(_TALK, _tokens(_TALK) * share // 100, [], _O200K).text.lower()
         assert "fifty" not in text or "not fifty" in text
         assert "want yellow" not in text or "don't want yellow" in text
         assert ("twenty" in text) == ("twenty five euros" in text)

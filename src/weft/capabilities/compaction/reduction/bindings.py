@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 
 # How many words after a negation it may apply to, within its clause.
 _SCOPE = 5
+# Content words that a kept negation keeps: verb and object.
+_TARGETS = 2
 _RANGE_WORDS = frozenset(("to", "by", "of", "or", "bis", "\xe0", "a"))
 
 
 class Bindings(NamedTuple):
     """Which units are bound, as indexes.
 
-    ``scopes``: for each distance, (negation, word in its scope); ``targets``: (negation, the word it negates);
+    ``scopes``: for each distance, (negation, word in its scope); ``targets``: (negation, a word it negates);
     ``pairs``: neighbours of which either needs the other; ``ranges``: connectors between two numbers; ``strays``: other
     connectors.
     """
@@ -61,7 +63,7 @@ def find_bindings(units: Units) -> Bindings:
     is_number, is_unit = units.flags("is_number"), units.flags("is_unit")
     binds = np.flatnonzero(units.flags("is_negation") | units.flags("is_condition"))
     scopes = []
-    has_target = np.zeros(len(binds), bool)
+    found = np.zeros(len(binds), np.int64)
     targets = []
     for distance in range(1, _SCOPE + 1):
         at = binds + distance
@@ -70,9 +72,9 @@ def find_bindings(units: Units) -> Bindings:
         content = is_near.copy()
         content[is_near] &= ~is_light[at[is_near]]
         scopes.append((binds[content], at[content]))
-        first = content & ~has_target
-        targets.append((binds[first], at[first]))
-        has_target |= content
+        is_target = content & (found < _TARGETS)
+        targets.append((binds[is_target], at[is_target]))
+        found += content
     left = np.arange(size - 1) if size else np.arange(0)
     together = units.sentence[left] == units.sentence[left + 1]
     joined = units.clause[left] == units.clause[left + 1]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from weft.capabilities.compaction.reduction.units import LINE, SENTENCE
+from weft.capabilities.compaction.reduction.units import LINE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,33 +66,34 @@ def render(units: Units, kept: Array, speakers: Speakers) -> str:
     chosen = np.flatnonzero(kept)
     if not len(chosen):
         return ""
-    forms = units.forms
-    speaker_of = speakers.of_utterance[units.utterance[chosen]].tolist()
-    sentences = units.sentence[chosen].tolist()
-    asks = units.is_question[chosen].tolist()
-    parts: list[str] = [f"{speakers.legend}\n"] if speakers.legend else []
-    speaker = sentence = last = -1
-    was_asked = was_line = False
-    for at, who, number, asked in zip(chosen.tolist(), speaker_of, sentences, asks, strict=True):
-        form = forms[units.form[at]]
-        word = form.core
-        is_line = form.kind == LINE
-        if number != sentence and was_asked:
-            parts.append("?")
-        if who != speaker:
-            parts.append(f"\n{speakers.labels[who]}:")
-        if is_line:
-            gap = f"\n{_OMITTED}" if was_line and at != last + 1 and who == speaker else ""
-            parts.append(f"{gap}\n{word}")
-        elif form.kind == SENTENCE:
-            parts.append(word)
-        else:
-            parts.append("\n" if was_line and who == speaker else " ")
-            parts.append(word if number == sentence else _capitalised(word))
-        speaker, sentence, last, was_asked, was_line = who, number, at, asked, is_line
-    parts.append("?" if was_asked else "")
-    return "".join(parts).lstrip("\n")
+    form = units.form[chosen]
+    parts = list(map(units.written.__getitem__, form.tolist()))
+    sentence, speaker = units.sentence[chosen], speakers.of_utterance[units.utterance[chosen]]
+    begins = np.diff(sentence, prepend=-1) != 0
+    for at in np.flatnonzero(begins).tolist():
+        parts[at] = _capitalised(parts[at])
+    is_line = units.kinds()[chosen] == LINE
+    if is_line.any():
+        _break_lines(parts, chosen, is_line, speaker)
+    for at in np.flatnonzero(units.is_question[chosen] & np.append(begins[1:], True)).tolist():
+        parts[at] += "?"
+    for at in np.flatnonzero(np.diff(speaker, prepend=-1) != 0).tolist():
+        parts[at] = f"\n{speakers.labels[speaker[at]]}:{parts[at]}"
+    text = "".join(parts).lstrip("\n")
+    return f"{speakers.legend}\n{text}" if speakers.legend else text
 
 
-def _capitalised(word: str) -> str:
-    return word[0].upper() + word[1:]
+def _break_lines(parts: list[str], chosen: Array, is_line: Array, speaker: Array) -> None:
+    """Write lines of code and data as lines, and mark where some are left out between them."""
+    continues = np.diff(speaker, prepend=-1) == 0
+    follows = np.insert(is_line[:-1], 0, False) & continues
+    has_gap = follows & is_line & (np.diff(chosen, prepend=-1) != 1)
+    for at in np.flatnonzero(has_gap).tolist():
+        parts[at] = f"\n{_OMITTED}{parts[at]}"
+    for at in np.flatnonzero(follows & ~is_line).tolist():
+        parts[at] = f"\n{parts[at].lstrip(' ')}"
+
+
+def _capitalised(part: str) -> str:
+    """Capitalise a word after the space before it."""
+    return part[:1] + part[1:2].upper() + part[2:] if part[:1] == " " else part

@@ -11,10 +11,12 @@ from weft.capabilities.compaction.reduction.lines import Speakers, label_speaker
 from weft.capabilities.compaction.reduction.model import ReducedText, Utterance
 from weft.capabilities.compaction.reduction.units import Units, split
 from weft.capabilities.compaction.reduction.values import unit_values
+from weft.capabilities.compaction.reduction.word_model import load_model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from weft.capabilities.compaction.reduction.word_model import WordModel
     from weft.kernel.tokens import TokenCounter
 
     Array = np.ndarray[Any, Any]
@@ -23,10 +25,15 @@ __all__ = ["ReducedText", "Utterance", "reduce_texts"]
 
 _PROTECTED_VALUE = 1000.0
 _LEAST_COST = 0.25
-# Renderings that are counted to meet the target.
-_ATTEMPTS = 6
+# Renderings that are counted to meet the target, and to use the rest of it.
+_ATTEMPTS = 5
+_FILLINGS = 6
+# The first estimate need not be better than this part of the units.
+_PRECISION = 500
 # Part of the target that may remain unused.
-_TOLERANCE = 0.004
+_TOLERANCE = 0.002
+# Estimates of the size are better than this.
+_SLACK = 1.2
 
 
 class _Selection(NamedTuple):
@@ -39,15 +46,28 @@ class _Selection(NamedTuple):
     speakers: Speakers
 
 
+class _Fitted(NamedTuple):
+    kept: Array
+    text: str
+    tokens: int
+
+
 def reduce_texts(
-    texts: Sequence[Utterance], target_tokens: int, protected: Sequence[str], count: TokenCounter
+    texts: Sequence[Utterance],
+    target_tokens: int,
+    protected: Sequence[str],
+    count: TokenCounter,
+    model: WordModel | None = None,
 ) -> ReducedText:
-    """Return the texts in at most ``target_tokens``; ``protected`` strings stay as they are while they fit."""
+    """Return the texts in at most ``target_tokens``; ``protected`` strings stay as they are while they fit.
+
+    ``model``: another one than that of the package, to evaluate it.
+    """
     units = split(texts, count)
     if not len(units.form):
         return ReducedText("", 0, list(range(len(texts))), 0, 0, list(protected))
     share = target_tokens / max(float(units.cost.sum()), 1.0)
-    values = unit_values(units, share)
+    values = unit_values(units, share, model or load_model())
     for span in _protected_spans(texts, units, protected):
         values[span] = np.maximum(values[span], _PROTECTED_VALUE)
     density = values / np.maximum(units.cost, _LEAST_COST)
@@ -83,34 +103,61 @@ def _protected_spans(texts: Sequence[Utterance], units: Units, protected: Sequen
     return spans
 
 
-def _fit(selection: _Selection, target: int, count: TokenCounter) -> tuple[Array, str, int]:
-    """Keep as much as fits: correct the estimate of the size by the counted one until the target is met closely."""
-    best: tuple[Array, str, int] = (np.zeros(len(selection.values), bool), "", 0)
-    aim = float(target)
+def _fit(selection: _Selection, target: int, count: TokenCounter) -> _Fitted:
+    """Keep as much as fits: estimate the number of units, then correct it by counting tokens."""
+    over = _Fitted(np.ones(len(selection.rank), bool), "", int(_size(selection, selection.rank >= 0)))
+    if over.tokens <= target * _SLACK:
+        over = _rendered(selection, over.kept, count)
+        if over.tokens <= target:
+            return over
+    best = _Fitted(np.zeros(len(selection.rank), bool), "", 0)
+    exceeds = len(selection.rank)
+    fits, number = 0, _estimate(selection, target)
     for _ in range(_ATTEMPTS):
-        kept = _choose(selection, aim)
-        text = render(selection.units, kept, selection.speakers)
-        tokens = count(text) if text else 0
-        if best[2] <= tokens <= target:
-            best = (kept, text, tokens)
-        if target * (1 - _TOLERANCE) <= tokens <= target or not text or kept.all():
+        fitted = _rendered(selection, _best_units(selection, number), count)
+        if fitted.tokens <= target:
+            best, fits = fitted, number
+        else:
+            over, exceeds = fitted, number
+        if exceeds - fits <= 1 or target * (1 - _TOLERANCE) <= best.tokens:
             break
-        aim *= min(2.0, max(0.5, (target * (1 - _TOLERANCE / 2)) / max(tokens, 1)))
+        number = fits + int((exceeds - fits) * (target - best.tokens) / max(over.tokens - best.tokens, 1))
+        number = min(max(number, fits + 1), exceeds - 1)
+    return _filled(selection, best, over, target, count)
+
+
+def _rendered(selection: _Selection, kept: Array, count: TokenCounter) -> _Fitted:
+    text = render(selection.units, kept, selection.speakers)
+    return _Fitted(kept, text, count(text) if text else 0)
+
+
+def _filled(selection: _Selection, best: _Fitted, over: _Fitted, target: int, count: TokenCounter) -> _Fitted:
+    """Use the remaining room for a part of what the next larger selection has."""
+    part = 1.0
+    for _ in range(_FILLINGS):
+        room = part * (target - best.tokens)
+        extra = _first_sentences(selection, over.kept & ~best.kept, room)
+        if best.tokens >= target * (1 - _TOLERANCE) or not extra.any():
+            break
+        fitted = _rendered(selection, best.kept | extra, count)
+        if fitted.tokens <= target:
+            best = fitted
+        else:
+            # Labels and question marks add to the cost of the words.
+            part *= 0.9 * (target - best.tokens) / (fitted.tokens - best.tokens)
     return best
 
 
-def _choose(selection: _Selection, target: float) -> Array:
-    """Return as many units as the target takes, in the order of their value per token."""
+def _estimate(selection: _Selection, target: float) -> int:
+    """Return the number of units that about fill the target."""
     fits, exceeds = 0, len(selection.order) + 1
-    best = over = np.zeros(len(selection.order), bool)
-    while exceeds - fits > 1:
+    while exceeds - fits > max(1, len(selection.order) // _PRECISION):
         number = (fits + exceeds) // 2
-        kept = _best_units(selection, number)
-        if _size(selection, kept) <= target:
-            best, fits = kept, number
+        if _size(selection, _best_units(selection, number)) <= target:
+            fits = number
         else:
-            over, exceeds = kept, number
-    return best | _first_sentences(selection, over & ~best, target - _size(selection, best))
+            exceeds = number
+    return max(fits, 1)
 
 
 def _best_units(selection: _Selection, number: int) -> Array:
@@ -118,8 +165,8 @@ def _best_units(selection: _Selection, number: int) -> Array:
     units = selection.units
     chosen = selection.rank < number
     threshold = selection.density[selection.order[number - 1]] if number < len(chosen) else 0.0
-    surplus = selection.values[chosen] - threshold * units.cost[chosen]
-    gain = np.bincount(units.utterance[chosen], surplus, len(selection.speakers.of_utterance))
+    surplus = np.where(chosen, selection.values - threshold * units.cost, 0.0)
+    gain = np.bincount(units.utterance, surplus, len(selection.speakers.of_utterance))
     is_worth = gain >= threshold * selection.speakers.label_cost
     return selection.bindings.apply(chosen & is_worth[units.utterance])
 
@@ -127,17 +174,17 @@ def _best_units(selection: _Selection, number: int) -> Array:
 def _first_sentences(selection: _Selection, extra: Array, room: float) -> Array:
     """Return the part of equally good units that fits: whole sentences, from the first."""
     units = selection.units
-    cost = np.zeros(int(units.sentence[-1]) + 1)
-    np.add.at(cost, units.sentence[extra], units.cost[extra])
-    cost[cost > 0] += selection.speakers.label_cost
+    cost = np.bincount(units.sentence[extra], units.cost[extra], int(units.sentence[-1]) + 1)
     return extra & (np.cumsum(cost) <= room)[units.sentence]
 
 
 def _size(selection: _Selection, kept: Array) -> float:
     """Estimate the tokens of a rendering: units, labels where the speaker changes, and question marks."""
     units = selection.units
-    said = np.unique(units.utterance[kept])
-    speakers = selection.speakers.of_utterance[said]
+    is_said = np.zeros(len(selection.speakers.of_utterance), bool)
+    is_said[units.utterance[kept]] = True
+    speakers = selection.speakers.of_utterance[is_said]
     changes = int((np.diff(speakers) != 0).sum()) + 1 if len(speakers) else 0
-    questions = len(np.unique(units.sentence[kept & units.is_question]))
-    return float(units.cost[kept].sum()) + changes * selection.speakers.label_cost + questions
+    is_asked = np.zeros(int(units.sentence[-1]) + 1, bool)
+    is_asked[units.sentence[kept & units.is_question]] = True
+    return float(units.cost[kept].sum()) + changes * selection.speakers.label_cost + int(is_asked.sum())

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from weft.capabilities.compaction.reduction.word_lists import ENGLISH, LANGUAGES, WordLists
+from weft.capabilities.compaction.reduction.word_lists import ENGLISH, HESITATIONS, LANGUAGES, NO_LANGUAGE, WordLists
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
 
     from weft.capabilities.compaction.reduction.model import Utterance
     from weft.kernel.tokens import TokenCounter
@@ -22,7 +24,7 @@ _UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\
 _IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
 _UNSPACED_SENTENCE = re.compile(r"[^\s\u3002\uff01\uff1f\uff1b\uff61]+[\u3002\uff01\uff1f\uff1b\uff61]*")
 # Words are separated by white space and by dashes between words.
-_WORD = re.compile(r"(?:(?!--)[^\s\u2014\u2026])+")
+_WORD = re.compile(r"[^\s\u2014\u2026]+")
 _OPENING = "\"'([{<*_~-\u2022\xab\u201c\u2018\xbf\xa1|>=`"
 _CLOSING = "\"')]}>*_~,;:.!?\u201d\u2019\xbb|=`-"
 _HAS_WORD = re.compile(r"\w")
@@ -45,8 +47,16 @@ _DATA_LINE = re.compile(
 )
 
 WORD, SENTENCE, LINE = 0, 1, 2
+_SEPARATORS = {WORD: " ", SENTENCE: "", LINE: "\n"}
 # Words by which the language is recognised.
-_SAMPLED_WORDS = 4000
+_SAMPLED_WORDS = 1000
+# The same words recur in every conversation.
+_CACHED_FORMS = 50_000
+_MIN_SAMPLE = 40
+_MIN_KNOWN = 0.12
+# In an unknown language a function word is short and makes up this part of the words.
+_MAX_FUNCTION_LENGTH = 5
+_COMMON_SHARE = 0.006
 
 
 class Form(NamedTuple):
@@ -57,6 +67,7 @@ class Form(NamedTuple):
     kind: int
     is_function: bool = False
     is_filler: bool = False
+    is_hesitation: bool = False
     is_negation: bool = False
     is_condition: bool = False
     is_number: bool = False
@@ -68,14 +79,22 @@ class Form(NamedTuple):
     is_question: bool = False
 
 
+_FIRST_FLAG = Form._fields.index("is_function")
+_FLAGS = {name: number for number, name in enumerate(Form._fields[_FIRST_FLAG:])}
+_Piece = tuple[str, int]
+
+
 class Units(NamedTuple):
     """The units of a conversation in order, as arrays of one length; ``forms`` are distinct and ``form`` indexes them.
 
+    ``written``: each form with the white space before it; ``properties``: the flags of each form as columns.
     ``sentence`` and ``clause`` number sentences and clauses through the whole conversation. ``start`` is the place in
     the joined texts, which one character separates. ``is_question``: the unit is in a question.
     """
 
     forms: list[Form]
+    written: list[str]
+    properties: Array
     form: Array
     utterance: Array
     sentence: Array
@@ -83,49 +102,63 @@ class Units(NamedTuple):
     start: Array
     cost: Array
     is_question: Array
+    is_english: bool
+
+    def kinds(self) -> Array:
+        """Return the kind of each unit."""
+        return np.fromiter((form.kind for form in self.forms), np.int64, len(self.forms))[self.form]
+
+    def keys(self) -> Array:
+        """Return a number for each unit that is the same for the same word, whatever its case."""
+        numbers = {form.key: number for number, form in enumerate(self.forms)}
+        return np.fromiter((numbers[form.key] for form in self.forms), np.int64, len(self.forms))[self.form]
+
+    def is_light(self) -> Array:
+        """Return which units are function words or fillers."""
+        return self.flags("is_function") | self.flags("is_filler")
 
     def flags(self, name: str) -> Array:
         """Return a boolean property of the form of each unit."""
-        return np.fromiter((getattr(form, name) for form in self.forms), bool, len(self.forms))[self.form]
+        return self.properties[:, _FLAGS[name]][self.form]
 
 
 def split(texts: Sequence[Utterance], count: TokenCounter) -> Units:
     """Split utterances into units and count the tokens of each."""
-    raws: list[tuple[str, int]] = []
-    starts: list[int] = []
+    pieces: list[_Piece] = []
     sizes: list[int] = []
+    starts: list[int] = []
     offset = 0
     for utterance in texts:
-        before = len(raws)
-        for raw, kind, start in _pieces(utterance):
-            raws.append((raw, kind))
-            starts.append(offset + start)
-        sizes.append(len(raws) - before)
+        found = _pieces(utterance)
+        pieces += [(raw, kind) for raw, kind, _ in found]
+        starts += [offset + start for _, _, start in found]
+        sizes.append(len(found))
         offset += len(utterance.text) + 1
-    distinct = list(dict.fromkeys(raws))
-    lists = _language(raw for raw, _ in raws)
+    distinct = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
+    lists = _language(raw for raw, kind in pieces if kind == WORD)
     forms = [_form(raw, kind, lists) for raw, kind in distinct]
-    numbers = {raw: number for number, raw in enumerate(distinct)}
-    form = np.fromiter(map(numbers.__getitem__, raws), np.int64, len(raws))
-    kept = np.fromiter((form.core != "" for form in forms), bool, len(forms))[form]
+    form = np.fromiter(map(distinct.__getitem__, pieces), np.int64, len(pieces))
+    properties = np.array([each[_FIRST_FLAG:] for each in forms], bool).reshape(len(forms), len(_FLAGS))
     utterance_of = np.repeat(np.arange(len(texts)), sizes)
     is_new = np.diff(utterance_of, prepend=-1) != 0
-    ends = {
-        name: np.fromiter((getattr(each, name) for each in forms), bool, len(forms))[form]
-        for name in ("ends_sentence", "ends_clause", "is_question")
-    }
-    sentence = _numbered(is_new, ends["ends_sentence"])
-    clause = _numbered(is_new, ends["ends_clause"])
-    costs = np.fromiter((_cost(each, count) for each in forms), np.float64, len(forms))
+    sentence = _numbered(is_new, properties[:, _FLAGS["ends_sentence"]][form])
+    clause = _numbered(is_new, properties[:, _FLAGS["ends_clause"]][form])
+    is_question = _in_questions(sentence, properties[:, _FLAGS["is_question"]][form])
+    counter = cast("Hashable", count)
+    costs = np.fromiter((_cost(each.core, each.kind, counter) for each in forms), np.float64, len(forms))
+    kept = np.fromiter((each.core != "" for each in forms), bool, len(forms))[form]
     return Units(
         forms,
+        [_SEPARATORS[each.kind] + each.core for each in forms],
+        properties,
         form[kept],
         utterance_of[kept],
         sentence[kept],
         clause[kept],
         np.asarray(starts, np.int64)[kept],
         costs[form][kept],
-        _in_questions(sentence, ends["is_question"])[kept],
+        is_question[kept],
+        lists is ENGLISH,
     )
 
 
@@ -142,53 +175,70 @@ def _in_questions(sentence: Array, is_question: Array) -> Array:
     return asked[sentence]
 
 
-def _cost(form: Form, count: TokenCounter) -> float:
+@lru_cache(_CACHED_FORMS)
+def _cost(core: str, kind: int, count: TokenCounter) -> float:
     """Return the tokens of a form in running text; an estimate by characters is not rounded for every word."""
-    if form.kind == WORD:
-        return count(f" {form.core}" * 4) / 4
-    return float(count(f"\n{form.core}"))
+    if kind == WORD:
+        return count(f" {core}" * 4) / 4
+    return float(count(f"\n{core}"))
 
 
-def _pieces(utterance: Utterance) -> Iterator[tuple[str, int, int]]:
-    """Yield each piece of an utterance: its text, its kind and where it starts."""
+def _pieces(utterance: Utterance) -> list[tuple[str, int, int]]:
+    """Return the pieces of an utterance: the text of each, its kind and where it starts."""
     text = utterance.text
     if not utterance.is_verbatim and "\n" not in text and not _DATA_LINE.match(text):
-        yield from _prose(text, 0)
-        return
+        return _prose(text, 0)
+    pieces: list[tuple[str, int, int]] = []
     is_fenced = False
     start = 0
     for line in text.splitlines(keepends=True):
         is_fence = bool(_FENCE.match(line))
         if is_fence or is_fenced or utterance.is_verbatim or _DATA_LINE.match(line):
             if line.strip():
-                yield line.rstrip(), LINE, start
+                pieces.append((line.rstrip(), LINE, start))
         else:
-            yield from _prose(line, start)
+            pieces += _prose(line, start)
         is_fenced ^= is_fence
         start += len(line)
+    return pieces
 
 
-def _prose(text: str, start: int) -> Iterator[tuple[str, int, int]]:
+def _prose(text: str, start: int) -> list[tuple[str, int, int]]:
+    """Return the words of a text, or its sentences in an unspaced script; the last word ends a sentence."""
     if not text.isascii() and _IS_UNSPACED.search(text):
-        for match in _UNSPACED_SENTENCE.finditer(text):
-            yield match[0], SENTENCE if _IS_UNSPACED.search(match[0]) else WORD, start + match.start()
-        return
-    matches = list(_WORD.finditer(text))
-    for match in matches[:-1]:
-        yield match[0], WORD, start + match.start()
-    for match in matches[-1:]:
-        yield f"{match[0]}\n", WORD, start + match.start()
+        return [
+            (match[0], SENTENCE if _IS_UNSPACED.search(match[0]) else WORD, start + match.start())
+            for match in _UNSPACED_SENTENCE.finditer(text)
+        ]
+    if "--" in text:
+        text = text.replace("--", "\u2014 ")
+    words = [(match[0], WORD, start + match.start()) for match in _WORD.finditer(text)]
+    if words:
+        last, kind, at = words[-1]
+        words[-1] = (f"{last}\n", kind, at)
+    return words
 
 
 def _language(words: Iterable[str]) -> WordLists:
-    """Return the lists of the language that most words are function words of; English if in doubt."""
-    hits = [0] * len(LANGUAGES)
-    for word in islice(words, _SAMPLED_WORDS):
-        for at, lists in enumerate(LANGUAGES):
-            hits[at] += word.lower() in lists.function
-    return LANGUAGES[hits.index(max(hits))] if max(hits) else ENGLISH
+    """Return the lists of the language that most words are function words of.
+
+    English if there are too few words; no lists if hardly any word is known. The commonest short words of the text are
+    its function words then.
+    """
+    sample = [_core(word).lower() for word in islice(words, _SAMPLED_WORDS)]
+    hits = [sum(map(lists.function.__contains__, sample)) for lists in LANGUAGES]
+    best = max(hits)
+    if len(sample) < _MIN_SAMPLE:
+        return ENGLISH
+    if best >= len(sample) * _MIN_KNOWN:
+        return LANGUAGES[hits.index(best)]
+    common = Counter(word for word in sample if 0 < len(word) <= _MAX_FUNCTION_LENGTH and word.isalpha())
+    return NO_LANGUAGE._replace(
+        function=frozenset(word for word, number in common.items() if number >= len(sample) * _COMMON_SHARE)
+    )
 
 
+@lru_cache(_CACHED_FORMS)
 def _form(raw: str, kind: int, lists: WordLists) -> Form:
     """Describe a written form: punctuation at its ends is removed and tells where clauses and sentences end."""
     if kind != WORD:
@@ -204,6 +254,7 @@ def _form(raw: str, kind: int, lists: WordLists) -> Form:
         kind,
         is_function=key in lists.function or core in CONNECTORS,
         is_filler=key in lists.fillers,
+        is_hesitation=key in HESITATIONS,
         is_negation=key in lists.negations,
         is_condition=key in lists.conditions,
         is_number=key in lists.numbers or bool(_NUMBER.match(core)),

@@ -36,13 +36,13 @@ def _lists(
 
 ENGLISH = _lists(
     function="""
-a an the this that these those i me my mine myself you your yours yourself yourselves he him his himself she her hers
-herself it its itself we us our ours ourselves they them their theirs themselves who whom whose which what where when
-why how whether am is are was were be been being do does did doing done have has had having will would shall should can
-could may must ought gonna wanna gotta to of in on at by for with from into onto upon about as than then so and or also
-too just there here some any such very really quite rather even ever yet because but however since while though although
-i'm you're he's she's it's we're they're i've you've we've they've i'd you'd he'd she'd we'd they'd i'll you'll he'll
-she'll we'll they'll it'll that'll that's who's what's where's when's why's how's here's there's let's that'd who'd
+a an the this that these those i me my mine myself you your yours yourself yourselves he his himself she her hers
+herself it its itself we us our ours ourselves they them their theirs themselves who whom whose which what when why how
+whether am is are was were be been being do does did have has had will would shall should can could may must ought gonna
+wanna gotta to of in on at by for with from into onto upon about as than then so and or also just there here any such
+very really quite ever yet because but however i'm you're he's she's it's we're they're i've you've we've they've i'd
+you'd he'd she'd we'd they'd i'll you'll he'll she'll we'll they'll it'll that'll that's who's what's where's when's
+why's how's here's there's let's that'd who'd
 """,
     fillers="""
 um uh uhm umm hm hmm mm mmm mhm mm-hmm uh-huh huh er erm ah aha oh ooh eh yeah yep yup yes ok okay kay alright right
@@ -102,3 +102,33 @@ en con por para al del de que como muy pero ya lo le les se me te nos
     units="horas minutos días semanas meses años euros",
 )
 LANGUAGES = (ENGLISH, _GERMAN, _FRENCH, _SPANISH)
+# Sounds that say nothing, in any language.
+HESITATIONS = frozenset(
+    [
+        "um",
+        "uh",
+        "uhm",
+        "umm",
+        "hm",
+        "hmm",
+        "mm",
+        "mmm",
+        "mhm",
+        "mm-hmm",
+        "mm-mm",
+        "uh-huh",
+        "huh",
+        "er",
+        "erm",
+        "ah",
+        "aha",
+        "oh",
+        "ooh",
+        "eh",
+        "äh",
+        "ähm",
+        "öh",
+        "euh",
+    ]
+)
+NO_LANGUAGE = _lists("", "", "", "")

@@ -1,0 +1,1 @@
+"""Compaction: retention of facts by strategy and baseline, and training of the word model."""
