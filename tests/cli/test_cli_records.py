@@ -80,3 +80,24 @@ def test_records_are_added_from_a_list_a_file_or_a_pipe(with_records: CommandLin
     ]
     wrong = with_records.run("records", "add", json.dumps({**ENVELOPE, "scope": "never"}), code=1)
     assert "records[0].scope" in wrong.stderr
+
+
+@pytest.mark.req("AC-09")
+def test_compactions_are_listed_with_their_figures_and_shown_as_stale(with_records: CommandLine) -> None:
+    coverage = {"items_covered": 1, "estimated_tokens_before": 1200, "estimated_tokens_after": 300}
+    base = {
+        "schema_version": "0.1.0",
+        "created_at": "2026-05-08T12:30:00Z",
+        "source_item_refs": ["board:launch/goal/1.1"],
+    }
+    made = [
+        {**base, "compaction_id": "k", "scope": "session", "method": "rolling_summary", "coverage": coverage},
+        {**base, "summary_id": "y", "content": "It ships."},
+    ]
+    with_records.run("records", "add", json.dumps(made))
+    listed = with_records.run("records", "list", "--types", "context_compaction", "--types", "context_summary").stdout
+    assert "    rolling_summary: 1 item, 1200 → 300 tokens\n" in listed
+    assert "\n    It ships.\n" in listed
+    assert "stale" not in with_records.run("records", "show", "y").stdout
+    with_records.run("board", "write", "goal", "ship on Monday")
+    assert "1 source changed since." in with_records.run("records", "show", "y").stdout

@@ -76,7 +76,8 @@ async def test_a_compaction_is_recorded_and_announced_when_it_is_applied(world: 
     ]
     assert [event["subject"] for event in events] == [compaction["compaction_id"]] * 2 + [summary["summary_id"]]
     assert TEXT not in json.dumps(events)
-    assert (events[1]["data"]["items"], events[1]["data"]["tokens_before"]) == (2, 100)
+    figures = events[1]["data"]
+    assert (figures["items"], figures["tokens_before"]) == (2, compaction["coverage"]["estimated_tokens_before"])
     referencing = (await shown(world.planner, f"{LINE}/e1/1.1"))["referenced_by"]
     assert [each["type"] for each in referencing] == TYPES
 
@@ -298,3 +299,19 @@ async def test_a_deleted_session_leaves_no_records(world: World) -> None:
     await world.admin.call("session.delete", session_id=SESSION, force=True)
     for table in ("records", "record_items", "compactions", "compaction_views"):
         assert await world.rows(f"SELECT 1 FROM {table} WHERE tenant = $1", world.tenant) == [], table
+
+
+async def test_a_compaction_in_the_background_is_on_behalf_of_who_caused_it(world: World) -> None:
+    read = "I read the next module of the old code. It loads rows, checks them and hands them on, as the others do. "
+    await ingest(world.analysis, *(message(f"e{n}", f"Module {n}. {read * 4}") for n in range(30)))
+    done = await world.planner.call(
+        "context.compact", session_id=SESSION, agent_id="analysis", keep_recent=2, wait_seconds=60
+    )
+    assert done["state"] == "applied"
+    answer = await shown(world.planner, f"compaction:{done['compaction_id']}")
+    assert answer["recorded_by"] == "orchestrator:planner"
+    events = (await world.planner.events(session_id=SESSION, types=["context.compaction.*"]))["events"]
+    assert {event["actor"] for event in events} == {"orchestrator:planner"}
+    coverage = answer["record"]["coverage"]
+    assert coverage["items_covered"] == 28
+    assert coverage["estimated_tokens_after"] < coverage["estimated_tokens_before"] < done["tokens_before"]

@@ -24,7 +24,7 @@ from weft.capabilities.windows.model import window_line
 from weft.capabilities.windows.service import Windows
 from weft.kernel.clock import from_micros
 from weft.kernel.events import NewEvent
-from weft.kernel.identity import PERMISSION, PRINCIPAL, Permission
+from weft.kernel.identity import PERMISSION, PRINCIPAL, SYSTEM_ID, Permission
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -75,7 +75,7 @@ class CompactionRecorder(msgspec.Struct, frozen=True):
         known = await self.recorder.records.find_several([(ContextSummary.type, each) for each in summaries])
         new = [summaries[each] for each in summaries if each not in {row.record_id for row in known}]
         record = compaction_record(compaction, view, list(summaries), items)
-        await self.recorder.add_all([record, *new], session, readable_by=readers)
+        await self.recorder.add_all([record, *new], session, readable_by=readers, author=self._author(compaction))
         await self.ended(compaction)
 
     async def ended(self, compaction: Compaction) -> None:
@@ -92,11 +92,16 @@ class CompactionRecorder(msgspec.Struct, frozen=True):
             type=event_type,
             session_id=compaction.session_id,
             subject=f"{COMPACTION}{compaction.compaction_id}",
-            actor=self.windows.actor.participant,
+            actor=self._author(compaction),
             readable_by=await self._readers(compaction),
             data={"agent_id": compaction.agent_id, **data},
         )
         await self.recorder.outbox.publish(event)
+
+    def _author(self, compaction: Compaction) -> str:
+        """Return on whose behalf a compaction is made; a human who applies a held one does that itself."""
+        actor = self.windows.actor
+        return compaction.requested_by if actor.principal_id == SYSTEM_ID else actor.participant
 
     async def _readers(self, compaction: Compaction) -> tuple[str, ...]:
         """Return whom the window is open to: the agents that use it, their ancestors, and admins."""
@@ -140,6 +145,7 @@ def compaction_record(
     """Return the record of an applied compaction."""
     record_id = f"{COMPACTION}{compaction.compaction_id}"
     only = summary_ids[0] if len(summary_ids) == 1 else None
+    covered = sum(each.tokens_before for each in view.summaries) + sum(each.tokens_before for each in view.shortened)
     return ContextCompaction(
         schema_version=SCHEMA_VERSION,
         compaction_id=record_id,
@@ -150,8 +156,8 @@ def compaction_record(
         trigger=_TRIGGERS[compaction.trigger],
         coverage=Coverage(
             items_covered=len(items),
-            estimated_tokens_before=compaction.tokens_before,
-            estimated_tokens_after=compaction.tokens_after,
+            estimated_tokens_before=covered,
+            estimated_tokens_after=max(covered - (compaction.tokens_before - compaction.tokens_after), 0),
         ),
         loss_notes=tuple(dict.fromkeys(note for each in view.summaries for note in each.loss_notes))[:_MAX_NOTES],
         validation=_validation(compaction, view.facts),

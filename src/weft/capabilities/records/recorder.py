@@ -28,7 +28,7 @@ from weft.capabilities.records.store import RecordStore, StoredRecord
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import Conflict, NotFound
 from weft.kernel.events import EventType, NewEvent, Outbox
-from weft.kernel.identity import ANYONE, PRINCIPAL, Actor
+from weft.kernel.identity import ANYONE, PRINCIPAL, Actor, principal_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -122,9 +122,14 @@ class Recorder(msgspec.Struct, frozen=True):
         return row
 
     async def add_all(
-        self, records: Sequence[Record], session: Session | None, *, readable_by: tuple[str, ...] | None = None
+        self,
+        records: Sequence[Record],
+        session: Session | None,
+        *,
+        readable_by: tuple[str, ...] | None = None,
+        author: str | None = None,
     ) -> list[StoredRecord]:
-        """Store several records like ``add``, with one batch of events."""
+        """Store several records like ``add``, with one batch of events; ``author`` if it is not the caller."""
         known = await self._find(records)
         stored = {key: self._checked(known[key], record, session) for key, record in _by_key(records) if key in known}
         added: dict[tuple[str, str], Record] = {}
@@ -134,12 +139,12 @@ class Recorder(msgspec.Struct, frozen=True):
         if not added:
             return [stored[key] for key, _ in _by_key(records)]
         readers = readable_by or self._default_readers(session)
-        last = await self._announce_all(list(added.values()), session, readers)
+        last = await self._announce_all(list(added.values()), session, readers, author)
         # Publishing holds the tenant's event counter, so records cannot be added concurrently any more.
         for key in await self._find(list(added.values())):
             raise _exists(added[key])
         for seq, (key, record) in enumerate(added.items(), start=last - len(added) + 1):
-            stored[key] = self._row_of(record, session, readers, seq)
+            stored[key] = self._row_of(record, session, readers, seq, author)
         await self.records.add_all([(stored[key], index_keys(record)) for key, record in added.items()])
         return [stored[key] for key, _ in _by_key(records)]
 
@@ -176,15 +181,17 @@ class Recorder(msgspec.Struct, frozen=True):
             return known
         raise _exists(record)
 
-    def _row_of(self, record: Record, session: Session | None, readers: tuple[str, ...], seq: int) -> StoredRecord:
+    def _row_of(
+        self, record: Record, session: Session | None, readers: tuple[str, ...], seq: int, author: str | None = None
+    ) -> StoredRecord:
         now = to_micros(self.clock.now())
         return StoredRecord(
             type=record.type,
             record_id=record.id,
             session_id=session.session_id if session else None,
             status=status_of(record),
-            recorded_by=self.actor.participant,
-            principal_id=self.actor.principal_id,
+            recorded_by=author or self.actor.participant,
+            principal_id=self.actor.principal_id if author is None else principal_of(author),
             recorded_at=now,
             changed_at=now,
             seq=seq,
@@ -192,10 +199,15 @@ class Recorder(msgspec.Struct, frozen=True):
             body=_encode(record),
         )
 
-    async def _announce_all(self, records: Sequence[Record], session: Session | None, readers: tuple[str, ...]) -> int:
+    async def _announce_all(
+        self, records: Sequence[Record], session: Session | None, readers: tuple[str, ...], author: str | None
+    ) -> int:
         """Publish the events of new records and return the sequence number of the last one."""
         events = [
-            self._event(event_type_of(each, changed=False), each, session, readers, _added_data(each))
+            structs.replace(
+                self._event(event_type_of(each, changed=False), each, session, readers, _added_data(each)),
+                actor=author or self.actor.participant,
+            )
             for each in records
         ]
         await self.outbox.publish(*events)

@@ -45,7 +45,7 @@ def _render_list(found: Records) -> str:
 def _entry(entry: ListedRecord) -> Iterator[str]:
     seq, kind = click.style(str(entry.seq), fg="yellow"), click.style(entry.type, fg="cyan")
     yield f"{seq}  {cell(entry.at)}  {kind}  {click.style(escape_controls(entry.id), bold=True)}"
-    description = _title(entry.record) + _content_or_size(entry.record)
+    description = (_title(entry.record) + _content_or_size(entry.record)).removeprefix(": ")
     if description:
         yield f"    {_short(description)}"
 
@@ -59,6 +59,10 @@ def _title(record: Mapping[str, Any]) -> str:
 def _content_or_size(record: Mapping[str, Any]) -> str:
     if isinstance(record.get("content"), str):
         return f": {record['content']}"
+    coverage = record.get("coverage") or {}
+    if "estimated_tokens_before" in coverage and "estimated_tokens_after" in coverage:
+        covered = counted(coverage.get("items_covered", len(record.get("source_item_refs", ()))), "item")
+        return f": {covered}, {coverage['estimated_tokens_before']} → {coverage['estimated_tokens_after']} tokens"
     return f" ({record['byte_size']} bytes)" if "byte_size" in record else ""
 
 
@@ -75,6 +79,7 @@ def _render_record(shown: RecordShown) -> str:
         "changed": cell(shown.changed_at),
         "digest": shown.digest or "",
         "redaction": _redaction(shown),
+        "stale": _stale(shown),
         "entities": escape_controls(", ".join(shown.entities)),
         "referenced by": ", ".join(f"{each.type} {escape_controls(each.id)}" for each in shown.referenced_by),
     }
@@ -90,6 +95,11 @@ def _redaction(shown: RecordShown) -> str:
         return ""
     reason = f": {redaction.reason}" if redaction.reason else ""
     return escape_controls(f"{redaction.state} by {redaction.redacted_by} ({redaction.method}){reason}")
+
+
+def _stale(shown: RecordShown) -> str:
+    stale = shown.stale
+    return "" if stale is None else f"{counted(stale.count, 'source')} changed since. {stale.refresh}"
 
 
 def _content(shown: RecordShown) -> str:
