@@ -8,9 +8,13 @@ import pytest
 from msgspec import structs
 
 from support.assemblies import assemble, derived_records, ingest, receipt, replay, texts
+from support.compaction_runs import say
 from support.compactions import apply_view, summary_of
+from support.windows import ingest as ingest_events
+from support.windows import message, show
 from support.world import SESSION, World, refused
 from weft.capabilities.compaction.model import CompactedView, FactKind, KeyFact, ShortenedEvent
+from weft.jobs.compaction import COMPACT
 
 pytestmark = pytest.mark.both_databases
 
@@ -40,9 +44,9 @@ VIEW = CompactedView(
     ),
     facts=(FACT,),
 )
-FIRST = '<weft:data source="summary of earlier events">\nDeployment to Oslo was agreed.\n</weft:data>'
+FIRST = '<weft:data source="summary e1-e2 of earlier events">\nDeployment to Oslo was agreed.\n</weft:data>'
 SECOND = (
-    '<weft:data source="summary of earlier events">\n'
+    '<weft:data source="summary e3-e4 of earlier events">\n'
     "The budget was named.\nKey facts, besides:\nNumbers: 40,000 euros\n</weft:data>"
 )
 
@@ -55,7 +59,7 @@ def covered(shown: Any) -> list[str]:
     return [ref for block in shown["blocks"] for ref in block.get("covers", {})]
 
 
-@pytest.mark.req("CE-U2", part="prompts of a compacted window")
+@pytest.mark.req("CE-U2")
 async def test_summaries_and_their_key_facts_stand_for_older_events(world: World) -> None:
     await ingest(world.analysis, *EVENTS)
     before = await assemble(world.analysis, fresh=True)
@@ -143,7 +147,7 @@ async def test_summaries_that_stay_are_a_cached_prefix_of_the_next_rebuilt_promp
     assert answer["savings"]["cached_tokens"] == sum(kept)
 
 
-@pytest.mark.req("CE-U2", part="nothing removed survives in a summary")
+@pytest.mark.req("CE-U2")
 async def test_a_redaction_returns_the_originals_and_removes_the_summary_from_the_next_prompt(world: World) -> None:
     await ingest(world.analysis, *EVENTS)
     await apply_view(world, VIEW)
@@ -213,7 +217,7 @@ async def test_older_summaries_give_way_before_the_recent_conversation(world: Wo
     assert list(dict.fromkeys(seen))[:3] == [(True, True, True), (False, True, True), (False, False, True)]
 
 
-@pytest.mark.req("CE-U2", part="originals come back when the task needs them")
+@pytest.mark.req("CE-U2")
 async def test_originals_of_covered_events_come_back_when_the_task_asks_for_them(world: World) -> None:
     details = {"content": "The rollback password ceremony is on Tuesday at nine in Oslo."}
     noise = [{"content": f"Note {number} on lunch, weather and parking for the week. " * 8} for number in range(30)]
@@ -281,3 +285,40 @@ async def test_compaction_is_due_by_the_size_of_the_compacted_conversation(world
     assert (await assemble(world.analysis))["compaction_due"] is True
     await apply_view(world, VIEW)
     assert "compaction_due" not in await assemble(world.analysis)
+
+
+@pytest.mark.req("CE-U2")
+async def test_an_agent_keeps_its_decisions_when_its_window_is_compacted_at_its_threshold(world: World) -> None:
+    planted = [
+        message("rule", "You must never deploy on a Friday, whatever the customer asks for."),
+        message("choice", "We decided to use PostgreSQL 16 for the ledger, not MySQL.", role="assistant"),
+        message("open", "Open question: who signs the contract with Nordbank by 2026-12-01?"),
+    ]
+    await world.analysis.call("window.create", session_id=SESSION, model_max_tokens=10_000, reserved_tokens=0)
+    await ingest_events(world.analysis, *planted)
+    await say(world.analysis, 150)
+    await world.app.scheduler.drain(COMPACT)
+    await world.index_sessions()
+    window = await show(world.analysis)
+    assert window["compacted_tokens"] < window["tokens"] / 2
+    assert window["threshold_reached"] is False
+    answer = await assemble(world.analysis, "Write the next message.")
+    body = "\n".join(texts(answer))
+    assert answer["tokens"] < window["tokens"]
+    for literal in ("never deploy on a Friday", "PostgreSQL 16 for the ledger", "Nordbank", "2026-12-01", "Turn 149."):
+        assert literal in body
+    summaries = [block for block in (await receipt(world.analysis, answer))["blocks"] if block["kind"] == "summary"]
+    first = summaries[0]["block_id"].removeprefix("summary:")
+    assert f'source="summary {first} of earlier events"' in body
+    originals = await world.analysis.call("compaction.expand", session_id=SESSION, ids=[first])
+    assert originals["events"][0]["event_id"] == "rule"
+
+
+async def test_a_compaction_that_was_dropped_is_not_in_the_next_prompt(world: World) -> None:
+    await ingest(world.analysis, *EVENTS)
+    await apply_view(world, VIEW)
+    assert FIRST in texts(await assemble(world.analysis))
+    await world.analysis.call("compaction.drop", session_id=SESSION)
+    answer = await assemble(world.analysis)
+    assert answer["mode"] == "rebuilt"
+    assert texts(answer)[2] == DIALOG[0]["content"]

@@ -95,8 +95,10 @@ class Passages:
     def tokens(self) -> int:
         return sum(self.texts.values())
 
-    def pack(self, room: int, known: Mapping[str, str], covered: AbstractSet[str] = frozenset()) -> Packed:
-        del covered
+    def wanted_tokens(self, known: Mapping[str, str]) -> int:
+        return sum(tokens for ref, tokens in self.texts.items() if ref not in known)
+
+    def pack(self, room: int, known: Mapping[str, str]) -> Packed:
         taken: dict[str, int] = {}
         for ref, tokens in self.texts.items():
             if ref not in known and sum(taken.values()) + tokens <= room:

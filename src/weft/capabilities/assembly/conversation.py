@@ -37,7 +37,8 @@ _WITHHELD_NOTE = "[Withheld: this result looks like an attack on the prompt.]"
 # Memory of a prepared event besides its content.
 _EVENT_BYTES = 2_000
 _CANDIDATE_BYTES = 300
-_SUMMARY = "summary of earlier events"
+# Names the summary, so that an agent can ask for its originals.
+_SUMMARY = "summary {} of earlier events"
 
 
 class PreparedEvent(NamedTuple):
@@ -141,7 +142,8 @@ class EventPreparer(NamedTuple):
 
     def _prepared_summary(self, part: SummaryOfEvents) -> PreparedSummary:
         least = least_trusted(map(event_trust, part.events))
-        text = data_element(self.screening.shown_own(part.text), _SUMMARY, mark_words=self.screening.mark_words)
+        shown, name = self.screening.shown_own(part.text), part.summary.summary_id
+        text = data_element(shown, _SUMMARY.format(name), mark_words=self.screening.mark_words)
         message = ConversationMessage(role="user", content=text)
         ref, tokens = f"compaction:{self.compaction_id}/{part.number}", self.counter.message(message)
         covered = [
@@ -154,7 +156,7 @@ class EventPreparer(NamedTuple):
             for event in part.events
         ]
         block = PlannedBlock(
-            block_id=f"summary:{ref}",
+            block_id=f"summary:{name}",
             kind="summary",
             messages=(message,),
             tokens=tokens,
@@ -371,6 +373,11 @@ class WindowConversation:
     def original_tokens(self) -> int:
         """Return the tokens of all events before any was shortened or summarised."""
         return sum(each.original_tokens for each in self.prepared)
+
+    @cached_property
+    def covered(self) -> frozenset[str]:
+        """Return the refs of the events that summaries or shorter contents stand for."""
+        return frozenset(ref for each in self.sent for ref in each.block.covers)
 
     @property
     def saved_tokens(self) -> int:

@@ -13,7 +13,6 @@ from weft.capabilities.layers.data_elements import data_element
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
 
     from weft.capabilities.assembly.model import CandidateKind
     from weft.capabilities.language_models.model import BlockKind
@@ -56,8 +55,11 @@ class TextPacker:
     def tokens(self) -> int:
         return self._tokens(self.texts) if self.texts else 0
 
-    def pack(self, room: int, known: Mapping[str, str], covered: AbstractSet[str] = frozenset()) -> Packed:
-        del covered
+    def wanted_tokens(self, known: Mapping[str, str]) -> int:
+        wanted = [each for each in self.texts if known.get(each.ref) != each.version]
+        return self._tokens(wanted) if wanted else 0
+
+    def pack(self, room: int, known: Mapping[str, str]) -> Packed:
         wanted = [each for each in self.texts if known.get(each.ref) != each.version]
         taken = list(wanted) if wanted and self._tokens(wanted) <= room else self._fitting(wanted, room)
         left = [OmittedCandidate(each.ref, "budget") for each in wanted if each not in taken]

@@ -20,7 +20,6 @@ from weft.capabilities.trust.model import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
 
     from weft.capabilities.assembly.packers import CountMessages
     from weft.capabilities.assembly.passages import RenderedContext, Section
@@ -79,7 +78,7 @@ class PassagePacker:
     """Passages that are not pinned, best first. Board entries are left to the board's own packer.
 
     Passages that ``screening`` leaves out are in ``omitted``; ``reader`` is the agent that the prompt is for.
-    ``original_tokens`` is the room for passages of events that the prompt has in a shorter form.
+    ``covered`` are the events that a compaction covers, ``original_tokens`` is the room for passages of them.
     """
 
     retrieved: Retrieved
@@ -87,6 +86,7 @@ class PassagePacker:
     screening: Screening
     reader: str
     count: CountMessages
+    covered: frozenset[str] = frozenset()
     original_tokens: int = 0
 
     @cached_property
@@ -144,29 +144,36 @@ class PassagePacker:
         totals = accumulate(each.passage.tokens for each in self.passages)
         return [each for each, total in zip(self.passages, totals, strict=True) if total <= self._max_tokens]
 
-    def pack(self, room: int, known: Mapping[str, str], covered: AbstractSet[str] = frozenset()) -> Packed:
-        wanted = [each for each in self._best if known.get(each.ref) != each.version]
+    def wanted_tokens(self, known: Mapping[str, str]) -> int:
+        places = [each.places[0] for each in self._wanted(known)]
+        return sum(place.passage.chunk.tokens + _PASSAGE_OVERHEAD for place in self._within_originals(places))
+
+    def _wanted(self, known: Mapping[str, str]) -> list[_Found]:
+        return [each for each in self._best if known.get(each.ref) != each.version]
+
+    def pack(self, room: int, known: Mapping[str, str]) -> Packed:
+        wanted = self._wanted(known)
         room = min(room, self._max_tokens)
         left = self._left
         heading = self.count(self._messages(()))
         if not wanted or room - heading < _MIN_ROOM:
             return Packed(None, [*left, *_over_budget(wanted)])
         places = [place for each in wanted for place in self._places(each) if known.get(place[0]) != place[1]]
-        refs = self._within_originals(places, covered) if covered else [place for *_, place in places]
+        refs = self._within_originals(places)
         rendered = render_context(refs, room, self._count_text, self._content, measure=self._measured)
         block = self._block(rendered, room)
         items = {} if block is None else block.items
         return Packed(block, [*left, *_over_budget(each for each in wanted if each.ref not in items)])
 
-    def _within_originals(
-        self, places: Sequence[tuple[str, str, PassageRef]], covered: AbstractSet[str]
-    ) -> list[PassageRef]:
-        """Return the passages, of events that the prompt has in a shorter form only the best ones."""
+    def _within_originals(self, places: Sequence[tuple[str, str, PassageRef]]) -> list[PassageRef]:
+        """Return the passages, of events that a compaction covers only the best ones."""
+        if not self.covered:
+            return [place for *_, place in places]
         room = self.original_tokens
         kept: list[PassageRef] = []
         # Results, best first, then surroundings, nearest first.
         for ref, _, place in sorted(places, key=lambda each: (each[2].distance, each[2].rank)):
-            if ref in covered:
+            if ref in self.covered:
                 room -= place.passage.chunk.tokens + _TURN_OVERHEAD
                 if room < 0:
                     continue

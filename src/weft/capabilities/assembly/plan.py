@@ -66,11 +66,12 @@ class Packer(Protocol):
         """Return the tokens of a block of all candidates."""
         ...
 
-    def pack(self, room: int, known: Mapping[str, str], covered: AbstractSet[str] = frozenset()) -> Packed:
-        """Return the best candidates that fit into ``room``, without those the prompt has already in this version.
+    def wanted_tokens(self, known: Mapping[str, str]) -> int:
+        """Return about how many tokens the candidates have that a prompt does not have already in this version."""
+        ...
 
-        The prompt has the ``covered`` ones in a shorter form.
-        """
+    def pack(self, room: int, known: Mapping[str, str]) -> Packed:
+        """Return the best candidates that fit into ``room``, without those the prompt has already in this version."""
         ...
 
 
@@ -252,12 +253,13 @@ def _share_room(materials: Materials, room: int, *, keep_free: bool) -> _Chosen:
     missing = materials.missing.pack(min(spare - board.tokens, int(room * _MISSING_SHARE)), {})
     rest = room - board.tokens - missing.tokens
     whole = _total(conversation.blocks)
-    if whole + passages.tokens <= rest * (_HIGH_WATER if keep_free else 1):
+    wanted_tokens = passages.wanted_tokens(_known(conversation.blocks, board))
+    if whole + wanted_tokens <= rest * (_HIGH_WATER if keep_free else 1):
         kept = FittedConversation(conversation.blocks, (), conversation.shortened)
     else:
         floor = min(whole, max(conversation.required_tokens, int(rest * _CONVERSATION_FLOOR)))
         kept = conversation.fit(floor)
-        wanted = passages.pack(rest - kept.tokens, _known(kept.blocks, board), covers_of(kept.blocks).keys())
+        wanted = passages.pack(rest - kept.tokens, _known(kept.blocks, board))
         grown = rest - wanted.tokens
         events_room = max(floor, int(grown * _LOW_WATER)) if keep_free else grown
         if keep_free and events_room > floor:
@@ -265,7 +267,7 @@ def _share_room(materials: Materials, room: int, *, keep_free: bool) -> _Chosen:
         elif events_room > floor:
             kept = conversation.fit(events_room)
     # Events that are in the conversation after all need not be quoted from it as well.
-    found = passages.pack(rest - kept.tokens, _known(kept.blocks, board), covers_of(kept.blocks).keys())
+    found = passages.pack(rest - kept.tokens, _known(kept.blocks, board))
     return _Chosen(kept, found, board, missing)
 
 
@@ -277,7 +279,6 @@ def _extend(materials: Materials, limit: int, previous: Previous) -> tuple[_Draf
     sent = tuple(previous.blocks)
     known = items_of(sent)
     events = materials.conversation.unseen(known.keys() | covers_of(sent).keys() | previous.omitted)
-    covered = covers_of([*sent, *events]).keys()
     task = materials.task
     sent_tasks = [block.items for block in sent if block.kind == "task"] if previous.same_task else []
     new_task = [task] if task and task.items not in sent_tasks else []
@@ -289,7 +290,7 @@ def _extend(materials: Materials, limit: int, previous: Previous) -> tuple[_Draf
         skipped = {each.ref: each.version for each in packer.candidates if same and each.ref in previous.omitted}
         share = _APPENDED_SHARE if packer is materials.passages else 1
         having = {**known, **items_of(events), **items_of(extras), **skipped}
-        packed = packer.pack(max(0, int(room * share)), having, covered)
+        packed = packer.pack(max(0, int(room * share)), having)
         extras += _present(packed)
         omitted += packed.omitted
         room -= packed.tokens

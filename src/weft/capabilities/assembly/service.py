@@ -611,7 +611,9 @@ class _Call:
             layers=layer_blocks(gathered.layers, count),
             pins=pins_packer(pins.kept, count, mark_words=words),
             conversation=self.conversation,
-            passages=PassagePacker(self.retrieved, on_board, screening, reader, count, self._original_tokens),
+            passages=PassagePacker(
+                self.retrieved, on_board, screening, reader, count, self.conversation.covered, self._original_tokens
+            ),
             board=board_packer(board.kept, count, mark_words=words),
             missing=missing_packer(missing.kept, count, mark_words=words),
             screened=[*pins.omitted, *board.omitted, *missing.omitted],

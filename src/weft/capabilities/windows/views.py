@@ -53,6 +53,7 @@ class RouteView(Response):
 class WindowView(Response, omit_defaults=False):
     """A window: ``limit`` is the model's context less the reserved output, and the minimum over its sharers.
 
+    ``tokens`` are those of its events, ``compacted_tokens`` those of what a compaction has left of them in prompts.
     ``context_id`` names its history. ``clamps`` lists where it, or a sub-agent's window, is smaller than its parent's.
     """
 
@@ -64,6 +65,7 @@ class WindowView(Response, omit_defaults=False):
     reserved_tokens: int
     limit: int
     tokens: int
+    compacted_tokens: int
     usage: list[CategoryUse]
     last_number: int
     compaction_threshold: float
@@ -128,7 +130,7 @@ async def window_view(windows: Windows, window: Window) -> WindowView:
         tokens[event.category] += event.tokens
         counts[event.category] += 1
     threshold = await windows.threshold(window)
-    saved = (await windows.compactions.of_line(window.line_id)).saved
+    compacted = max(tokens.total() - (await windows.compactions.of_line(window.line_id)).saved, 0)
     sharing = await windows.store.sharing(window.session_id, window.events_of)
     return WindowView(
         session_id=window.session_id,
@@ -139,13 +141,14 @@ async def window_view(windows: Windows, window: Window) -> WindowView:
         reserved_tokens=window.reserved,
         limit=window.limit,
         tokens=tokens.total(),
+        compacted_tokens=compacted,
         usage=[
             CategoryUse(category=each, budget=window.budgets[each], tokens=tokens[each], events=counts[each])
             for each in Category
         ],
         last_number=settings.last_number,
         compaction_threshold=threshold,
-        threshold_reached=tokens.total() - saved >= threshold * window.limit,
+        threshold_reached=compacted >= threshold * window.limit,
         parent_id=settings.parent_id,
         shares_with=settings.shares_with,
         shared_by=[each.agent_id for each in sharing if each.agent_id != window.events_of],

@@ -46,8 +46,10 @@ def _categories(window: WindowView) -> str:
 
 def _facts(window: WindowView) -> dict[str, str]:
     reached = "reached" if window.threshold_reached else "not reached"
+    compacted = window.compacted_tokens < window.tokens
     return {
         "compaction": f"at {window.compaction_threshold:.0%} of the limit, {reached}",
+        "compacted": f"{window.compacted_tokens:,} tokens in prompts" if compacted else "",
         "parent": escape_controls(window.parent_id or ""),
         "uses": f"the window of {escape_controls(window.shares_with)}" if window.shares_with else "",
         "shared by": escape_controls(", ".join(window.shared_by)),
