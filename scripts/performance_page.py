@@ -129,6 +129,15 @@ TRUST = {
     "1000_rules_all_match": "added by 1,000 rules, all about board writes",
     "1000_rules_all_regex": "the same, a regular expression in each",
 }
+COMPACTION = {
+    "agent_100k": "an agent's session of 100,000 tokens with results of tools",
+    "talk_100k": "a conversation of 100,000 tokens without them",
+    "key_facts": "the agent's session by key facts",
+    "hierarchical": "by minute, hour, day and week",
+    "task_scoped": "by tasks",
+    "agent_1000k": "each 100,000 of 1,000,000 tokens of an agent's session",
+    "talk_1000k": "each 100,000 of 1,000,000 tokens of a conversation",
+}
 ROLES = {"subagent": "sub-agent", "orchestrator": "orchestrator", "admin": "admin"}
 LISTS = {"default": "default", "collaboration": "`/mcp/collaboration`", "full": "`/mcp/full`"}
 ANSWERS = {
@@ -414,6 +423,24 @@ def _trust(results: Results) -> str:
     return _table(["", "CPU", "ratio", "target"], body)
 
 
+def _compaction(results: Results) -> str:
+    body = []
+    for name, title in COMPACTION.items():
+        row = results.row(f"compaction.{name}")
+        against = row["baseline"]["name"]
+        body.append([title, f"{_number(row['value'])} s", f"{_ratio(row)} x {against}", row["target"] or ""])
+    return _table(["", "CPU", "relative to", "target"], body)
+
+
+def _compaction_words(results: Results) -> str:
+    pause, memory = results.value("compaction.loop_pause"), results.value("compaction.memory")
+    text = (
+        f"Meanwhile an event loop with nothing else to do waits at most {pause} ms (99th percentile). A compaction "
+        f"takes at most {memory} bytes of memory for each token of its window, besides the events themselves."
+    )
+    return textwrap.fill(text, 120)
+
+
 def _ratio(row: dict[str, Any]) -> str:
     return "" if row["ratio"] is None else f"{row['ratio']:.2f}"
 
@@ -481,6 +508,8 @@ _PLACEHOLDERS: dict[str, Callable[[Results], str]] = {
     "lists": _lists,
     "answers": _answers,
     "trust": _trust,
+    "compaction": _compaction,
+    "compaction_words": _compaction_words,
 }
 
 

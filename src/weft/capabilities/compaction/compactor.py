@@ -172,7 +172,8 @@ def _verified(request: SummaryRequest, written: SummaryText, later: Sequence[Key
     """Check a text for the facts of its group; those that are missing are carried."""
     facts = request.facts
     unchecked = [fact for fact in facts if fact.fact_id not in written.verified]
-    absent = {fact.fact_id for fact in verify(written.text, [*unchecked, *later]).missing}
+    referred = [fact for fact in later if fact.status == "current"]
+    absent = {fact.fact_id for fact in verify(written.text, [*unchecked, *referred]).missing}
     missing = [fact for fact in unchecked if fact.fact_id in absent]
     confidence = min(written.confidence, 1 - len(missing) / max(len(facts), 1))
     summary = _summary(request, written, missing, confidence)

@@ -33,7 +33,8 @@ def group_texts(group: EventGroup, count: TokenCounter) -> GroupTexts:
     """Return the events of a group as utterances, results of tools already shortened."""
     share = _result_share(group)
     names = call_names(group.events)
-    wanted = references_to(group)
+    has_results = any(event.message.role == "tool" for event in group.events)
+    wanted = references_to(group) if has_results else frozenset()
     utterances: list[Utterance] = []
     left_out: list[str] = []
     for event in group.events:

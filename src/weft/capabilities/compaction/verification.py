@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.compaction.facts.literals import literals_in
@@ -28,6 +28,8 @@ _VALUES = frozenset({FactKind.QUANTITY, FactKind.DATE})
 _CONTEXT_SHARE = 0.5
 _MAX_CANDIDATES = 64
 _NEIGHBOURS = 5
+# The facts of a group are looked for more than once.
+_CACHED_TEXTS = 2_048
 _BEFORE = 60
 _CLAUSE_START = re.compile(r"[.!?;:] |\n|, (?:and|but) | - ")
 _NEXT_WORD = re.compile(r" ([^\W\d_]+|%)")
@@ -227,10 +229,12 @@ class _Sentence:
         return Counter(term for term in around if term in _CRITICAL) == Counter(wanted.critical)
 
 
+@lru_cache(_CACHED_TEXTS)
 def _normal(text: str) -> str:
     return one_line(normal_form(text))
 
 
+@lru_cache(_CACHED_TEXTS)
 def _plain(text: str) -> str:
     return one_line(plain_form(text))
 

@@ -122,6 +122,9 @@ class _Session:
 def _last_mentions(events: Sequence[WindowEvent]) -> dict[str, int]:
     """Return the number of the last event that mentions a token with a digit or sign, in talk or in arguments."""
     mentions: dict[str, int] = {}
+    if not any(event.message.role == "tool" for event in events):
+        # They are about results only.
+        return mentions
     for number, event in enumerate(events):
         if event.message.role == "tool":
             continue

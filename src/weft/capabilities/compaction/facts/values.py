@@ -29,8 +29,9 @@ def _words(listed: str) -> frozenset[str]:
 MONTHS = {name: number for number, names in enumerate(_MONTH_NAMES.split("|"), start=1) for name in names.split()}
 _MONTH = "(?:" + "|".join(sorted(MONTHS, key=len, reverse=True)) + r")\b\.?"
 _DAY = r"(?P<{0}>\d{{1,2}})(?:st|nd|rd|th|er|\.)?"
+# The first characters of a match are tried before all else: it halves the time.
 DATE = re.compile(
-    rf"""(?<![\w./-])(?:
+    rf"""(?=[\d{"".join(sorted({name[0] for name in MONTHS}))}])(?<![\w./-])(?:
     (?P<year>\d{{4}})[-/](?P<month>\d{{1,2}})[-/](?P<day>\d{{1,2}})(?P<time>T\d[\d:.,+Z-]{{0,30}})?
     |(?P<dotted_day>\d{{1,2}})\.[ ]?(?P<dotted_month>\d{{1,2}})\.[ ]?(?P<dotted_year>\d{{4}})
     |\d{{1,2}}/\d{{1,2}}/(?:\d{{4}}|\d\d)
@@ -53,6 +54,7 @@ _SCALES = {"hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1
 _NUMBER_WORD = "(?:" + "|".join((*_NUMBER_WORDS, *_SCALES)) + ")"
 _DIGIT_WORD = "|".join(_ONES.split()[:10])
 _WORDS_AS_NUMBER = re.compile(
+    rf"(?=[{''.join(sorted({word[0] for word in _NUMBER_WORDS}))}])"
     rf"\b(?:{'|'.join(_NUMBER_WORDS)})(?:(?:[ -]| and ){_NUMBER_WORD}){{0,12}}"
     rf"(?: point(?: (?:{_DIGIT_WORD})){{1,6}})?\b",
     re.IGNORECASE,
@@ -138,7 +140,7 @@ _MIN_WORD_UNIT = 4
 # Too short or too ambiguous after a number in words: two an, five m.
 _WORD_UNITS = frozenset(form for form in _UNITS if len(form) >= _MIN_WORD_UNIT and form.isalpha())
 _NUMBER = re.compile(
-    r"(?<![\w$€£¥])(?<!\d[.,])(?<!\w[./_:])(?<![^\W\d]-)(?P<sign>[-\u2212](?=[\d$€£]))?"
+    r"(?=[-\u2212\d$€£¥UEGC])(?<![\w$€£¥])(?<!\d[.,])(?<!\w[./_:])(?<![^\W\d]-)(?P<sign>[-\u2212](?=[\d$€£]))?"
     r"(?:(?P<currency>US\$|[$€£¥]|(?:USD|EUR|GBP|CHF)(?=[ \u00a0]?\d))[ \u00a0]?)?"
     r"(?P<digits>\d{1,3}(?:[\u00a0\u202f'\u2019]\d{3}){1,6}(?:[.,]\d{1,20})?|\d{1,40}(?:[.,]\d{1,20}){0,6})"
     r"(?:(?P<attached>[^\W\d_]{1,14}|[%€£$¥‰]|°[CF]?)(?!\w|-\w)|(?!\w))"
