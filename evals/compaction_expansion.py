@@ -125,7 +125,9 @@ async def _ask_all(
         return
     whole = (await _assemble(product, session, facts[0].task))["blocks"]
     full = sum(block["tokens"] for block in whole if block["kind"] == "conversation")
-    await product.call("context.compact", session_id=session, target=_TARGET, keep_recent=0)
+    done = await product.call("context.compact", session_id=session, target=_TARGET, keep_recent=1, wait_seconds=30)
+    if done["state"] != "applied":
+        raise RuntimeError(f"The compaction is {done['state']}.")
     for fact in facts:
         answer = await _assemble(product, session, fact.task)
         small = await _assemble(product, session, fact.task, token_budget=int(full * _SMALL))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.assemblies import assemble, ingest, receipt, replay, texts
+from support.assemblies import assemble, derived_records, ingest, receipt, replay, texts
 from support.world import SESSION, World, outcome, refused
 
 pytestmark = pytest.mark.both_databases
@@ -113,6 +113,26 @@ async def test_parts_that_do_not_fit_are_named(world: World) -> None:
         await assemble(world.analysis, token_budget=500)
     assert caught.value.context["parts"]["conversation"] > 500
     assert caught.value.context["limit_tokens"] == 500
+
+
+@pytest.mark.req("CE-O", part="layers counted as overhead")
+async def test_layers_are_counted_as_overhead_that_every_prompt_needs(world: World) -> None:
+    await ingest(world.analysis, {"content": "Go."})
+    before = await assemble(world.analysis, fresh=True)
+    await world.admin.call("layer.define", layer="tenant", text="Be polite to everyone, also on Mondays. " * 50)
+    session = "s2"
+    await world.planner.call("session.create", session_id=session, purpose="Another one")
+    caller = world.analysis.in_session(session)
+    await ingest(caller, {"content": "Go."})
+    answer = await assemble(caller)
+    layers = next(block["tokens"] for block in answer["blocks"] if block["kind"] == "layer")
+    earlier = next(block["tokens"] for block in before["blocks"] if block["kind"] == "layer")
+    assert answer["tokens"] - before["tokens"] == layers - earlier > 300
+    budget = (await derived_records(caller, answer))["budget"]
+    assert budget["reserved_tokens"] == layers
+    with refused("CONTEXT_OVER_BUDGET") as caught:
+        await assemble(caller, token_budget=layers)
+    assert caught.value.context["parts"]["layers"] == layers
 
 
 async def test_a_conversation_given_inline_is_stored_once_and_recognised(world: World) -> None:

@@ -78,15 +78,15 @@ def compacted_parts(
     parts = _summaries(own, view, covering)
     shortened = {each.event_id: each for each in view.shortened if _is_unchanged(own, each.event_id, each.version)}
     found: list[WindowEvent | SummaryOfEvents | EventInPart] = []
+    placed = -1
     for event in events:
-        number = None if event.routed else covering.get(event.event_id)
-        if number is not None:
-            # Only the first event finds the summary there still.
-            found += filter(None, [parts.pop(number, None)])
-        elif not event.routed and event.event_id in shortened:
-            found.append(EventInPart(event, shortened[event.event_id]))
-        else:
-            found.append(event)
+        number = covering.get(event.event_id)
+        if event.routed or number is None:
+            cut = shortened.get(event.event_id)
+            found.append(event if cut is None or event.routed else EventInPart(event, cut))
+        elif number != placed and number in parts:
+            placed = number
+            found.append(parts.pop(number))
     return found
 
 
@@ -96,32 +96,31 @@ def holding_summaries(events: Iterable[WindowEvent], view: CompactedView) -> lis
     return [summary for number, summary in enumerate(view.summaries) if number in numbers]
 
 
-def _covering(own: Mapping[str, WindowEvent], view: CompactedView) -> dict[str, int]:
+def _covering(own: dict[str, WindowEvent], view: CompactedView) -> dict[str, int]:
     """Return the number of the summary that stands for each event, by event id."""
     found: dict[str, int] = {}
     for number, summary in enumerate(view.summaries):
-        if not any(event_id in found for event_id in summary.sources) and _holds(own, summary):
+        if found.keys().isdisjoint(summary.sources) and _holds(own, summary):
             found |= dict.fromkeys(summary.sources, number)
     invalid = _parted(own.values(), found) | _with_lost_facts(own, view, found)
-    newest = _newest_request(own.values())
+    newest = _newest_request(own)
     if newest is not None and newest in found:
         invalid.add(found[newest])
-    return {event_id: number for event_id, number in found.items() if number not in invalid}
+    return {event_id: number for event_id, number in found.items() if number not in invalid} if invalid else found
 
 
 def _holds(own: Mapping[str, WindowEvent], summary: Summary) -> bool:
-    return bool(summary.sources) and all(
-        _is_unchanged(own, event_id, version) for event_id, version in summary.sources.items()
-    )
+    for event_id, version in summary.sources.items():
+        if not _is_unchanged(own, event_id, version):
+            return False
+    return bool(summary.sources)
 
 
 def _is_unchanged(own: Mapping[str, WindowEvent], event_id: str, version: str) -> bool:
     event = own.get(event_id)
-    return event is not None and not event.redacted and event_version(event) == version and not _is_suspicious(event)
-
-
-def _is_suspicious(event: WindowEvent) -> bool:
-    return event.trust is not None and event.trust.trust is Trust.SUSPICIOUS
+    if event is None or event.redacted or event_version(event) != version:
+        return False
+    return event.trust is None or event.trust.trust is not Trust.SUSPICIOUS
 
 
 def _parted(own: Iterable[WindowEvent], covering: Mapping[str, int]) -> set[int]:
@@ -129,10 +128,14 @@ def _parted(own: Iterable[WindowEvent], covering: Mapping[str, int]) -> set[int]
     parted: set[int | None] = set()
     calls: dict[str, int | None] = {}
     for event in own:
-        number, answers = covering.get(event.event_id), event.message.tool_call_id
-        if answers is not None and calls.get(answers, number) != number:
-            parted |= {number, calls[answers]}
-        calls |= dict.fromkeys((call.call_id for call in event.message.tool_calls), number)
+        message = event.message
+        if message.tool_call_id is not None:
+            number = covering.get(event.event_id)
+            called = calls.get(message.tool_call_id, number)
+            if called != number:
+                parted |= {number, called}
+        for call in message.tool_calls:
+            calls[call.call_id] = covering.get(event.event_id)
     return {number for number in parted if number is not None}
 
 
@@ -146,10 +149,14 @@ def _with_lost_facts(own: Mapping[str, WindowEvent], view: CompactedView, coveri
     }
 
 
-def _newest_request(own: Iterable[WindowEvent]) -> str | None:
+def _newest_request(own: dict[str, WindowEvent]) -> str | None:
     """Return the id of the newest message of the user, which is always shown in full."""
-    found = [event for event in own if event.message.role == "user" and event.category is Category.DIALOG]
-    return found[-1].event_id if found else None
+    requests = (
+        event_id
+        for event_id, event in reversed(own.items())
+        if event.message.role == "user" and event.category is Category.DIALOG
+    )
+    return next(requests, None)
 
 
 def _summaries(
