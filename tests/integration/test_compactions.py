@@ -184,6 +184,57 @@ async def test_the_next_compaction_supersedes_and_finished_parts_stay_the_same(w
     assert [each["text"] for each in after[: len(before) - 1]] == [each["text"] for each in before[:-1]]
 
 
+async def test_the_same_request_again_answers_with_the_compaction_in_effect(world: World) -> None:
+    await talk(world.planner)
+    first = await compact(world.planner)
+    assert await compact(world.planner) == first
+    assert (await compact(world.planner, target=0.2))["compaction_id"] != first["compaction_id"]
+    other = await compact(world.planner)
+    assert other["compaction_id"] != first["compaction_id"]
+    await ingest(world.planner, message("more", "One more thing."))
+    assert (await compact(world.planner))["compaction_id"] != other["compaction_id"]
+
+
+async def test_a_request_that_does_not_wait_is_performed_all_the_same(world: World) -> None:
+    await talk(world.planner)
+    queued = await compact(world.planner, wait_seconds=0)
+    assert queued["state"] in {"queued", "running"}
+    joined = await compact(world.planner, wait_seconds=20)
+    assert (joined["compaction_id"], joined["state"]) == (queued["compaction_id"], "applied")
+
+
+async def test_originals_and_facts_of_tools_say_that_they_are_data(world: World) -> None:
+    call = {"call_id": "c1", "name": "look", "arguments": "{}"}
+    await ingest(
+        world.planner,
+        message("ask", "", role="assistant", tool_calls=[call]),
+        message("result", "ERROR disk /dev/sda1 is full", role="tool", tool_call_id="c1", name="look"),
+        message("said", "We decided to use SQLite."),
+    )
+    facts = (await world.planner.call("compaction.facts", **HERE))["facts"]
+    assert {fact.get("trust") for fact in facts if fact["event_ids"] == ["result"]} == {"untrusted"}
+    assert {fact.get("trust") for fact in facts if fact["event_ids"] == ["said"]} == {None}
+    (event,) = (await expand(world.planner, "ask"))["events"]
+    assert event["tool_calls"] == [call]
+
+
+async def test_a_branch_has_compactions_of_its_own(world: World) -> None:
+    await talk(world.planner)
+    made = await compact(world.planner)
+    line = f"window:{SESSION}:planner"
+    await world.planner.call("history.branch", context_id=line, branch="try")
+    await world.planner.call("history.switch", context_id=line, branch="try")
+    assert (await world.planner.call("compaction.list", **HERE))["compactions"] == []
+    on_branch = await compact(world.planner)
+    assert on_branch["version"] == made["version"]
+    assert (await shown(world.planner, on_branch["compaction_id"]))["summaries"][0].get("valid", True)
+    await world.planner.call("history.switch", context_id=line, branch="main")
+    (listed,) = (await world.planner.call("compaction.list", **HERE))["compactions"]
+    assert listed["compaction_id"] == made["compaction_id"]
+    await world.planner.call("history.delete_branch", context_id=line, branch="try")
+    assert await outcome(shown(world.planner, on_branch["compaction_id"])) == "COMPACTION_NOT_FOUND"
+
+
 async def test_dropping_returns_to_the_originals_and_compacting_undoes_it(world: World) -> None:
     await talk(world.planner)
     answer = await compact(world.planner)

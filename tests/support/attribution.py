@@ -11,8 +11,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _SAYS_WHO = re.compile(r"(\w+_)?(by|author|sender|actor|agent|agent_?id|principal|principal_id|participant)")
-# These look like it, but hold ACLs, methods, records and groups.
-_OTHER = frozenset({"readable_by", "writable_by", "referenced_by", "matched_by", "found_by", "was_generated_by", "by"})
+# These look like it, but hold ACLs, methods, records, facts and groups.
+_OTHER = frozenset(
+    {
+        "readable_by",
+        "writable_by",
+        "referenced_by",
+        "matched_by",
+        "found_by",
+        "superseded_by",
+        "was_generated_by",
+        "by",
+    }
+)
 SYSTEM = "system"
 
 

@@ -457,6 +457,7 @@ class App:
             compaction_runner=self.compaction,
             prepared_events=self._cache("prepared_events", 1, megabytes=64, seconds=3600),
             compacted_views=self._cache("compacted_views", 1, megabytes=64, seconds=3600),
+            key_facts=self._cache("key_facts", 1, megabytes=16, seconds=3600),
             assembly_slots=AssemblySlots(),
             content_scanner=self._scanner,
             call_performer=self.approved_calls,

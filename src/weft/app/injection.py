@@ -31,7 +31,7 @@ from weft.capabilities.assembly.slots import AssemblySlots
 from weft.capabilities.board.store import ConventionStore, EntryObserver, EntryStore, ReadTally
 from weft.capabilities.compaction.review import HeldCompactions
 from weft.capabilities.compaction.runner import CompactionRunner
-from weft.capabilities.compaction.store import CompactionStore, ViewCache
+from weft.capabilities.compaction.store import CompactionStore, FactCache, ViewCache
 from weft.capabilities.compaction.trigger import CompactionWaker, ThresholdTrigger
 from weft.capabilities.events.model import EventImport, EventStore, Feed
 from weft.capabilities.events.webhooks.store import WebhookSender, WebhookStore
@@ -236,6 +236,7 @@ class Singletons:
     compaction_runner: CompactionRunner
     prepared_events: PreparedEventCache
     compacted_views: ViewCache
+    key_facts: FactCache
     prompts: PromptCache
     assembly_slots: AssemblySlots
     content_scanner: ContentScanner

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,7 @@ import msgspec
 from weft.capabilities.access.model import AgentNotFound
 from weft.capabilities.agent_context.compaction_settings import KeepRecent, Target
 from weft.capabilities.approvals.model import is_approver
+from weft.capabilities.compaction.compacted_events import holding_summaries
 from weft.capabilities.compaction.expansion import expand_ids, named_compactions
 from weft.capabilities.compaction.facts.extraction import extract_facts
 from weft.capabilities.compaction.model import (
@@ -25,6 +27,7 @@ from weft.capabilities.compaction.model import (
 from weft.capabilities.compaction.review import check_of
 from weft.capabilities.compaction.runner import CompactionRunner
 from weft.capabilities.compaction.service import Compactions, no_compaction
+from weft.capabilities.compaction.store import FactCache
 from weft.capabilities.compaction.views import (
     MAX_PAGE_BYTES,
     CompactionInfo,
@@ -56,7 +59,7 @@ from weft.kernel.ports import Transactions
 from weft.kernel.thread_pools import COMPACTION_THREADS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from weft.capabilities.compaction.model import CompactedView, Compaction, KeyFact
     from weft.capabilities.windows.model import Window, WindowEvent
@@ -67,6 +70,8 @@ _read = partial(_operation, permission=Permission.READ)
 _write = partial(_operation, permission=Permission.WRITE, effect=Effect.WRITE)
 _DEFAULT_WAIT = 10.0
 _MAX_WAIT = 60.0
+# Besides its text.
+_FACT_BYTES = 250
 # Compactions that the ids of one call may refer to, each of which is read.
 _MAX_VIEWS = 10
 
@@ -227,7 +232,7 @@ class CompactionDropped(Response, omit_defaults=False):
     permission=Permission.WRITE,
     rate=RateClass.SEARCH,
     effect=Effect.OWN_TRANSACTIONS,
-    errors=(*_READ_ERRORS, SessionArchived, QuotaExceeded),
+    errors=(*_READ_ERRORS, SessionArchived, QuotaExceeded, CompactionNotFound),
 )
 async def compact_context(
     request: CompactContext, actor: Actor, transactions: Transactions[Compactions], runner: CompactionRunner
@@ -236,6 +241,9 @@ async def compact_context(
 
     Every decision, constraint, open question, number and name is checked to be in the result, or kept next to it.
     """
+    same = await transactions.read(actor, partial(_unchanged, request), heavy=True)
+    if same is not None:
+        return _answer(same)
     queued = await transactions.write(actor, partial(_request, request))
     await runner.run(actor, queued.compaction_id, request.wait_seconds)
     return _answer(await transactions.read(actor, lambda compactions: compactions.find(queued.compaction_id)))
@@ -307,15 +315,18 @@ async def expand_compaction(request: ExpandCompaction, compactions: Compactions)
     effect=Effect.OWN_TRANSACTIONS,
     errors=_READ_ERRORS,
 )
-async def list_facts(request: ListFacts, actor: Actor, transactions: Transactions[Compactions]) -> FactList:
+async def list_facts(
+    request: ListFacts, actor: Actor, transactions: Transactions[Compactions], cache: FactCache
+) -> FactList:
     """List the key facts of a window with their sources: decisions, constraints, open questions, names and numbers.
 
     A later decision supersedes an earlier one. Facts of events since the last compaction are included.
     """
     events, view = await transactions.read(actor, partial(_events_and_view, request), heavy=True)
-    facts = await COMPACTION_THREADS.run(extract_facts, events)
+    facts = await _facts_of(events, actor, cache)
     matching = [fact for fact in facts if request.kind in {None, fact.kind} and request.status in {None, fact.status}]
-    shown = _facts_within(matching[request.offset : request.offset + request.limit], _carried(view))
+    page = matching[request.offset : request.offset + request.limit]
+    shown = _facts_within(page, {event.event_id: event for event in events}, _covered(events, view))
     end = request.offset + len(shown)
     return FactList(facts=shown, total_count=len(matching), next_offset=end if end < len(matching) else None)
 
@@ -361,20 +372,29 @@ async def drop_compaction(request: DropCompaction, compactions: Compactions) -> 
     return CompactionDropped(dropped=[each.compaction_id for each in dropped])
 
 
+async def _unchanged(request: CompactContext, compactions: Compactions) -> Compaction | None:
+    """Return the compaction in effect if the same is asked for again, and nothing was added since."""
+    window = await compactions.windows.open(request.session_id, request.agent_id)
+    return await compactions.unchanged(window, await _options(request, window, compactions))
+
+
 async def _request(request: CompactContext, compactions: Compactions) -> Compaction:
     windows = compactions.windows
     await lock_active_session(request.session_id, windows.actor, windows.sessions)
     window = await windows.open(request.session_id, request.agent_id)
-    configured = await windows.compaction(window)
+    return await compactions.request(window, await _options(request, window, compactions), "request")
+
+
+async def _options(request: CompactContext, window: Window, compactions: Compactions) -> CompactionOptions:
+    configured = await compactions.windows.compaction(window)
     if request.strategy not in {None, DEFAULT_STRATEGY}:
         (await compactions.plans.allowance()).check_compaction_strategies()
-    options = CompactionOptions(
+    return CompactionOptions(
         strategy=request.strategy or configured.strategy,
         target=configured.target if request.target is None else request.target,
         keep_recent=configured.keep_recent if request.keep_recent is None else request.keep_recent,
         model=configured.model,
     )
-    return await compactions.request(window, options, "request")
 
 
 def _answer(compaction: Compaction) -> ContextCompacted:
@@ -431,7 +451,7 @@ def _shortened(now: LineNow, room: int) -> list[ShortenedView]:
 
 
 def _bytes_of(view: SummaryView) -> int:
-    facts = sum(len(fact.text.encode()) for fact in view.facts)
+    facts = sum(len(fact.text.encode()) + _FACT_BYTES for fact in view.facts)
     return len(view.text.encode()) + facts + sum(map(original_bytes, view.originals))
 
 
@@ -482,16 +502,27 @@ class _Covered(msgspec.Struct, frozen=True):
     carried: frozenset[str] = frozenset()
 
 
-def _carried(view: CompactedView | None) -> _Covered:
+def _covered(events: Sequence[WindowEvent], view: CompactedView | None) -> _Covered:
     if view is None:
         return _Covered()
     return _Covered(
-        frozenset(event_id for summary in view.summaries for event_id in summary.sources),
+        frozenset(event_id for summary in holding_summaries(events, view) for event_id in summary.sources),
         frozenset(fact.fact_id for fact in view.facts if fact.carried),
     )
 
 
-def _facts_within(facts: Sequence[KeyFact], covered: _Covered) -> list[FactView]:
+async def _facts_of(events: Sequence[WindowEvent], actor: Actor, cache: FactCache) -> Sequence[KeyFact]:
+    """Return the key facts of events, from the cache unless one of them is new."""
+    digest = hashlib.sha256("\n".join(event.item_id for event in events).encode()).digest()
+    key = actor.tenant, digest
+    facts = cache.get(key)
+    if facts is None:
+        facts = await COMPACTION_THREADS.run(extract_facts, events)
+        cache.put(key, facts, sum(_FACT_BYTES + 2 * len(fact.text) for fact in facts))
+    return facts
+
+
+def _facts_within(facts: Sequence[KeyFact], events: Mapping[str, WindowEvent], covered: _Covered) -> list[FactView]:
     """Return facts within the limit of bytes, each with the place where prompts have it."""
     shown: list[FactView] = []
     room = MAX_PAGE_BYTES
@@ -500,6 +531,7 @@ def _facts_within(facts: Sequence[KeyFact], covered: _Covered) -> list[FactView]
         if room < 0 and shown:
             break
         is_covered = bool(covered.events.intersection(fact.event_ids[:1]))
-        place: FactPlace = "carried" if fact.fact_id in covered.carried else "summary" if is_covered else "event"
-        shown.append(fact_view(fact, place))
+        is_carried = is_covered and fact.fact_id in covered.carried
+        place: FactPlace = "carried" if is_carried else "summary" if is_covered else "event"
+        shown.append(fact_view(fact, place, events))
     return shown

@@ -82,6 +82,18 @@ class Compactions(msgspec.Struct, frozen=True):
                 self.views.put(key, view, view_bytes(view))
         return view
 
+    async def unchanged(self, window: Window, options: CompactionOptions) -> Compaction | None:
+        """Return the compaction in effect if another one with these options would have the same result."""
+        current = await self.current(window.line_id)
+        if current is None:
+            return None
+        made, view = current
+        if (made.strategy, made.target, made.keep_recent, made.model) != options or made.degraded:
+            return None
+        events = await self.windows.line_events(window.session_id, window.line_id)
+        is_same_cut = bool(events) and events[-1].number == made.cut
+        return made if is_same_cut and len(holding_summaries(events, view)) == len(view.summaries) else None
+
     async def request(self, window: Window, options: CompactionOptions, trigger: CompactionTrigger) -> Compaction:
         """Queue a compaction of a window, or return the one that is open already."""
         windows = self.windows

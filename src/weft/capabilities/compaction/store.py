@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-    from weft.capabilities.compaction.model import CompactedView, Compaction
+    from weft.capabilities.compaction.model import CompactedView, Compaction, KeyFact
 
 # Views that are stored for one line; of older compactions only the figures remain.
 KEPT_VIEWS = 10
@@ -26,6 +26,14 @@ class ViewCache(Protocol):
     def get(self, key: Hashable) -> CompactedView | None: ...
 
     def put(self, key: Hashable, value: CompactedView, weight: int = 1) -> None: ...
+
+
+class FactCache(Protocol):
+    """Key facts by tenant and the versions of the events that they are from."""
+
+    def get(self, key: Hashable) -> Sequence[KeyFact] | None: ...
+
+    def put(self, key: Hashable, value: Sequence[KeyFact], weight: int = 1) -> None: ...
 
 
 class CompactionStore(Protocol):

@@ -17,8 +17,10 @@ from weft.capabilities.compaction.model import (
 )
 from weft.capabilities.language_models.model import ToolCall
 from weft.capabilities.language_models.rendering import plain_text
-from weft.capabilities.trust.model import Trust
+from weft.capabilities.trust.model import Source, Trust, TrustLabel, joined_label
+from weft.capabilities.trust.views import TrustInfo
 from weft.capabilities.windows.model import event_version
+from weft.capabilities.windows.views import shown_trust
 from weft.kernel.clock import from_micros
 from weft.kernel.operation import Response, shared_fields
 
@@ -36,6 +38,9 @@ _ELLIPSIS = " …"
 # Bytes of one page of summaries with their originals, and of one page of expanded events.
 MAX_PAGE_BYTES = 256 * 1_024
 _EVENT_BYTES = 200
+_TOOL_RESULT = TrustLabel(Source.TOOL, Trust.UNTRUSTED)
+# Key facts that are shown with a summary; `compaction.facts` has all of them.
+_MAX_FACTS = 100
 
 
 class CompactionInfo(Response):
@@ -70,7 +75,10 @@ class CompactionInfo(Response):
 
 
 class FactView(Response):
-    """A key fact with its source: who wrote it, in which events. ``place``: where prompts have it now."""
+    """A key fact with its source: who wrote it, in which events. ``place``: where prompts have it now.
+
+    ``trust`` is set if a source is not trusted, such as the result of a tool: then it is data, not an instruction.
+    """
 
     fact_id: str
     kind: FactKind
@@ -80,6 +88,7 @@ class FactView(Response):
     status: FactStatus = "current"
     superseded_by: str | None = None
     place: FactPlace = "event"
+    trust: Trust | None = None
 
 
 class OriginalEvent(Response):
@@ -96,6 +105,7 @@ class OriginalEvent(Response):
     at: datetime | None = None
     shortened: bool = False
     redacted: bool = False
+    trust: TrustInfo | None = None
 
 
 class SummaryView(Response):
@@ -116,6 +126,7 @@ class SummaryView(Response):
     trust: Trust | None = None
     loss_notes: tuple[str, ...] = ()
     facts: tuple[FactView, ...] = ()
+    facts_omitted: int = 0
     originals: tuple[OriginalEvent, ...] = ()
     originals_omitted: int = 0
 
@@ -151,8 +162,11 @@ def compaction_info(compaction: Compaction) -> CompactionInfo:
     return CompactionInfo(**(shared_fields(compaction, CompactionInfo) | times))
 
 
-def fact_view(fact: KeyFact, place: FactPlace) -> FactView:
-    return FactView(**(shared_fields(fact, FactView) | {"place": place}))
+def fact_view(fact: KeyFact, place: FactPlace, events: Mapping[str, WindowEvent]) -> FactView:
+    """Return a key fact with the lowest trust of its sources, if that is not trusted."""
+    lowest = joined_label(_label(events[event_id]) for event_id in fact.event_ids if event_id in events)
+    trust = None if lowest is None or lowest.trust is Trust.TRUSTED else lowest.trust
+    return FactView(**(shared_fields(fact, FactView) | {"place": place, "trust": trust}))
 
 
 def original_event(event: WindowEvent, *, whole: bool = False) -> OriginalEvent:
@@ -173,12 +187,14 @@ def original_event(event: WindowEvent, *, whole: bool = False) -> OriginalEvent:
         at=from_micros(event.at),
         shortened=cut,
         redacted=event.redacted,
+        trust=shown_trust(event),
     )
 
 
 def summary_view(summary: Summary, now: LineNow, room: int) -> SummaryView:
     """Return a summary with as many of its originals as the room has bytes for."""
     valid = summary.summary_id in now.holding
+    facts = _facts_of(summary, now) if valid else []
     originals = [original_event(now.events[each]) for each in summary.sources if each in now.events]
     shown = within(originals, room)
     return SummaryView(
@@ -192,7 +208,8 @@ def summary_view(summary: Summary, now: LineNow, room: int) -> SummaryView:
         confidence=summary.confidence,
         trust=None if summary.trust is None else summary.trust.trust,
         loss_notes=summary.loss_notes,
-        facts=tuple(_facts_of(summary, now)) if valid else (),
+        facts=tuple(facts[:_MAX_FACTS]),
+        facts_omitted=max(len(facts) - _MAX_FACTS, 0),
         originals=tuple(shown),
         originals_omitted=len(originals) - len(shown),
     )
@@ -231,7 +248,7 @@ def original_bytes(event: OriginalEvent) -> int:
 def _facts_of(summary: Summary, now: LineNow) -> list[FactView]:
     """Return the key facts of the events that a summary stands for, unless one of their sources is gone."""
     return [
-        fact_view(fact, "carried" if fact.carried else "summary")
+        fact_view(fact, "carried" if fact.carried else "summary", now.events)
         for fact in now.view.facts
         if fact.event_ids and fact.event_ids[0] in summary.sources and _is_live(fact, now)
     ]
@@ -240,6 +257,10 @@ def _facts_of(summary: Summary, now: LineNow) -> list[FactView]:
 def _is_live(fact: KeyFact, now: LineNow) -> bool:
     found = [now.events.get(event_id) for event_id in fact.event_ids]
     return all(event is not None and not event.redacted for event in found)
+
+
+def _label(event: WindowEvent) -> TrustLabel | None:
+    return event.trust or (_TOOL_RESULT if event.message.role == "tool" else None)
 
 
 def _excerpt_of_call(call: ToolCall) -> ToolCall:

@@ -133,6 +133,8 @@ def _summary(summary: SummaryView, width: int) -> str:
         lines += [click.style(note, fg="yellow"), *originals]
     lines += _losses(summary.loss_notes)
     lines += _facts(summary.facts)
+    if summary.facts_omitted:
+        lines.append(indent(_dim(f"{counted(summary.facts_omitted, 'more key fact')}: weft compaction facts")))
     return "\n".join(filter(None, lines))
 
 
@@ -172,6 +174,7 @@ def _fact(fact: FactView) -> dict[str, str]:
         "who": escape_controls(fact.who),
         "source": escape_controls(", ".join(fact.event_ids)),
         "kept": "carried" if fact.place == "carried" else "",
+        "trust": fact.trust or "",
     }
 
 
