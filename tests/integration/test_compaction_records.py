@@ -315,3 +315,19 @@ async def test_a_compaction_in_the_background_is_on_behalf_of_who_caused_it(worl
     coverage = answer["record"]["coverage"]
     assert coverage["items_covered"] == 28
     assert coverage["estimated_tokens_after"] < coverage["estimated_tokens_before"] < done["tokens_before"]
+
+
+async def test_a_policy_decides_whether_summaries_leave(world: World) -> None:
+    await ingest(world.planner, message("e1", "hello"), message("e2", "hello"), message("e3", "x"))
+
+    def secret(events: Sequence[WindowEvent]) -> CompactedView:
+        listed = decision(events[0], "write to bob@example.com", carried=True)
+        return CompactedView(summaries=(summary_of(events[:2], "bob@example.com has it"),), facts=(listed,))
+
+    await compact(world.planner, secret)
+    assert b"bob@example.com has it" in await exported(world.planner)
+    masked = await exported(world.planner, policy="masked")
+    assert b"bob@" not in masked
+    assert len(records(masked, "context_summary")) == 1
+    await world.admin.call("policy.set", name="team", definition={"sensitivity": "internal"})
+    assert records(await exported(world.admin, policy="team"), "context_summary") == {}

@@ -30,7 +30,7 @@ TURNS = 8
 # Of all key facts that were found in the covered events.
 LEAST_RETENTION = 0.99
 WORK = ("incident", "migration", "release", "audit", "billing", "search", "mobile", "data", "support", "hiring")
-MODULES = ("parser", "router", "ledger", "mailer", "indexer", "gateway", "planner", "exporter", "scheduler", "auditor")
+MODULES = ("parser", "router", "mailer", "indexer", "gateway", "planner", "exporter", "scheduler", "auditor")
 PROBLEMS = (
     "connection refused by the upstream",
     "disk quota exceeded",
