@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
-from evals.compaction_sessions import SESSIONS, planted_session, survives, text_of
+from evals.compaction_sessions import SESSIONS, planted_session, statements, survives, text_of
 from evals.results import Row
 from weft.capabilities.compaction.compactor import Compactor
 from weft.capabilities.compaction.facts.extraction import extract_facts
@@ -56,6 +57,8 @@ def compaction_adversarial(folder: Path | None) -> Iterator[Row]:
     for strategy in STRATEGIES:
         for target in TARGETS:
             yield from _survival(sessions, strategy, target)
+    yield _recall("known", statements(), 0.95)
+    yield _recall("held_out", statements(held_out=True), None)
     if folder is not None:
         for name in _TALK:
             yield from _price(folder, name)
@@ -73,6 +76,15 @@ def _survival(sessions: Sequence[PlantedSession], strategy: StrategyName, target
     yield Row(f"{name}.survive", value, f"of {planted}", None, "= 1", not lost)
     share = sum(outcome.tokens for outcome in outcomes) / sum(outcome.tokens_before for outcome in outcomes)
     yield Row(f"{name}.tokens", share, "share", None, None, None)
+
+
+def _recall(name: str, texts: Sequence[str], target: float | None) -> Row:
+    """Count the statements in free wording that are facts, word for word."""
+    value = fmean(
+        any(fact.text == text for fact in extract_facts(_events([{"text": text, "speaker": "Ada"}]))) for text in texts
+    )
+    wanted, met = (None, None) if target is None else (f">= {target}", value >= target)
+    return Row(f"compaction_adversarial.statements.{name}.recall", value, f"of {len(texts)}", None, wanted, met)
 
 
 def _price(folder: Path, name: str) -> Iterator[Row]:

@@ -11,6 +11,8 @@ import json
 import random
 import re
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.compaction.compacted_events import compacted
@@ -28,6 +30,8 @@ _MINUTE = 60_000_000
 _STARTED = 1_760_000_000_000_000
 # Probes of a statement are this near to each other.
 _NEAR = 400
+_STATEMENT_FILE = Path(__file__).parent / "data" / "fact_statements.jsonl"
+_CONTENT = re.compile(r"[^\W_]*\d[^\W_]*|[^\W\d_]{4,}")
 _MARKS = re.compile(r"[*`_|\"\u201c\u201d\u2018\u2019']")
 
 
@@ -409,6 +413,18 @@ def _commitment(session: PlantedSession) -> None:
     session.plant("commitment", *probes)
 
 
+def statements(*, held_out: bool = False) -> list[str]:
+    """Return statements in free wording; none of the ``held_out`` ones was known when the rules were written."""
+    lines = map(json.loads, _STATEMENT_FILE.read_text("utf-8").splitlines())
+    return [line["text"] for line in lines if line.get("held_out", False) is held_out]
+
+
+def _in_free_wording(session: PlantedSession, said: str) -> None:
+    session.say("user", said)
+    words = sorted(_CONTENT.findall(said), key=len, reverse=True)
+    session.plant("free_wording", *dict.fromkeys(words[:3]))
+
+
 # Literals, in talk and in results.
 
 
@@ -605,6 +621,8 @@ def planted_session(number: int) -> PlantedSession:
         _row_referred_to(session),
     ]
     planters = [*_STATEMENTS, *_LITERALS, _pending_call, *session.random.sample(_STATEMENTS, 3), _literal_in_talk]
+    said = statements()[number::SESSIONS]
+    planters += [partial(_in_free_wording, said=each) for each in said if not each.endswith("?")]
     session.random.shuffle(planters)
     for plant in planters:
         for _ in range(session.random.randrange(2, 5)):

@@ -135,6 +135,14 @@ _ROWS: tuple[tuple[StatementKind, str, str], ...] = (
         r"\bpregunta abierta|\bqueda por|\bpor (?:determinar|confirmar|definir)\b",
     ),
     ("open_question", "aún claro", r"\baún no (?:se sabe|está)|\bno está claro (?:si|quién|cuándo)\b"),
+    ("open_question", "sure", r"\bnot sure yet\b|\bstill not sure\b"),
+    (
+        "open_question",
+        "still",
+        r"\bstill (?:have|has|need|needs) to (?:figure|decide|find|clarify|check|agree|determine|settle)\b",
+    ),
+    ("open_question", "air seen", r"\bup in the air\b|\bremains to be seen\b"),
+    ("open_question", "never", r"\bnever (?:settled|decided|agreed|figured out) (?:on|how|who|what|which|whether)\b"),
     (
         "blocker",
         "blocked",
@@ -157,6 +165,25 @@ _ROWS: tuple[tuple[StatementKind, str, str], ...] = (
     ("blocker", "attente attendons attend", r"\ben attente d|\bnous attendons|\bon attend\b"),
     ("blocker", "bloqueado bloqueada bloqueados bloqueo", ""),
     ("blocker", "espera esperando", r"\ba la espera de\b|\bestamos esperando\b"),
+    ("blocker", "can't cannot", r"\b(?:can't|cannot) (?:get into|access|log in|reach|connect)\b"),
+    (
+        "blocker",
+        "down broken offline failing",
+        (
+            r"\b(?:vpn|server|staging|production|network|database|service|api|build|ci) is (?:down|broken|"
+            r"offline|failing)\b"
+        ),
+    ),
+    ("blocker", "stuck", r"\bstuck ?[:,]"),
+    ("blocker", "need needs", r"\bneeds? (?:access|approval|credentials|permission|sign-off|clearance|the keys?)\b"),
+    (
+        "blocker",
+        "pending awaiting",
+        r"\b(?:pending|awaiting) (?:approval|sign-off|review|feedback|confirmation|access|a response)\b",
+    ),
+    ("blocker", "before", r"\bbefore (?:i|we) can (?:continue|start|proceed|go on|deploy|merge)\b"),
+    ("blocker", "nobody red", r"\bnobody can (?:merge|deploy|log in|work|access)\b|\bbuild is red\b"),
+    ("blocker", "esperando", r"\b(?:estamos|seguimos|sigo|estoy) esperando\b"),
     ("decision", "decided opted overruled beschlossen", ""),
     (
         "decision",
@@ -289,6 +316,46 @@ _ROWS: tuple[tuple[StatementKind, str, str], ...] = (
     ),
     ("decision", "decidimos acordamos elegimos optamos usaremos decidió acordó cambiamos", ""),
     ("decision", "vamos quedamos", r"\bvamos a usar\b|\bnos quedamos con\b"),
+    ("decision", "lock locked locking", r"\block(?:ed|ing)? in\b"),
+    ("decision", "mind minds winner light", r"\bmade up (?:my|our) minds?\b|\bthe winner is\b|\bgreen light\b"),
+    ("decision", "ahead", r"\b(?:go|going|went) ahead with\b"),
+    ("decision", "consensus", ""),
+    (
+        "decision",
+        "won't not aren't",
+        (
+            r"\bwe(?:'re| are)? (?:will not|won't|not going to|aren't going to) (?:\w+ )?(?:support|use|ship|"
+            r"build|include|offer|add|migrate|keep|buy|hire|accept|allow|change|release|launch)\b"
+        ),
+    ),
+    (
+        "decision",
+        "called named name title",
+        r"\b(?:name|title) (?:\S+ ){0,5}(?:will be|is going to be)\b|\bwill be (?:called|named)\b",
+    ),
+    (
+        "decision",
+        "dropping keeping skipping switching postponing shipping replacing removing cutting retiring doing",
+        (
+            r"\bwe(?:'re| are) (?:now )?(?:dropping|keeping|skipping|switching|postponing|shipping|replacing|"
+            r"removing|cutting|retiring|doing) (?:support|the|to|all|\S*[\d_])"
+        ),
+    ),
+    ("decision", "it", r"\b\w+ it is[.!]?$"),
+    ("decision", "voted", r"\bvoted (?:for|to|against)\b"),
+    (
+        "decision",
+        "cancel postpone rename stick set switch make",
+        (
+            r"^(?:(?:nope|no|ok|okay|alright|right),? |please )?(?:(?:cancel|postpone|rename|stick with|set|"
+            r"switch) (?:the|our|my|to|it|\S*[\d_])|make (?:the|it) .{1,40}\d)"
+        ),
+    ),
+    (
+        "decision",
+        "verschieben reportons reporte aplazamos",
+        r"\bwir verschieben\b|\bnous reportons\b|\bon reporte\b|\baplazamos\b",
+    ),
     (
         "constraint",
         "not don't never always avoid only",
@@ -370,6 +437,49 @@ _ROWS: tuple[tuple[StatementKind, str, str], ...] = (
         ),
     ),
     (
+        "constraint",
+        "now forward immediately sofort künftig désormais maintenant ahora adelante",
+        (
+            r"\bfrom now on\b|\bgoing forward\b|\beffective immediately\b|\bab sofort\b|\bkünftig\b|"
+            r"\bdésormais\b|\bà partir de maintenant\b|\ba partir de ahora\b|\bde ahora en adelante\b"
+        ),
+    ),
+    (
+        "constraint",
+        "can't cannot",
+        (
+            r"\b(?:you|we|they|nobody|no one) (?:can't|cannot) (?:touch|spend|change|delete|share|store|send|"
+            r"contact|deploy|go over|exceed|modify|publish|access|install|break|miss)\b"
+        ),
+    ),
+    (
+        "constraint",
+        "nothing nobody one none",
+        r"\b(?:nothing|nobody|no one|none of \w+) (?:may|must|should|is to|is allowed)\b",
+    ),
+    ("constraint", "no", r"^no [a-z]+\b(?!,).{0,60}\b(?:before|until|without|unless)\b"),
+    ("constraint", "only", r"\bonly (?-i:[A-Z])\w+ (?:can|may|is allowed|should)\b"),
+    (
+        "constraint",
+        "please use",
+        (
+            r"^(?:please )?use .{1,60}\b(?:not|only)\b|\bplease (?:always |only )?(?:use|keep|write|format|name|"
+            r"answer|reply|respond)\b"
+        ),
+    ),
+    ("constraint", "bitte", r"\bbitte (?:keine?[nm]?|nicht|nur|niemals)\b"),
+    ("constraint", "pas jamais plus", r"\b(?:ne |n')\w+ez (?:pas|jamais|plus)\b"),
+    (
+        "constraint",
+        "toques toque uses use borres borre cambies cambie envíes envíe publiques hagas haga despliegues ejecutes",
+        r"^no (?:toques?|uses?|borres?|cambies?|envíes?|publiques?|hagas?|despliegues?|ejecutes?)\b (?!of\b)",
+    ),
+    ("constraint", "most least", r"\d.{0,30}\bat (?:the )?(?:most|least)\b"),
+    ("constraint", "budget presupuesto", r"\b(?:budget|presupuesto)\b.{0,40}\d"),
+    ("constraint", "ohne", r"\bohne \w+.{0,60}\b(?:nichts|kein\w*|nicht)\b"),
+    ("constraint", "nothing nobody", r"\b(?:nothing|nobody|no one)\b.{0,60}\b(?:without|until|unless)\b"),
+    ("constraint", "siempre plafonné plafonnée", ""),
+    (
         "owner",
         "owned assigned responsible charge accountable ownership assignee",
         r"\b(?:owned by|assigned to|responsible for|in charge of|accountable for|takes? ownership)\b",
@@ -398,6 +508,33 @@ _ROWS: tuple[tuple[StatementKind, str, str], ...] = (
         "owner",
         "encargado encargada encarga cargo asignado asignada",
         r"\bencargad[oa] de\b|\bse encarga de\b|\ba cargo de\b|\basignad[oa] a\b",
+    ),
+    (
+        "owner",
+        "lead leads leading driving handling handles",
+        r"\b(?-i:[A-Z])\w+ (?:will (?:take the )?lead|leads|is leading|is driving|is handling|handles)\b",
+    ),
+    (
+        "owner",
+        "got area care after",
+        (
+            r"\b(?-i:[A-Z])\w+(?:'s| has) got the\b|\bit's (?:his|her|their) area\b|\b(?-i:[A-Z])\w+ (?:takes "
+            r"care of|looks after)\b"
+        ),
+    ),
+    ("owner", "gère lleva ocupa gestiona", r"\b(?-i:[A-Z])\w+ (?:qui )?(?:gère|lleva|se ocupa de|gestiona)\b"),
+    (
+        "owner",
+        "runs takes manages macht leitet betreut",
+        (
+            r"\b(?!She|He|It|They|We|This|That|Who|Which|What|Only)(?-i:[A-Z])\w+ (?:runs|takes|manages|macht|"
+            r"leitet|betreut) (?:the|die|den|das)\b"
+        ),
+    ),
+    (
+        "owner",
+        "on-call engineer contact reviewer approver",
+        r"\bon-call\b.{0,30}\bis\b|\b(?:engineer|contact|reviewer|approver) (?:this week |for .{1,30} )?is (?-i:[A-Z])",
     ),
     (
         "commitment",
@@ -431,6 +568,19 @@ _ROWS: tuple[tuple[StatementKind, str, str], ...] = (
         ),
     ),
     ("commitment", "comprometo comprometemos enviaré prepararé entregaré", ""),
+    (
+        "commitment",
+        "i'll we'll will",
+        (
+            rf"\b(?:i|we)(?:'ll| will) (?:have|get|do|take|bring|make|put|add|look|be done)\b.{{0,60}}\b(?:by |"
+            rf"before |until )?(?:{_WHEN}|today|next week)"
+        ),
+    ),
+    ("commitment", "you'll leave", r"\byou'll (?:get|have|receive) (?:the|a|an|your|it)\b|\bleave it (?:with|to) me\b"),
+    ("commitment", "promised", r"\b(?:i|we|he|she|they|(?-i:[A-Z])\w+)(?:'ve| have| has)? promised\b"),
+    ("commitment", "going", rf"\b(?-i:[A-Z])\w+ is going to (?:{_ACTIONS}|talk to|speak to|look into|check)\b"),
+    ("commitment", "owe", r"\bi owe you\b"),
+    ("commitment", "can i'm", r"\bi can take (?:the|that|over)\b|\bi'm on it\b"),
     ("deadline", "deadline", ""),
     (
         "deadline",
@@ -453,6 +603,22 @@ _ROWS: tuple[tuple[StatementKind, str, str], ...] = (
         "deadline",
         "límite tardar antes plazo vence",
         rf"\bfecha límite\b|\ba más tardar\b|\bplazo\b|\bvence\b|\bantes del? (?:\w+ )?{_WHEN}",
+    ),
+    ("deadline", "eod eow cob", ""),
+    (
+        "deadline",
+        "freeze launch release live",
+        r"\b(?:freeze|launch|go-?live|release)(?: date)? (?:is|starts|begins|ends)(?: on)?(?: the)? \S*\d",
+    ),
+    ("deadline", "closes ends expires opens", rf"\b(?:closes|ends|expires|opens)(?: on| at)? {_WHEN}"),
+    ("deadline", "para pour", rf"\bpara el (?:{_DAYS}|\d)|\bpour (?:{_DAYS}|le \d)"),
+    ("deadline", "due", rf"^due \w|\bdue (?:{_DAYS}|tomorrow|today)\b"),
+    ("deadline", "goes ships launches lands", r"\b(?:goes out|goes live|ships|launches|lands) (?:on|in|next)\b"),
+    ("deadline", "latest", r"\blatest (?:possible )?date\b"),
+    (
+        "deadline",
+        "expect expects need needs want wants",
+        r"\b(?:expects?|needs?|wants?) .{1,60}\bin (?:\d+|one|two|three|four|six) (?:days|weeks|hours|months)\b",
     ),
     (
         "requirement",
@@ -502,6 +668,30 @@ _ROWS: tuple[tuple[StatementKind, str, str], ...] = (
         "debe deben obligatorio requiere necesario tiene tienen",
         r"\b(?:debe|deben) \w+|\bes (?:obligatorio|necesario)\b|\b(?:se )?requiere\b|\btienen? que\b",
     ),
+    (
+        "requirement",
+        "should",
+        (
+            r"\b(?:users?|customers?|clients?|system|service|app|api|page|report|output|\w+er) should (?:be "
+            r"able to|support|work|return|show|have|allow|handle|accept|include|contain)\b"
+        ),
+    ),
+    ("requirement", "need", r"\bwe need (?:support for|an? [\w-]+ (?:that|which|for|with))\b"),
+    (
+        "requirement",
+        "wants want",
+        (
+            r"\b(?:customer|client|user|boss|management|legal|marketing|stakeholder|auditor)s? wants? (?!to "
+            r"(?:know|see|go)\b)"
+        ),
+    ),
+    ("requirement", "necesitamos", ""),
+    (
+        "requirement",
+        "should supposed",
+        r"\bit should (?:also )?(?:work|support|run|handle|return|allow) |\b(?:is|are) supposed to (?!be\b)",
+    ),
+    ("requirement", "must-have", ""),
     ("preference", "prefer prefers preferred preference preferences preferably favourite favorite", ""),
     ("preference", "rather", r"\b(?:i|we|he|she|they)(?:'d| would) (?:much |really )?rather\b"),
     (
@@ -517,6 +707,21 @@ _ROWS: tuple[tuple[StatementKind, str, str], ...] = (
     ("preference", "bevorzuge bevorzugt bevorzugen lieber liebsten", ""),
     ("preference", "préfère préfèrent préférons préférerais préférence", ""),
     ("preference", "prefiero prefiere prefieren preferimos preferiría preferencia", ""),
+    ("preference", "like want", r"\bi (?:really )?(?:like|want) (?:my|all|every)\b"),
+    ("preference", "hate dislike detest stand", r"\bi (?:really )?(?:hate|can't stand|dislike|detest)\b"),
+    ("preference", "call", r"\bcall me (?-i:[A-Z])"),
+    ("preference", "wants", r"\b(?:he|she|(?-i:[A-Z])\w+) (?:always )?wants (?!to\b)"),
+    (
+        "preference",
+        "usually normally typically",
+        r"\bi (?:usually|normally|typically) (?:fly|book|use|work|order|take|drink|eat|stay|travel)\b",
+    ),
+    ("preference", "love appreciate", r"\b(?:i'd|i would) (?:love|appreciate) it if\b"),
+    (
+        "preference",
+        "english german french spanish deutsch englisch französisch spanisch français anglais español inglés",
+        r"\b(?:answer|repl|respond|write|response|antwort|répon|respuesta|schreib)\w*\b.{0,40}\b(?:in|auf|en) \w+",
+    ),
 )
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
 # A statement that is only considered: if we decide, whether it is approved.

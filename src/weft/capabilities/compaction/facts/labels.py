@@ -9,18 +9,19 @@ from weft.capabilities.compaction.model import FactKind
 
 _LABELS = {
     FactKind.DECISION: (
-        "decision|decided|final decision|resolution|verdict|agreed|entscheidung|beschluss|décision|decisión|acuerdo"
+        "decision|decided|final decision|consensus|resolution|verdict|agreed|entscheidung|beschluss|décision|"
+        "decisión|acuerdo"
     ),
     FactKind.CONSTRAINT: (
         "constraint|hard constraint|rule|limitation|einschränkung|vorgabe|regel|contrainte|règle|restricción|regla"
     ),
-    FactKind.REQUIREMENT: "requirement|req|must have|acceptance criterion|acceptance criteria|anforderung|"
+    FactKind.REQUIREMENT: "requirement|req|acceptance|must have|acceptance criterion|acceptance criteria|anforderung|"
     "exigence|requisito",
     FactKind.PREFERENCE: "preference|user preference|prefers|präferenz|préférence|preferencia",
     FactKind.OPEN_QUESTION: (
-        "open question|open questions|open issue|unresolved|tbd|offene frage|question ouverte|pregunta abierta"
+        "open question|open questions|open issue|unresolved|unknown|tbd|offene frage|question ouverte|pregunta abierta"
     ),
-    FactKind.BLOCKER: "blocker|blocked|blocked by|blocked on|impediment|blockiert durch|bloquant|blocage|bloqueo",
+    FactKind.BLOCKER: "blocker|blocked|stuck|blocked by|blocked on|impediment|blockiert durch|bloquant|blocage|bloqueo",
     FactKind.OWNER: (
         "owner|assignee|assigned to|assigned_to|responsible|dri|verantwortlich|zuständig|responsable|"
         "encargado|encargada"
@@ -31,7 +32,10 @@ _LABELS = {
     ),
     FactKind.COMMITMENT: "action item|commitment|promise|next step|zusage|engagement|compromiso",
 }
-LABEL_WORDS = frozenset(word for listed in _LABELS.values() for word in re.split(r"[|_ ]", listed))
+# The longest word of each label: a text without one of these has no label.
+LABEL_WORDS = frozenset(
+    max(re.split(r"[_ ]", label), key=len) for listed in _LABELS.values() for label in listed.split("|")
+)
 _GROUPS = "|".join(f"(?P<{kind.value}>{listed})" for kind, listed in _LABELS.items())
 _LABEL = re.compile(
     rf"(?:^|[\s\"'*_|{{,>#/(\[-])(?:{_GROUPS})(?:\s?\(\w{{1,20}}\))?[\"'*_]{{0,3}}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from weft.capabilities.compaction.facts.values import MONTHS
 from weft.capabilities.indexing.chunking.sentences import sentence_ends
 
 if TYPE_CHECKING:
@@ -17,6 +18,10 @@ _MAX_RUN = 2_000
 _FENCE = re.compile(r"[ \t]{0,8}(?:```|~~~)")
 _MARKER = re.compile(r"[\s>]*(?:[-*+\u2022]\s+(?:\[[ xX]\]\s+)?|\d{1,3}[.)]\s+|#{1,6}\s+)?")
 _BORDER = re.compile(r"[\s|:+=-]*\Z")
+# The dot of an ordinal ends no sentence: 12. Mai.
+_ORDINAL = re.compile(r"\b\d{1,2}\.\s+\Z")
+_ORDINAL_LENGTH = 5
+_MONTH = re.compile("(?:" + "|".join(MONTHS) + r")\b", re.IGNORECASE)
 _JSON_BREAK = re.compile(r"(?<=[}\]]),\s*(?=[{\[])|(?<=[\d\"}\]el]),\s*(?=\")")
 _JSON_LINE = re.compile(r"\s*[\[{]|\s*\"[^\"\n]{1,80}\"\s*:")
 _LOG_LINE = re.compile(
@@ -77,6 +82,8 @@ def _sentences(line: str) -> Iterator[Unit]:
     marker = _MARKER.match(line)
     start = marker.end() if marker is not None else 0
     for end, _ in sentence_ends(line, start, len(line)):
+        if _ORDINAL.search(line, max(start, end - _ORDINAL_LENGTH), end) and _MONTH.match(line, end):
+            continue
         yield from _pieces(line[start:end].strip())
         start = end
     yield from _pieces(line[start:].strip())
