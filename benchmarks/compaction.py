@@ -1,7 +1,7 @@
 """Time and memory of compacting a window without a language model, on one core.
 
 Windows are sessions of an agent: requests, plans, decisions, calls of tools and their results (tables, logs, JSON, test
-runs, stack traces, source code), or nothing but talk, which costs most. One sentence in 25 states a key fact, more
+runs, stack traces, source code), or nothing but talk, which costs most. One sentence in 50 states a key fact, more
 than in meetings or chats. Measured is all of it: facts, layout, summaries, verification. Figures are CPU time of the
 process, so that waiting for other programs does not count.
 
@@ -78,7 +78,7 @@ _FACTS = (
     "The ticket {ticket} says that the {name} needs {small} retries with a timeout of {number} ms.",
     "In /srv/{name}/{other}_{small}.py the function load_{action} ignores the {adjective} flag.",
 )
-_FACT_SHARE = 0.04
+_FACT_SHARE = 0.02
 
 
 def run(*, quick: bool) -> list[Row]:

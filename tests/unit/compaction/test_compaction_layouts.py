@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from support.window_events import assistant, called, from_user, numbered, result, workflow
+from weft.capabilities.compaction.facts.extraction import extract_facts
 from weft.capabilities.compaction.model import CompactionSource
 from weft.capabilities.compaction.strategies.call_units import call_units
 from weft.capabilities.compaction.strategies.choice import lay_out
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from weft.capabilities.windows.model import WindowEvent
 
 STRATEGIES: tuple[StrategyName, ...] = ("sliding_window", "key_facts", "hierarchical", "task_scoped", "auto")
+_OF_TOOLS = "of the older tokens are results of tools, from 1 day, with no named tasks."
 _HOUR = 3_600
 _DAY = 24 * _HOUR
 _TEXT = "The importer reads the file line by line and reports what it could not read. " * 12
@@ -322,17 +324,24 @@ def test_without_tasks_each_request_of_the_user_is_one() -> None:
             "Hierarchical was chosen because the older messages spread over 10 days.",
         ),
         (
-            numbered([draft for at in range(30) for draft in (called(f"c{at}"), result(f"c{at}", "a,1,2\n" * 300))]),
+            numbered(
+                [from_user(f"We decided to call table {at} orders_{at}, and never to drop it.") for at in range(60)]
+            ),
             "key_facts",
-            "Key facts was chosen because 97% of the older tokens are results of tools.",
+            "Key facts was chosen because key facts need 250% of the room for summaries.",
+        ),
+        (
+            numbered([draft for at in range(30) for draft in (called(f"c{at}"), result(f"c{at}", "a,1,2\n" * 300))]),
+            "sliding_window",
+            f"Sliding window was chosen because 97% {_OF_TOOLS}",
         ),
         (
             dialogue(40),
             "sliding_window",
-            "Sliding window was chosen because 100% of the older tokens are dialogue, from 1 day, with no named tasks.",
+            f"Sliding window was chosen because 0% {_OF_TOOLS}",
         ),
     ],
 )
 def test_auto_chooses_by_content_and_says_why(events: list[WindowEvent], used: str, reason: str) -> None:
-    layout = lay_out(source_of(events), "auto")
+    layout = lay_out(source_of(events)._replace(facts=extract_facts(events)), "auto")
     assert (layout.strategy, layout.reason) == (used, reason)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -150,3 +151,11 @@ def test_any_text_is_shortened_without_an_error(text: str, tokens: int) -> None:
 @pytest.mark.parametrize("text", ["[" * 5_000, '{"a":' * 3_000, "[1, 2" * 500, "{}" * 2_000])
 def test_broken_or_deep_json_is_shortened_as_text(text: str) -> None:
     assert "left out" in slim(text, 50)
+
+
+def test_very_long_lines_are_judged_by_their_beginning() -> None:
+    lines = [f"2026-03-02 10:00:{at:02} INFO " + "payload " * 60_000 for at in range(4)]
+    started = time.process_time()
+    text = slim("\n".join([*lines, "2026-03-02 10:01:00 ERROR disk is full"]), 200)
+    assert "ERROR disk is full" in text
+    assert time.process_time() - started < 2

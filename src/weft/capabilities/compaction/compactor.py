@@ -97,15 +97,6 @@ class Compactor:
         degraded += [reason for each in compacted for reason in each.degraded]
         return _draft(source, layout, compacted, shortened, tuple(dict.fromkeys(degraded)))
 
-    async def truncate(self, source: CompactionSource) -> CompactionDraft:
-        """Return the view of the last resort: the older events left out, their key facts kept."""
-        degraded = ["Older messages were left out: no other compaction succeeded."]
-        source = await self._with_facts(source, degraded)
-        layout = truncation(source)
-        facts = facts_by_event(source.facts)
-        compacted = [_truncated(group, facts_of(group, facts).known, source.count) for group in layout.groups]
-        return _draft(source, layout, compacted, (), tuple(degraded))
-
     async def _with_facts(self, source: CompactionSource, degraded: list[str]) -> CompactionSource:
         if source.facts:
             return source

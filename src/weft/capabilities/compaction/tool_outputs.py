@@ -25,6 +25,7 @@ _GAP = "[...]"
 # Up to this many gaps have a note each; more have a sign each and one note at the end.
 _MAX_NOTES = 3
 _LONG_LINE = 400
+_JUDGED = 2_000
 _LINE_HEAD, _LINE_TAIL = 240, 80
 # Names, numbers, paths and addresses: what a later message can refer to.
 _TOKEN = re.compile(r"[A-Za-z0-9_][\w./:@#-]{2,}")
@@ -48,8 +49,10 @@ def slim_output(text: str, target_tokens: int, count: TokenCounter, wanted: froz
     lines = text.splitlines()
     if len(lines) < 3:  # noqa: PLR2004 - nothing to choose from
         return _clipped(text, target_tokens)
-    kind = kind_of_lines(lines)
-    ranks = rank_lines(lines, kind, wanted)
+    # Lines of a megabyte are judged by their beginning.
+    heads = [line[:_JUDGED] for line in lines]
+    kind = kind_of_lines(heads)
+    ranks = rank_lines(heads, kind, wanted)
     chosen = _chosen(lines, ranks, target_tokens, count)
     return _rendered(lines, chosen, kind)
 

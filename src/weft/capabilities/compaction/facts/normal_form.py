@@ -21,9 +21,8 @@ _TYPOGRAPHY = str.maketrans(
     }
 )
 # Emphasis and code; headings, quotations, list marks and table borders.
-_EMPHASIS = re.compile(r"`{1,3}|(?<!\w)[*_]{1,3}(?=\S)|(?<=\S)[*_]{1,3}(?!\w)")
+_EMPHASIS = re.compile(r"(?=[`*_])(?:`{1,3}|(?<!\w)[*_]{1,3}(?=\S)|(?<=\S)[*_]{1,3}(?!\w))")
 _BLOCK_MARK = re.compile(r"^[ \t]{0,20}(?:#{1,6}[ ]|>[ ]?|[-+*\u2022][ ](?:\[[ xX]\][ ])?)|\|", re.MULTILINE)
-_SPACES = re.compile(r"\s+")
 
 
 def plain_form(text: str) -> str:
@@ -41,4 +40,4 @@ def normal_form(text: str) -> str:
 
 def one_line(text: str) -> str:
     """Return a text with all its white space as single spaces."""
-    return _SPACES.sub(" ", text).strip()
+    return " ".join(text.split())

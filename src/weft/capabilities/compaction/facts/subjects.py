@@ -73,7 +73,7 @@ _LABELLED = re.compile(
     re.IGNORECASE,
 )
 _SETTING = re.compile(r"([A-Za-z_][\w.-]{1,60})[\"']?\s?[=:]\s?[\"']?-?\d")
-_REPLACED = re.compile(
+_REPLACED_FORMS = (
     r"\b(?:instead of|rather than|in place of|statt|anstatt|anstelle von|au lieu d[e']|plutôt que|en lugar de|"
     r"en vez de)\s?(?P<after>[^,.;:]{2,60})"
     r"|\b(?:from|von|de) (?P<before>[^,.;:]{2,50}?) (?:to|auf|zu|à|a) "
@@ -84,7 +84,12 @@ _REPLACED = re.compile(
     r"reverse|reversed|undo|ignore)\b(?: about)?(?: the| our| that| this| my)? (?P<withdrawn>[^,.;:]{2,80})"
     r"|^(?P<passive>[^,.;:]{2,80}?) (?:is|was|were|are|has been|have been) (?:now |hereby )?"
     r"(?:cancell?ed|withdrawn|revoked|dropped|scrapped|abandoned|superseded|overruled|no longer)\b"
-    r"|(?P<gestrichen>[^,.;:]{2,80}?) (?:wurde|wird|ist) (?:verworfen|gestrichen|aufgehoben)"
+)
+_REPLACED = re.compile(_REPLACED_FORMS, re.IGNORECASE)
+# These may begin anywhere and are slow: they are tried only where one of their words is.
+_WITHDRAWN_WORDS = re.compile(r"verworfen|gestrichen|aufgehoben|annul|abandonn|cancelad|descartad", re.IGNORECASE)
+_REPLACED_OR_WITHDRAWN = re.compile(
+    _REPLACED_FORMS + r"|(?P<gestrichen>[^,.;:]{2,80}?) (?:wurde|wird|ist) (?:verworfen|gestrichen|aufgehoben)"
     r"|(?P<annule>[^,.;:]{2,80}?) (?:est|a été) (?:annulée?|abandonnée?)"
     r"|(?P<cancelado>[^,.;:]{2,80}?) (?:fue|está|ha sido) (?:cancelad[oa]|descartad[oa])",
     re.IGNORECASE,
@@ -141,7 +146,8 @@ def subjects_of(fact: KeyFact) -> Iterator[Subject]:
 
 def replaced_terms(text: str) -> list[tuple[str, ...]]:
     """Return the terms of what a statement says that it replaces or withdraws."""
-    named = (next(group for group in match.groups() if group) for match in _REPLACED.finditer(text))
+    pattern = _REPLACED_OR_WITHDRAWN if _WITHDRAWN_WORDS.search(text) else _REPLACED
+    named = (next(group for group in match.groups() if group) for match in pattern.finditer(text))
     return [terms for each in named if (terms := content_terms(each))]
 
 

@@ -17,16 +17,20 @@ if TYPE_CHECKING:
 
 _DAY = 24 * 3_600 * 1_000_000
 _MIN_TASKS = 2
-# Part of the older tokens that finished tasks must hold, or results of tools.
+# Part of the older tokens that finished tasks must hold, and of the room for summaries that key facts must need.
 _FINISHED_SHARE = 0.4
-_TOOL_SHARE = 0.85
+_FACT_SHARE = 0.6
 _MIN_DAYS = 3
 
 
 class _Content(NamedTuple):
-    """What the older events of a window consist of, as parts of their tokens, and over how many days they spread."""
+    """What the older events of a window consist of, as parts of their tokens, and over how many days they spread.
+
+    ``fact_share`` is the part of the room for summaries that the key facts of these events would take.
+    """
 
     tool_share: float
+    fact_share: float
     finished_share: float
     tasks: int
     finished_tasks: int
@@ -42,8 +46,8 @@ def auto(source: CompactionSource) -> Layout:
         return _because(layout, f"{why} of the older tokens")
     if content.days >= _MIN_DAYS:
         return _because(hierarchical(source), f"the older messages spread over {content.days} days")
-    if content.tool_share >= _TOOL_SHARE:
-        return _because(key_facts(source), f"{content.tool_share:.0%} of the older tokens are results of tools")
+    if content.fact_share >= _FACT_SHARE:
+        return _because(key_facts(source), f"key facts need {content.fact_share:.0%} of the room for summaries")
     return _because(sliding_window(source), _mixed(content))
 
 
@@ -51,7 +55,7 @@ def _mixed(content: _Content) -> str:
     """Say why nothing else suits better."""
     days = "1 day" if content.days == 1 else f"{content.days} days"
     tasks = f"{content.finished_tasks} of {content.tasks} tasks finished" if content.tasks else "no named tasks"
-    return f"{1 - content.tool_share:.0%} of the older tokens are dialogue, from {days}, with {tasks}"
+    return f"{content.tool_share:.0%} of the older tokens are results of tools, from {days}, with {tasks}"
 
 
 def _because(layout: Layout, why: str) -> Layout:
@@ -66,10 +70,13 @@ def _content(source: CompactionSource) -> _Content:
     older = [(at, event) for at, event in enumerate(source.events) if at not in kept]
     total = max(sum(event.tokens for _, event in older), 1)
     tool = sum(event.tokens for _, event in older if event.message.role == "tool")
+    ids = {event.event_id for _, event in older}
+    facts = sum(source.count(fact.text) for fact in source.facts if fact.event_ids and fact.event_ids[0] in ids)
     named = [task for task in tasks.by_id.values() if task.is_named]
     finished = sum(event.tokens for at, event in older if named and tasks.is_finished(at))
     return _Content(
         tool_share=tool / total,
+        fact_share=facts / (total * source.target),
         finished_share=finished / total,
         tasks=len(named),
         finished_tasks=sum(task.is_finished for task in named),
