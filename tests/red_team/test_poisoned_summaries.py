@@ -46,7 +46,7 @@ async def compacted(agent: Caller) -> Any:
 
 async def summary_messages(agent: Caller) -> list[dict[str, Any]]:
     body = (await assemble(agent, "Go on."))["body"]
-    return [each for each in body["messages"] if "summary of earlier events" in each.get("content", "")]
+    return [each for each in body["messages"] if 'source="summary ' in each.get("content", "")]
 
 
 async def recorded(agent: Caller) -> list[dict[str, Any]]:
@@ -96,6 +96,7 @@ async def test_what_is_taken_out_of_a_window_does_not_survive_in_its_summaries(w
     before = await world.admin.call("history.log", context_id=LINE)
     await ingest(world.analysis, *result(f"{QUIET_ORDER} {FILLER * 20}"), *talk())
     done = await compacted(world.analysis)
+    assert any("4711-zulu" in each["content"] for each in await summary_messages(world.analysis))
     if removal == "redact":
         fields = {"item_id": f"{LINE}/result/1.1", "state": "removed", "reason": "poisoned", "session_id": SESSION}
         await world.admin.call("records.redact", **fields)
