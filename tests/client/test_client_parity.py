@@ -369,7 +369,7 @@ async def call_every_operation(weft: Any, client_name: str, admin_key: str) -> d
     await note("receipt.savings", weft.receipt.savings(by="model", session_id=own))
     turns = [{"event_id": f"t{n}", "content": f"We agreed on step {n}. " * 20} for n in range(30)]
     await weft.context.ingest(own, turns)
-    compacted = await note("context.compact", weft.context.compact(own, strategy="sliding_window", keep_recent=4))
+    compacted = await note("context.compact", weft.context.compact(own, keep_recent=4, wait_seconds=60))
     await note("context.compact", weft.context.compact("nowhere"))
     await note("compaction.list", weft.compaction.list(own))
     await note("compaction.show", weft.compaction.show(compacted.compaction_id, limit=1))

@@ -26,7 +26,9 @@ def ask(team: Team, method: str, path: str, agent: str = "analysis", code: int =
 def test_a_window_is_compacted_shown_expanded_and_dropped(team: Team, session: str) -> None:
     of_session = f"/v1/sessions/{session}"
     ask(team, "POST", f"{of_session}/ingest", json={"events": EVENTS})
-    made = ask(team, "POST", f"{of_session}/compact", json={"keep_recent": 4, "strategy": "sliding_window"})
+    made = ask(
+        team, "POST", f"{of_session}/compact", json={"keep_recent": 4, "strategy": "sliding_window", "wait_seconds": 60}
+    )
     assert made["state"] == "applied"
     one = f"/v1/compactions/{made['compaction_id']}"
     (listed,) = ask(team, "GET", f"{of_session}/compactions")["compactions"]

@@ -32,7 +32,7 @@ async def talk(caller: Caller, count: int = 30, first: int = 1, **where: Any) ->
 
 
 async def compact(caller: Caller, **options: Any) -> Any:
-    return await caller.call("context.compact", **HERE, **{"keep_recent": 4, **options})
+    return await caller.call("context.compact", **HERE, **{"keep_recent": 4, "wait_seconds": 60, **options})
 
 
 async def shown(caller: Caller, compaction_id: str, **options: Any) -> Any:

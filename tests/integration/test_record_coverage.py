@@ -179,7 +179,7 @@ async def on_windows(do: Callable[..., Awaitable[Any]], world: World) -> None:
     await do(planner, "window.delete", **of_analysis)
     turns = [{"event_id": f"turn{n}", "content": f"We agreed on step {n}. " * 20} for n in range(30)]
     await planner.call("context.ingest", session_id="s1", events=turns)
-    await do(planner, "context.compact", session_id="s1", keep_recent=4)
+    await do(planner, "context.compact", session_id="s1", keep_recent=4, wait_seconds=60)
     await do(planner, "compaction.drop", session_id="s1")
     running = await begin(planner)
     view = CompactedView(summaries=(summary_of(running.events[:2], "They agreed."),))

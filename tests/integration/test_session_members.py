@@ -75,7 +75,7 @@ async def ids(world: World) -> dict[str, Any]:
     await planner.call("window.checkpoint", **session, label=f"{MARK}_point")
     turns = [{"event_id": f"t{n}", "content": f"The {MARK} is in room {n}. " * 20} for n in range(30)]
     await planner.call("context.ingest", **session, events=turns)
-    compaction = await planner.call("context.compact", **session, keep_recent=4)
+    compaction = await planner.call("context.compact", **session, keep_recent=4, wait_seconds=60)
     prompt = await planner.call("context.assemble", **session, task_description=f"Find the {MARK}.")
     missing = await planner.call("missing.report", **session, question=f"Where is the {MARK}?")
     await planner.call("context.pull", **session)

@@ -31,7 +31,7 @@ async def answer(client: Client, tool: str, **arguments: Any) -> Any:
 async def test_an_agent_compacts_its_window_and_reads_originals(connect: Connect, session: str) -> None:
     async with connect("analysis", session) as client:
         await answer(client, "ingest_event", events=EVENTS)
-        made = await answer(client, "compact_context", keep_recent=4)
+        made = await answer(client, "compact_context", keep_recent=4, wait_seconds=60)
         assert made["state"] == "applied"
         assert len(json.dumps(made)) < 500
         summary = (await answer(client, "compactions", action="show", compaction_id=made["compaction_id"]))[
