@@ -50,8 +50,11 @@ class ThresholdTrigger(msgspec.Struct, frozen=True):
             self.waker.wake()
 
     async def restored(self, line_id: str) -> None:
-        for known in {each.compaction_id: each for each in await self.store.newest(line_id) if each}.values():
-            await self.store.save(structs.replace(known, window_tokens=0, saved_tokens=0))
+        for compaction_id in {each.compaction_id for each in await self.store.newest(line_id) if each is not None}:
+            known = await self.store.lock(compaction_id)
+            # A run begins with the size that the line has then.
+            if known is not None and known.state not in OPEN_STATES:
+                await self.store.save(structs.replace(known, window_tokens=0, saved_tokens=0))
 
 
 def queued(
