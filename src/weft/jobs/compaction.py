@@ -22,7 +22,8 @@ from weft.capabilities.compaction.service import with_figures
 from weft.jobs.runner import attempt
 from weft.jobs.scheduler import Work
 from weft.kernel.errors import AuthenticationError
-from weft.kernel.thread_pools import COMPACTION_THREADS
+from weft.kernel.identity import principal_of
+from weft.kernel.thread_pools import COMPACTION_THREADS, short_turns
 from weft.storage.sql.access import SqlAccessStore
 from weft.storage.sql.compactions import SqlCompactionStore, due_compactions
 from weft.storage.sql.database import SYSTEM, Scope
@@ -137,26 +138,30 @@ class CompactionJob:
             await lease.write(partial(self._fail, compaction.compaction_id, lease.name))
             return
         async with lease.renewed():
-            summariser = self._summariser(lease.tenant, compaction)
-            draft = await self._compactor.compact(cut.source, compaction.strategy, summariser)
-            skip = await COMPACTION_THREADS.run(reason_to_skip, cut, draft)
+            with short_turns():
+                draft = await self._compactor.compact(
+                    cut.source, compaction.strategy, self._summariser(lease.tenant, compaction)
+                )
+                skip = await COMPACTION_THREADS.run(reason_to_skip, cut, draft)
         await lease.write(partial(self._finish, cut, draft, skip, lease.name))
 
     async def _start(self, compaction_id: str, lease: str, transaction: Transaction) -> Compaction | None:
-        started = await self._runs.within(transaction).start(compaction_id)
+        runs = await self._for_requester(compaction_id, transaction)
+        started = await runs.start(compaction_id)
         if started is None:
             await SqlJobStore(transaction).drop(lease)
         return started
 
     async def _fail(self, compaction_id: str, lease: str, transaction: Transaction) -> None:
         await SqlJobStore(transaction).drop(lease)
-        await self._runs.within(transaction).fail(compaction_id)
+        await (await self._for_requester(compaction_id, transaction)).fail(compaction_id)
 
     async def _finish(
         self, cut: FrozenCut, draft: CompactionDraft, skip: str | None, lease: str, transaction: Transaction
     ) -> None:
         """Apply, hold or discard a result, and end the lease, in one transaction."""
-        runs, compaction_id = self._runs.within(transaction), cut.compaction.compaction_id
+        compaction_id = cut.compaction.compaction_id
+        runs = await self._for_requester(compaction_id, transaction)
         await SqlJobStore(transaction).drop(lease)
         session = await runs.to_finish(cut, draft)
         if session is None:
@@ -185,6 +190,17 @@ class CompactionJob:
             await compactions.end(compaction.compaction_id, CompactionState.SKIPPED, reason, draft.degraded)
         else:
             await compactions.finish(compaction.compaction_id, draft, cut=cut.number, held_as=held.approval_id)
+
+    async def _for_requester(self, compaction_id: str, transaction: Transaction) -> CompactionRuns:
+        """Return the services of a run, whose records and events name the one who caused the compaction."""
+        found = await SqlCompactionStore(transaction).find(compaction_id)
+        if found is None:
+            return self._runs.within(transaction)
+        try:
+            actor = await identify_local(principal_of(found.requested_by), SqlAccessStore(transaction))
+        except AuthenticationError:
+            return self._runs.within(transaction)
+        return self._injector.build(CompactionRuns, actor, transaction)
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:

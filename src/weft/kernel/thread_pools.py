@@ -9,11 +9,12 @@ import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,14 +38,36 @@ class ThreadPool:
 SEARCH_THREADS = ThreadPool("searching", (os.cpu_count() or 1) + 4)
 # Long prompts queue here rather than take the threads of searches.
 ASSEMBLY_THREADS = ThreadPool("assembly", 2)
-# Compactions, which nobody should have to wait for.
-COMPACTION_THREADS = ThreadPool("compaction", 2)
 # Comparisons of versions: one caller's large texts do not take the threads of others' work.
 DIFF_THREADS = ThreadPool("diff", 2)
 # Compactions run in the background: one at a time, so that they never take more than one core.
 COMPACTION_THREADS = ThreadPool("compaction", 1)
 # Two threads wait for the worker processes that parse documents; two are for quicker work.
 DOCUMENT_THREADS = ThreadPool("documents", 4)
+
+
+class _Turns:
+    """How often threads take turns, and how many pieces of long work ask for shorter ones."""
+
+    seconds = sys.getswitchinterval()
+    short_seconds = 0.0005
+    asking = 0
+    lock = threading.Lock()
+
+
+@contextmanager
+def short_turns() -> Iterator[None]:
+    """Let threads take turns more often during long work in a thread, so that the event loop waits less for its own."""
+    with _Turns.lock:
+        _Turns.asking += 1
+        sys.setswitchinterval(_Turns.short_seconds)
+    try:
+        yield
+    finally:
+        with _Turns.lock:
+            _Turns.asking -= 1
+            if not _Turns.asking:
+                sys.setswitchinterval(_Turns.seconds)
 
 
 def lower_priority() -> None:
