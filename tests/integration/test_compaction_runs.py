@@ -306,3 +306,20 @@ async def test_a_caller_that_does_not_wait_is_answered_at_once(world: World) -> 
     await world.admin.call("layer.define", layer="tenant", compaction={"auto": False})
     await long_window(world.analysis, turns=150, limit=10_000)
     assert (await compact(world.analysis, wait_seconds=0))["state"] == "queued"
+
+
+async def test_a_caller_waits_through_a_run_that_fails(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    compacting, failures = Compactor.compact, iter([RuntimeError("broken")])
+
+    async def broken_once(*args: Any) -> Any:
+        for error in failures:
+            raise error
+        return await compacting(*args)
+
+    monkeypatch.setattr(Compactor, "compact", broken_once)
+    await world.admin.call("layer.define", layer="tenant", compaction={"auto": False})
+    await long_window(world.analysis, turns=150, limit=10_000)
+    world.app.scheduler.paused.clear()
+    assert (await compact(world.analysis, wait_seconds=30))["state"] == "applied"
+    (done,) = await compactions(world, ANALYSIS)
+    assert done.attempts == 2

@@ -107,6 +107,8 @@ class CompactionJob:
                 async with asyncio.timeout(wait_seconds):
                     while await self._is_unfinished(*key):
                         await _wait(finished, _LOOK_SECONDS)
+                        # A run may end without a result, such as one that another process has taken over.
+                        finished.clear()
         finally:
             self._waiting.pop(key, None)
 
