@@ -152,3 +152,16 @@ def test_facts_that_are_rare_have_their_line(launch: CommandLine, receipt: str) 
     assert "widened because it was low, nothing relevant was found: the most recent items instead, 1 document" in text
     assert "counted exactly" in text
     assert re.search(r" 90   \S+ +tools\n", text)
+
+
+def test_the_receipt_of_a_compacted_window_says_what_stands_for_older_events(launch: CommandLine) -> None:
+    talk = "We talked about the weather in the mountains, which was pleasant but settled nothing at all. "
+    ingest(launch, *({"event_id": f"e{number}", "content": f"Turn {number}. {talk * 4}"} for number in range(60)))
+    compacted = launch.json("compact", "--keep-recent", "5")
+    output = launch.run("receipt", "show", assemble(launch)).stdout
+    assert re.search(r"summary +\d+ summarised events: e0, e1, e2 and \d+ more", output)
+    assert re.search(
+        r"compacted: +\d+ older events in [\d,]+ instead of [\d,]+ tokens.* \(weft compaction show (\w+)\)", output
+    )
+    assert f"weft compaction show {compacted['compaction_id']}" in output
+    assert re.search(r"compacted: +[\d,]+ tokens in prompts", launch.run("window", "show").stdout)

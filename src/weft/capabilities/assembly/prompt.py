@@ -43,13 +43,15 @@ def prompt_with(
 
 
 def cache_points(blocks: Sequence[PlannedBlock]) -> frozenset[int]:
-    """Return where caches should end: after the layers, after the pins, and at the end.
+    """Return where caches should end: after the layers, after the pins, after the summaries, and at the end.
 
-    Prompts of other sessions and agents share the first; the next call reads up to the last.
+    Prompts of other sessions and agents share the first; the next call reads up to the last, and a prompt that is
+    rebuilt reads the summaries that stayed.
     """
     kinds = [block.kind for block in blocks]
     front = next((place for place, kind in enumerate(kinds) if kind not in _STABLE), len(kinds))
-    points = {kinds[:front].count("layer") - 1, front - 1, len(kinds) - 1}
+    summaries = max((place for place, kind in enumerate(kinds) if kind == "summary"), default=-1)
+    points = {kinds[:front].count("layer") - 1, front - 1, summaries, len(kinds) - 1}
     return frozenset(point for point in points if point >= 0)
 
 
