@@ -18,11 +18,15 @@ from support.compaction_runs import (
     text_of,
 )
 from support.jobs import pause_jobs
+from support.statement_log import statements_of
 from support.windows import contents, create, ingest, message, published, show
 from support.world import SESSION, refused
 from weft.capabilities.compaction.compactor import Compactor
 from weft.capabilities.compaction.runs import MAX_ATTEMPTS
 from weft.jobs.compaction import COMPACT
+from weft.storage.sql.compactions import due_compactions
+from weft.storage.sql.database import SYSTEM, Scope
+from weft.storage.sql.jobs import SqlJobStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -74,12 +78,24 @@ async def test_a_window_at_its_threshold_is_compacted_in_the_background(world: W
     assert await contents(world.analysis) == before
 
 
-async def test_below_the_threshold_nothing_is_queued_or_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_below_the_threshold_nothing_is_queued_and_no_compaction_is_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await create(world.analysis, model_max_tokens=20_000, reserved_tokens=0)
     await say(world.analysis, 20)
+    database = world.app.database
+    below = await statements_of(lambda: say(world.analysis, 1, first=20), database, monkeypatch)
+    assert not [each for each in below if "compactions" in each]
     assert await states(world) == []
     await world.app.scheduler.drain(COMPACT)
     assert await published(world.analysis, "window.threshold_reached") == []
+
+
+async def test_above_the_threshold_a_write_reads_one_row_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await long_window(world.analysis, turns=150, limit=10_000)
+    await run_due(world)
+    above = await statements_of(lambda: say(world.analysis, 1, first=150), world.app.database, monkeypatch)
+    assert len([each for each in above if "compactions" in each]) == 1
 
 
 async def test_automatic_compaction_can_be_switched_off(world: World) -> None:
@@ -323,3 +339,23 @@ async def test_a_caller_waits_through_a_run_that_fails(world: World, monkeypatch
     assert (await compact(world.analysis, wait_seconds=30))["state"] == "applied"
     (done,) = await compactions(world, ANALYSIS)
     assert done.attempts == 2
+
+
+async def test_tenants_take_turns_and_a_leased_compaction_is_left_alone(world: World) -> None:
+    await long_window(world.analysis, turns=150, limit=10_000)
+    await long_window(world.review, turns=150, limit=10_000)
+    now = world.app.lease_runner.now
+
+    async def due() -> list[tuple[str, str]]:
+        found = await world.app.database.read(SYSTEM, lambda tx: due_compactions(tx, "compaction:", now))
+        return [each for each in found if each[0] == world.tenant]
+
+    first, second = [each.compaction_id for each in await compactions(world, ANALYSIS)] + [
+        each.compaction_id for each in await compactions(world, f"window:{SESSION}:review-2")
+    ]
+    assert await due() == [(world.tenant, first)]
+    await world.app.database.write(
+        Scope(world.tenant),
+        lambda tx: SqlJobStore(tx).claim(f"compaction:{first}", "other", now, now + 60_000_000, due_by=now),
+    )
+    assert await due() == [(world.tenant, second)]

@@ -57,6 +57,7 @@ from weft.capabilities.assembly.slots import AssemblySlots
 from weft.capabilities.assembly.validation import validate_prompt
 from weft.capabilities.assembly.validity import ValidityStores, invalid_items, to_check
 from weft.capabilities.compaction.compacted_events import compacted_parts
+from weft.capabilities.compaction.economics import EXPECTED_CALLS
 from weft.capabilities.language_models.catalog import Catalog, ModelInfo
 from weft.capabilities.language_models.prices import Prices
 from weft.capabilities.language_models.prompt_cache import check_ttl
@@ -111,8 +112,6 @@ _BATCH = 100
 _MAX_CHARACTERS_IN_LOOP = 200_000
 _CHARACTERS_PER_TOOL = 1_000
 _CHARACTERS_PER_EVENT = 100
-# Calls that are expected to follow with the same prefix: the mean of an agent's loop.
-_EXPECTED_CALLS = 8
 # Part of the tokens that a compaction saves which may go back into originals of what it covers, for the task.
 _ORIGINALS_SHARE = 0.25
 # What the provider adds to every prompt.
@@ -350,7 +349,7 @@ class Assembler(msgspec.Struct, frozen=True):
         write, read = max(rules.write_multipliers.values(), default=1.0), rules.read_multiplier
         if rates is not None and rates.input:
             write, read = float(rates.cache_write / rates.input), float(rates.cache_read / rates.input)
-        return CacheCosts(write, read, call.warm(self.clock), _EXPECTED_CALLS)
+        return CacheCosts(write, read, call.warm(self.clock), EXPECTED_CALLS)
 
     async def _receipt(
         self, actor: Actor, call: _Call, plan: Plan, prompt: Prompt, points: frozenset[int], timing: Timing

@@ -125,6 +125,17 @@ class CompactionStoreContract:
         assert await stores.compactions.find("c1") == compaction("c1", state=CompactionState.SUPERSEDED)
         assert await stores.compactions.view("c1") == view("c1")
 
+    async def test_the_newest_compaction_is_found_with_the_one_in_effect(self, stores: ContractStores) -> None:
+        assert await stores.compactions.newest(LINE) == (None, None)
+        await stores.compactions.add(compaction("c1"))
+        assert await stores.compactions.newest(LINE) == (compaction("c1"), None)
+        applied = compaction("c1", state=CompactionState.APPLIED, saved_tokens=70)
+        await stores.compactions.save(applied, view())
+        assert await stores.compactions.newest(LINE) == (applied, applied)
+        for number in (2, 3):
+            await stores.compactions.add(compaction(f"c{number}", state=CompactionState.SKIPPED))
+        assert await stores.compactions.newest(LINE) == (compaction("c3", state=CompactionState.SKIPPED), applied)
+
     async def test_a_view_that_is_held_is_not_in_effect(self, stores: ContractStores) -> None:
         await stores.compactions.add(compaction("c1"))
         await stores.compactions.save(compaction("c1", state=CompactionState.HELD), view())
