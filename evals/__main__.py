@@ -12,6 +12,7 @@ from evals.cache_replay import cache_replay
 from evals.calibration import calibration
 from evals.calibration_fit import calibration_fit
 from evals.chunking import chunking
+from evals.compaction.retention import compaction
 from evals.compaction_adversarial import compaction_adversarial
 from evals.compaction_expansion import compaction_expansion
 from evals.entities import entities
@@ -31,6 +32,7 @@ EVALUATIONS = {
     "calibration": calibration,
     "calibration_fit": calibration_fit,
     "chunking": chunking,
+    "compaction": compaction,
     "compaction_adversarial": compaction_adversarial,
     "compaction_expansion": compaction_expansion,
     "entities": entities,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 SETS = ("ami", "locomo", "bfcl_memory")
 _WINDOW = 600
+_DAY = 86_400_000_000
+_BEGIN = 1_700_000_000_000_000
 _ONES = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
     *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
@@ -25,11 +28,12 @@ _SMALL_NUMBER = re.compile(r"(?<![a-z0-9])\d{1,2}(?![a-z0-9])")
 
 
 class Message(NamedTuple):
-    """One message: its id in the data set, who said it and what."""
+    """One message: its id in the data set, who said it, what, and when in microseconds."""
 
     message_id: str
     speaker: str
     text: str
+    at: int
 
 
 class Fact(NamedTuple):
@@ -68,12 +72,25 @@ def read_set(folder: Path, name: str) -> list[Conversation]:
     return [
         Conversation(
             line["conv"],
-            [Message(each["id"], each["speaker"], each["text"]) for each in line["messages"]],
+            [
+                Message(each["id"], each["speaker"], each["text"], _time(each) + number)
+                for number, each in enumerate(line["messages"])
+            ],
             facts[line["conv"]],
         )
         for line in _lines(folder / "compaction" / f"{name}_conversations.jsonl")
         if line["conv"] in facts
     ]
+
+
+def _time(message: dict[str, Any]) -> int:
+    """Return when a message was written; sessions without a time are a day apart."""
+    if "time_s" in message:
+        return _BEGIN + int(message["time_s"] * 1_000_000)
+    if "time" in message:
+        time = datetime.strptime(message["time"], "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC)
+        return int(time.timestamp()) * 1_000_000
+    return _BEGIN + int(message.get("session", 0)) * _DAY
 
 
 def _lines(path: Path) -> Iterable[dict[str, Any]]:

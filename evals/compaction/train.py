@@ -123,15 +123,11 @@ def save(model: WordModel, path: Path) -> None:
     )
 
 
-def retention(conversations: Sequence[Conversation], share: float, model: WordModel) -> list[bool]:
+def retention(conversation: Conversation, share: float, model: WordModel) -> list[bool]:
+    """Return which facts the reduction of a conversation retains."""
     count = TokenizerRegistry().named("o200k_base")
-    return [
-        kept
-        for each in conversations
-        for kept in retained_facts(
-            reduce_texts(utterances(each), int(share * count(each.text)), (), count, model).text, each.strict_facts
-        )
-    ]
+    reduced = reduce_texts(utterances(conversation), int(share * count(conversation.text)), (), count, model)
+    return retained_facts(reduced.text, conversation.strict_facts)
 
 
 def fold_of(conversation: Conversation) -> int:
@@ -140,11 +136,23 @@ def fold_of(conversation: Conversation) -> int:
     return int(hashlib.sha256(series.encode()).hexdigest(), 16) % _FOLDS
 
 
-def main(folder: Path, path: Path) -> None:
+class Trained(NamedTuple):
+    """The model of all conversations, and for each fold that of all others."""
+
+    model: WordModel
+    folds: Sequence[WordModel]
+
+    def for_conversation(self, name: str, conversation: Conversation) -> WordModel:
+        """Return a model that did not see a conversation of a set."""
+        return self.folds[fold_of(conversation)] if name in _TRAINED_ON else self.model
+
+
+def train(folder: Path) -> Trained:
+    """Train the model, and those of the folds."""
     ranks = {word: rank for rank, word in enumerate(ranked_words())}
     listed = [*list(ranks)[:_COMMON_WORDS], *sorted(ENGLISH.function | ENGLISH.fillers | ENGLISH.negations)]
     common = {word: number for number, word in enumerate(dict.fromkeys(listed))}
-    sets = {name: read_set(folder, name) for name in SETS}
+    sets = {name: read_set(folder, name) for name in _TRAINED_ON}
     parts = [
         (fold_of(each), samples(each, weight, common, ranks))
         for name, weight in _TRAINED_ON.items()
@@ -152,20 +160,23 @@ def main(folder: Path, path: Path) -> None:
     ]
     units = split(utterances(sets["ami"][0]), TokenizerRegistry().named("o200k_base"))
     names = list(word_features(units, ranks))
-    model = fit([part for _, part in parts], names, common, ranks)
-    save(model, path)
+    return Trained(
+        fit([part for _, part in parts], names, common, ranks),
+        [fit([part for at, part in parts if at != fold], names, common, ranks) for fold in range(_FOLDS)],
+    )
+
+
+def main(folder: Path, path: Path) -> None:
+    trained = train(folder)
+    save(trained.model, path)
     print(f"{path}: {path.stat().st_size:,} bytes")
-    folds = [fit([part for at, part in parts if at != fold], names, common, ranks) for fold in range(_FOLDS)]
     for share in _SHARES:
-        for name, conversations in sets.items():
-            if name in _TRAINED_ON:
-                kept = [
-                    each
-                    for fold in range(_FOLDS)
-                    for each in retention([c for c in conversations if fold_of(c) == fold], share, folds[fold])
-                ]
-            else:
-                kept = retention(conversations, share, model)
+        for name in SETS:
+            kept = [
+                each
+                for conversation in read_set(folder, name)
+                for each in retention(conversation, share, trained.for_conversation(name, conversation))
+            ]
             print(f"{name} at {share:.0%}: {np.mean(kept):.4f} of {len(kept)}", flush=True)
 
 

@@ -93,7 +93,9 @@ def summarise_group(request: SummaryRequest) -> SummaryText:
     if request.facts_only:
         return _digest(request, facts)
     texts = group_texts(request.group, request.count)
-    attempt = _in_full(request, texts, facts) or _with_digest(request, texts, facts) or _reduced(request, texts, facts)
+    attempt = _in_full(request, texts, facts) or _reduced(request, texts, facts)
+    if attempt.is_over:
+        attempt = _with_digest(request, texts, facts) or attempt
     return SummaryText(
         attempt.text,
         "extractive_summary",

@@ -45,7 +45,7 @@ def _words(listed: str) -> frozenset[str]:
 
 
 # Words that turn a statement into another one when they are lost or gained.
-_CRITICAL = _words(
+CRITICAL_WORDS = _words(
     """
     not no never none neither nor without cannot except unless only until before after instead rather against
     dont doesnt didnt wont wouldnt cant couldnt shouldnt mustnt isnt arent wasnt werent hasnt havent hadnt aint
@@ -63,7 +63,8 @@ _PRONOUNS = _words(
 )
 # What a question asks for.
 _ASKED = _words("who whom whose which what when where why how")
-_IGNORED = (FILLER_WORDS | _PRONOUNS) - _CRITICAL - _ASKED
+# Words that a statement may lose.
+IGNORED_WORDS = (FILLER_WORDS | _PRONOUNS) - CRITICAL_WORDS - _ASKED
 
 
 class Verified(NamedTuple):
@@ -209,10 +210,10 @@ class _Sentence:
         critical: list[str] = []
         for word in _WORD.findall(_AT_LIMIT.sub("at\\1", normal)):
             bare = word.translate(_APOSTROPHE)
-            if bare in _CRITICAL:
+            if bare in CRITICAL_WORDS:
                 critical.append(bare)
                 terms.append(bare)
-            elif bare not in _IGNORED:
+            elif bare not in IGNORED_WORDS:
                 terms.append(bare)
         return cls(normal, tuple(terms), tuple(critical))
 
@@ -226,7 +227,7 @@ class _Sentence:
                 return False
             start = place - 1 if start < 0 else start
         around = self.terms[max(0, start - _NEIGHBOURS) : place + _NEIGHBOURS]
-        return Counter(term for term in around if term in _CRITICAL) == Counter(wanted.critical)
+        return Counter(term for term in around if term in CRITICAL_WORDS) == Counter(wanted.critical)
 
 
 @lru_cache(_CACHED_TEXTS)
@@ -254,7 +255,7 @@ def _is_changed(text: str, start: int, end: int, *, is_value: bool) -> bool:
     before = _CLAUSE_START.split(text[max(0, start - _BEFORE) : start])[-1]
     if is_value and before.endswith(", "):
         before = ""
-    if any(word.translate(_APOSTROPHE) in _CRITICAL for word in _WORD.findall(before)[-_NEIGHBOURS:]):
+    if any(word.translate(_APOSTROPHE) in CRITICAL_WORDS for word in _WORD.findall(before)[-_NEIGHBOURS:]):
         return True
     after = _NEXT_WORD.match(text, end)
     return text[end - 1].isdigit() and after is not None and _normal(f"5 {after[1]}") != f"5 {after[1]}"

@@ -16,7 +16,9 @@ _TYPOGRAPHY = str.maketrans(
     {
         **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032", "'"),
         **dict.fromkeys("\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb", '"'),
-        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-"),
+        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-"),
+        # A dash between clauses joins no words.
+        "\u2014": " - ",
         "\u2026": "...",
     }
 )

@@ -24,6 +24,11 @@ _TARGETS = 2
 _RANGE_WORDS = frozenset(("to", "by", "of", "or", "bis", "\xe0", "a"))
 
 
+# "At least" and "more than" are limits, each with its first word.
+_LIMITERS = frozenset(("at", "more", "less", "fewer", "up"))
+_LIMITS = frozenset(("least", "most", "than", "to"))
+
+
 class Bindings(NamedTuple):
     """Which units are bound, as indexes.
 
@@ -78,8 +83,9 @@ def find_bindings(units: Units) -> Bindings:
     left = np.arange(size - 1) if size else np.arange(0)
     together = units.sentence[left] == units.sentence[left + 1]
     joined = units.clause[left] == units.clause[left + 1]
-    number_pair = joined & is_number[left] & (is_number[left + 1] | is_unit[left + 1])
-    before = left[number_pair]
+    is_pair = is_number[left] & (is_number[left + 1] | is_unit[left + 1])
+    is_pair |= units.among(_LIMITERS)[left] & units.among(_LIMITS)[left + 1]
+    before = left[joined & is_pair]
     return Bindings(
         scopes,
         (np.concatenate([pair[0] for pair in targets]), np.concatenate([pair[1] for pair in targets])),
@@ -90,8 +96,7 @@ def find_bindings(units: Units) -> Bindings:
 
 def _ranges(units: Units, is_number: Array, is_unit: Array, together: Array) -> tuple[Array, Array]:
     """Return the connectors between two numbers, and the others."""
-    is_connector = np.fromiter((form.key in CONNECTORS for form in units.forms), bool, len(units.forms))[units.form]
-    is_word = np.fromiter((form.key in _RANGE_WORDS for form in units.forms), bool, len(units.forms))[units.form]
+    is_connector, is_word = units.among(CONNECTORS), units.among(_RANGE_WORDS)
     size = len(units.form)
     middle = np.arange(1, max(size - 1, 1))[: max(size - 2, 0)]
     between = (is_number | is_unit)[middle - 1] & is_number[middle + 1] & together[middle - 1] & together[middle]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from weft.capabilities.compaction.reduction.units import LINE
+from weft.capabilities.compaction.reduction.units import LINE, WORD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,8 +61,11 @@ def _letter(name: str, used: list[str]) -> str:
     return next(free, f"S{len(used)}")
 
 
-def render(units: Units, kept: Array, speakers: Speakers) -> str:
-    """Write the kept units. The first word of each sentence is capitalised; questions keep their mark."""
+def render(units: Units, kept: Array, speakers: Speakers, is_apart: Array) -> str:
+    """Write the kept units. The first word of each sentence is capitalised; questions keep their mark.
+
+    ``is_apart``: the sentence of the unit is also set apart by full stops. They would cost too much for every sentence.
+    """
     chosen = np.flatnonzero(kept)
     if not len(chosen):
         return ""
@@ -72,12 +75,20 @@ def render(units: Units, kept: Array, speakers: Speakers) -> str:
     begins = np.diff(sentence, prepend=-1) != 0
     for at in np.flatnonzero(begins).tolist():
         parts[at] = _capitalised(parts[at])
-    is_line = units.kinds()[chosen] == LINE
+    kinds = units.kinds()[chosen]
+    is_line, is_word = kinds == LINE, kinds == WORD
     if is_line.any():
         _break_lines(parts, chosen, is_line, speaker)
-    for at in np.flatnonzero(units.is_question[chosen] & np.append(begins[1:], True)).tolist():
+    turns = np.diff(speaker, prepend=-1) != 0
+    ends = np.append(begins[1:], True)
+    is_question = units.is_question[chosen]
+    for at in np.flatnonzero(ends & is_question).tolist():
         parts[at] += "?"
-    for at in np.flatnonzero(np.diff(speaker, prepend=-1) != 0).tolist():
+    apart = is_apart[chosen]
+    is_stop = ends & ~is_question & ~np.append(turns[1:], True) & (apart | np.append(apart[1:], False)) & is_word
+    for at in np.flatnonzero(is_stop).tolist():
+        parts[at] += "."
+    for at in np.flatnonzero(turns).tolist():
         parts[at] = f"\n{speakers.labels[speaker[at]]}:{parts[at]}"
     text = "".join(parts).lstrip("\n")
     return f"{speakers.legend}\n{text}" if speakers.legend else text
@@ -95,5 +106,5 @@ def _break_lines(parts: list[str], chosen: Array, is_line: Array, speaker: Array
 
 
 def _capitalised(part: str) -> str:
-    """Capitalise a word after the space before it."""
-    return part[:1] + part[1:2].upper() + part[2:] if part[:1] == " " else part
+    """Capitalise a word after the space before it; identifiers stay as they are."""
+    return f" {part[1:2].upper()}{part[2:]}" if part[1:].isalpha() and part[:1] == " " else part

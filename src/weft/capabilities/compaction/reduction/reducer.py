@@ -12,6 +12,7 @@ from weft.capabilities.compaction.reduction.model import ReducedText, Utterance
 from weft.capabilities.compaction.reduction.units import Units, split
 from weft.capabilities.compaction.reduction.values import unit_values
 from weft.capabilities.compaction.reduction.word_model import load_model
+from weft.capabilities.compaction.verification import CRITICAL_WORDS, IGNORED_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +26,8 @@ __all__ = ["ReducedText", "Utterance", "reduce_texts"]
 
 _PROTECTED_VALUE = 1000.0
 _LEAST_COST = 0.25
+# Longer strings are statements, not literals.
+_MAX_LITERAL_WORDS = 5
 # Renderings that are counted to meet the target, and to use the rest of it.
 _ATTEMPTS = 5
 _FILLINGS = 6
@@ -44,6 +47,7 @@ class _Selection(NamedTuple):
     rank: Array
     bindings: Bindings
     speakers: Speakers
+    is_apart: Array
 
 
 class _Fitted(NamedTuple):
@@ -68,14 +72,16 @@ def reduce_texts(
         return ReducedText("", 0, list(range(len(texts))), 0, 0, list(protected))
     share = target_tokens / max(float(units.cost.sum()), 1.0)
     values = unit_values(units, share, model or load_model())
-    for span in _protected_spans(texts, units, protected):
-        values[span] = np.maximum(values[span], _PROTECTED_VALUE)
+    is_protected = _protected_units(texts, units, protected)
+    values[is_protected] = np.maximum(values[is_protected], _PROTECTED_VALUE)
     density = values / np.maximum(units.cost, _LEAST_COST)
     order = np.argsort(-density, kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     speakers = label_speakers(texts, count)
-    selection = _Selection(units, values, density, order, rank, find_bindings(units), speakers)
+    selection = _Selection(
+        units, values, density, order, rank, find_bindings(units), speakers, _set_apart(units, is_protected)
+    )
     kept, text, tokens = _fit(selection, target_tokens, count)
     said = set(units.utterance[kept].tolist())
     return ReducedText(
@@ -88,19 +94,39 @@ def reduce_texts(
     )
 
 
-def _protected_spans(texts: Sequence[Utterance], units: Units, protected: Sequence[str]) -> list[slice]:
-    """Return the units of the first occurrence of each protected string."""
+def _protected_units(texts: Sequence[Utterance], units: Units, protected: Sequence[str]) -> Array:
+    """Return which units are part of the first occurrence of a protected string.
+
+    Of a long one, a statement, the words that the verification of facts ignores are not protected.
+    """
+    is_protected = np.zeros(len(units.form), bool)
     if not protected:
-        return []
+        return is_protected
     joined = "\n".join(utterance.text for utterance in texts)
-    spans = []
+    is_needed = ~units.among(IGNORED_WORDS)
     for literal in dict.fromkeys(protected):
-        at = joined.find(literal)
-        if at >= 0 and literal:
-            first = int(np.searchsorted(units.start, at, "right")) - 1
-            after = int(np.searchsorted(units.start, at + len(literal), "left"))
-            spans.append(slice(max(first, 0), after))
-    return spans
+        at = joined.find(literal) if literal else -1
+        if at < 0:
+            continue
+        first = max(int(np.searchsorted(units.start, at, "right")) - 1, 0)
+        after = int(np.searchsorted(units.start, at + len(literal), "left"))
+        is_protected[first:after] |= is_needed[first:after] | (after - first <= _MAX_LITERAL_WORDS)
+    return is_protected
+
+
+def _set_apart(units: Units, is_protected: Array) -> Array:
+    """Return the units of sentences that must not run into others.
+
+    Those are the negated and conditional ones, and those with a word that could change the sense of a protected one.
+    """
+    size = int(units.sentence[-1]) + 1
+    is_apart, protected, critical = (np.zeros(size, bool) for _ in range(3))
+    is_apart[units.sentence[units.flags("is_negation") | units.flags("is_condition")]] = True
+    protected[units.sentence[is_protected]] = True
+    critical[units.sentence[units.among(CRITICAL_WORDS)]] = True
+    near = protected | np.append(protected[1:], False) | np.insert(protected[:-1], 0, False)
+    is_apart |= critical & near
+    return is_apart[units.sentence]
 
 
 def _fit(selection: _Selection, target: int, count: TokenCounter) -> _Fitted:
@@ -127,7 +153,7 @@ def _fit(selection: _Selection, target: int, count: TokenCounter) -> _Fitted:
 
 
 def _rendered(selection: _Selection, kept: Array, count: TokenCounter) -> _Fitted:
-    text = render(selection.units, kept, selection.speakers)
+    text = render(selection.units, kept, selection.speakers, selection.is_apart)
     return _Fitted(kept, text, count(text) if text else 0)
 
 
@@ -179,12 +205,12 @@ def _first_sentences(selection: _Selection, extra: Array, room: float) -> Array:
 
 
 def _size(selection: _Selection, kept: Array) -> float:
-    """Estimate the tokens of a rendering: units, labels where the speaker changes, and question marks."""
+    """Estimate the tokens of a rendering: units, labels where the speaker changes, and marks of sentences."""
     units = selection.units
     is_said = np.zeros(len(selection.speakers.of_utterance), bool)
     is_said[units.utterance[kept]] = True
     speakers = selection.speakers.of_utterance[is_said]
     changes = int((np.diff(speakers) != 0).sum()) + 1 if len(speakers) else 0
-    is_asked = np.zeros(int(units.sentence[-1]) + 1, bool)
-    is_asked[units.sentence[kept & units.is_question]] = True
-    return float(units.cost[kept].sum()) + changes * selection.speakers.label_cost + int(is_asked.sum())
+    has_mark = np.zeros(int(units.sentence[-1]) + 1, bool)
+    has_mark[units.sentence[kept & (units.is_question | selection.is_apart)]] = True
+    return float(units.cost[kept].sum()) + changes * selection.speakers.label_cost + int(has_mark.sum())

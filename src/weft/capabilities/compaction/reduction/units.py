@@ -117,6 +117,11 @@ class Units(NamedTuple):
         """Return which units are function words or fillers."""
         return self.flags("is_function") | self.flags("is_filler")
 
+    def among(self, words: frozenset[str]) -> Array:
+        """Return which units are one of these words; without apostrophes."""
+        of_form = (form.key.replace("'", "") in words for form in self.forms)
+        return np.fromiter(of_form, bool, len(self.forms))[self.form]
+
     def flags(self, name: str) -> Array:
         """Return a boolean property of the form of each unit."""
         return self.properties[:, _FLAGS[name]][self.form]

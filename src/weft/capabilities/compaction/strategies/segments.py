@@ -69,14 +69,14 @@ def _groups(source: CompactionSource, segment: Segment, kept: frozenset[int]) ->
 
 
 def title_of(events: Sequence[WindowEvent]) -> str:
-    """Return the numbers and times of events as a title."""
+    """Return the numbers and times of events as a title; over several days, only their dates."""
     first, last = events[0], events[-1]
     numbers = f"Event {first.number}" if first is last else f"Events {first.number} to {last.number}"
     begin, end = time_text(first.at), time_text(last.at)
     if begin == end:
         return f"{numbers}, {begin}"
-    day, _, hour = end.partition(" ")
-    return f"{numbers}, {begin} to {hour if begin.startswith(day) else end}"
+    (begin_day, _, _), (day, _, hour) = begin.partition(" "), end.partition(" ")
+    return f"{numbers}, {begin} to {hour}" if begin_day == day else f"{numbers}, {begin_day} to {day}"
 
 
 def time_text(micros: int) -> str:
