@@ -22,7 +22,7 @@ _TOLERANCE = 1.05
 # A little room for facts that are not among the words saves most second attempts.
 _FIRST_ROOM = 0.97
 # Facts that need this part of the room are listed; words beside them need at least that part.
-_DENSE = 0.5
+_DENSE = 0.8
 _LEAST_ROOM = 0.1
 _MAX_NOTES = 4
 
@@ -93,9 +93,7 @@ def summarise_group(request: SummaryRequest) -> SummaryText:
     if request.facts_only:
         return _digest(request, facts)
     texts = group_texts(request.group, request.count)
-    attempt = _in_full(request, texts, facts) or _reduced(request, texts, facts)
-    if attempt.is_over:
-        attempt = _with_digest(request, texts, facts) or attempt
+    attempt = _in_full(request, texts, facts) or _with_digest(request, texts, facts) or _reduced(request, texts, facts)
     return SummaryText(
         attempt.text,
         "extractive_summary",

@@ -9,7 +9,7 @@ import numpy as np
 from weft.capabilities.compaction.reduction.bindings import Bindings, find_bindings
 from weft.capabilities.compaction.reduction.lines import Speakers, label_speakers, render
 from weft.capabilities.compaction.reduction.model import ReducedText, Utterance
-from weft.capabilities.compaction.reduction.units import Units, split
+from weft.capabilities.compaction.reduction.units import LINE, Units, split
 from weft.capabilities.compaction.reduction.values import unit_values
 from weft.capabilities.compaction.reduction.word_model import load_model
 from weft.capabilities.compaction.verification import CRITICAL_WORDS, IGNORED_WORDS
@@ -28,6 +28,8 @@ _PROTECTED_VALUE = 1000.0
 _LEAST_COST = 0.25
 # Longer strings are statements, not literals.
 _MAX_LITERAL_WORDS = 5
+# Statements that need more than this part of the target are shortened, too.
+_MUCH = 0.25
 # Renderings that are counted to meet the target, and to use the rest of it.
 _ATTEMPTS = 5
 _FILLINGS = 6
@@ -72,7 +74,7 @@ def reduce_texts(
         return ReducedText("", 0, list(range(len(texts))), 0, 0, list(protected))
     share = target_tokens / max(float(units.cost.sum()), 1.0)
     values = unit_values(units, share, model or load_model())
-    is_protected = _protected_units(texts, units, protected)
+    is_protected = _protected_units(texts, units, protected, target_tokens)
     values[is_protected] = np.maximum(values[is_protected], _PROTECTED_VALUE)
     density = values / np.maximum(units.cost, _LEAST_COST)
     order = np.argsort(-density, kind="stable")
@@ -94,23 +96,27 @@ def reduce_texts(
     )
 
 
-def _protected_units(texts: Sequence[Utterance], units: Units, protected: Sequence[str]) -> Array:
+def _protected_units(texts: Sequence[Utterance], units: Units, protected: Sequence[str], target: int) -> Array:
     """Return which units are part of the first occurrence of a protected string.
 
-    Of a long one, a statement, the words that the verification of facts ignores are not protected.
+    If they need much of the target, the long ones, statements, lose the words that the verification of facts ignores;
+    not beside results of tools, where little else is said.
     """
     is_protected = np.zeros(len(units.form), bool)
     if not protected:
         return is_protected
     joined = "\n".join(utterance.text for utterance in texts)
-    is_needed = ~units.among(IGNORED_WORDS)
+    is_literal = np.zeros(len(units.form), bool)
     for literal in dict.fromkeys(protected):
         at = joined.find(literal) if literal else -1
-        if at < 0:
-            continue
-        first = max(int(np.searchsorted(units.start, at, "right")) - 1, 0)
-        after = int(np.searchsorted(units.start, at + len(literal), "left"))
-        is_protected[first:after] |= is_needed[first:after] | (after - first <= _MAX_LITERAL_WORDS)
+        if at >= 0:
+            first = max(int(np.searchsorted(units.start, at, "right")) - 1, 0)
+            after = int(np.searchsorted(units.start, at + len(literal), "left"))
+            is_protected[first:after] = True
+            is_literal[first:after] |= after - first <= _MAX_LITERAL_WORDS
+    is_talk = not (units.kinds() == LINE).any()
+    if is_talk and units.cost[is_protected].sum() > target * _MUCH:
+        is_protected &= is_literal | ~units.among(IGNORED_WORDS)
     return is_protected
 
 
