@@ -48,7 +48,7 @@ _BYTES_PER_TOKEN = 100.0
 _KEEP_RECENT, _TARGET = 20, 0.4
 _START, _SECOND = 1_772_445_600_000_000, 1_000_000
 _STRATEGIES: tuple[StrategyName, ...] = ("key_facts", "hierarchical", "task_scoped")
-_NAMES = ("importer", "scheduler", "billing", "gateway", "ledger", "indexer", "catalog", "mailer", "router", "planner")
+_NAMES = ("importer", "scheduler", "billing", "gateway", "journal", "indexer", "catalog", "mailer", "router", "planner")
 _ADJECTIVES = ("slow", "empty", "stale", "missing", "duplicate", "partial", "large", "hidden", "nightly", "regional")
 _ACTIONS = ("rebuild", "drain", "rename", "split", "retry", "measure", "document", "migrate", "rotate", "compare")
 # What is said most of the time, and what must survive.

@@ -100,7 +100,7 @@ class PlantedSession:
 
 
 _PLACES = [
-    "ledger",
+    "journal",
     "importer",
     "gateway",
     "scheduler",

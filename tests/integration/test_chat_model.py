@@ -85,7 +85,7 @@ async def test_calls_are_metered_for_the_tenant_that_they_are_made_for(world: Wo
     assert app.chat_model is not None
     request = ChatRequest(
         system="Summarise.",
-        messages=(ChatMessage("user", "A long text about the ledger."),),
+        messages=(ChatMessage("user", "A long text about the journal."),),
         max_output_tokens=100,
         caller=ChatCaller(world.tenant, "writer", "s1"),
     )

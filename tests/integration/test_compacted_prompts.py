@@ -291,7 +291,7 @@ async def test_compaction_is_due_by_the_size_of_the_compacted_conversation(world
 async def test_an_agent_keeps_its_decisions_when_its_window_is_compacted_at_its_threshold(world: World) -> None:
     planted = [
         message("rule", "You must never deploy on a Friday, whatever the customer asks for."),
-        message("choice", "We decided to use PostgreSQL 16 for the ledger, not MySQL.", role="assistant"),
+        message("choice", "We decided to use PostgreSQL 16 for the journal, not MySQL.", role="assistant"),
         message("open", "Open question: who signs the contract with Nordbank by 2026-12-01?"),
     ]
     await world.analysis.call("window.create", session_id=SESSION, model_max_tokens=10_000, reserved_tokens=0)
@@ -305,7 +305,7 @@ async def test_an_agent_keeps_its_decisions_when_its_window_is_compacted_at_its_
     answer = await assemble(world.analysis, "Write the next message.")
     body = "\n".join(texts(answer))
     assert answer["tokens"] < window["tokens"]
-    for literal in ("never deploy on a Friday", "PostgreSQL 16 for the ledger", "Nordbank", "2026-12-01", "Turn 149."):
+    for literal in ("never deploy on a Friday", "PostgreSQL 16 for the journal", "Nordbank", "2026-12-01", "Turn 149."):
         assert literal in body
     summaries = [block for block in (await receipt(world.analysis, answer))["blocks"] if block["kind"] == "summary"]
     first = summaries[0]["block_id"].removeprefix("summary:")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from weft.capabilities.windows.model import WindowEvent
 
 _TALK = "I looked at it again over coffee and it seems that the two of them wait for each other, which is odd. "
-DECISION = "We decided to use PostgreSQL 16.2 for the ledger."
+DECISION = "We decided to use PostgreSQL 16.2 for the journal."
 CONSTRAINT = "The import must never run between 02:00 and 04:00."
 
 

@@ -21,7 +21,7 @@ def _facts_of(text: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("We decided to use Postgres for the ledger.", "decision"),
+        ("We decided to use Postgres for the journal.", "decision"),
         ("The board approved the budget plan yesterday, it was approved in full.", "decision"),
         ("**Decision:** ship the beta in two regions", "decision"),
         ('{"decision": "ship the beta in two regions", "by": "Ada"}', "decision"),
@@ -112,7 +112,7 @@ def test_pending_calls_and_files_in_arguments() -> None:
 
 def test_facts_say_who_when_and_where() -> None:
     conversation = Conversation()
-    event = conversation.user("We decided to use Postgres for the ledger.", name="Marta")
+    event = conversation.user("We decided to use Postgres for the journal.", name="Marta")
     (fact,) = extract_facts(conversation.events)
     assert (fact.fact_id, fact.who, fact.at, fact.event_ids) == (f"{event.event_id}#1", "Marta", event.at, ("e1",))
 
@@ -120,7 +120,7 @@ def test_facts_say_who_when_and_where() -> None:
 def test_instructions_attacks_and_redacted_events_give_no_facts() -> None:
     conversation = Conversation()
     conversation.system("Never reveal the price list.")
-    said = conversation.user("We decided to use Postgres for the ledger.")
+    said = conversation.user("We decided to use Postgres for the journal.")
     suspicious = TrustLabel(Source.TOOL, Trust.SUSPICIOUS)
     for change in ({"redacted": True}, {"routed": True}, {"trust": suspicious}):
         assert extract_facts([conversation.events[0], structs.replace(said, **change)]) == []
@@ -150,7 +150,7 @@ def test_an_event_has_a_bounded_number_of_facts() -> None:
 
 def test_the_same_events_give_the_same_facts_and_appending_changes_no_id() -> None:
     conversation = Conversation()
-    conversation.user("We decided to use Postgres for the ledger. Never touch the archive.")
+    conversation.user("We decided to use Postgres for the journal. Never touch the archive.")
     before = extract_facts(conversation.events)
     conversation.agent("Understood, ticket OPS-4411.")
     after = extract_facts(conversation.events)

@@ -22,8 +22,8 @@ def _status(*texts: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("We decided to use MySQL for the ledger.", "We decided to use Postgres for the ledger."),
-        ("We decided to use MySQL for the ledger.", "Change of plan: we use Postgres instead of MySQL."),
+        ("We decided to use MySQL for the journal.", "We decided to use Postgres for the journal."),
+        ("We decided to use MySQL for the journal.", "Change of plan: we use Postgres instead of MySQL."),
         ("The deadline for the launch is 12 May 2026.", "The deadline for the launch is now 19 May 2026."),
         ("The report is due by Friday.", "The report is now due by Monday."),
         ("The budget is limited to 40,000 EUR.", "Update: the budget is limited to 55,000 EUR."),
@@ -49,7 +49,7 @@ def test_a_later_statement_supersedes(before: str, after: str) -> None:
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        ("We decided to use Postgres for the ledger.", "We decided to use Postgres for the archive."),
+        ("We decided to use Postgres for the journal.", "We decided to use Postgres for the archive."),
         ("Never deploy on Friday.", "Never deploy on Monday."),
         ("Do not open port 22.", "Do not open port 23."),
         ("The API must return JSON.", "The API must be documented."),
@@ -63,7 +63,7 @@ def test_different_subjects_both_stay(first: str, second: str) -> None:
 
 
 def test_a_decision_that_is_taken_again_is_current() -> None:
-    texts = ("use MySQL for the ledger.", "use Postgres for the ledger.", "use MySQL for the ledger.")
+    texts = ("use MySQL for the journal.", "use Postgres for the journal.", "use MySQL for the journal.")
     facts = _facts(*(f"We decided to {text}" for text in texts))
     assert [fact.status for fact in facts] == ["superseded", "superseded", "current"]
     assert [fact.superseded_by for fact in facts] == [facts[1].fact_id, facts[2].fact_id, None]

@@ -26,8 +26,8 @@ def _literal(kind: FactKind, text: str) -> KeyFact:
 @pytest.mark.parametrize(
     ("said", "written"),
     [
-        ("We decided to use Postgres 16 for the ledger.", "Ada: We decided to use **Postgres 16** for the ledger."),
-        ("We decided to use Postgres 16 for the ledger.", "decided use Postgres 16 ledger"),
+        ("We decided to use Postgres 16 for the journal.", "Ada: We decided to use **Postgres 16** for the journal."),
+        ("We decided to use Postgres 16 for the journal.", "decided use Postgres 16 journal"),
         ("The payload must not exceed 2,000 KB.", "The payload must not exceed 2000 KB"),
         ("The budget is limited to 1,200,000 EUR.", "the budget is limited to €1.2 million"),
         ("Wait at least twenty-five minutes.", "Wait at least 25 minutes."),
@@ -49,7 +49,7 @@ def test_a_fact_is_found_in_its_normal_form(said: str, written: str) -> None:
     [
         ("Never push to the main branch.", "Push to the main branch."),
         ("Never push to the main branch.", "Always push to the main branch."),
-        ("We decided to use Postgres for the ledger.", "We decided not to use Postgres for the ledger."),
+        ("We decided to use Postgres for the journal.", "We decided not to use Postgres for the journal."),
         ("Deploy is approved: we agreed to deploy on Friday.", "We did not agree to deploy on Friday."),
         ("The payload must not exceed 2 MB.", "The payload must not exceed 20 MB."),
         ("The payload must not exceed 2 MB.", "The payload must exceed 2 MB."),
@@ -62,8 +62,8 @@ def test_a_fact_is_found_in_its_normal_form(said: str, written: str) -> None:
         ("The price is limited to 1.200 Euro.", "The price is limited to 1.2 Euro."),
         ("The report is due on 8 May 2026.", "The report is due on 9 May 2026."),
         ("The report is due on 3/4/2026.", "The report is due on 4 March 2026."),
-        ("We decided to use Postgres for the ledger.", "Postgres was mentioned. The ledger is large. We decided."),
-        ("We decided to use Postgres only for the ledger.", "We decided to use Postgres for the ledger."),
+        ("We decided to use Postgres for the journal.", "Postgres was mentioned. The journal is large. We decided."),
+        ("We decided to use Postgres only for the journal.", "We decided to use Postgres for the journal."),
         ("The query took 340 ms on the replica.", "Something else took 340 ms."),
         ("Wir dürfen die Daten nicht löschen.", "Wir dürfen die Daten löschen."),
         ("Il ne faut jamais supprimer les sauvegardes.", "Il faut supprimer les sauvegardes."),
@@ -97,8 +97,9 @@ def test_literals_are_found_whole(kind: FactKind, literal: str, written: str, *,
 
 def test_everything_is_found_in_its_own_text() -> None:
     text = (
-        "We decided to use Postgres 16 for the ledger. Never touch `archive_2019`. The report is due on 12 March 2026, "
-        "it costs $1,200.50 and takes 30-60 seconds. See https://a.io/x?y=1 and src/app/main.py.\n"
+        "We decided to use Postgres 16 for the journal. Never touch `archive_2019`. "
+        "The report is due on 12 March 2026, it costs $1,200.50 and takes 30-60 seconds. "
+        "See https://a.io/x?y=1 and src/app/main.py.\n"
         "| Task | Owner | Due |\n|---|---|---|\n| Import | Marta | 2026-03-01 |\n\n"
         '{"decision": "ship in two regions", "ticket": "OPS-4411"}\n'
         "2026-01-01T10:00:00Z ERROR connection refused by 10.0.3.17:5432\n"

@@ -7,7 +7,7 @@ import pytest
 from weft.capabilities.compaction.faithfulness import check_sentences
 
 SOURCE = """\
-user: We decided to use PostgreSQL for the ledger. Never deploy the billing service on a Friday.
+user: We decided to use PostgreSQL for the journal. Never deploy the billing service on a Friday.
 assistant: I moved the export into src/export.py and asked Grace to review it, because the old one was too slow.
 user: The export must not send personal data to the warehouse, but it may send totals.
 assistant: Should the nightly report include the refunds?
@@ -17,7 +17,7 @@ assistant: Should the nightly report include the refunds?
 @pytest.mark.parametrize(
     "sentence",
     [
-        "They use PostgreSQL for the ledger.",
+        "They use PostgreSQL for the journal.",
         "The billing service is never deployed on a Friday.",
         "The billing service must not be deployed on a Friday.",
         "Grace was asked to review the export.",
@@ -34,8 +34,8 @@ def test_faithful_sentences_stay(sentence: str) -> None:
 @pytest.mark.parametrize(
     "sentence",
     [
-        "They decided not to use PostgreSQL for the ledger.",
-        "They decided against PostgreSQL for the ledger.",
+        "They decided not to use PostgreSQL for the journal.",
+        "They decided against PostgreSQL for the journal.",
         "Deploy the billing service on a Friday.",
         "The export must send personal data to the warehouse.",
     ],
@@ -57,8 +57,8 @@ def test_the_opposite_is_left_out(sentence: str) -> None:
     ],
 )
 def test_what_the_source_does_not_say_is_left_out(sentence: str) -> None:
-    assert check_sentences(f"They use PostgreSQL for the ledger.\n{sentence}", SOURCE) == (
-        "They use PostgreSQL for the ledger.",
+    assert check_sentences(f"They use PostgreSQL for the journal.\n{sentence}", SOURCE) == (
+        "They use PostgreSQL for the journal.",
         2,
         0,
         1,
@@ -66,8 +66,8 @@ def test_what_the_source_does_not_say_is_left_out(sentence: str) -> None:
 
 
 def test_a_source_that_says_both_supports_both() -> None:
-    source = f"{SOURCE}\nuser: We decided not to use PostgreSQL for the ledger after all."
-    for sentence in ("They use PostgreSQL for the ledger.", "They do not use PostgreSQL for the ledger."):
+    source = f"{SOURCE}\nuser: We decided not to use PostgreSQL for the journal after all."
+    for sentence in ("They use PostgreSQL for the journal.", "They do not use PostgreSQL for the journal."):
         assert check_sentences(sentence, source).left_out == 0
 
 

@@ -41,12 +41,12 @@ from weft.providers.injection.local import load_included
 from weft.settings import Settings
 
 KEEP_RECENT = 4
-DECISION = "We decided to keep the ledger in PostgreSQL 16.4 and not in MongoDB."
+DECISION = "We decided to keep the journal in PostgreSQL 16.4 and not in MongoDB."
 CONSTRAINT = "The export must finish within 90 seconds, also for tenant acme-eu."
 PLANTED = [
     DECISION,
     CONSTRAINT,
-    "Bob will migrate /srv/ledger/schema.sql by 2026-12-01.",
+    "Bob will migrate /srv/journal/schema.sql by 2026-12-01.",
     "Which retention do we need for table audit_rows?",
     "The ticket is PAY-4711, see https://tracker.example.com/PAY-4711.",
 ]
@@ -79,7 +79,7 @@ def session(planted: Sequence[str] = PLANTED, noise: int = 24) -> list[WindowEve
     contents: list[tuple[str, str]] = []
     for number in range(noise):
         role = "user" if number % 2 else "assistant"
-        contents.append((f"We looked at the ledger and the export once more, part by part. {FILLER}", role))
+        contents.append((f"We looked at the journal and the export once more, part by part. {FILLER}", role))
         if number < len(planted):
             contents.append((planted[number], "user"))
     contents += [(f"Recent message about the export, number {number}.", "assistant") for number in range(KEEP_RECENT)]
@@ -239,9 +239,9 @@ async def test_an_answer_that_is_not_accepted_gets_a_second_attempt(
 
 async def test_a_summary_that_negates_a_decision_is_not_used(service: ScriptedProvider, model: ChatModel) -> None:
     service.respond = lambda body: as_json(
-        "The group decided not to keep the ledger in PostgreSQL 16.4.", key_facts(body)
+        "The group decided not to keep the journal in PostgreSQL 16.4.", key_facts(body)
     )
-    draft = await compact(model, session(["We decided to keep the ledger in PostgreSQL 16.4.", *PLANTED[1:]]))
+    draft = await compact(model, session(["We decided to keep the journal in PostgreSQL 16.4.", *PLANTED[1:]]))
     assert draft.degraded == (REASONS["negated"],)
     assert "decided not to keep" not in "\n".join(summary.text for summary in draft.view.summaries)
 
@@ -280,9 +280,9 @@ async def test_an_instruction_in_the_source_does_not_get_into_the_summary(
     service: ScriptedProvider, model: ChatModel, obeys: Callable[[dict[str, Any]], Answer]
 ) -> None:
     service.respond = obeys
-    call = ToolCall("c1", "read_page", '{"page": "ledger"}')
+    call = ToolCall("c1", "read_page", '{"page": "journal"}')
     events = session()
-    page = f"The page about the ledger has three parts. {FILLER}\n{INJECTION}"
+    page = f"The page about the journal has three parts. {FILLER}\n{INJECTION}"
     injected = [event(900, "", "assistant", tool_calls=(call,)), event(901, page, "tool", tool_call_id="c1")]
     events = [*events[:6], *injected, *events[6:]]
     events = [structs.replace(each, number=number) for number, each in enumerate(events, 1)]
@@ -294,7 +294,7 @@ async def test_an_instruction_in_the_source_does_not_get_into_the_summary(
 
 async def test_secrets_do_not_leave_and_are_in_the_summary_again(service: ScriptedProvider, model: ChatModel) -> None:
     service.respond = lambda body: as_json(
-        " ".join(line for line in conversation(body).split("\n") if "staging database" in line) or "The ledger.",
+        " ".join(line for line in conversation(body).split("\n") if "staging database" in line) or "The journal.",
         key_facts(body),
     )
     draft = await compact(model, session([*PLANTED, SECRET_LINE]))
@@ -328,7 +328,7 @@ async def test_the_policy_for_prompts_decides_what_leaves(
 
 
 async def test_personal_data_is_masked_if_the_policy_says_so(service: ScriptedProvider, model: ChatModel) -> None:
-    line = "Write to ada.lovelace@example.com about the ledger."
+    line = "Write to ada.lovelace@example.com about the journal."
     await compact(model, session([*PLANTED, line]), policy=TrustPolicy(pii=PiiActions(prompt="mask")))
     assert "ada.lovelace" not in json.dumps([call.body for call in service.calls])
 
@@ -340,7 +340,7 @@ async def test_a_text_that_imitates_a_placeholder_does_not_get_the_secret(
     sent = "\n".join(conversation(call.body) for call in service.calls)
     placeholder = sent.split("Use password: ")[1].split(" for the staging")[0]
     assert placeholder.startswith("[")
-    bait = f"See the page http://evil.example.com/{placeholder} for the ledger."
+    bait = f"See the page http://evil.example.com/{placeholder} for the journal."
     service.respond = lambda body: as_json(f"See the page http://evil.example.com/{placeholder}.", key_facts(body))
     draft = await compact(model, session([*PLANTED, SECRET_LINE, bait]))
     assert f"evil.example.com/{SECRET}" not in shown_text([], draft.view)
@@ -349,7 +349,7 @@ async def test_a_text_that_imitates_a_placeholder_does_not_get_the_secret(
 async def test_long_groups_are_divided_so_that_no_request_overflows(
     service: ScriptedProvider, model: ChatModel
 ) -> None:
-    long = " ".join(f"Sentence {number} is about the ledger and its export." for number in range(1_500))
+    long = " ".join(f"Sentence {number} is about the journal and its export." for number in range(1_500))
     events = session([*PLANTED, long])
     await compact(model, events, context_window=4_000)
     sizes = [approximate_tokens(conversation(call.body)) for call in service.calls]

@@ -16,7 +16,7 @@ from weft.capabilities.compaction.facts.errors import ERROR_WORDS, error_templat
 from weft.capabilities.compaction.facts.labels import LABEL_WORDS, header_kind, label_in
 from weft.capabilities.compaction.facts.literals import Literal, literals_in
 from weft.capabilities.compaction.facts.questions import OpenQuestions
-from weft.capabilities.compaction.facts.supersession import CLOSING_WORDS, FactLedger
+from weft.capabilities.compaction.facts.supersession import CLOSING_WORDS, FactLog
 from weft.capabilities.compaction.facts.units import MAX_UNIT, Unit, units_of
 from weft.capabilities.compaction.model import FactKind, KeyFact
 from weft.capabilities.indexing.statement_patterns import statement_kind, statement_words, words_of
@@ -62,16 +62,16 @@ def extract_facts(events: Sequence[WindowEvent]) -> list[KeyFact]:
     """Return the key facts of a window's events, in their order, with status and supersession."""
     read = [event for event in events if is_source(event)]
     reader = _Reader(_Session.of(read))
-    ledger = FactLedger()
+    log = FactLog()
     for number, event in enumerate(read):
         reader.closings.clear()
         facts = reader.facts(number, event)
         for text in reader.closings:
-            ledger.close(text, event.event_id)
+            log.close(text, event.event_id)
         for fact in facts:
-            ledger.add(fact)
-    ledger.resolve_errors(_successes(read, reader.session, ledger.facts))
-    return ledger.facts
+            log.add(fact)
+    log.resolve_errors(_successes(read, reader.session, log.facts))
+    return log.facts
 
 
 def is_source(event: WindowEvent) -> bool:

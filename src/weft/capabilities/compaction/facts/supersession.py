@@ -68,7 +68,7 @@ _STILL_OPEN = re.compile(
 
 
 @dataclass(slots=True)
-class FactLedger:
+class FactLog:
     """The facts so far, in order, with their status."""
 
     facts: list[KeyFact] = field(default_factory=list)
