@@ -99,7 +99,7 @@ async def test_summaries_facts_and_events_expand_to_the_originals(world: World) 
 
 
 async def test_expanded_originals_are_paged_and_bounded(world: World) -> None:
-    large = [message(f"big{n}", f"{n} " + "x" * 100_000) for n in range(6)]
+    large = [message(f"big{n}", f"{n} " + "x" * 20_000) for n in range(9)]
     await ingest(world.planner, *large)
     names = [each["event_id"] for each in large]
     read: list[str] = []

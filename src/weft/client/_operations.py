@@ -580,7 +580,7 @@ class CompactionOperations:
         )
 
     async def show(
-        self, compaction_id: str, *, limit: int = 5, offset: int = 0, originals: bool = True
+        self, compaction_id: str, *, limit: int = 2, offset: int = 0, originals: bool = True
     ) -> CompactionShown:
         """Show a compaction: each summary next to its original events, what was dropped and why, and the key facts."""
         return await self._caller.call(

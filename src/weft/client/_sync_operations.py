@@ -575,7 +575,7 @@ class SyncCompactionOperations:
             "compaction.list", {"session_id": session_id, "limit": limit, **given(agent_id=agent_id, cursor=cursor)}
         )
 
-    def show(self, compaction_id: str, *, limit: int = 5, offset: int = 0, originals: bool = True) -> CompactionShown:
+    def show(self, compaction_id: str, *, limit: int = 2, offset: int = 0, originals: bool = True) -> CompactionShown:
         """Show a compaction: each summary next to its original events, what was dropped and why, and the key facts."""
         return self._caller.call(
             "compaction.show",

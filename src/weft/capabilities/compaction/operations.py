@@ -141,7 +141,7 @@ class ShowCompaction(Request):
     """The compaction to show, and which of its summaries."""
 
     compaction_id: CompactionId
-    limit: Annotated[int, msgspec.Meta(ge=1, le=50, description="Maximum summaries.")] = 5
+    limit: Annotated[int, msgspec.Meta(ge=1, le=50, description="Maximum summaries.")] = 2
     offset: Annotated[Count, msgspec.Meta(description="Summaries to skip, oldest first.")] = 0
     originals: Annotated[bool, msgspec.Meta(description="Also the original events, next to their summary.")] = True
 
@@ -178,7 +178,7 @@ class ExpandCompaction(Request):
 
 
 class CompactionExpanded(Response):
-    """Original events in order, at most 256 KiB; ``next_offset`` while there are more. ``unknown``: ids of nothing."""
+    """Original events in order, at most 64 KiB; ``next_offset`` while there are more. ``unknown``: ids of nothing."""
 
     events: list[OriginalEvent]
     next_offset: int | None = None

@@ -35,8 +35,8 @@ FactPlace = Literal["summary", "carried", "event"]
 # Characters of an original event that are shown next to its summary; `compaction.expand` has all of them.
 _EXCERPT_CHARS = 1_500
 _ELLIPSIS = " …"
-# Bytes of one page of summaries with their originals, and of one page of expanded events.
-MAX_PAGE_BYTES = 256 * 1_024
+# Bytes of one page of summaries with their originals, of expanded events, or of facts: about 16,000 tokens.
+MAX_PAGE_BYTES = 64 * 1_024
 _EVENT_BYTES = 200
 _TOOL_RESULT = TrustLabel(Source.TOOL, Trust.UNTRUSTED)
 # Key facts that are shown with a summary; `compaction.facts` has all of them.
