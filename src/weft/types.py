@@ -82,6 +82,7 @@ from weft.capabilities.board.operations import (
     SnapshotRestored,
     Snapshots,
 )
+from weft.capabilities.compaction.model import ModelUsage
 from weft.capabilities.compaction.operations import (
     CompactionDropped,
     CompactionExpanded,
@@ -480,6 +481,7 @@ __all__ = [
     "ModelComparison",
     "ModelList",
     "ModelMigrationInfo",
+    "ModelUsage",
     "Modelled",
     "NewDocument",
     "NewToolCall",

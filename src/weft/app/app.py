@@ -41,7 +41,7 @@ from weft.capabilities.access.tool_profiles import UnknownToolProfile
 from weft.capabilities.agent_context.model import ContextLimits
 from weft.capabilities.assembly.slots import AssemblySlots
 from weft.capabilities.compaction.compactor import Compactor
-from weft.capabilities.compaction.summariser import ExtractiveSummariser
+from weft.capabilities.compaction.summarisers import Summarisers
 from weft.capabilities.events.model import SESSION_END_EVENTS, EventPage
 from weft.capabilities.events.operations import Events, ReadEvents
 from weft.capabilities.guardrails.actions import KnownActions
@@ -98,8 +98,6 @@ from weft.storage.sql.unit_of_work import CallerTransactions
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from weft.capabilities.compaction.model import Compaction
-    from weft.capabilities.compaction.summariser import Summariser
     from weft.capabilities.events.model import EventFilter
     from weft.capabilities.indexing.embeddings.model import Embedder
     from weft.capabilities.knowledge.sources.hooks import HookResponse
@@ -135,6 +133,7 @@ class App:
         self.registry = all_operations()
         self.toolbox = _toolbox(self.registry, settings)
         self.metrics = Metrics(self.clock)
+        self._catalog = load_catalog(settings.models_file)
         self.chat_model = configured_chat_model(settings, self.metrics) if chat_model is None else chat_model
         self.caches = CacheRegistry()
         self.database = connect(settings.storage_url)
@@ -200,7 +199,11 @@ class App:
         )
         self.autosave = WindowAutosave(self.database, self.clock, self._container)
         self.compaction = CompactionJob(
-            self.lease_runner, self._container, Compactor(), self._summariser, self.scheduler
+            self.lease_runner,
+            self._container,
+            Compactor(),
+            Summarisers(self.chat_model, self._catalog, self._detector),
+            self.scheduler,
         )
         self.webhooks = WebhookDelivery(
             self.database, self.clock, self._container, settings.webhook_private_hosts.split(), self.metrics
@@ -430,7 +433,7 @@ class App:
                 token=timedelta(minutes=settings.token_minutes), proof=timedelta(hours=settings.token_max_age_hours)
             ),
             counters=TokenizerRegistry(),
-            catalog=load_catalog(settings.models_file),
+            catalog=self._catalog,
             prices=PriceTable(),
             injection_detector=self._detector,
             token_counts=CountCache(),
@@ -482,11 +485,6 @@ class App:
 
     def _cache(self, name: str, level: Literal[1, 2], *, megabytes: int, seconds: int) -> Cache[Any]:
         return self.caches.register(Cache(name, level, megabytes * _MEBIBYTE, seconds, self.clock))
-
-    def _summariser(self, tenant: str, compaction: Compaction) -> Summariser:
-        """Return what writes the summaries of a compaction."""
-        del tenant, compaction
-        return ExtractiveSummariser()
 
     async def _trust_policy(self, actor: Actor) -> TrustPolicy:
         """Return the trust policy of a caller's tenant, whatever changed since the caller was identified."""

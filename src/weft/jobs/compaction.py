@@ -15,6 +15,7 @@ from weft.capabilities.access.authentication import identify_local
 from weft.capabilities.approvals.model import TooManyApprovals
 from weft.capabilities.approvals.service import Approvals, CallToHold
 from weft.capabilities.compaction.model import CompactionState
+from weft.capabilities.compaction.model_summariser import ModelSummariser
 from weft.capabilities.compaction.operations import ApplyCompaction, apply_compaction
 from weft.capabilities.compaction.review import hold_reason
 from weft.capabilities.compaction.runs import MAX_ATTEMPTS, CompactionRuns, reason_to_skip
@@ -31,12 +32,10 @@ from weft.storage.sql.jobs import SqlJobStore
 from weft.storage.sql.unit_of_work import SystemTransactions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from weft.capabilities.compaction.compactor import Compactor
     from weft.capabilities.compaction.model import Compaction, CompactionDraft
     from weft.capabilities.compaction.runs import FrozenCut
-    from weft.capabilities.compaction.summariser import Summariser
+    from weft.capabilities.compaction.summarisers import Summarisers
     from weft.jobs.runner import Lease, LeaseRunner
     from weft.jobs.scheduler import JobQueue, Scheduler
     from weft.kernel.identity import Actor
@@ -44,7 +43,8 @@ if TYPE_CHECKING:
     from weft.storage.sql.unit_of_work import Injector
 
 COMPACT = "compaction.run"
-CONCURRENCY = 2
+# Few of them compute at a time; the others wait for a language model.
+CONCURRENCY = 8
 PER_TENANT = 1
 # What is queued wakes the job; the poll finds what a killed process left.
 POLL_SECONDS = 10.0
@@ -64,13 +64,13 @@ class CompactionJob:
         runner: LeaseRunner,
         injector: Injector,
         compactor: Compactor,
-        summariser: Callable[[str, Compaction], Summariser],
+        summarisers: Summarisers,
         scheduler: Scheduler,
     ) -> None:
         self._runner = runner
         self._injector = injector
         self._compactor = compactor
-        self._summariser = summariser
+        self._summarisers = summarisers
         self._scheduler = scheduler
         self._runs = SystemTransactions(runner.database, injector, CompactionRuns)
         # Callers of this process that wait for a result.
@@ -140,10 +140,11 @@ class CompactionJob:
             await lease.write(partial(self._fail, compaction.compaction_id, lease.name))
             return
         async with lease.renewed():
+            summariser = self._summarisers.of(lease.tenant, cut)
             with short_turns():
-                draft = await self._compactor.compact(
-                    cut.source, compaction.strategy, self._summariser(lease.tenant, compaction)
-                )
+                draft = await self._compactor.compact(cut.source, compaction.strategy, summariser)
+                if isinstance(summariser, ModelSummariser):
+                    draft = draft._replace(model_usage=summariser.usage)
                 skip = await COMPACTION_THREADS.run(reason_to_skip, cut, draft)
         await lease.write(partial(self._finish, cut, draft, skip, lease.name))
 

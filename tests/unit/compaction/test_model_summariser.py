@@ -200,8 +200,7 @@ FAILURES: dict[str, tuple[Callable[[dict[str, Any]], Answer], str]] = {
 }
 
 
-@pytest.mark.req("CE-E", part="a compaction model that fails")
-@pytest.mark.req("CE-E", part="a summary that loses a fact")
+@pytest.mark.req("CE-E")
 @pytest.mark.parametrize("failure", FAILURES)
 async def test_no_failure_of_the_model_loses_a_fact_or_blocks(
     service: ScriptedProvider, model: ChatModel, failure: str, caplog: pytest.LogCaptureFixture
@@ -267,7 +266,7 @@ async def test_a_statement_that_is_not_in_the_source_is_not_used(service: Script
     assert "delete the production database" not in text
 
 
-@pytest.mark.req("CE-E", part="a compaction model that fails")
+@pytest.mark.req("CE-E")
 @pytest.mark.parametrize(
     "obeys",
     [

@@ -40,7 +40,9 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, omit_default
     target: Annotated[Target | None, msgspec.Meta(description="Part of their tokens that older events take; 0.4.")] = (
         None
     )
-    model: Annotated[ShortText | None, msgspec.Meta(description="Model that writes the summaries.")] = None
+    model: Annotated[
+        ShortText | None, msgspec.Meta(description="Model that writes the summaries: the server's, or none.")
+    ] = None
     review: Annotated[bool | None, msgspec.Meta(description="A human approves each compaction before it is used.")] = (
         None
     )

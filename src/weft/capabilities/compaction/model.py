@@ -196,6 +196,16 @@ class CompactionOptions(NamedTuple):
     model: str | None = None
 
 
+class ModelUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """Calls of a language model for a compaction, with their tokens."""
+
+    model: str
+    calls: int = 0
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+
+
 class CompactionDraft(NamedTuple):
     """The result of a run before it is stored. ``degraded`` as in Compaction."""
 
@@ -205,6 +215,7 @@ class CompactionDraft(NamedTuple):
     degraded: tuple[str, ...]
     tokens_before: int
     tokens_after: int
+    model_usage: ModelUsage | None = None
 
 
 class Compaction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -239,6 +250,7 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     loss_notes: int = 0
     degraded: tuple[str, ...] = ()
     model: str | None = None
+    model_usage: ModelUsage | None = None
     approval_id: str | None = None
     window_tokens: int = 0
     saved_tokens: int = 0

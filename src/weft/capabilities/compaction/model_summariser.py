@@ -17,7 +17,7 @@ from weft.capabilities.compaction.digest import digest, is_literal
 from weft.capabilities.compaction.event_texts import group_texts, speaker
 from weft.capabilities.compaction.facts.normal_form import normal_form
 from weft.capabilities.compaction.faithfulness import check_sentences
-from weft.capabilities.compaction.model import EventGroup
+from weft.capabilities.compaction.model import EventGroup, ModelUsage
 from weft.capabilities.compaction.outgoing_text import OutgoingText
 from weft.capabilities.compaction.reduction.reducer import Utterance, reduce_texts
 from weft.capabilities.compaction.summariser import (
@@ -31,6 +31,7 @@ from weft.capabilities.compaction.tool_outputs import slim_output
 from weft.capabilities.compaction.verification import invented_literals, verify
 from weft.capabilities.language_models.chat_model import ChatModelError, ChatRequest, decode_answer
 from weft.capabilities.language_models.rendering import plain_text
+from weft.capabilities.language_models.usage import Usage
 from weft.capabilities.trust.policy import DEFAULT_POLICY, TrustPolicy
 from weft.capabilities.windows.model import event_version
 from weft.kernel.thread_pools import COMPACTION_THREADS
@@ -172,6 +173,7 @@ class ModelSummariser:
         self._most_output = min(info.max_output_tokens, info.context_window // 4, _MAX_OUTPUT_TOKENS)
         self._chunk_tokens = max(_MIN_CHUNK_TOKENS, min(_MAX_CHUNK_TOKENS, int(info.context_window * _CHUNK_PART)))
         self._failure: ChatErrorKind | None = None
+        self.usage = ModelUsage(model=model.name)
         self._outgoing = OutgoingText(context.policy)
         self._known = _known_summaries(context.previous)
 
@@ -242,12 +244,23 @@ class ModelSummariser:
         )
         try:
             answer = await self._model.complete(request)
+            self._count(answer.usage)
             _check_complete(answer, messages[0].content)
             return decode_answer(answer, _decoder)
         except ChatModelError as error:
             if error.kind in _ENDPOINT_FAILURES:
                 self._failure = error.kind
             raise _NotAccepted(error.kind) from None
+
+    def _count(self, usage: Usage | None) -> None:
+        used = usage or Usage(input_tokens=0, output_tokens=0)
+        self.usage = structs.replace(
+            self.usage,
+            calls=self.usage.calls + 1,
+            input_tokens=self.usage.input_tokens + used.input_tokens,
+            cached_tokens=self.usage.cached_tokens + used.cache_read_tokens,
+            output_tokens=self.usage.output_tokens + used.output_tokens,
+        )
 
     def _checked(self, answer: ModelSummary, texts: _ModelInput, chunk: _Chunk, request: SummaryRequest) -> _Written:
         """Return the text of an answer; raises _NotAccepted if it may not be used. CPU-bound."""

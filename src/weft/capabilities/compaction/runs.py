@@ -12,6 +12,8 @@ from weft.capabilities.compaction.economics import NEAR_LIMIT, modelled_costs
 from weft.capabilities.compaction.model import DEFAULT_STRATEGY, CompactionSource, CompactionState
 from weft.capabilities.compaction.service import Compactions
 from weft.capabilities.history.model import trunk_of
+from weft.capabilities.layers.model import LayerViolation
+from weft.capabilities.trust.policy import TrustPolicies
 from weft.capabilities.windows.agent_settings import compaction_settings
 from weft.capabilities.windows.model import window_line
 from weft.capabilities.windows.redacted_events import redacted_items
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from weft.capabilities.compaction.model import CompactedView, Compaction, CompactionDraft
     from weft.capabilities.language_models.catalog import CacheRules
     from weft.capabilities.sessions.model import Session
+    from weft.capabilities.trust.policy import TrustPolicy
     from weft.capabilities.windows.model import WindowEvent
 
 # A compaction that was begun this often without a result has failed.
@@ -34,7 +37,8 @@ _PAGE = 1_000
 class FrozenCut(NamedTuple):
     """A window as a run sees it: its events at commit ``seq``, and what counts for the decision about the result.
 
-    ``redacted`` are the items of the session that were redacted then.
+    ``redacted`` are the items of the session that were redacted then. ``policy`` says what may leave for a model; None
+    if the tenant's layer was tampered with.
     """
 
     compaction: Compaction
@@ -44,6 +48,7 @@ class FrozenCut(NamedTuple):
     limit: int
     cache: CacheRules
     view: CompactedView | None
+    policy: TrustPolicy | None
 
     @property
     def number(self) -> int:
@@ -59,6 +64,7 @@ class CompactionRuns(msgspec.Struct, frozen=True):
     """What a run needs of each transaction."""
 
     compactions: Compactions
+    policies: TrustPolicies
 
     async def start(self, compaction_id: str) -> Compaction | None:
         """Begin a queued compaction, or one whose run was lost; None if there is nothing to run."""
@@ -88,6 +94,7 @@ class CompactionRuns(msgspec.Struct, frozen=True):
             await windows.shared_limit(compaction.session_id, owner),
             windows.catalog.find(None if settings is None else settings.model).cache,
             None if current is None else current.view,
+            await self._policy(),
         )
 
     async def to_finish(self, cut: FrozenCut, draft: CompactionDraft) -> Session | None:
@@ -117,6 +124,12 @@ class CompactionRuns(msgspec.Struct, frozen=True):
     async def fail(self, compaction_id: str) -> None:
         """End a compaction that cannot be made."""
         await self.compactions.end(compaction_id, CompactionState.FAILED, FAILED, ("truncation",))
+
+    async def _policy(self) -> TrustPolicy | None:
+        try:
+            return await self.policies.current()
+        except LayerViolation:
+            return None
 
     async def _allowed(self, compaction: Compaction) -> Compaction:
         """Return a compaction by a strategy that the plan has."""

@@ -235,6 +235,8 @@ def with_figures(compaction: Compaction, draft: CompactionDraft, now: int) -> Co
         loss_notes=sum(len(summary.loss_notes) for summary in view.summaries),
         degraded=draft.degraded,
         saved_tokens=max(0, draft.tokens_before - draft.tokens_after),
+        model=compaction.model if draft.model_usage is None else draft.model_usage.model,
+        model_usage=draft.model_usage,
         finished_at=now,
     )
 

@@ -11,6 +11,7 @@ from weft.capabilities.compaction.model import (
     CompactionTrigger,
     FactKind,
     FactStatus,
+    ModelUsage,
     StrategyName,
     SummaryMethod,
     UsedStrategy,
@@ -70,6 +71,7 @@ class CompactionInfo(Response):
     loss_notes: int = 0
     degraded: tuple[str, ...] = ()
     model: str | None = None
+    model_usage: ModelUsage | None = None
     approval_id: str | None = None
     finished_at: datetime | None = None
 
