@@ -18,7 +18,8 @@ async def test_planted_items_survive(number: int, case: tuple[StrategyName, floa
     outcome = await compact_session(session, strategy, target)
     assert outcome.lost == []
     assert outcome.planted >= 24
-    assert outcome.tokens < outcome.tokens_before * 0.6
+    # Active tasks stay in full.
+    assert outcome.tokens < outcome.tokens_before * (0.9 if strategy == "task_scoped" else 0.6)
 
 
 def test_the_set_is_large_and_always_the_same() -> None:

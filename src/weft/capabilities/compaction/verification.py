@@ -32,6 +32,7 @@ _NEIGHBOURS = 5
 _CACHED_TEXTS = 2_048
 _BEFORE = 60
 _CLAUSE_START = re.compile(r"[.!?;:] |\n|, (?:and|but) | - ")
+_NEXT_WORDS = re.compile(r",?(?: [^\s.,;:!?()\[\]]{1,40}){1,3}")
 _NEXT_WORD = re.compile(r" ([^\W\d_]+|%)")
 _WORD = re.compile(r"[^\W_]+(?:[.,:/_@'#+-]+[^\W_]+)*|[%€£$]")
 _NUMBER = re.compile(r"-?\d[\w.,:/-]*")
@@ -182,16 +183,16 @@ class _SearchedText:
             return False
         if self._has_verbatim(fact):
             return True
-        wanted = set(_Sentence.of(_normal(fact.text)).terms) - set(_Sentence.of(literal).terms)
-        needed = len(wanted) * _CONTEXT_SHARE
-        critical = Counter(_Sentence.of(_normal(fact.text)).critical)
-        value_terms = _Sentence.of(literal).terms
-        rarest = min(value_terms, key=lambda term: len(self.places.get(term, ()))) if value_terms else ""
+        clause, value = _Sentence.of(_normal(fact.text)), _Sentence.of(literal)
+        context = set(clause.terms) - set(value.terms)
+        # Other numbers and identifiers of the clause are not context.
+        named = {term for term in context if any(map(str.isdigit, term))}
+        rarest = min(value.terms, key=lambda term: len(self.places.get(term, ())), default="")
         for number in self.places.get(rarest, ())[-_MAX_CANDIDATES:]:
             sentence = self.sentences[number]
-            if not _has_bounded(sentence.text, literal):
-                continue
-            if len(wanted.intersection(sentence.terms)) >= needed and not critical - Counter(sentence.critical):
+            shared = context.intersection(sentence.terms)
+            is_told = len(shared) >= len(context) * _CONTEXT_SHARE and named <= shared
+            if is_told and _has_bounded(sentence.text, literal) and _keeps_sense(clause, sentence):
                 return True
         return False
 
@@ -231,6 +232,10 @@ class _Sentence:
 
 
 @lru_cache(_CACHED_TEXTS)
+def _keeps_sense(clause: _Sentence, sentence: _Sentence) -> bool:
+    return not Counter(clause.critical) - Counter(sentence.critical)
+
+
 def _normal(text: str) -> str:
     return one_line(normal_form(text))
 
@@ -253,9 +258,12 @@ def _has_unchanged(text: str, wanted: str, *, is_value: bool) -> bool:
 def _is_changed(text: str, start: int, end: int, *, is_value: bool) -> bool:
     """Tell whether the words before negate or limit a passage, or the word after is the unit of its last number."""
     before = _CLAUSE_START.split(text[max(0, start - _BEFORE) : start])[-1]
-    if is_value and before.endswith(", "):
-        before = ""
-    if any(word.translate(_APOSTROPHE) in CRITICAL_WORDS for word in _WORD.findall(before)[-_NEIGHBOURS:]):
+    following = _NEXT_WORDS.match(text, end)
+    behind = following[0] if following is not None else ""
+    # Values are listed with commas.
+    around = _WORD.findall("" if is_value and before.endswith(", ") else before)[-_NEIGHBOURS:]
+    around += _WORD.findall("" if is_value and behind.startswith(",") else behind)
+    if any(word.translate(_APOSTROPHE) in CRITICAL_WORDS for word in around):
         return True
     after = _NEXT_WORD.match(text, end)
     return text[end - 1].isdigit() and after is not None and _normal(f"5 {after[1]}") != f"5 {after[1]}"
