@@ -91,3 +91,15 @@ def test_nothing_reduces_to_nothing(texts: list[Utterance]) -> None:
     """Empty and wordless talks give an empty text."""
     reduced = reduce_texts(texts, 100, [], _O200K)
     assert (reduced.text, reduced.tokens) == ("", 0)
+
+
+def test_another_language_keeps_its_content_and_negations() -> None:
+    """German has its lists; in a language without one, common short words are its function words."""
+    german = "Wir haben uns das noch einmal angesehen und wir werden die Datenbank nicht am Freitag umziehen. " * 6
+    text = reduce_texts([Utterance("user", german)], _O200K(german) // 3, [], _O200K).text
+    assert "Datenbank nicht" in text
+    assert " und " not in text
+    polish = " ".join(f"Faktura {n} jest na pewno w skrzyni numer {n}, nie w piwnicy na kwas." for n in range(30))
+    text = reduce_texts([Utterance("user", polish)], _O200K(polish) // 2, [], _O200K).text
+    assert "skrzyni" in text
+    assert text.count(" w ") < polish.count(" w ") / 2
