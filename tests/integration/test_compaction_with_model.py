@@ -24,13 +24,13 @@ from weft.jobs.compaction import COMPACT
 
 pytestmark = pytest.mark.both_databases
 FACTS = [
-    "We decided to keep the ledger in PostgreSQL 16.4.",
+    "We decided to keep the journal in PostgreSQL 16.4.",
     "The export must finish within 90 seconds.",
-    "Bob will migrate /srv/ledger/schema.sql by 2026-12-01.",
+    "Bob will migrate /srv/journal/schema.sql by 2026-12-01.",
     "The ticket is PAY-4711.",
 ]
 # What must be found unchanged, whoever writes the summaries.
-VALUES = ["PostgreSQL 16.4", "90 seconds", "/srv/ledger/schema.sql", "2026-12-01", "PAY-4711"]
+VALUES = ["PostgreSQL 16.4", "90 seconds", "/srv/journal/schema.sql", "2026-12-01", "PAY-4711"]
 SECRET = "hunter2-Zk93-long-value"
 
 
