@@ -14,7 +14,10 @@ from support.windows import ingest as ingest_events
 from support.windows import message, show
 from support.world import SESSION, World, refused
 from weft.capabilities.compaction.model import CompactedView, FactKind, KeyFact, ShortenedEvent
+from weft.capabilities.records.store import Redaction
 from weft.jobs.compaction import COMPACT
+from weft.storage.sql.database import Scope
+from weft.storage.sql.records import SqlRecordStore
 
 pytestmark = pytest.mark.both_databases
 
@@ -308,10 +311,40 @@ async def test_an_agent_keeps_its_decisions_when_its_window_is_compacted_at_its_
     for literal in ("never deploy on a Friday", "PostgreSQL 16 for the journal", "Nordbank", "2026-12-01", "Turn 149."):
         assert literal in body
     summaries = [block for block in (await receipt(world.analysis, answer))["blocks"] if block["kind"] == "summary"]
-    first = summaries[0]["block_id"].removeprefix("summary:")
-    assert f'source="summary {first} of earlier events"' in body
-    originals = await world.analysis.call("compaction.expand", session_id=SESSION, ids=[first])
-    assert originals["events"][0]["event_id"] == "rule"
+    first = body.partition('source="summary ')[2].partition(" ")[0]
+    for name in (first, *summaries[0]["items"]):
+        originals = await world.analysis.call("compaction.expand", session_id=SESSION, ids=[name])
+        assert originals["events"][0]["event_id"] == "rule"
+    record = await world.analysis.call("records.show", record_id=summaries[0]["block_id"])
+    assert record["type"] == "context_summary"
+
+
+@pytest.mark.req("CE-U2")
+async def test_a_summary_that_is_redacted_is_neither_sent_nor_replayed(world: World) -> None:
+    await ingest(world.analysis, *EVENTS)
+    await apply_view(world, VIEW)
+    answer = await assemble(world.analysis)
+    record_id = next(
+        block["block_id"] for block in (await receipt(world.analysis, answer))["blocks"] if block["kind"] == "summary"
+    )
+    redaction = Redaction(
+        record_id=record_id,
+        session_id=SESSION,
+        state="removed",
+        method="content removed",
+        reason="secret",
+        redacted_by="human:admin",
+        redacted_at=1,
+        type="context_summary",
+    )
+    await world.app.database.write(Scope(world.tenant), lambda tx: SqlRecordStore(tx).redact(redaction))
+    with refused("RECEIPT_PRUNED"):
+        await replay(world.analysis, answer)
+    again = await assemble(world.analysis)
+    assert again["mode"] == "rebuilt"
+    assert FIRST not in texts(again)
+    assert texts(again)[2] == DIALOG[0]["content"]
+    assert SECOND in texts(again)
 
 
 async def test_a_compaction_that_was_dropped_is_not_in_the_next_prompt(world: World) -> None:

@@ -15,6 +15,8 @@ from weft.capabilities.assembly.model import Candidate, OmittedCandidate, Planne
 from weft.capabilities.assembly.plan import FittedConversation
 from weft.capabilities.assembly.prompt_trust import ItemTrust, Screening, item_trust, least_trusted
 from weft.capabilities.compaction.compacted_events import EventInPart, SummaryOfEvents
+from weft.capabilities.compaction.expansion import summary_ref
+from weft.capabilities.compaction.records import summary_id
 from weft.capabilities.language_models.content import Media
 from weft.capabilities.language_models.model import ConversationMessage, ToolCall
 from weft.capabilities.language_models.rendering import message_parts, plain_text
@@ -28,6 +30,8 @@ from weft.capabilities.windows.model import Category, WindowEvent, event_version
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
+
+    from weft.capabilities.compaction.model import CompactedView
 
 # An event above this part of the limit is shortened in the middle, so that it does not evict all others.
 _LARGEST_PART = 4
@@ -145,7 +149,7 @@ class EventPreparer(NamedTuple):
         shown, name = self.screening.shown_own(part.text), part.summary.summary_id
         text = data_element(shown, _SUMMARY.format(name), mark_words=self.screening.mark_words)
         message = ConversationMessage(role="user", content=text)
-        ref, tokens = f"compaction:{self.compaction_id}/{part.number}", self.counter.message(message)
+        ref, tokens = summary_ref(self.compaction_id, part.number), self.counter.message(message)
         covered = [
             Candidate(
                 ref=self.ref_of(event),
@@ -156,7 +160,8 @@ class EventPreparer(NamedTuple):
             for event in part.events
         ]
         block = PlannedBlock(
-            block_id=f"summary:{name}",
+            # The id of its record, the same in every compaction.
+            block_id=str(summary_id(self.line_id, part.summary, part.facts)),
             kind="summary",
             messages=(message,),
             tokens=tokens,
@@ -227,12 +232,16 @@ class EventPreparer(NamedTuple):
 
 @dataclass(frozen=True)
 class WindowConversation:
-    """A conversation for a prompt. ``shares`` are those of the window's categories."""
+    """A conversation for a prompt. ``shares`` are those of the window's categories.
+
+    ``redacted`` are the record ids of summaries that no prompt may contain.
+    """
 
     prepared: Sequence[Prepared]
     preparer: EventPreparer
     shares: Mapping[Category, float] | None
     modalities: frozenset[str]
+    redacted: frozenset[str] = frozenset()
 
     @cached_property
     def blocks(self) -> list[PlannedBlock]:
@@ -318,7 +327,7 @@ class WindowConversation:
         A summary of an earlier compaction may stay as long as its events do, unless the compaction was dropped.
         """
         if block.kind == "summary":
-            items, has_view = block.covers, bool(self.summaries)
+            items, has_view = block.covers, bool(self.summaries) and block.block_id not in self.redacted
         else:
             items, has_view = {**block.items, **block.covers}, True
         return has_view and all(self._live.get(ref) == version for ref, version in items.items())
@@ -423,6 +432,15 @@ def _quoted(event: WindowEvent) -> ConversationMessage:
     text = "\n".join(filter(None, (plain_text(message), *calls)))
     is_data = event_trust(event).trust is not Trust.TRUSTED
     return ConversationMessage(role="user", content=text if is_data else f"[From {event.agent_id}]\n{text}")
+
+
+def without_summaries(view: CompactedView, prepared: Sequence[Prepared], redacted: AbstractSet[str]) -> CompactedView:
+    """Return a view without the summaries whose records are redacted; their original events are shown instead."""
+    summaries = (each for each in prepared if isinstance(each, PreparedSummary))
+    hidden = {each.part.number for each in summaries if each.block.block_id in redacted}
+    # A summary without sources holds for nothing; the numbers of the others stay.
+    kept = [structs.replace(each, sources={}) if at in hidden else each for at, each in enumerate(view.summaries)]
+    return structs.replace(view, summaries=tuple(kept))
 
 
 def _part_of(prepared: Prepared) -> CompactedPart:

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar
 import msgspec
 from msgspec import structs
 
-from weft.capabilities.assembly.conversation import EventPreparer, PreparedEventCache, WindowConversation
+from weft.capabilities.assembly.conversation import (
+    EventPreparer,
+    PreparedEventCache,
+    PreparedSummary,
+    WindowConversation,
+    without_summaries,
+)
 from weft.capabilities.assembly.document_sizes import document_tokens
 from weft.capabilities.assembly.gather import (
     AssemblyStores,
@@ -65,6 +71,7 @@ from weft.capabilities.language_models.rendering import ParsedConversation, Rend
 from weft.capabilities.language_models.token_counts import CountCache, PromptCounter
 from weft.capabilities.language_models.wire import PromptForm, render
 from weft.capabilities.layers.tags import sanitise_tool
+from weft.capabilities.records.model import ContextSummary
 from weft.capabilities.search.items import WindowPlace
 from weft.capabilities.search.model import DEFAULT_MIN_SCORE, WIDENING, RankingWeights
 from weft.capabilities.search.retriever import Retriever
@@ -87,7 +94,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from weft.capabilities.agent_context.critical import CriticalUpdate
-    from weft.capabilities.assembly.conversation import CompactedPart
+    from weft.capabilities.assembly.conversation import CompactedPart, Prepared
     from weft.capabilities.assembly.model import CandidateKind, OmittedCandidate, Plan, PlannedBlock
     from weft.capabilities.assembly.plan import Previous
     from weft.capabilities.assembly.retrieval import Retrieved
@@ -269,9 +276,28 @@ class Assembler(msgspec.Struct, frozen=True):
         if applied is not None:
             parts = await run(compacted_parts, gathered.events, applied.view)
         prepared = await run(preparer.prepare, parts, self.prepared_events.get(key) or ())
+        redacted = await self._redacted_summaries(actor, prepared, gathered.previous)
+        if applied is not None and redacted:
+            view = without_summaries(applied.view, prepared, redacted)
+            parts = await run(compacted_parts, gathered.events, view)
+            prepared = await run(preparer.prepare, parts, prepared)
         self.prepared_events.put(key, prepared, sum(each.weight for each in prepared))
         modalities = frozenset(counter.info.input)
-        return WindowConversation(prepared, preparer, window.settings.shares, modalities)
+        return WindowConversation(prepared, preparer, window.settings.shares, modalities, redacted)
+
+    async def _redacted_summaries(
+        self, actor: Actor, prepared: Sequence[Prepared], sent: PreviousPrompt | None
+    ) -> frozenset[str]:
+        """Return the record ids of redacted summaries, in the view or in the previous prompt."""
+        blocks = [each.block for each in prepared if isinstance(each, PreparedSummary)]
+        blocks += [block for block in (() if sent is None else sent.blocks) if block.kind == "summary"]
+        names = list({block.block_id for block in blocks})
+        if not names:
+            return frozenset()
+        found = await self.transactions.read(
+            actor, lambda stores: stores.records.redactions(names, ContextSummary.type)
+        )
+        return frozenset(found)
 
     async def _suspicious_gaps(self, actor: Actor, gaps: Sequence[Gap]) -> dict[str, ItemTrust]:
         """Return the open questions that look like an attack: no gate has seen them."""

@@ -9,6 +9,7 @@ from weft.capabilities.assembly.receipts import ReceiptPruned, blocks_with_texts
 from weft.capabilities.assembly.records import item_id
 from weft.capabilities.language_models.rendering import RenderOptions
 from weft.capabilities.language_models.wire import PromptForm, render
+from weft.capabilities.records.model import ContextSummary
 from weft.capabilities.windows.redacted_events import redacted_items
 from weft.kernel.errors import NotFound, PermissionDenied
 
@@ -107,6 +108,8 @@ async def _check_redactions(receipt: Receipt, records: RecordStore) -> None:
     """Refuse to show content that was redacted since."""
     ids = sorted({item_id(*item) for block in receipt.blocks for item in block.sources.items()})
     elsewhere, here = await records.redactions(ids), await records.redactions_in(receipt.session_id)
-    redacted = redacted_items(ids, {**elsewhere, **here})
+    summaries = [block.block_id for block in receipt.blocks if block.kind == "summary"]
+    hidden = await records.redactions(summaries, ContextSummary.type) if summaries else {}
+    redacted = [*redacted_items(ids, {**elsewhere, **here}), *hidden]
     if redacted:
         raise ReceiptPruned(f"{len(redacted)} items of this prompt were redacted.", items=redacted)
