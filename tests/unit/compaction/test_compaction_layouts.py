@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from support.window_events import assistant, called, from_user, numbered, result, workflow
+from support.window_events import assistant, called, from_user, numbered, result, windows, workflow
 from weft.capabilities.compaction.facts.extraction import extract_facts
 from weft.capabilities.compaction.model import CompactionSource
 from weft.capabilities.compaction.strategies.call_units import call_units
@@ -42,34 +42,6 @@ def covered(layout: Layout) -> list[str]:
 
 def dialogue(turns: int, seconds: int = 30) -> list[WindowEvent]:
     drafts = [draft for at in range(turns) for draft in (from_user(f"Question {at}. {_TEXT}"), assistant(_TEXT))]
-    return numbered(drafts, seconds=seconds)
-
-
-@st.composite
-def windows(draw: st.DrawFn) -> list[WindowEvent]:
-    """Windows with parallel, interleaved, reused and pending calls, pins, instructions, tasks and pauses."""
-    drafts = []
-    waiting: list[str] = []
-    for at in range(draw(st.integers(0, 60))):
-        kind = draw(st.sampled_from(["user", "assistant", "call", "call", "result", "result", "system", "pin", "task"]))
-        size = draw(st.sampled_from([1, 4, 40]))
-        if kind == "call":
-            ids = [draw(st.sampled_from([f"c{at}", f"c{at}b", "reused"])) for _ in range(draw(st.integers(1, 3)))]
-            waiting += ids
-            drafts.append(called(*dict.fromkeys(ids)))
-        elif kind == "result":
-            call_id = waiting.pop(draw(st.integers(0, len(waiting) - 1))) if waiting else "unknown"
-            drafts.append(result(call_id, "row 1, value 2\n" * size))
-        elif kind == "task":
-            state = draw(st.sampled_from(["started", "finished"]))
-            drafts.append(workflow(f"Task T-{draw(st.integers(1, 3))} {state}."))
-        elif kind == "system":
-            drafts.append(assistant("Rules. " * size, category=Category.SYSTEM, role="system"))
-        else:
-            text = f"Message {at}: " + "something was said about the importer. " * size
-            make = from_user if kind == "user" else assistant
-            drafts.append(make(text, pinned=kind == "pin"))
-    seconds = draw(st.sampled_from([1, 60, _HOUR, _DAY]))
     return numbered(drafts, seconds=seconds)
 
 

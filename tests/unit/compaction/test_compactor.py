@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from support.window_events import assistant, called, from_user, numbered, result
+from support.window_events import assistant, called, from_user, numbered, result, windows
 from weft.capabilities.compaction import compactor as compactor_module
 from weft.capabilities.compaction import summariser as summariser_module
-from weft.capabilities.compaction.compacted_events import compacted, compacted_tokens
+from weft.capabilities.compaction.compacted_events import SummaryOfEvents, compacted, compacted_tokens
 from weft.capabilities.compaction.compactor import Compactor
 from weft.capabilities.compaction.facts.extraction import extract_facts
 from weft.capabilities.compaction.model import CompactionSource
@@ -134,6 +134,22 @@ async def test_finished_summaries_are_the_same_byte_by_byte_when_events_are_appe
     after = await compact(events, keep_recent=keep_recent)
     finished = before.view.summaries[:-1]
     assert after.view.summaries[: len(finished)] == finished
+
+
+@pytest.mark.parametrize("strategy", ["sliding_window", "key_facts", "hierarchical", "task_scoped"])
+@given(events=windows(), keep_recent=st.integers(0, 20))
+@settings(max_examples=25)
+async def test_every_event_is_shown_or_in_exactly_one_summary(
+    strategy: StrategyName, events: list[WindowEvent], keep_recent: int
+) -> None:
+    view = (await compact(events, strategy, keep_recent=keep_recent)).view
+    shown = compacted(events, view)
+    # A summary that does not hold would be left out here.
+    assert sum(isinstance(part, SummaryOfEvents) for part in shown) == len(view.summaries)
+    ids = [
+        event.event_id for part in shown for event in (part.events if isinstance(part, SummaryOfEvents) else (part,))
+    ]
+    assert ids == [event.event_id for event in events]
 
 
 async def test_the_same_events_give_the_same_view() -> None:
