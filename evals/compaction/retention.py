@@ -22,6 +22,7 @@ from evals.compaction.train import train, utterances
 from evals.results import Row
 from weft.capabilities.compaction.compacted_events import compacted
 from weft.capabilities.compaction.compactor import Compactor
+from weft.capabilities.compaction.facts.extraction import extract_facts
 from weft.capabilities.compaction.model import CompactionSource, StrategyName
 from weft.capabilities.compaction.reduction import reducer
 from weft.capabilities.compaction.summariser import ExtractiveSummariser
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from evals.compaction.corpora import Conversation
+    from weft.capabilities.compaction.model import KeyFact
     from weft.capabilities.compaction.reduction.word_model import WordModel
 
     Method = Callable[[Conversation, float], str]
@@ -42,7 +44,7 @@ SHARES = (0.4, 0.25, 0.1)
 TARGETS = {"ami": 0.90, "locomo": 0.90, "bfcl_memory": 0.97}
 # The one that has to meet the targets: the default.
 _STRATEGY: StrategyName = "sliding_window"
-_ATTEMPTS = 4
+_ATTEMPTS = 3
 # Part of the tokens that may remain unused.
 _UNUSED = 0.01
 _REQUEST = ConversationMessage(role="user", content="Go on, please.", name="user")
@@ -129,10 +131,11 @@ def compacted_text(conversation: Conversation, strategy: StrategyName, share: fl
     The target of a compaction is a part of the events that it covers; some stay in full, so it is lower than the share.
     """
     events = window_events(conversation)
+    facts = extract_facts(events)
     most = share * _count(conversation.text)
     target, best = share, ""
     for _ in range(_ATTEMPTS):
-        text = _compacted(events, strategy, target)
+        text = _compacted(events, facts, strategy, target)
         tokens = _count(text)
         if not best or ((_count(best) > most or tokens > _count(best)) and tokens <= max(most, _count(best))):
             best = text
@@ -142,12 +145,12 @@ def compacted_text(conversation: Conversation, strategy: StrategyName, share: fl
     return best
 
 
-def _compacted(events: Sequence[WindowEvent], strategy: StrategyName, target: float) -> str:
+def _compacted(events: Sequence[WindowEvent], facts: Sequence[KeyFact], strategy: StrategyName, target: float) -> str:
     request = structs.replace(
         events[-1], event_id="request", number=len(events) + 1, message=_REQUEST, tokens=_REQUEST_TOKENS
     )
     window = [*events, request]
-    source = CompactionSource(window, (), target, 1, _count)
+    source = CompactionSource(window, facts, target, 1, _count)
     view = asyncio.run(Compactor().compact(source, strategy, ExtractiveSummariser())).view
     *parts, _ = compacted(window, view)
     return "\n".join(
