@@ -191,6 +191,10 @@ class ModelSummariser:
             raise SummariserFailed(REASONS[next(iter(problems), "malformed")])
         return await COMPACTION_THREADS.run(_joined, request, written, tuple(REASONS[each] for each in problems))
 
+    def _failed(self) -> ChatErrorKind | None:
+        """Return why the model is not asked any more in this run."""
+        return self._failure or ("timeout" if self._now() >= self._deadline else None)
+
     def _chunks(self, request: SummaryRequest) -> list[_Chunk]:
         """Divide a group into chunks that the model can take, each with its part of the target."""
         chunks: list[list[WindowEvent]] = [[]]
@@ -230,9 +234,8 @@ class ModelSummariser:
         raise _NotAccepted(problem or "malformed")
 
     async def _ask(self, texts: _ModelInput, target_tokens: int, problem: str) -> ModelSummary:
-        left = self._deadline - self._now()
-        if self._failure is not None or left <= 0:
-            raise _NotAccepted(self._failure or "timeout")
+        if (failure := self._failed()) is not None:
+            raise _NotAccepted(failure)
         messages = summary_messages(texts.conversation, texts.statements, target_tokens, problem)
         request = ChatRequest(
             system=SYSTEM,
@@ -240,7 +243,7 @@ class ModelSummariser:
             max_output_tokens=max(_MIN_OUTPUT_TOKENS, min(self._most_output, 3 * target_tokens + _SPARE_OUTPUT_TOKENS)),
             caller=self._context.caller,
             json_schema=SCHEMA,
-            timeout=min(_CALL_SECONDS, left),
+            timeout=min(_CALL_SECONDS, self._deadline - self._now()),
         )
         try:
             answer = await self._model.complete(request)

@@ -65,8 +65,10 @@ class Masker:
 
     def mask_known(self, text: str) -> str:
         """Mask what a reversible masker has masked before, also where nothing around it says what it is."""
-        for placeholder, original in (self._originals or {}).items():
-            if len(original) >= _MIN_KNOWN_LENGTH:
+        known = self._originals or {}
+        for placeholder, original in known.items():
+            # A value that is part of a placeholder would break those in the text.
+            if len(original) >= _MIN_KNOWN_LENGTH and not any(original in each for each in known):
                 text = text.replace(original, placeholder)
         return text
 
