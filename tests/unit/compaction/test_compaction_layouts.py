@@ -222,10 +222,14 @@ def test_finished_tasks_are_compacted_and_active_ones_stay_in_full() -> None:
     assert layout.reason == "1 of 2 tasks are finished and summarised; the others stay in full."
 
 
-@pytest.mark.req("CE-F10")
-def test_a_task_that_is_known_to_be_open_stays_whatever_the_events_say() -> None:
-    layout = lay_out(source_of(task_window(), active_tasks=frozenset({"import-7"})), "task_scoped")
-    assert not layout.groups
+def test_recent_messages_stay_only_as_far_as_they_fit_into_their_part_of_the_window() -> None:
+    """Otherwise a window with long results of tools would stay above its threshold, and be compacted at each call."""
+    events = dialogue(20)
+    whole = covered(lay_out(source_of(events, keep_recent=30), "sliding_window"))
+    room = sum(event.tokens for event in events[-6:])
+    part = covered(lay_out(source_of(events, keep_recent=30, recent_tokens=room), "sliding_window"))
+    assert len(whole) == len(events) - 30
+    assert len(part) == len(events) - 6
 
 
 @pytest.mark.parametrize(

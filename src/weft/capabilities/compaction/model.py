@@ -138,8 +138,8 @@ class Layout(NamedTuple):
 class CompactionSource(NamedTuple):
     """A frozen cut of a window: its own events in order, and what the result should be.
 
-    ``target`` is the part of the covered tokens that their replacement may take. ``active_tasks``: ids of tasks that
-    are known to be open.
+    ``target`` is the part of the covered tokens that their replacement may take. The newest ``keep_recent`` messages
+    stay in full, as many of them as fit into ``recent_tokens``.
     """
 
     events: Sequence[WindowEvent]
@@ -147,7 +147,7 @@ class CompactionSource(NamedTuple):
     target: float
     keep_recent: int
     count: TokenCounter
-    active_tasks: frozenset[str] = frozenset()
+    recent_tokens: int | None = None
 
 
 class CompactionState(StrEnum):

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 MAX_ATTEMPTS = 3
 FAILED = "It failed several times. Prompts leave out older messages where they must."
 _PAGE = 1_000
+# Recent messages take at most this part of the limit after an automatic compaction.
+_RECENT_PART = 0.4
 
 
 class FrozenCut(NamedTuple):
@@ -57,7 +59,11 @@ class FrozenCut(NamedTuple):
     @property
     def source(self) -> CompactionSource:
         compaction = self.compaction
-        return CompactionSource(self.events, (), compaction.target, compaction.keep_recent, approximate_tokens)
+        # A call says what stays; by itself a window must become smaller, however long its recent messages are.
+        recent_tokens = int(self.limit * _RECENT_PART) if compaction.trigger == "threshold" else None
+        return CompactionSource(
+            self.events, (), compaction.target, compaction.keep_recent, approximate_tokens, recent_tokens
+        )
 
 
 class CompactionRuns(msgspec.Struct, frozen=True):

@@ -66,7 +66,7 @@ def _because(layout: Layout, why: str) -> Layout:
 def _content(source: CompactionSource) -> _Content:
     units = call_units(source.events)
     kept = kept_events(source, units)
-    tasks = find_tasks(source.events, units, source.active_tasks)
+    tasks = find_tasks(source.events, units)
     older = [(at, event) for at, event in enumerate(source.events) if at not in kept]
     total = max(sum(event.tokens for _, event in older), 1)
     tool = sum(event.tokens for _, event in older if event.message.role == "tool")

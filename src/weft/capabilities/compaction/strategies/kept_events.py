@@ -21,12 +21,24 @@ _MAX_REQUEST_TOKENS = 500
 
 def kept_events(source: CompactionSource, units: CallUnits) -> frozenset[int]:
     """Return the positions of events that stay in full, with the calls and results that belong to them."""
-    count = len(source.events)
     kept = {at for at, event in enumerate(source.events) if _always_stays(event)}
     kept |= units.unfinished
-    kept.update(range(max(count - source.keep_recent, 0), count))
+    kept.update(range(_first_recent(source), len(source.events)))
     kept.update(_requests(source.events, source.keep_recent))
     return units.whole(frozenset(kept))
+
+
+def _first_recent(source: CompactionSource) -> int:
+    """Return the position of the first recent event; it only moves forward when events are added."""
+    first = max(len(source.events) - source.keep_recent, 0)
+    if source.recent_tokens is None:
+        return first
+    room = source.recent_tokens
+    for at in reversed(range(first, len(source.events))):
+        room -= source.events[at].tokens
+        if room < 0:
+            return at + 1
+    return first
 
 
 def _always_stays(event: WindowEvent) -> bool:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def task_scoped(source: CompactionSource) -> Layout:
     """Summarise the events of finished tasks, and older events of no task; keep those of active tasks in full."""
     units = call_units(source.events)
-    tasks = find_tasks(source.events, units, source.active_tasks)
+    tasks = find_tasks(source.events, units)
     active = {
         at for at, task_id in enumerate(tasks.of_event) if task_id is not None and not tasks.by_id[task_id].is_finished
     }

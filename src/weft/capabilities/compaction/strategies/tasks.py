@@ -85,16 +85,10 @@ class _Mention(NamedTuple):
     sign: Sign | None
 
 
-def find_tasks(events: Sequence[WindowEvent], units: CallUnits, active: frozenset[str] = frozenset()) -> Tasks:
-    """Recognise the tasks of a window. ``active`` ones are open whatever the events say."""
-    found = _named_tasks(events, units)
-    if not found.by_id:
-        found = _requests(events, units)
-    tasks = {
-        task_id: task._replace(is_finished=task.is_finished and task_id not in active)
-        for task_id, task in found.by_id.items()
-    }
-    return Tasks(found.of_event, tasks)
+def find_tasks(events: Sequence[WindowEvent], units: CallUnits) -> Tasks:
+    """Recognise the tasks of a window: those with a name, or else the requests of the user."""
+    named = _named_tasks(events, units)
+    return named if named.by_id else _requests(events, units)
 
 
 def _named_tasks(events: Sequence[WindowEvent], units: CallUnits) -> Tasks:
