@@ -140,27 +140,43 @@ class App:
         self.metrics_snapshot = MetricsSnapshot(self.database, self.metrics, self.caches, self.clock)
         self.tenants = Tenants(self.database, self.clock)
         self.ready = self._writes_history = False
-        self._rates = RateLimits(settings.rates(), settings.valkey_url)
         self._read_counts = BufferedReadCounts()
+        self._comparisons = BackgroundTasks()
         self.feed = LiveFeed(self.database)
+        self.objects = Objects(self.database, connect_objects(settings), self.clock)
+        self._container = Container(self.database, self.clock, settings.signing_secret.encode())
+        self._search_stores = CallerTransactions(self.database, self._container, SearchStores)
+        self._know_callers(settings)
+        self._scan_content(settings)
+        self._guard_calls()
+        self._dispatch_calls(settings)
+        self._create_jobs(settings)
+        self._create_indexing(settings)
+        self._create_search(settings)
+        self._add_jobs()
+        self._container.provide(self._singletons())
+
+    def _know_callers(self, settings: Settings) -> None:
+        """Create what identifies, limits and audits callers."""
+        self._rates = RateLimits(settings.rates(), settings.valkey_url)
         self._refusals = Refusals(self.database, self.clock)
         self._codec = JwtCodec()
         self._callers = Authenticator(self.database, self._codec, self.clock)
         self.termination = AgentTermination(self.database, self.clock, self._callers.forget_tenant)
         response = ViolationHandler(self.termination, self._trust_policy)
         self._auditor = Auditor(self.database, self.clock, self._refusals, response)
-        self._comparisons = BackgroundTasks()
-        self.guards = Guards(self._auditor)
-        self.objects = Objects(self.database, connect_objects(settings), self.clock)
-        self._container = Container(self.database, self.clock, settings.signing_secret.encode())
-        self._search_stores = CallerTransactions(self.database, self._container, SearchStores)
+
+    def _scan_content(self, settings: Settings) -> None:
+        """Create the scanner of everything that callers store."""
         verdicts = self._cache("content_verdicts", 1, megabytes=16, seconds=3600)
         self._detector = configured_detector(settings)
         self._scanner = ContentScanner(self._detector, verdicts)
+
+    def _dispatch_calls(self, settings: Settings) -> None:
+        """Create the path of every call, of held calls, and of content that streams."""
         self.held_calls = HeldCalls(
             self.database, self._container, self.clock, self.feed, settings.approval_wait_seconds
         )
-        self._guard_calls()
         self._dispatcher = Dispatcher(
             database=self.database,
             callers=self._callers,
@@ -187,6 +203,9 @@ class App:
         self.uploads = Uploads(
             self._dispatcher, self.guards, CallerTransactions(self.database, self._container, DocumentWrites)
         )
+
+    def _create_jobs(self, settings: Settings) -> None:
+        """Create the scheduler and the jobs that need no search index."""
         self.scheduler = Scheduler()
         self.lease_runner = LeaseRunner(self.database, self.clock, self.scheduler.stopping)
         self.pruner = HistoryPruner(self.lease_runner, self._container)
@@ -208,12 +227,10 @@ class App:
         self.webhooks = WebhookDelivery(
             self.database, self.clock, self._container, settings.webhook_private_hosts.split(), self.metrics
         )
-        self._open_knowledge(settings)
-        self._add_jobs()
-        self._container.provide(self._singletons())
 
     def _guard_calls(self) -> None:
         """Enforce the guardrails of every caller's layers."""
+        self.guards = Guards(self._auditor)
         self.tenant_rules = TenantRules()
         self._guardrail_hits = BufferedHits(self.clock)
         self.caller_guardrails = CurrentGuardrails(self.tenant_rules, self.database, self._container)
@@ -228,8 +245,8 @@ class App:
         self.guardrail_guard = GuardrailGuard(self.caller_guardrails, self.guardrails)
         self.guards.install(self.guardrail_guard)
 
-    def _open_knowledge(self, settings: Settings) -> None:
-        """Create embeddings, indexing, knowledge and search."""
+    def _create_indexing(self, settings: Settings) -> None:
+        """Create embeddings, and the jobs that read documents and keep indexes up to date."""
         self.embeddings = CachedEmbeddings(
             self.database,
             self._embedders,
@@ -266,11 +283,14 @@ class App:
             AllowedFolders(settings.readable_folders),
             settings.fetch_private_hosts.split(),
         )
+        self.vector_backfill = VectorBackfill(runner, self.embeddings)
+
+    def _create_search(self, settings: Settings) -> None:
+        """Create the indexes, and what searches them."""
         self.collections = SearchIndexes(self.database, settings.index_folder, self.clock, self.metrics)
         self.model_migrations = ModelMigrations(
-            runner, container, self.embeddings, self.collections, self._comparisons.run
+            self.lease_runner, self._container, self.embeddings, self.collections, self._comparisons.run
         )
-        self.vector_backfill = VectorBackfill(runner, self.embeddings)
         self.tool_catalogue = IndexedTools(
             self.toolbox,
             self.database,

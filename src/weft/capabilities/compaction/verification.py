@@ -68,21 +68,21 @@ _ASKED = _words("who whom whose which what when where why how")
 IGNORED_WORDS = (FILLER_WORDS | _PRONOUNS) - CRITICAL_WORDS - _ASKED
 
 
-class Verified(NamedTuple):
+class VerifiedFacts(NamedTuple):
     """Facts that a text contains, and those that it does not."""
 
     found: list[KeyFact]
     missing: list[KeyFact]
 
 
-def verify(text: str, facts: Sequence[KeyFact]) -> Verified:
+def verify(text: str, facts: Sequence[KeyFact]) -> VerifiedFacts:
     """Tell which facts a text contains."""
     searched = _SearchedText(text)
     found: list[KeyFact] = []
     missing: list[KeyFact] = []
     for fact in facts:
         (found if searched.has(fact) else missing).append(fact)
-    return Verified(found, missing)
+    return VerifiedFacts(found, missing)
 
 
 def invented_literals(text: str, source: str) -> list[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from weft.capabilities.compaction.model import Layout
 from weft.capabilities.compaction.strategies.call_units import call_units
 from weft.capabilities.compaction.strategies.kept_events import kept_events
-from weft.capabilities.compaction.strategies.segments import Segment, groups_of
+from weft.capabilities.compaction.strategies.segments import EventRange, groups_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,7 +60,7 @@ def hierarchical(source: CompactionSource) -> Layout:
     parts = list(_parts(source.events, units.ends))
     boost = _boost(source.events, parts)
     segments = [
-        Segment(start, end, _share(source.target, bucket, boost), _title(bucket, source.events[start:end]))
+        EventRange(start, end, _share(source.target, bucket, boost), _title(bucket, source.events[start:end]))
         for start, end, bucket in parts
     ]
     groups = groups_of(source, segments, kept_events(source, units))

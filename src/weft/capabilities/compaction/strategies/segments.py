@@ -22,7 +22,7 @@ _FOLLOWING = 8
 _SECOND_IN_MICROS = 1_000_000
 
 
-class Segment(NamedTuple):
+class EventRange(NamedTuple):
     """Events from ``start`` to before ``end``, and the part of their tokens that a summary may take."""
 
     start: int
@@ -46,12 +46,12 @@ def segment_ends(
         yield last
 
 
-def groups_of(source: CompactionSource, segments: Iterable[Segment], kept: frozenset[int]) -> list[EventGroup]:
+def groups_of(source: CompactionSource, segments: Iterable[EventRange], kept: frozenset[int]) -> list[EventGroup]:
     """Return the groups in segments: the runs of events that do not stay."""
     return [group for segment in segments for group in _groups(source, segment, kept)]
 
 
-def _groups(source: CompactionSource, segment: Segment, kept: frozenset[int]) -> Iterator[EventGroup]:
+def _groups(source: CompactionSource, segment: EventRange, kept: frozenset[int]) -> Iterator[EventGroup]:
     for stays, positions in groupby(range(segment.start, segment.end), kept.__contains__):
         if stays:
             continue

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from weft.capabilities.compaction.model import Layout
 from weft.capabilities.compaction.strategies.call_units import call_units
 from weft.capabilities.compaction.strategies.kept_events import kept_events
-from weft.capabilities.compaction.strategies.segments import Segment, groups_of, segment_ends
+from weft.capabilities.compaction.strategies.segments import EventRange, groups_of, segment_ends
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,8 +27,8 @@ def window_groups(source: CompactionSource) -> list[EventGroup]:
     return groups_of(source, _segments(source, units), kept_events(source, units))
 
 
-def _segments(source: CompactionSource, units: CallUnits) -> Iterator[Segment]:
+def _segments(source: CompactionSource, units: CallUnits) -> Iterator[EventRange]:
     start = 0
     for end in segment_ends(source.events, units.ends):
-        yield Segment(start, end, source.target)
+        yield EventRange(start, end, source.target)
         start = end

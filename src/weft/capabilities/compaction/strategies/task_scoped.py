@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from weft.capabilities.compaction.model import Layout
 from weft.capabilities.compaction.strategies.call_units import call_units
 from weft.capabilities.compaction.strategies.kept_events import kept_events
-from weft.capabilities.compaction.strategies.segments import Segment, groups_of, segment_ends
+from weft.capabilities.compaction.strategies.segments import EventRange, groups_of, segment_ends
 from weft.capabilities.compaction.strategies.tasks import find_tasks, runs
 
 if TYPE_CHECKING:
@@ -30,14 +30,14 @@ def task_scoped(source: CompactionSource) -> Layout:
     return Layout("task_scoped", _reason(tasks), groups_of(source, _segments(source, units, tasks), kept))
 
 
-def _segments(source: CompactionSource, units: CallUnits, tasks: Tasks) -> Iterator[Segment]:
+def _segments(source: CompactionSource, units: CallUnits, tasks: Tasks) -> Iterator[EventRange]:
     """Yield the runs of each task, long ones in several segments."""
     for start, end, task_id in runs(tasks.of_event, units.ends):
         title = "" if task_id is None or not tasks.by_id[task_id].is_named else f"Task {task_id}"
         begin = start
         ends = units.ends[bisect_right(units.ends, start) : bisect_right(units.ends, end)]
         for until in segment_ends(source.events, ends, start):
-            yield Segment(begin, until, source.target, title)
+            yield EventRange(begin, until, source.target, title)
             begin = until
 
 
