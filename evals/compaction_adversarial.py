@@ -17,6 +17,7 @@ from weft.capabilities.compaction.compactor import Compactor
 from weft.capabilities.compaction.facts.extraction import extract_facts
 from weft.capabilities.compaction.model import CompactionSource, StrategyName
 from weft.capabilities.compaction.summariser import ExtractiveSummariser
+from weft.capabilities.compaction.verification import verify
 from weft.capabilities.language_models.model import ConversationMessage
 from weft.capabilities.windows.model import Category, WindowEvent
 from weft.kernel.tokens import approximate_tokens
@@ -26,30 +27,38 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from evals.compaction_sessions import PlantedSession
+    from weft.capabilities.compaction.model import KeyFact
 
 STRATEGIES: tuple[StrategyName, ...] = get_args(StrategyName)
 TARGETS = (0.4, 0.25, 0.1)
+# Part of the current key facts that a compaction must retain.
+LEAST_RETENTION = 0.99
 _KEEP_RECENT = 20
 _TALK = {"ami": 20, "locomo": 10, "bfcl_memory": 10}
 _MAX_FACTS = 6.0
 
 
 class Outcome(NamedTuple):
-    """What a compaction of a session lost, and its size as a share of the original."""
+    """What a compaction of a session lost of what was planted and of its key facts, and its size before and after."""
 
     lost: Sequence[str]
     planted: int
+    lost_facts: Sequence[KeyFact]
+    facts: int
     tokens: int
     tokens_before: int
 
 
 async def compact_session(session: PlantedSession, strategy: StrategyName, target: float) -> Outcome:
     """Compact a session and look for what was planted in it."""
-    source = CompactionSource(session.events, (), target, _KEEP_RECENT, approximate_tokens)
+    facts = extract_facts(session.events)
+    source = CompactionSource(session.events, facts, target, _KEEP_RECENT, approximate_tokens)
     draft = await Compactor().compact(source, strategy, ExtractiveSummariser())
     text = text_of(session, draft.view)
     lost = [f"{each.name}: {', '.join(each.probes)}" for each in session.planted if not survives(text, each)]
-    return Outcome(lost, len(session.planted), approximate_tokens(text), session.tokens)
+    current = [fact for fact in facts if fact.status == "current"]
+    lost_facts = verify(text, current).missing
+    return Outcome(lost, len(session.planted), lost_facts, len(current), approximate_tokens(text), session.tokens)
 
 
 def compaction_adversarial(folder: Path | None) -> Iterator[Row]:
@@ -74,6 +83,9 @@ def _survival(sessions: Sequence[PlantedSession], strategy: StrategyName, target
     value = 1 - len(lost) / planted
     name = f"compaction_adversarial.{strategy}.{target:.0%}"
     yield Row(f"{name}.survive", value, f"of {planted}", None, "= 1", not lost)
+    facts = sum(outcome.facts for outcome in outcomes)
+    kept = 1 - sum(len(outcome.lost_facts) for outcome in outcomes) / facts
+    yield Row(f"{name}.facts", kept, f"of {facts}", None, f">= {LEAST_RETENTION:.2f}", kept >= LEAST_RETENTION)
     share = sum(outcome.tokens for outcome in outcomes) / sum(outcome.tokens_before for outcome in outcomes)
     yield Row(f"{name}.tokens", share, "share", None, None, None)
 

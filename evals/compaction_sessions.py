@@ -649,7 +649,8 @@ def text_of(session: PlantedSession, view: CompactedView) -> str:
     found = []
     for part in compacted(session.events, view):
         if isinstance(part, WindowEvent):
-            calls = [f"{call.name}({call.arguments})" for call in part.message.tool_calls]
+            # A call has its id in every prompt.
+            calls = [f"{call.call_id} {call.name}({call.arguments})" for call in part.message.tool_calls]
             found.append("\n".join([part.message.content, *calls]))
         else:
             found.append(part.text)

@@ -1,10 +1,16 @@
 """What was planted in long noisy sessions survives every strategy. The whole set is an evaluation."""
 
 import pytest
-from evals.compaction_adversarial import STRATEGIES, TARGETS, compact_session
-from evals.compaction_sessions import SESSIONS, planted_session, survives
+from evals.compaction_adversarial import LEAST_RETENTION, STRATEGIES, TARGETS, compact_session
+from evals.compaction_sessions import SESSIONS, planted_session, survives, text_of
+from msgspec import structs
 
-from weft.capabilities.compaction.model import StrategyName
+from weft.capabilities.compaction.compactor import Compactor
+from weft.capabilities.compaction.facts.extraction import extract_facts
+from weft.capabilities.compaction.model import CompactionSource, StrategyName
+from weft.capabilities.compaction.summariser import ExtractiveSummariser
+from weft.capabilities.compaction.verification import verify
+from weft.kernel.tokens import approximate_tokens
 
 _CASES = [(strategy, target) for strategy in STRATEGIES for target in TARGETS]
 
@@ -22,6 +28,17 @@ async def test_planted_items_survive(number: int, case: tuple[StrategyName, floa
     assert outcome.tokens < outcome.tokens_before * (0.9 if strategy == "task_scoped" else 0.6)
 
 
+@pytest.mark.req("CE-N", part="retention of at least 99 % of the key facts of planted sessions")
+@pytest.mark.parametrize("strategy", STRATEGIES)
+async def test_key_facts_are_retained(strategy: StrategyName) -> None:
+    # Each session by one strategy; the evaluation has all of them at all targets.
+    numbers = range(STRATEGIES.index(strategy), SESSIONS, len(STRATEGIES))
+    outcomes = [await compact_session(planted_session(number), strategy, 0.25) for number in numbers]
+    facts = sum(outcome.facts for outcome in outcomes)
+    assert facts >= 200
+    assert 1 - sum(len(outcome.lost_facts) for outcome in outcomes) / facts >= LEAST_RETENTION
+
+
 def test_the_set_is_large_and_always_the_same() -> None:
     sessions = [planted_session(number) for number in range(SESSIONS)]
     assert sum(len(session.planted) for session in sessions) >= 300
@@ -37,3 +54,13 @@ def test_a_text_without_an_item_does_not_pass() -> None:
     for planted in session.planted:
         assert survives(full, planted)
         assert not survives(full.replace(planted.probes[0], "x"), planted)
+
+
+async def test_a_view_without_its_texts_loses_facts() -> None:
+    session = planted_session(3)
+    source = CompactionSource(session.events, (), 0.25, 20, approximate_tokens)
+    view = (await Compactor().compact(source, "sliding_window", ExtractiveSummariser())).view
+    summaries = tuple(structs.replace(summary, text="nothing") for summary in view.summaries)
+    text = text_of(session, structs.replace(view, summaries=summaries, facts=()))
+    facts = extract_facts(session.events)
+    assert len(verify(text, facts).missing) > len(facts) / 2
