@@ -69,7 +69,8 @@ class AnswerLog:
         if not isinstance(value, str):
             return value
         return re.sub(
-            r"((key|receipt|review|selection|session|source|webhook)_|urn:weft:)[0-9a-f]{16,28}|^([0-9a-f]{16}|[0-9a-f]{28}|[0-9a-f]{32})$",
+            r"((key|receipt|review|selection|session|source|webhook)_|urn:weft:)[0-9a-f]{16,28}|^([0-9a-f]{16}|[0-9a-f]{28}|[0-9a-f]{32})$"
+            r"|\d{4}-\d\d-\d\d \d\d:\d\d( to [-\d ]*\d\d:\d\d)?",
             "…",
             value.replace(self.client_name, "CLIENT"),
         )
