@@ -117,8 +117,12 @@ def _holds(own: Mapping[str, WindowEvent], summary: Summary) -> bool:
 
 
 def _is_unchanged(own: Mapping[str, WindowEvent], event_id: str, version: str) -> bool:
+    return _is_live(own, event_id) and event_version(own[event_id]) == version
+
+
+def _is_live(own: Mapping[str, WindowEvent], event_id: str) -> bool:
     event = own.get(event_id)
-    if event is None or event.redacted or event_version(event) != version:
+    if event is None or event.redacted:
         return False
     return event.trust is None or event.trust.trust is not Trust.SUSPICIOUS
 
@@ -145,7 +149,7 @@ def _with_lost_facts(own: Mapping[str, WindowEvent], view: CompactedView, coveri
         covering[fact.event_ids[0]]
         for fact in view.facts
         if fact.carried and fact.event_ids and fact.event_ids[0] in covering
-        if any(event_id not in own or own[event_id].redacted for event_id in fact.event_ids)
+        if not all(_is_live(own, event_id) for event_id in fact.sources)
     }
 
 

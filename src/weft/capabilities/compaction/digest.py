@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, TypeVar
 
-from weft.capabilities.compaction.model import FactKind
+from weft.capabilities.compaction.model import RESULT_OF, FactKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -58,10 +58,11 @@ def _section(kind: FactKind, facts: Sequence[KeyFact]) -> str:
 
 
 def _lines(facts: Sequence[KeyFact]) -> Iterator[str]:
-    """Yield statements, with who made them where that changes."""
+    """Yield statements, with who made them where that changes; of tools always, as they may name somebody else."""
     before = ""
     for who, text in _distinct((fact.who, f"{fact.text}{_LATER[fact.status]}") for fact in facts):
-        yield f"- {text}" if who == before else f"- {who}: {text}"
+        is_named = who != before or who.startswith(RESULT_OF)
+        yield f"- {who}: {text}" if is_named else f"- {text}"
         before = who
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from weft.capabilities.compaction.model import RESULT_OF
 from weft.capabilities.compaction.reduction.model import Utterance
 from weft.capabilities.compaction.tool_outputs import references, slim_output
 from weft.capabilities.language_models.rendering import plain_text
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 _RESULT_SHARE = 0.6
 _MIN_RESULT_TOKENS = 32
 _MAX_ARGUMENT_TOKENS = 48
+_QUOTATION = "> "
+_SPEAKER = re.compile(r"\s{0,40}([^\s:=][^:=\n]{0,80})[:=]")
+_ROLES = frozenset({"user", "human", "assistant", "system", "developer", "tool", "workflow"})
 
 
 class GroupTexts(NamedTuple):
@@ -35,6 +40,7 @@ def group_texts(group: EventGroup, count: TokenCounter) -> GroupTexts:
     names = call_names(group.events)
     has_results = any(event.message.role == "tool" for event in group.events)
     wanted = references_to(group) if has_results else frozenset()
+    speakers = frozenset(speaker(event).casefold() for event in group.events)
     utterances: list[Utterance] = []
     left_out: list[str] = []
     for event in group.events:
@@ -42,15 +48,29 @@ def group_texts(group: EventGroup, count: TokenCounter) -> GroupTexts:
         if event.message.role == "tool":
             most = max(int(event.tokens * share), _MIN_RESULT_TOKENS)
             slim = slim_output(text, most, count, wanted)
-            utterances.append(
-                Utterance(f"result of {names.get(event.event_id, 'a tool')}", slim.text, is_verbatim=True)
-            )
+            name = f"{RESULT_OF}{names.get(event.event_id, 'a tool')}"
+            utterances.append(Utterance(name, _quoted(slim.text, speakers), is_verbatim=True))
             left_out += filter(None, [slim.left_out])
             continue
         if text:
             utterances.append(Utterance(speaker(event), text))
         utterances += (_call(event, call, count) for call in event.message.tool_calls)
     return GroupTexts(utterances, left_out)
+
+
+def _quoted(text: str, speakers: frozenset[str]) -> str:
+    """Return a result in which lines that look like the words of a speaker are marked as quotations."""
+    lines = (f"{_QUOTATION}{line}" if _imitates(line, speakers) else line for line in text.splitlines())
+    return "\n".join(lines)
+
+
+def _imitates(line: str, speakers: frozenset[str]) -> bool:
+    """Tell whether a line begins like a line of a summary: with a speaker, a letter for one, or the legend of those."""
+    match = _SPEAKER.match(line)
+    if match is None:
+        return False
+    name = match[1].strip().casefold()
+    return len(name) == 1 or name in speakers or name in _ROLES or name.startswith(RESULT_OF)
 
 
 def _result_share(group: EventGroup) -> float:

@@ -29,6 +29,10 @@ DEFAULT_KEEP_RECENT = compaction_settings.DEFAULT_KEEP_RECENT
 DEFAULT_TARGET = compaction_settings.DEFAULT_TARGET
 
 
+# How the speaker of what a tool returned begins, so that it is never taken for somebody's word.
+RESULT_OF = "result of "
+
+
 class FactKind(StrEnum):
     """What a key fact is: statements first, then literals, which must survive character by character."""
 
@@ -71,6 +75,13 @@ class KeyFact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: FactStatus = "current"
     superseded_by: str | None = None
     carried: bool = False
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The events that say it and what became of it."""
+        if self.superseded_by is None:
+            return self.event_ids
+        return (*self.event_ids, self.superseded_by.rpartition("#")[0])
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -38,7 +38,7 @@ _WORD = re.compile(r"[^\W_]+(?:[.,:/_@'#+-]+[^\W_]+)*|[%€£$]")
 _NUMBER = re.compile(r"-?\d[\w.,:/-]*")
 _AT_LIMIT = re.compile(r"\bat (most|least)\b")
 _APOSTROPHE = str.maketrans("", "", "'")
-_LIST_NUMBER = re.compile(r"^\s*(?:[-*]\s+)?\d{1,3}[.)]\s", re.MULTILINE)
+_LIST_NUMBER = re.compile(r"^[ \t]{0,40}(?:[-*][ \t]{1,8})?\d{1,3}[.)]\s", re.MULTILINE)
 
 
 def _words(listed: str) -> frozenset[str]:

@@ -257,7 +257,7 @@ def _facts_of(summary: Summary, now: LineNow) -> list[FactView]:
 
 
 def _is_live(fact: KeyFact, now: LineNow) -> bool:
-    found = [now.events.get(event_id) for event_id in fact.event_ids]
+    found = [now.events.get(event_id) for event_id in fact.sources]
     return all(event is not None and not event.redacted for event in found)
 
 

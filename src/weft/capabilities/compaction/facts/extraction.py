@@ -18,7 +18,7 @@ from weft.capabilities.compaction.facts.literals import Literal, literals_in
 from weft.capabilities.compaction.facts.questions import OpenQuestions
 from weft.capabilities.compaction.facts.supersession import CLOSING_WORDS, FactLog
 from weft.capabilities.compaction.facts.units import MAX_UNIT, Unit, units_of
-from weft.capabilities.compaction.model import FactKind, KeyFact
+from weft.capabilities.compaction.model import RESULT_OF, FactKind, KeyFact
 from weft.capabilities.indexing.statement_patterns import statement_kind, statement_words, words_of
 from weft.capabilities.trust.model import Trust
 from weft.capabilities.windows.model import Category
@@ -66,10 +66,11 @@ def extract_facts(events: Sequence[WindowEvent]) -> list[KeyFact]:
     for number, event in enumerate(read):
         reader.closings.clear()
         facts = reader.facts(number, event)
+        is_data = _is_data(event)
         for text in reader.closings:
-            log.close(text, event.event_id)
+            log.close(text, event.event_id, is_data=is_data)
         for fact in facts:
-            log.add(fact)
+            log.add(fact, is_data=is_data)
     log.resolve_errors(_successes(read, reader.session, log.facts))
     return log.facts
 
@@ -78,6 +79,11 @@ def is_source(event: WindowEvent) -> bool:
     """Tell whether facts are taken from an event: not from instructions, which always stay, nor from attacks."""
     is_suspicious = event.trust is not None and event.trust.trust is Trust.SUSPICIOUS
     return not (event.redacted or event.routed or is_suspicious or event.category is Category.SYSTEM)
+
+
+def _is_data(event: WindowEvent) -> bool:
+    """Tell whether an event is data rather than what somebody says: a result of a tool, or labelled as such."""
+    return event.message.role == "tool" or (event.trust is not None and event.trust.source.is_data)
 
 
 def _successes(events: Sequence[WindowEvent], session: _Session, facts: Sequence[KeyFact]) -> dict[str, str]:
@@ -155,7 +161,8 @@ class _Reader:
         """Return who an event's statements are of: its speaker, or the tool."""
         if event.message.role == "tool":
             call = self.session.calls.get(event.message.tool_call_id or "")
-            return call.name if call is not None else event.message.name or "tool"
+            name = call.name if call is not None else event.message.name
+            return f"{RESULT_OF}{name or 'a tool'}"
         if event.message.name:
             return event.message.name
         return event.author if event.message.role == "user" else event.agent_id
@@ -177,12 +184,13 @@ class _Reader:
             if words and not CLOSING_WORDS.isdisjoint(words):
                 self.closings.append(unit.text)
             draft = None
-            if unit.text.endswith("?") and self.session.questions.is_open(number, unit.text):
+            is_question = unit.text.endswith("?") and statements < _MAX_STATEMENTS
+            if is_question and self.session.questions.is_open(number, unit.text):
                 draft = _Draft(FactKind.OPEN_QUESTION, unit.text, _texts(literals_in(unit.text)))
             elif (words or unit.header) and statements < _MAX_STATEMENTS and compared < _MAX_COMPARED:
                 compared += 1
                 draft = _statement(unit, words, is_acting=bool(event.message.tool_calls))
-            if draft is None and is_error(unit.text, words) and not unit.is_code:
+            if draft is None and statements < _MAX_STATEMENTS and is_error(unit.text, words) and not unit.is_code:
                 draft = self._error(unit.text)
             if draft is not None:
                 statements += 1
@@ -310,7 +318,8 @@ def _fact(event: WindowEvent, order: int, draft: _Draft, who: str) -> KeyFact:
     return KeyFact(
         fact_id=f"{event.event_id}#{order}",
         kind=draft.kind,
-        text=draft.text,
+        # Facts are listed one in a line: none may begin another.
+        text=" ".join(draft.text.splitlines()),
         who=who,
         at=event.at,
         event_ids=(event.event_id,),

@@ -3,7 +3,8 @@
 A later decision, constraint, preference or value on the same subject supersedes an earlier one; so does a statement
 that names what it replaces. An open question is resolved by its answer, a blocker by the message that it is gone, an
 error by the same call without one. In doubt a fact stays current: it costs a few tokens, while a fact that is wrongly
-taken for superseded may be lost.
+taken for superseded may be lost. Data, such as the result of a tool, changes nothing that somebody has said: otherwise
+a web page could replace a decision of the user.
 """
 
 from __future__ import annotations
@@ -72,17 +73,23 @@ class FactLog:
     """The facts so far, in order, with their status."""
 
     facts: list[KeyFact] = field(default_factory=list)
+    _is_data: list[bool] = field(default_factory=list)
     _by_text: dict[tuple[str, ...], int] = field(default_factory=dict)
-    _by_subject: dict[tuple[str, ...], tuple[int, Subject]] = field(default_factory=dict)
+    # Data and talk apart, so that data is not in the way of what is said before and after it.
+    _by_subject: dict[tuple[bool, *tuple[str, ...]], tuple[int, Subject]] = field(default_factory=dict)
     _by_term: dict[str, list[int]] = field(default_factory=dict)
     _terms: dict[int, frozenset[str]] = field(default_factory=dict)
 
-    def add(self, fact: KeyFact) -> None:
-        """Add a fact unless it repeats a current one; earlier facts that it replaces are superseded."""
-        if self._repeats(fact):
+    def add(self, fact: KeyFact, *, is_data: bool = False) -> None:
+        """Add a fact unless it repeats a current one; earlier facts that it replaces are superseded.
+
+        ``is_data``: it is from data, which replaces nothing but data.
+        """
+        if self._repeats(fact, is_data=is_data):
             return
         place = len(self.facts)
         self.facts.append(fact)
+        self._is_data.append(is_data)
         if fact.kind in _STATEMENTS or fact.kind in _VALUES:
             self._supersede_same_subject(place, fact)
         if fact.kind in _STATEMENTS:
@@ -90,9 +97,9 @@ class FactLog:
         if fact.kind in _STATEMENTS or fact.kind in _OPEN:
             self._index(place, fact)
         if fact.kind is FactKind.DECISION:
-            self.close(fact.text, fact.event_ids[0], frozenset({FactKind.OPEN_QUESTION}))
+            self.close(fact.text, fact.event_ids[0], frozenset({FactKind.OPEN_QUESTION}), is_data=is_data)
 
-    def close(self, text: str, event_id: str, kinds: Iterable[FactKind] = _OPEN) -> None:
+    def close(self, text: str, event_id: str, kinds: Iterable[FactKind] = _OPEN, *, is_data: bool = False) -> None:
         """Resolve what a sentence answers, removes or fulfils."""
         if _STILL_OPEN.search(text):
             return
@@ -100,6 +107,8 @@ class FactLog:
         for place in self._candidates(terms):
             fact = self.facts[place]
             if fact.kind not in kinds or fact.status != "current" or event_id in fact.event_ids:
+                continue
+            if is_data and not self._is_data[place]:
                 continue
             own = self._terms[place]
             shared = own.intersection(terms)
@@ -113,11 +122,14 @@ class FactLog:
             if success is not None:
                 self.facts[place] = structs.replace(fact, status="resolved", event_ids=(*fact.event_ids, success))
 
-    def _repeats(self, fact: KeyFact) -> bool:
+    def _repeats(self, fact: KeyFact, *, is_data: bool) -> bool:
         key = _text_key(fact)
         before = self._by_text.get(key)
         if before is not None and self.facts[before].status == "current":
-            return True
+            # What data said first and somebody says now is theirs: later data must not replace it.
+            is_covered = is_data or not self._is_data[before] or key[0] == "literal"
+            if is_covered:
+                return True
         self._by_text[key] = len(self.facts)
         for literal in fact.literals:
             # A literal of a statement is kept with it.
@@ -125,11 +137,13 @@ class FactLog:
         return False
 
     def _supersede_same_subject(self, place: int, fact: KeyFact) -> None:
+        is_data = self._is_data[place]
         for subject in subjects_of(fact):
-            before = self._by_subject.get(subject.key)
-            if before is not None and before[1].value != subject.value:
-                self._supersede(before[0], place)
-            self._by_subject[subject.key] = (place, subject)
+            for is_before_data in {True, is_data}:
+                before = self._by_subject.get((is_before_data, *subject.key))
+                if before is not None and before[1].value != subject.value:
+                    self._supersede(before[0], place)
+            self._by_subject[is_data, *subject.key] = (place, subject)
 
     def _supersede_named(self, place: int, fact: KeyFact) -> None:
         """Supersede what a statement says that it replaces, or what it changes."""
@@ -151,6 +165,7 @@ class FactLog:
         for place in self._candidates(terms):
             fact = self.facts[place]
             is_candidate = place < before and fact.kind in _STATEMENTS and fact.status == "current"
+            is_candidate = is_candidate and self._may_replace(place, before)
             if is_candidate and len(self._terms[place].intersection(terms)) >= max(least, 1):
                 return place
         return None
@@ -158,8 +173,12 @@ class FactLog:
     def _latest_of(self, who: str, before: int) -> Iterator[int]:
         for place in range(before - 1, max(-1, before - _MAX_COMPARED), -1):
             fact = self.facts[place]
-            if fact.who == who and fact.kind in _STATEMENTS and fact.status == "current":
+            is_own = fact.who == who and self._may_replace(place, before)
+            if is_own and fact.kind in _STATEMENTS and fact.status == "current":
                 yield place
+
+    def _may_replace(self, before: int, after: int) -> bool:
+        return self._is_data[before] or not self._is_data[after]
 
     def _candidates(self, terms: Sequence[str]) -> list[int]:
         """Return the newest facts with any of the terms, newest first."""

@@ -46,6 +46,9 @@ _DATA_LINE = re.compile(
     re.VERBOSE,
 )
 
+# Longer lines are judged by their beginning: the pattern takes quadratic time for a line of blanks.
+_JUDGED = 400
+
 WORD, SENTENCE, LINE = 0, 1, 2
 _SEPARATORS = {WORD: " ", SENTENCE: "", LINE: "\n"}
 # Words by which the language is recognised.
@@ -191,14 +194,14 @@ def _cost(core: str, kind: int, count: TokenCounter) -> float:
 def _pieces(utterance: Utterance) -> list[tuple[str, int, int]]:
     """Return the pieces of an utterance: the text of each, its kind and where it starts."""
     text = utterance.text
-    if not utterance.is_verbatim and "\n" not in text and not _DATA_LINE.match(text):
+    if not utterance.is_verbatim and "\n" not in text and not _DATA_LINE.match(text[:_JUDGED]):
         return _prose(text, 0)
     pieces: list[tuple[str, int, int]] = []
     is_fenced = False
     start = 0
     for line in text.splitlines(keepends=True):
         is_fence = bool(_FENCE.match(line))
-        if is_fence or is_fenced or utterance.is_verbatim or _DATA_LINE.match(line):
+        if is_fence or is_fenced or utterance.is_verbatim or _DATA_LINE.match(line[:_JUDGED]):
             if line.strip():
                 pieces.append((line.rstrip(), LINE, start))
         else:
