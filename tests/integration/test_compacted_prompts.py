@@ -220,6 +220,52 @@ async def test_older_summaries_give_way_before_the_recent_conversation(world: Wo
     assert list(dict.fromkeys(seen))[:3] == [(True, True, True), (False, True, True), (False, False, True)]
 
 
+def statement(kind: FactKind, text: str, event_id: str, **fields: Any) -> KeyFact:
+    return KeyFact(
+        fact_id=f"{event_id}#{kind}", kind=kind, text=text, who="analysis", at=0, event_ids=(event_id,), **fields
+    )
+
+
+@pytest.mark.req("CE-U2")
+@pytest.mark.req("CE-E", part="over the limit")
+async def test_a_summary_without_room_leaves_its_current_key_facts(world: World) -> None:
+    long = "It was said that the parking lot is full, again and again. " * 30
+    kept = {
+        FactKind.DECISION: "We decided to deploy to Oslo.",
+        FactKind.CONSTRAINT: "The budget must not exceed 40,000 euros.",
+        FactKind.COMMITMENT: "I will send the report on Friday.",
+        FactKind.OPEN_QUESTION: "Who owns the runbook?",
+    }
+    statements = [statement(kind, text, f"e{place}") for place, (kind, text) in enumerate(kept.items(), start=1)]
+    old = statement(FactKind.REQUIREMENT, "Deploy to Bergen.", "e1", status="superseded", superseded_by="e2#1")
+    view = CompactedView(
+        summaries=(summary_of(["e1", "e2"], f"First: {long}"), summary_of(["e3", "e4"], f"Second: {long}")),
+        facts=(*statements, old),
+    )
+    recent = [{"content": f"Point {number}. " + "It is about parking. " * 12} for number in range(12)]
+    await ingest(world.analysis, *EVENTS[:5], *recent, {"content": "What is next?"})
+    await apply_view(world, view)
+    for budget in (1_700, 1_000, 700):
+        answer = await assemble(world.analysis, fresh=True, token_budget=budget)
+        body = str(answer["body"])
+        assert answer["tokens"] <= budget
+        assert "First: " not in body
+        left = [text for text in kept.values() if "Second: " not in body or text in (*kept.values(),)[:2]]
+        assert all(text in body for text in left)
+        assert "Bergen" not in body
+        assert '<weft:data source="key facts of earlier events">' in body
+        shown = await receipt(world.analysis, answer)
+        refs = {ref for block in shown["blocks"] for ref in (*block.get("items", {}), *block.get("covers", {}))}
+        assert refs.isdisjoint(each["ref"] for each in shown["omitted"])
+        assert refs | {each["ref"] for each in shown["omitted"]} == {each["ref"] for each in shown["candidates"]}
+        assert (await replay(world.analysis, answer))["prompt_hash"] == answer["prompt_hash"]
+    await world.admin.call(
+        "records.redact", item_id=f"window:{SESSION}:analysis/e1/1.1", state="removed", reason="secret"
+    )
+    again = await assemble(world.analysis, fresh=True, token_budget=1_000)
+    assert "Oslo" not in str(again["body"])
+
+
 @pytest.mark.req("CE-U2")
 async def test_originals_of_covered_events_come_back_when_the_task_asks_for_them(world: World) -> None:
     details = {"content": "The rollback password ceremony is on Tuesday at nine in Oslo."}

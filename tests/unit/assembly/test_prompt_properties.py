@@ -15,7 +15,7 @@ from weft.capabilities.assembly.plan import Materials, Previous, make_plan
 from weft.capabilities.assembly.prompt import prompt_of
 from weft.capabilities.assembly.prompt_trust import ItemTrust
 from weft.capabilities.compaction.compacted_events import compacted_parts
-from weft.capabilities.compaction.model import CompactedView, ShortenedEvent, Summary
+from weft.capabilities.compaction.model import CompactedView, FactKind, KeyFact, ShortenedEvent, Summary
 from weft.capabilities.language_models.catalog import load_catalog
 from weft.capabilities.language_models.model import ConversationMessage, Prompt, ToolCall, ToolDefinition
 from weft.capabilities.language_models.token_counts import PromptCounter
@@ -109,7 +109,13 @@ def views(draw: st.DrawFn, events: list[WindowEvent]) -> CompactedView:
         ShortenedEvent(event_id=each.event_id, version=event_version(each), content="cut", tokens_before=1, tokens=1)
         for each in cut
     ]
-    return CompactedView(summaries=tuple(summaries), shortened=tuple(shortened))
+    covered = [event_id for each in summaries for event_id in each.sources]
+    facts = [
+        KeyFact(fact_id=f"{event_id}#1", kind=FactKind.DECISION, text=draw(text), who="a", at=0, event_ids=(event_id,))
+        for event_id in covered
+        if draw(st.booleans())
+    ]
+    return CompactedView(summaries=tuple(summaries), shortened=tuple(shortened), facts=tuple(facts))
 
 
 @st.composite

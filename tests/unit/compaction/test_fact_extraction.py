@@ -132,7 +132,7 @@ def test_a_long_log_gives_errors_and_what_was_referred_to() -> None:
         f"2026-01-01T10:{n // 60 % 60:02}:{n % 60:02}Z INFO request id=r{n:05} took {n % 90} ms" for n in range(10_000)
     ]
     lines[4_711] = "2026-01-01T11:18:31Z ERROR payment gateway answered 503 for order ORD-55123"
-    lines[4_712] = "2026-01-01T11:18:32Z ERROR payment gateway answered 503 for order ORD-55124"
+    lines[4_712] = "2026-01-01T11:18:32Z ERROR payment gateway answered 503 for order ORD-55123"
     conversation = Conversation()
     conversation.call("read_log", '{"path": "/var/log/pay.log"}', "\n".join(lines))
     conversation.agent("The slow one is r07003, I will look at it.")
@@ -140,6 +140,36 @@ def test_a_long_log_gives_errors_and_what_was_referred_to() -> None:
     of_log = [fact for fact in facts if fact.event_ids == ("e2",)]
     assert [fact.text for fact in of_log] == [lines[4_711], lines[7_003]]
     assert len(facts) < 6
+
+
+@pytest.mark.req("CE-F8")
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("ERROR E62725: the disk failed", "ERROR E62726: the disk failed"),
+        ("ERROR ORA-00942 in the import", "ERROR ORA-01555 in the import"),
+        ("fatal: the server answered HTTP 500", "fatal: the server answered HTTP 503"),
+        ("error: the job job-4411 was lost", "error: the job job-4412 was lost"),
+    ],
+)
+@pytest.mark.parametrize("noise", [0, 300])
+def test_errors_with_another_code_are_other_errors(one: str, other: str, noise: int) -> None:
+    lines = [f"2026-01-01T10:00:{n % 60:02}Z INFO request took {n % 90} ms" for n in range(noise)]
+    apart, together = Conversation(), Conversation()
+    for line in (one, other):
+        apart.call("import", "{}", "\n".join([*lines, f"10:00:01 {line}", f"10:00:02 {line}"]))
+    together.call("import", "{}", "\n".join([*lines, f"10:00:01 {one}", f"10:00:02 {other}"]))
+    for conversation in (apart, together):
+        errors = [fact.text[9:] for fact in extract_facts(conversation.events) if fact.kind is FactKind.ERROR]
+        assert errors == [one, other]
+
+
+def test_many_errors_of_one_kind_do_not_hide_another() -> None:
+    lines = [f"ERROR order ORD-{n} was refused" for n in range(500)]
+    conversation = Conversation()
+    conversation.call("read_log", "{}", "\n".join([*lines, "FATAL: out of memory"]))
+    errors = [fact.text for fact in extract_facts(conversation.events) if fact.kind is FactKind.ERROR]
+    assert errors == [*lines[:5], "FATAL: out of memory"]
 
 
 def test_an_event_has_a_bounded_number_of_facts() -> None:

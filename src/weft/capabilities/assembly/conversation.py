@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import structs
 
+from weft.capabilities.assembly.key_facts import chosen_facts
 from weft.capabilities.assembly.model import Candidate, OmittedCandidate, PlannedBlock, Shortening
 from weft.capabilities.assembly.plan import FittedConversation
 from weft.capabilities.assembly.prompt_trust import ItemTrust, Screening, item_trust, least_trusted
 from weft.capabilities.compaction.compacted_events import EventInPart, SummaryOfEvents
+from weft.capabilities.compaction.digest import digest
 from weft.capabilities.compaction.expansion import summary_ref
 from weft.capabilities.compaction.records import summary_id
 from weft.capabilities.language_models.content import Media
@@ -24,14 +26,14 @@ from weft.capabilities.language_models.token_counts import PromptCounter
 from weft.capabilities.layers.data_elements import data_element, data_message, with_texts
 from weft.capabilities.layers.tags import sanitise_message
 from weft.capabilities.trust.model import Source, Trust
-from weft.capabilities.windows.budget import SizedEvent, budgets_for, fit, required_tokens, shorten
+from weft.capabilities.windows.budget import Fit, SizedEvent, budgets_for, fit, required_tokens, shorten
 from weft.capabilities.windows.model import Category, WindowEvent, event_version, window_line
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from weft.capabilities.compaction.model import CompactedView
+    from weft.capabilities.compaction.model import CompactedView, KeyFact
 
 # An event above this part of the limit is shortened in the middle, so that it does not evict all others.
 _LARGEST_PART = 4
@@ -43,6 +45,9 @@ _EVENT_BYTES = 2_000
 _CANDIDATE_BYTES = 300
 # Names the summary, so that an agent can ask for its originals.
 _SUMMARY = "summary {} of earlier events"
+_KEY_FACTS = "key facts of earlier events"
+# Part of the conversation's room that the key facts of summaries without room may take from it.
+_KEY_FACTS_SHARE = 0.2
 
 
 class PreparedEvent(NamedTuple):
@@ -172,6 +177,36 @@ class EventPreparer(NamedTuple):
         )
         return PreparedSummary(part, block, Candidate(ref=ref, kind="summary", tokens=tokens), covered)
 
+    def key_facts(self, summaries: Sequence[PreparedSummary], room: int) -> PlannedBlock | None:
+        """Return the current statements of summaries as a list of at most ``room`` tokens; None if none fits."""
+        statements = [fact for each in summaries for fact in each.part.statements]
+        facts = chosen_facts(statements, room, self.counter.scaled)
+        while facts:
+            names = {fact.fact_id for fact in facts}
+            block = self._facts_block(summaries, [fact for fact in statements if fact.fact_id in names])
+            if block.tokens <= room:
+                return block
+            # Headings and framing are not part of the estimate.
+            facts = facts[: len(facts) * 9 // 10]
+        return None
+
+    def _facts_block(self, summaries: Sequence[PreparedSummary], facts: Sequence[KeyFact]) -> PlannedBlock:
+        named = {event_id for fact in facts for event_id in fact.event_ids}
+        events = [event for each in summaries for event in each.part.events if event.event_id in named]
+        least = least_trusted(map(event_trust, events))
+        shown = self.screening.shown_own(digest(facts))
+        text = data_element(shown, _KEY_FACTS, mark_words=self.screening.mark_words)
+        message = ConversationMessage(role="user", content=text)
+        return PlannedBlock(
+            block_id="summary:key_facts",
+            kind="summary",
+            messages=(message,),
+            tokens=self.counter.message(message),
+            covers={self.ref_of(event): event_version(event) for event in events},
+            source=least.source,
+            trust=least.trust,
+        )
+
     @property
     def longest(self) -> int:
         return self.limit // _LARGEST_PART
@@ -228,6 +263,17 @@ class EventPreparer(NamedTuple):
 
     def _count_content(self, text: str) -> int:
         return self.counter.message(ConversationMessage(role="user", content=text))
+
+
+class _Choice(NamedTuple):
+    """The events and summaries that fit."""
+
+    events: Fit
+    summaries: Sequence[PreparedSummary]
+
+    @property
+    def tokens(self) -> int:
+        return self.events.tokens + sum(each.block.tokens for each in self.summaries)
 
 
 @dataclass(frozen=True)
@@ -296,19 +342,48 @@ class WindowConversation:
         ]
 
     def fit(self, room: int, events_room: int | None = None) -> FittedConversation:
-        """Trim to ``room`` tokens: summaries first, oldest first, then events by category, oldest first."""
+        """Trim to ``room`` tokens: summaries first, oldest first, then events by category, oldest first.
+
+        Key facts take the place of summaries that are left out.
+        """
+        choice = self._choice(room, events_room)
+        left_out = self._left_out(choice)
+        if not left_out:
+            return self._fitted(choice, None)
+        share = min(int(room * _KEY_FACTS_SHARE), room - self.required_tokens)
+        facts = self.preparer.key_facts(left_out, max(share, room - choice.tokens))
+        if facts is not None and facts.tokens > room - choice.tokens:
+            rest = room - facts.tokens
+            choice = self._choice(rest, None if events_room is None else min(rest, events_room))
+            facts = self.preparer.key_facts(self._left_out(choice), room - choice.tokens)
+        return self._fitted(choice, facts)
+
+    def _choice(self, room: int, events_room: int | None) -> _Choice:
+        """Choose what fits."""
         limit = room if events_room is None else min(room, events_room)
         found = fit(self._sized, limit, budgets_for(limit, self.shares), low_water=1.0, longest=self.preparer.longest)
         # No summary stays where an event has to go, unless both have a room of their own.
         used = found.tokens if events_room is not None or not found.trimmed else room
-        summaries = self._newest_summaries(room - used)
-        kept = {*found.kept, *(each.candidate.ref for each in summaries)}
-        blocks = [each.block for each in self.sent if each.candidate.ref in kept]
-        omitted = [OmittedCandidate(ref, "budget", "trimmed, oldest first") for ref in found.trimmed]
-        for each in self.summaries:
-            if each.candidate.ref not in kept:
-                refs = (each.candidate.ref, *each.block.covers)
-                omitted += [OmittedCandidate(ref, "budget", "summaries are left out first") for ref in refs]
+        return _Choice(found, self._newest_summaries(room - used))
+
+    def _left_out(self, choice: _Choice) -> list[PreparedSummary]:
+        return self.summaries[: len(self.summaries) - len(choice.summaries)]
+
+    def _fitted(self, choice: _Choice, facts: PlannedBlock | None) -> FittedConversation:
+        kept = {*choice.events.kept, *(each.candidate.ref for each in choice.summaries)}
+        left_out = self._left_out(choice)
+        first = left_out[0] if left_out else None
+        blocks: list[PlannedBlock] = []
+        for each in self.sent:
+            if each is first and facts is not None:
+                blocks.append(facts)
+            if each.candidate.ref in kept:
+                blocks.append(each.block)
+        omitted = [OmittedCandidate(ref, "budget", "trimmed, oldest first") for ref in choice.events.trimmed]
+        stated = facts.covers if facts is not None else {}
+        for each in left_out:
+            refs = (ref for ref in (each.candidate.ref, *each.block.covers) if ref not in stated)
+            omitted += [OmittedCandidate(ref, "budget", "summaries are left out first") for ref in refs]
         return FittedConversation(blocks, omitted, [each for each in self.shortened if each.ref in kept])
 
     def _newest_summaries(self, room: int) -> list[PreparedSummary]:
@@ -450,5 +525,5 @@ def _part_of(prepared: Prepared) -> CompactedPart:
 def _identity(part: CompactedPart) -> Hashable:
     """Return what tells a part from all others that are in memory: views and events are cached, parts are not."""
     if isinstance(part, SummaryOfEvents):
-        return id(part.summary), part.facts
+        return id(part.summary), part.facts, tuple(map(id, part.statements))
     return (id(part.event), id(part.shortened)) if isinstance(part, EventInPart) else id(part)

@@ -547,7 +547,7 @@ class _Call:
         return CompactionUse(
             compaction_id=applied.compaction.compaction_id,
             version=applied.compaction.version or "",
-            summaries=sum(block.kind == "summary" for block in blocks),
+            summaries=sum(block.kind == "summary" and bool(block.items) for block in blocks),
             events=len(covered),
             quoted=len(covered.keys() & plan.included.keys()),
             original_tokens=sum(cut.get(ref) or sizes.get(ref, 0) for ref in covered),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
+from weft.capabilities.compaction.digest import is_literal
 from weft.capabilities.compaction.summary_text import facts_text, summary_text
 from weft.capabilities.trust.model import Trust
 from weft.capabilities.windows.model import Category, event_version
@@ -25,13 +26,15 @@ if TYPE_CHECKING:
 class SummaryOfEvents(NamedTuple):
     """A summary in the place of the events that it stands for, with the key facts that it does not contain.
 
-    ``number`` is its place in the view, from 0.
+    ``number`` is its place in the view, from 0. ``statements`` are the current decisions, constraints and the like of
+    its events, in the text or not: they remain where there is no room for the summary.
     """
 
     summary: Summary
     number: int
     events: tuple[WindowEvent, ...]
     facts: tuple[KeyFact, ...] = ()
+    statements: tuple[KeyFact, ...] = ()
 
     @property
     def text(self) -> str:
@@ -167,16 +170,22 @@ def _summaries(
     own: Mapping[str, WindowEvent], view: CompactedView, covering: Mapping[str, int]
 ) -> dict[int, SummaryOfEvents]:
     facts: dict[int, list[KeyFact]] = {}
+    statements: dict[int, list[KeyFact]] = {}
     for fact in view.facts:
-        number = covering.get(fact.event_ids[0]) if fact.carried and fact.event_ids else None
-        if number is not None:
+        number = covering.get(fact.event_ids[0]) if fact.event_ids else None
+        if number is None:
+            continue
+        if fact.carried:
             facts.setdefault(number, []).append(fact)
+        if fact.status == "current" and not is_literal(fact) and all(each in covering for each in fact.event_ids):
+            statements.setdefault(number, []).append(fact)
     return {
         number: SummaryOfEvents(
             view.summaries[number],
             number,
             tuple(own[event_id] for event_id in view.summaries[number].sources),
             tuple(facts.get(number, ())),
+            tuple(statements.get(number, ())),
         )
         for number in sorted(set(covering.values()))
     }

@@ -59,7 +59,14 @@ ERROR_WORDS = frozenset(
 )
 _ENDINGS = ("Error", "Exception", "Failure", "Fault")
 _FRAME = re.compile(r"\s*(?:File \"|at \S+\(|\.{3} \d+ more|Traceback|\^)")
-_VARIABLE = re.compile(r"0x[0-9a-fA-F]+|[0-9a-f]{8}-[0-9a-f-]{27}|\d+")
+# What differs between repetitions: addresses, hashes and plain numbers. Codes and names tell one error from another.
+_VARIABLE = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{8}-[0-9a-f-]{27}\b|\b(?=[a-f]*\d)[0-9a-f]{8,64}\b")
+_DIGITS = re.compile(r"\d+")
+_NUMBER = re.compile(
+    r"((?:\b(?:code|status|exit|signal|errno|error|HTTP(?:/\d(?:\.\d)?)?)\W{1,3}|\b[A-Za-z][A-Za-z_]{0,40}[-_]?)"
+    r"\d[\w-]{0,40})|\d+",
+    re.IGNORECASE,
+)
 
 
 def is_error(line: str, words: AbstractSet[str]) -> bool:
@@ -71,6 +78,14 @@ def is_error(line: str, words: AbstractSet[str]) -> bool:
     return any(pattern.search(line) for pattern in (_CASED, _STATUS, _PHRASE, _FAILURES))
 
 
+def error_kind(line: str) -> str:
+    """Return what errors of one kind have in common: the line without any number, code or address."""
+    return _DIGITS.sub("0", _VARIABLE.sub("0", line))
+
+
 def error_template(line: str) -> str:
-    """Return what an error has in common with its repetitions: the line without numbers and addresses."""
-    return _VARIABLE.sub("0", line)
+    """Return what an error has in common with its repetitions: the line without addresses and numbers.
+
+    Codes and identifiers stay, such as E1234, HTTP 503, exit code 137 or job-7: with another one it is another error.
+    """
+    return _NUMBER.sub(lambda found: found[1] or "0", _VARIABLE.sub("0", line))

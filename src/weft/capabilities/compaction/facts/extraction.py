@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.capabilities.compaction.facts.errors import ERROR_WORDS, error_template, is_error
+from weft.capabilities.compaction.facts.errors import ERROR_WORDS, error_kind, error_template, is_error
 from weft.capabilities.compaction.facts.labels import LABEL_WORDS, header_kind, label_in
 from weft.capabilities.compaction.facts.literals import Literal, literals_in
 from weft.capabilities.compaction.facts.questions import OpenQuestions
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 _LONG_TEXT = 24_000
 _MAX_STATEMENTS = 48
 _MAX_LITERALS = 32
+# Kinds of errors of a result, and further ones of these kinds with another code or identifier.
 _MAX_ERRORS = 6
+_MAX_VARIANTS = 4
 _MAX_REFERRED = 4
 # Sentences of one event that are compared with the patterns of statements.
 _MAX_COMPARED = 4_000
@@ -149,6 +151,7 @@ def _last_mentions(events: Sequence[WindowEvent]) -> dict[str, int]:
 class _Reader:
     session: _Session
     seen_errors: set[str] = field(default_factory=set)
+    seen_kinds: set[str] = field(default_factory=set)
     closings: list[str] = field(default_factory=list)
 
     def facts(self, number: int, event: WindowEvent) -> list[KeyFact]:
@@ -217,17 +220,19 @@ class _Reader:
 
     def _of_result(self, number: int, text: str) -> Iterator[_Draft]:
         """Yield errors, labelled statements, literals of a short result, and lines that were referred to later."""
-        errors = statements = literals = 0
+        errors = variants = statements = literals = 0
         is_short = len(text) <= _SHORT_RESULT
         referred: list[_Draft] = []
         for unit in units_of(text):
             words = words_of(unit.text) & _cue_words()
             if errors < _MAX_ERRORS and is_error(unit.text, words):
-                draft = self._error(unit.text)
+                is_variant = error_kind(unit.text) in self.seen_kinds
+                draft = None if is_variant and variants >= _MAX_VARIANTS else self._error(unit.text)
                 if draft is not None:
-                    errors += 1
+                    errors, variants = errors + (not is_variant), variants + is_variant
                     yield draft
-                continue
+                if draft is not None or not is_short:
+                    continue
             labelled = _labelled(unit, words) if statements < _MAX_RESULT_STATEMENTS else None
             if labelled is not None:
                 statements += 1
@@ -255,6 +260,7 @@ class _Reader:
         if template in self.seen_errors:
             return None
         self.seen_errors.add(template)
+        self.seen_kinds.add(error_kind(line))
         return _Draft(FactKind.ERROR, line, _texts(literals_in(line, is_data=True)))
 
 
