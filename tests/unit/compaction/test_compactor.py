@@ -236,7 +236,7 @@ async def test_if_nothing_can_be_written_older_events_are_left_out_and_their_sta
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("extract_facts", "Key facts could not be extracted."),
+        ("extract_in_turns", "Key facts could not be extracted."),
         ("lay_out", "The strategy hierarchical failed; the older messages were left out."),
     ],
 )

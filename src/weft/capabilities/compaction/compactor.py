@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import structs
 
 from weft.capabilities.compaction.digest import is_literal, statement
-from weft.capabilities.compaction.facts.extraction import extract_facts
+from weft.capabilities.compaction.facts.extraction import extract_in_turns
 from weft.capabilities.compaction.group_facts import facts_by_event, facts_of
 from weft.capabilities.compaction.model import (
     CompactedView,
@@ -101,7 +101,7 @@ class Compactor:
         if source.facts:
             return source
         try:
-            return source._replace(facts=await COMPACTION_THREADS.run(extract_facts, source.events))
+            return source._replace(facts=await extract_in_turns(source.events))
         except Exception as failed:  # noqa: BLE001 - a view without facts is better than none
             _log.warning("Key facts of a window could not be extracted: %s", type(failed).__name__)
             degraded.append("Key facts could not be extracted.")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -13,7 +15,7 @@ from weft.capabilities.agent_context.compaction_settings import KeepRecent, Targ
 from weft.capabilities.approvals.model import is_approver
 from weft.capabilities.compaction.compacted_events import holding_summaries
 from weft.capabilities.compaction.expansion import expand_ids, named_compactions
-from weft.capabilities.compaction.facts.extraction import extract_facts
+from weft.capabilities.compaction.facts.extraction import extract_in_turns
 from weft.capabilities.compaction.model import (
     DEFAULT_STRATEGY,
     CompactionNotFound,
@@ -56,7 +58,7 @@ from weft.kernel.fields import Count
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 from weft.kernel.ports import Transactions
-from weft.kernel.thread_pools import COMPACTION_THREADS
+from weft.kernel.thread_pools import short_turns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,6 +76,8 @@ _MAX_WAIT = 60.0
 _FACT_BYTES = 250
 # Compactions that the ids of one call may refer to, each of which is read.
 _MAX_VIEWS = 10
+# Held by the call of a tenant that extracts key facts.
+_extracting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
 CompactionId = Annotated[
     str,
@@ -512,13 +516,22 @@ def _covered(events: Sequence[WindowEvent], view: CompactedView | None) -> _Cove
 
 
 async def _facts_of(events: Sequence[WindowEvent], actor: Actor, cache: FactCache) -> Sequence[KeyFact]:
-    """Return the key facts of events, from the cache unless one of them is new."""
+    """Return the key facts of events, from the cache unless one of them is new.
+
+    A tenant extracts those of one window at a time, so that its calls leave others their turns; a call for the same
+    window finds the result in the cache.
+    """
     digest = hashlib.sha256("\n".join(event.item_id for event in events).encode()).digest()
     key = actor.tenant, digest
     facts = cache.get(key)
-    if facts is None:
-        facts = await COMPACTION_THREADS.run(extract_facts, events)
-        cache.put(key, facts, sum(_FACT_BYTES + 2 * len(fact.text) for fact in facts))
+    if facts is not None:
+        return facts
+    async with _extracting.setdefault(actor.tenant, asyncio.Lock()):
+        facts = cache.get(key)
+        if facts is None:
+            with short_turns():
+                facts = await extract_in_turns(events)
+            cache.put(key, facts, sum(_FACT_BYTES + 2 * len(fact.text) for fact in facts))
     return facts
 
 

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 # Views that are stored for one line; of older compactions only the figures remain.
 KEPT_VIEWS = 10
+# Compactions of one line whose figures are kept.
+KEPT_COMPACTIONS = 100
 
 
 class AppliedCompaction(NamedTuple):
@@ -40,7 +42,10 @@ class CompactionStore(Protocol):
     """The compactions of the transaction's tenant. A line has at most one that is open, and one that is applied."""
 
     async def add(self, compaction: Compaction) -> bool:
-        """Add a compaction; False if its line has an open one (queued, running or held)."""
+        """Add a compaction; False if its line has an open one (queued, running or held).
+
+        Only the newest of a line are kept, and those that are open, applied or have a view.
+        """
         ...
 
     async def find(self, compaction_id: str) -> Compaction | None: ...

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import structs
 
 from weft.capabilities.compaction.model import CompactedView, Compaction, CompactionState
-from weft.capabilities.compaction.store import KEPT_VIEWS, AppliedCompaction
+from weft.capabilities.compaction.store import KEPT_COMPACTIONS, KEPT_VIEWS, AppliedCompaction
 from weft.storage.sql.blobs import pack, text_of
 from weft.storage.sql.database import SqlStore
 
@@ -50,6 +50,13 @@ DELETE FROM compaction_views WHERE tenant = $1 AND line_id = $2 AND compaction_i
 AND compaction_id NOT IN (
     SELECT compaction_id FROM compactions WHERE tenant = $1 AND line_id = $2 AND state = 'applied')
 """
+_PRUNE = """
+DELETE FROM compactions WHERE tenant = $1 AND line_id = $2 AND compaction_id <= (
+    SELECT compaction_id FROM compactions WHERE tenant = $1 AND line_id = $2
+    ORDER BY compaction_id DESC LIMIT 1 OFFSET $3)
+AND state NOT IN ('queued', 'running', 'held', 'applied')
+AND compaction_id NOT IN (SELECT compaction_id FROM compaction_views WHERE tenant = $1 AND line_id = $2)
+"""
 # Greater than every id.
 _LAST = "~"
 _encode = msgspec.json.Encoder().encode
@@ -70,6 +77,8 @@ class SqlCompactionStore(SqlStore):
             compaction.state.value,
             _encode(compaction).decode(),
         )
+        if added:
+            await self._tx.run(_PRUNE, self._tenant, compaction.line_id, KEPT_COMPACTIONS)
         return added > 0
 
     async def find(self, compaction_id: str) -> Compaction | None:

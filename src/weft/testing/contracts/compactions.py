@@ -16,7 +16,7 @@ from weft.capabilities.compaction.model import (
     ShortenedEvent,
     Summary,
 )
-from weft.capabilities.compaction.store import KEPT_VIEWS
+from weft.capabilities.compaction.store import KEPT_COMPACTIONS, KEPT_VIEWS
 from weft.capabilities.trust.model import Source, Trust, TrustLabel
 from weft.testing.contracts.stores import ContractStores
 
@@ -161,6 +161,18 @@ class CompactionStoreContract:
         kept = [name for name in names if await stores.compactions.view(name) is not None]
         assert kept == [names[0], *names[-KEPT_VIEWS:]]
         assert await stores.compactions.find(names[1]) == compaction(names[1], state=CompactionState.REFUSED)
+
+    async def test_only_the_newest_compactions_of_a_line_are_kept(self, stores: ContractStores) -> None:
+        names = [f"c{number:03}" for number in range(KEPT_COMPACTIONS + 4)]
+        for name, state in zip(names, (CompactionState.APPLIED, CompactionState.REFUSED), strict=False):
+            await stores.compactions.add(compaction(name))
+            await stores.compactions.save(compaction(name, state=state), view())
+        await stores.compactions.add(compaction("c000-other", line_id="window:s1:other", state=CompactionState.SKIPPED))
+        for name in names[2:]:
+            await stores.compactions.add(compaction(name, state=CompactionState.SKIPPED))
+        kept = [name for name in names if await stores.compactions.find(name) is not None]
+        assert kept == [*names[:2], *names[-KEPT_COMPACTIONS:]], "one is applied, one has a view"
+        assert await stores.compactions.find("c000-other") is not None
 
     async def test_views_are_erased_with_what_they_stand_for(self, stores: ContractStores) -> None:
         await stores.compactions.add(compaction("c1"))

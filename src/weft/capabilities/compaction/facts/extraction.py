@@ -8,6 +8,7 @@ length of the events, and the number of facts of an event is bounded.
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,6 +23,7 @@ from weft.capabilities.compaction.model import RESULT_OF, FactKind, KeyFact
 from weft.capabilities.indexing.statement_patterns import statement_kind, statement_words, words_of
 from weft.capabilities.trust.model import Trust
 from weft.capabilities.windows.model import Category
+from weft.kernel.thread_pools import COMPACTION_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -52,6 +54,7 @@ _RESULT_KINDS = frozenset({FactKind.IDENTIFIER, FactKind.URL, FactKind.QUANTITY}
 _CLAUSE_END = re.compile(r"[,;:.!?](?=\s)|\s[\u2013\u2014-]\s")
 _REFERENCE = re.compile(r"[^\s,;\"'(){}\[\]<>|=*`]{4,200}")
 _EDGES = ".,;:!?"
+_TURN_SECONDS = 0.05
 
 
 class _Draft(NamedTuple):
@@ -62,10 +65,33 @@ class _Draft(NamedTuple):
 
 def extract_facts(events: Sequence[WindowEvent]) -> list[KeyFact]:
     """Return the key facts of a window's events, in their order, with status and supersession."""
+    log = FactLog()
+    for _ in _read_events(events, log):
+        pass
+    return log.facts
+
+
+async def extract_in_turns(events: Sequence[WindowEvent]) -> list[KeyFact]:
+    """Return the key facts of events, extracted in a thread in short turns: other windows have theirs in between."""
+    log = FactLog()
+    reading = _read_events(events, log)
+    while await COMPACTION_THREADS.run(_turn, reading):
+        pass
+    return log.facts
+
+
+def _turn(reading: Iterator[None]) -> bool:
+    """Read events for a short time; tell whether there are more."""
+    until = time.monotonic() + _TURN_SECONDS
+    return any(time.monotonic() >= until for _ in reading)
+
+
+def _read_events(events: Sequence[WindowEvent], log: FactLog) -> Iterator[None]:
+    """Add the facts of events to a log, one event after the other."""
     read = [event for event in events if is_source(event)]
     reader = _Reader(_Session.of(read))
-    log = FactLog()
     for number, event in enumerate(read):
+        yield
         reader.closings.clear()
         facts = reader.facts(number, event)
         is_data = _is_data(event)
@@ -73,8 +99,8 @@ def extract_facts(events: Sequence[WindowEvent]) -> list[KeyFact]:
             log.close(text, event.event_id, is_data=is_data)
         for fact in facts:
             log.add(fact, is_data=is_data)
+    yield
     log.resolve_errors(_successes(read, reader.session, log.facts))
-    return log.facts
 
 
 def is_source(event: WindowEvent) -> bool:
