@@ -170,6 +170,9 @@ def test_hierarchical_groups_are_coarser_and_smaller_the_older_they_are() -> Non
     titles = [group.title for group in layout.groups]
     assert titles[0].startswith("Week from ")
     assert [len(title) for title in titles[-4:-1]] == [len("2026-03-23 10:00 to 10:59")] * 3
+    # Hours of the newest day are one group each: three messages, not one.
+    assert all(title.endswith(":59") for title in titles[-4:-1])
+    assert [len(group.events) for group in layout.groups[-4:-1]] == [3] * 3
     share = {}
     for group in layout.groups:
         level = "week" if "Week" in group.title else "day" if len(group.title) == 10 else "hour or minute"

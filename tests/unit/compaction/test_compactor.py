@@ -160,7 +160,7 @@ async def test_a_decision_that_was_changed_later_is_carried_with_its_status() ->
     talk = [assistant(_TALK * 6) for _ in range(40)]
     events = numbered([assistant("We decided to use Redis 7 for the queue."), *talk])
     facts = extract_facts(events)
-    replaced = [structs.replace(facts[0], status="superseded", superseded_by="e90#1"), *facts[1:]]
+    replaced = [structs.replace(facts[0], status="superseded", superseded_by=f"{events[-1].event_id}#1"), *facts[1:]]
     summariser = ExtractiveSummariser()
     before, after = [
         await Compactor().compact(
@@ -171,6 +171,10 @@ async def test_a_decision_that_was_changed_later_is_carried_with_its_status() ->
     assert after.view.summaries == before.view.summaries
     assert [(fact.status, fact.carried) for fact in before.view.facts][:1] == [("current", False)]
     assert [(fact.status, fact.carried) for fact in after.view.facts][:1] == [("superseded", True)]
+    shown = compacted(events, after.view)[0]
+    assert isinstance(shown, SummaryOfEvents)
+    assert shown.text.endswith("We decided to use Redis 7 for the queue. (replaced later)")
+    assert shown.statements == ()
 
 
 async def test_a_target_is_exceeded_rather_than_a_fact_lost_and_the_summary_says_so() -> None:
