@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 import pytest
+from msgspec import structs
 
 from weft.capabilities.compaction.model import CompactionState, FactKind
-from weft.capabilities.compaction.operations import CompactionShown
+from weft.capabilities.compaction.operations import CompactionList, CompactionShown
 from weft.capabilities.compaction.views import (
     CompactionInfo,
     FactView,
@@ -199,3 +200,38 @@ def test_empty_lists_say_so(launch: CommandLine) -> None:
     assert launch.run("--as", "planner", "compaction", "list").stdout == "No compactions.\n"
     assert launch.run("--as", "planner", "compaction", "facts").stdout == "No key facts.\n"
     assert "COMPACTION_NOT_FOUND" in launch.run("--as", "planner", "compaction", "show", "none", code=1).stderr
+    empty = launch.run("--as", "planner", "compact").stdout
+    assert empty.startswith("skipped  sliding_window: Nothing would be saved")
+    assert "weft compaction show" not in empty
+
+
+def test_a_held_compaction_says_how_to_read_it_and_to_decide(launch: CommandLine) -> None:
+    launch.run("agent", "create", "planner")
+    launch.run("agent", "define", "planner", "--config", '{"compaction": {"review": true}}')
+    launch.run("--as", "planner", "context", "ingest", msgspec.json.encode(EVENTS).decode())
+    held = launch.run("--as", "planner", "compact", "--keep-recent", "4").stdout
+    assert held.startswith("held  sliding_window: ")
+    (compaction_id,) = re.findall(r"See: weft compaction show (\S+)", held)
+    (approval_id,) = re.findall(r"Decide with: weft approval approve (\S+),", held)
+    review = launch.run("approval", "show", approval_id).stdout
+    assert f"\nRead it: weft compaction show {compaction_id}\n" in review
+    assert f"Decide with: weft approval approve {approval_id}" in review
+    assert "summaries:" not in review
+
+
+def test_unknown_ids_say_where_ids_are(launch: CommandLine) -> None:
+    launch.run("agent", "create", "planner")
+    launch.run("--as", "planner", "context", "ingest", msgspec.json.encode(EVENTS).decode())
+    assert "weft compaction facts --json" in launch.run("--as", "planner", "compaction", "expand", "never").stdout
+
+
+def test_the_list_names_what_happened_and_code_keeps_its_indentation(render: Callable[..., str]) -> None:
+    degraded = ("The model did not answer; the words of the original were used.",)
+    listed = FORMATTERS["compaction.list"](
+        CompactionList(compactions=[CompactionInfo(**{**INFO, "degraded": degraded})])
+    )
+    assert "The model did not answer  " in listed
+    assert "were used" not in listed
+    code = structs.replace(ORIGINALS[0], content="def f():\n    return 1")
+    text = click.unstyle(render(shown(structs.replace(SUMMARY, originals=(code,))), 80))
+    assert "\ndef f():\n    return 1\n" in text

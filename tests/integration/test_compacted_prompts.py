@@ -329,11 +329,27 @@ async def test_what_was_left_out_for_lack_of_room_comes_back_as_a_summary(world:
 
 
 async def test_compaction_is_due_by_the_size_of_the_compacted_conversation(world: World) -> None:
+    await world.admin.call("agent.define", agent_id="analysis", config={"compaction": {"auto": False}})
     await ingest(world.analysis, *EVENTS)
-    await world.analysis.call("window.update", session_id=SESSION, model_max_tokens=1_600)
+    window = await _resize(world, 1.2)
     assert (await assemble(world.analysis))["compaction_due"] is True
-    await apply_view(world, VIEW)
+    await apply_view(world, VIEW, saved_tokens=window["tokens"] // 2)
     assert "compaction_due" not in await assemble(world.analysis)
+
+
+async def test_compaction_is_due_when_the_window_has_reached_its_threshold(world: World) -> None:
+    """Prompts for a model that is not known count a third more; the threshold is one of the window's tokens."""
+    await ingest(world.analysis, *EVENTS)
+    window = await _resize(world, 1.6)
+    assert not window["threshold_reached"]
+    assert "compaction_due" not in await assemble(world.analysis)
+
+
+async def _resize(world: World, factor: float) -> Any:
+    """Give the window a model with a context of this many times its tokens."""
+    tokens = (await world.analysis.call("window.show", session_id=SESSION))["tokens"]
+    await world.analysis.call("window.update", session_id=SESSION, model_max_tokens=int(tokens * factor))
+    return await world.analysis.call("window.show", session_id=SESSION)
 
 
 @pytest.mark.req("CE-U2")

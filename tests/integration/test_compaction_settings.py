@@ -94,6 +94,8 @@ async def test_settings_that_would_be_ignored_are_refused(world: World, wrong: d
         await define(world, "analysis", **wrong)
     if "strategy" in wrong:
         assert "sliding_window" in refusal.value.message
+    if "treshold" in wrong:
+        assert "use only strategy, threshold, keep_recent" in refusal.value.message
     with refused("INVALID_INPUT_FORMAT"):
         await define_layer(world, "tenant", **wrong)
 

@@ -38,7 +38,9 @@ def summary_of(event_ids: Sequence[str], text: str, **fields: Any) -> Summary:
     )
 
 
-async def apply_view(world: World, view: CompactedView, agent: str = "analysis", session: str = "s1") -> str:
+async def apply_view(
+    world: World, view: CompactedView, agent: str = "analysis", session: str = "s1", saved_tokens: int = 0
+) -> str:
     """Apply a view to the window of an agent and return the id of its compaction."""
     compaction = Compaction(
         compaction_id=new_ordered_id(),
@@ -53,6 +55,7 @@ async def apply_view(world: World, view: CompactedView, agent: str = "analysis",
         keep_recent=2,
         created_at=1,
         version=version_of(view),
+        saved_tokens=saved_tokens,
     )
 
     async def apply(transaction: Transaction) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from weft.capabilities.assembly.model import (
     CacheCosts,
@@ -326,3 +327,16 @@ def test_reference_material_goes_before_the_question() -> None:
     given = materials(events=[20, 20, 20], passages=[10], task=None)
     plan = make_plan(given, 1_000, COSTS)
     assert [each.kind for each in plan.blocks] == ["layer", "conversation", "conversation", "retrieved", "conversation"]
+
+
+def test_the_summaries_of_a_first_prompt_are_not_displaced_by_passages() -> None:
+    summary = structs.replace(block("summary", "summary", 40), items={}, covers={"passage0": "1"})
+    events = Events([summary, block("e1", "conversation", 30, "assistant"), block("e2", "conversation", 30)])
+    given = materials(passages=[20, 90], task=None)._replace(conversation=events)
+    plan = make_plan(given, 150, COSTS)
+    assert [each.block_id for each in plan.blocks if each.kind in {"summary", "conversation"}] == [
+        "summary",
+        "e1",
+        "e2",
+    ]
+    assert "passage0" in items_of(plan.blocks)

@@ -34,12 +34,18 @@ _CONFIG = "config.compaction"
 class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """When and how windows are compacted; what is not set here is set for a parent, a team or the tenant."""
 
-    strategy: Annotated[StrategyName | None, msgspec.Meta(description="How; sliding_window by default.")] = None
-    threshold: Annotated[Threshold | None, msgspec.Meta(description="Part of the limit that starts it; 0.8.")] = None
-    keep_recent: Annotated[KeepRecent | None, msgspec.Meta(description="Newest messages kept in full; 20.")] = None
-    target: Annotated[Target | None, msgspec.Meta(description="Part of their tokens that older events take; 0.4.")] = (
-        None
-    )
+    strategy: Annotated[
+        StrategyName | None, msgspec.Meta(description="How windows are compacted; sliding_window by default.")
+    ] = None
+    threshold: Annotated[
+        Threshold | None, msgspec.Meta(description="Part of the limit that starts a compaction; 0.8 by default.")
+    ] = None
+    keep_recent: Annotated[
+        KeepRecent | None, msgspec.Meta(description="Newest messages that stay in full; 20 by default.")
+    ] = None
+    target: Annotated[
+        Target | None, msgspec.Meta(description="Part of their tokens that compacted events may take; 0.4 by default.")
+    ] = None
     model: Annotated[
         ShortText | None, msgspec.Meta(description="Model that writes the summaries: the server's, or none.")
     ] = None
@@ -82,4 +88,6 @@ def check_config(config: dict[str, Any]) -> None:
         field = _CONFIG + where.strip("`").removeprefix("$")
         if field.endswith(".strategy"):
             what = f"there is no such strategy; use one of {', '.join(STRATEGIES)}"
+        if "unknown field" in what:
+            what += f"; use only {', '.join(CompactionSettings.__struct_fields__)}"
         raise InvalidInput(f"{field}: {what[:300]}", field="config") from error

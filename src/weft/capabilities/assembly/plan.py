@@ -254,7 +254,10 @@ def _share_room(materials: Materials, room: int, *, keep_free: bool) -> _Chosen:
     rest = room - board.tokens - missing.tokens
     whole = _total(conversation.blocks)
     wanted_tokens = passages.wanted_tokens(_known(conversation.blocks, board))
-    if whole + wanted_tokens <= rest * (_HIGH_WATER if keep_free else 1):
+    fits = whole + wanted_tokens <= rest * (_HIGH_WATER if keep_free else 1)
+    # What is compacted already is not trimmed for passages, many of which quote what its summaries are of.
+    is_compact = not keep_free and bool(covers_of(conversation.blocks)) and whole <= rest * _HIGH_WATER
+    if fits or is_compact:
         kept = FittedConversation(conversation.blocks, (), conversation.shortened)
     else:
         floor = min(whole, max(conversation.required_tokens, int(rest * _CONVERSATION_FLOOR)))

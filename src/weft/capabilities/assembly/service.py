@@ -533,7 +533,10 @@ class _Call:
 
     @property
     def compaction_due(self) -> bool:
-        used = sum(self.conversation.tokens_by_category.values())
+        """Tell whether the window has reached its threshold, counted as for the trigger and ``window.show``."""
+        applied = self.gathered.compaction
+        saved = 0 if applied is None else applied.compaction.saved_tokens
+        used = sum(event.tokens for event in self.gathered.events if not event.routed) - saved
         return used >= self.gathered.compaction_threshold * self.gathered.window.limit
 
     def compaction_use(self, plan: Plan) -> CompactionUse | None:

@@ -75,7 +75,7 @@ Problem = Literal["lost_facts", "invented", "negated", "instruction", "not_sent"
 # Why a text was not made by the model, in the words of ``degraded``.
 REASONS: dict[ChatErrorKind | Problem, str] = {
     "timeout": f"The model did not answer in time; {_INSTEAD}",
-    "unavailable": f"The model could not be reached; {_INSTEAD}",
+    "unavailable": f"The model did not answer; {_INSTEAD}",
     "rate_limited": f"The model limits the rate of requests; {_INSTEAD}",
     "rejected": f"The model's endpoint does not accept the requests; {_INSTEAD}",
     "malformed": f"The model's answer was not of the requested form; {_INSTEAD}",

@@ -107,8 +107,9 @@ class CompactContext(Request):
 class ContextCompacted(Response):
     """The compaction. ``version``: the hash of the new view; ``strategy``: the one used, for the ``reason`` given.
 
-    ``state`` queued or running: not finished yet; held: a human reviews it first; skipped: nothing to gain. ``facts``
-    were found in the covered events, ``carried_facts`` of them are listed next to the summaries.
+    ``state`` queued or running: not finished yet; held: a human reviews it first; skipped: nothing to gain. ``facts``:
+    statements in the covered events, and the names and numbers that their summary lacks; ``carried_facts`` of them are
+    listed next to the summaries.
     """
 
     compaction_id: str

@@ -47,8 +47,9 @@ _MAX_FACTS = 100
 class CompactionInfo(Response):
     """A compaction. ``used``: the strategy that was used; ``version``: the hash of the result.
 
-    ``facts`` were found in the covered events; ``carried_facts`` of them are listed next to the summaries, because
-    these do not contain them. ``degraded``: what could not be done as configured.
+    ``facts``: statements in the covered events, and the names and numbers that their summary lacks; ``carried_facts``
+    of them are listed next to the summaries, which do not contain them. ``degraded``: what could not be done as
+    configured.
     """
 
     compaction_id: str

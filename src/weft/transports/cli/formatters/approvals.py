@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from weft.capabilities.approvals.operations import ApprovalDecided, ApprovalInfo, ApprovalList, ApprovalShown
 
 _COLOURS = {"pending": "yellow", "refused": "red", "expired": "red"}
+_COMPACTION = "compaction.apply"
 _HOLDS = {"approval": "needs approval", "quarantine": "quarantined"}
 
 
@@ -27,10 +28,20 @@ def _render_list(found: ApprovalList) -> str:
 
 def _render_shown(shown: ApprovalShown) -> str:
     request = {name: value for name, value in shown.request.items() if value is not None}
-    why = None if shown.details is None else {"check": shown.check, **shown.details}
+    why = None if shown.details is None else {"check": shown.check, **_readable(shown)}
     parts = {"request": request, "why it is held": why, "answer": shown.answer}
     details = [f"{name}:\n{indent(_value(value))}" for name, value in parts.items() if value]
-    return "\n\n".join([_render_call(shown), *details, *_next_step(shown)])
+    return "\n\n".join([_render_call(shown), *details, *_read(shown), *_next_step(shown)])
+
+
+def _readable(shown: ApprovalShown) -> dict[str, Any]:
+    """Return why a call is held; of a compaction without its texts, which a command shows side by side."""
+    details = dict(shown.details or {})
+    if shown.operation != _COMPACTION:
+        return details
+    for name in ("compaction_id", "session_id", "agent_id", "summaries", "more_summaries"):
+        details.pop(name, None)
+    return {name: value for name, value in details.items() if value not in (None, [], 0)}
 
 
 def _render_call(held: ApprovalInfo) -> str:
@@ -69,6 +80,12 @@ def _value(value: Any) -> str:  # noqa: ANN401 - JSON
         for name, part in value.items()
     }
     return block(shown)
+
+
+def _read(shown: ApprovalShown) -> list[str]:
+    if shown.operation != _COMPACTION:
+        return []
+    return [f"Read it: weft compaction show {escape_controls(str(shown.request.get('compaction_id')))}"]
 
 
 def _next_step(held: ApprovalInfo) -> list[str]:

@@ -48,6 +48,8 @@ _PLACES: dict[FactPlace, str] = {"summary": "in the summary", "carried": "carrie
 _MAX_EVENT_LINES = 10
 # How far from its place a word of an original may be in the result: a part of it, or at least so many words.
 _REACH_PART, _LEAST_REACH = 6, 60
+# Spaces at the beginning of a line that are shown.
+_MAX_INDENTATION = 16
 _EDGES = re.compile(r"^\W+|\W+$")
 
 
@@ -92,10 +94,16 @@ def _head(info: CompactionInfo) -> str:
         lines.append(f"{usage_bar(info.tokens_after, info.tokens_before)}")
         lines.append(_counts(info))
     lines += _degradations(info.degraded)
-    if info.state == "held" and info.approval_id:
-        approval = escape_controls(info.approval_id)
-        lines.append(f"Decide with: weft approval approve {approval}, or weft approval refuse {approval}")
+    lines += _decision(info)
     return "\n".join(filter(None, lines))
+
+
+def _decision(info: CompactionInfo | ContextCompacted) -> list[str]:
+    """Return how to decide on a compaction that is held."""
+    if info.state != "held" or not info.approval_id:
+        return []
+    approval = escape_controls(info.approval_id)
+    return [f"Decide with: weft approval approve {approval}, or weft approval refuse {approval}"]
 
 
 def _strategy(info: CompactionInfo) -> str:
@@ -120,6 +128,11 @@ def _summaries(number: int) -> str:
 
 def _degradations(degraded: Iterable[str]) -> list[str]:
     return [click.style(f"degraded: {escape_controls(each)}", fg="yellow") for each in degraded]
+
+
+def _cause(degraded: str) -> str:
+    """Return what happened, without what was done instead."""
+    return degraded.partition(";")[0].rstrip(".")
 
 
 def _summary(summary: SummaryView, width: int) -> str:
@@ -256,7 +269,9 @@ def _plain(text: str, style: Callable[[str], str] = str) -> list[_Piece]:
     pieces: list[_Piece] = []
     for number, line in enumerate(escape_controls(text).split("\n")):
         pieces += [_END] * bool(number)
-        pieces += [_Piece(word, style) for word in line.split()]
+        indentation = line[: min(len(line) - len(line.lstrip(" ")), _MAX_INDENTATION)]
+        words = line.split()
+        pieces += [_Piece(word if place else indentation + word, style) for place, word in enumerate(words)]
     return pieces
 
 
@@ -328,7 +343,11 @@ def _render_compacted(answer: ContextCompacted) -> str:
             f"{counted(answer.loss_notes, 'loss note')} · version {answer.version}"
         )
     lines += _degradations(answer.degraded)
-    return "\n".join([*lines, _dim(f"See: weft compaction show {answer.compaction_id}")])
+    if answer.tokens_before:
+        lines.append(_dim(f"See: weft compaction show {answer.compaction_id}"))
+    elif answer.state in {"queued", "running"}:
+        lines.append(_dim("Follow it: weft compaction list"))
+    return "\n".join([*lines, *_decision(answer)])
 
 
 def _render_list(found: CompactionList) -> str:
@@ -343,7 +362,7 @@ def _render_list(found: CompactionList) -> str:
             "after": f"{each.tokens_after:,}" if each.tokens_before else "",
             "facts": str(each.facts or ""),
             "carried": str(each.carried_facts or ""),
-            "degraded": escape_controls("; ".join(each.degraded)),
+            "degraded": escape_controls("; ".join(map(_cause, each.degraded))),
             "at": cell(each.created_at),
         }
         for each in found.compactions
@@ -359,6 +378,9 @@ def _render_expanded(found: CompactionExpanded) -> str:
     ]
     if found.unknown:
         parts.append(click.style(f"Not found: {escape_controls(', '.join(found.unknown))}", fg="yellow"))
+        parts.append(
+            "Ids of summaries are in weft compaction show, of facts and events in weft compaction facts --json."
+        )
     if found.next_offset is not None:
         parts.append(f"More: --offset {found.next_offset}")
     return "\n\n".join(parts or ["No events."])
