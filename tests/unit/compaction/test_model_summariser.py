@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import structs
 
@@ -162,6 +164,19 @@ async def test_a_faithful_summary_is_used(service: ScriptedProvider, model: Chat
     assert DECISION in text
     assert CONSTRAINT in text
     assert service.calls
+
+
+async def test_control_characters_of_an_answer_are_left_out(service: ScriptedProvider, model: ChatModel) -> None:
+    def respond(*given: Any) -> Any:
+        answer = faithful(*given)
+        written = msgspec.json.decode(answer.text)
+        written["summary"] = written["summary"].replace(" ", "\x00\x1b ")
+        return dataclasses.replace(answer, text=msgspec.json.encode(written).decode())
+
+    service.respond = respond
+    draft = await compact(model, session())
+    assert methods(draft) == {"abstractive_summary"}
+    assert not any(set("\x00\x1b") & set(summary.text) for summary in draft.view.summaries)
 
 
 @pytest.mark.req("CE-F5")

@@ -7,6 +7,7 @@ failure of the endpoint, the rest of the run does not use the model.
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -98,6 +99,8 @@ _PROBLEMS: dict[str, str] = {
     "instruction": "it gave instructions instead of reporting.",
 }
 _decoder = msgspec.json.Decoder(ModelSummary)
+# PostgreSQL stores no NUL; the others can change what a terminal shows.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 class SummaryContext(NamedTuple):
@@ -268,7 +271,7 @@ class ModelSummariser:
     def _checked(self, answer: ModelSummary, texts: _ModelInput, chunk: _Chunk, request: SummaryRequest) -> _Written:
         """Return the text of an answer; raises _NotAccepted if it may not be used. CPU-bound."""
         source = texts.source
-        prose, *facts = (self._outgoing.restored(text.strip(), source) for text in (answer.summary, *answer.facts))
+        prose, *facts = (self._outgoing.restored(_plain(text), source) for text in (answer.summary, *answer.facts))
         stated = _stated(facts, source)
         if invented_literals(prose, source):
             raise _NotAccepted("invented")
@@ -455,3 +458,8 @@ def _joined(request: SummaryRequest, written: Sequence[_Written], degraded: tupl
 
 def _by_words(chunk: _Chunk, request: SummaryRequest) -> str:
     return summarise_group(SummaryRequest(chunk.group, chunk.facts, request.count)).text
+
+
+def _plain(text: str) -> str:
+    """Return a text of a model without control characters other than tabs and line ends."""
+    return _CONTROLS.sub(" ", text).strip()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _MAX_BYTES = 8 * 2**20
 _MAX_ERROR_BYTES = 65_536
+_IDENTITY = "identity"
 _CONNECT_SECONDS = 10.0
 _TOO_MANY_REQUESTS = 429
 _KEY_STATUSES = frozenset({401, 403})
@@ -96,9 +97,8 @@ class ChatEndpoint:
         if self._http is None:
             timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
             # No redirects: they could leak the key to another host.
-            self._http = httpx2.AsyncClient(
-                headers=self._wire.headers(self._key), timeout=timeout, follow_redirects=False
-            )
+            headers = {**self._wire.headers(self._key), "Accept-Encoding": _IDENTITY}
+            self._http = httpx2.AsyncClient(headers=headers, timeout=timeout, follow_redirects=False)
         return self._http
 
 
@@ -112,6 +112,9 @@ def _without_refused(response: _Response, sent: RequestOptions, request: ChatReq
 
 
 async def _read(reply: httpx2.Response) -> bytes:
+    if reply.headers.get("content-encoding", _IDENTITY) != _IDENTITY:
+        # A few kilobytes may become gigabytes before the limit is checked.
+        raise malformed("compressed content, which was not asked for")
     limit = _MAX_BYTES if reply.is_success else _MAX_ERROR_BYTES
     content = bytearray()
     async for part in reply.aiter_bytes():
