@@ -281,6 +281,61 @@ async def test_originals_of_covered_events_come_back_when_the_task_asks_for_them
     assert len(covered(shown)) == 31
 
 
+def pairs_of(form: str, body: Any) -> tuple[list[str], list[str]]:
+    """Return the ids of calls, and of the results that follow them at once, as providers demand."""
+    calls: list[str] = []
+    results: list[str] = []
+    if form == "openai_responses":
+        calls = [item["call_id"] for item in body["input"] if item.get("type") == "function_call"]
+        results = [item["call_id"] for item in body["input"] if item.get("type") == "function_call_output"]
+        return calls, results
+    open_calls: list[str] = []
+    for each in body["messages"]:
+        parts = each["content"] if isinstance(each.get("content"), list) else []
+        answered = [part["tool_use_id"] for part in parts if part["type"] == "tool_result"]
+        answered += [each["tool_call_id"]] if each["role"] == "tool" else []
+        if form == "anthropic":
+            assert sorted(answered) == sorted(open_calls)
+        assert set(answered) <= set(open_calls)
+        assert answered or not open_calls
+        open_calls = [call_id for call_id in open_calls if call_id not in answered]
+        results += answered
+        asked = [part["id"] for part in parts if part["type"] == "tool_use"]
+        asked += [call["id"] for call in each.get("tool_calls") or ()]
+        calls, open_calls = calls + asked, open_calls + asked
+    return calls, results
+
+
+@pytest.mark.req("CE-U2")
+@pytest.mark.parametrize(
+    ("form", "model"),
+    [("openai_chat", "gpt-5.2"), ("openai_responses", "gpt-5.2"), ("anthropic", "claude-sonnet-5")],
+)
+async def test_a_compaction_within_a_tool_loop_leaves_a_request_that_providers_accept(
+    world: World, form: str, model: str
+) -> None:
+    long = "The scan went on and found nothing of interest. " * 20
+    loop: list[Any] = [{"role": "system", "content": "Never delete a file."}, {"content": "Audit the shards."}]
+    for number in range(24):
+        names = [f"c{number}", f"d{number}"]
+        called = [{"call_id": name, "name": "scan", "arguments": f'{{"shard": "{name}"}}'} for name in names]
+        loop.append({"role": "assistant", "content": "Next.", "tool_calls": called})
+        loop += [{"role": "tool", "tool_call_id": name, "content": f"shard-{name} {long}"} for name in names]
+    loop.append({"role": "assistant", "content": "", "tool_calls": [{"call_id": "open", "name": "deploy"}]})
+    await ingest(world.analysis, *loop)
+    done = await world.analysis.call("context.compact", session_id=SESSION, keep_recent=7, wait_seconds=60)
+    assert done["state"] == "applied"
+    for budget in (30_000, 6_000, 2_500):
+        answer = await assemble(world.analysis, fresh=True, form=form, model=model, token_budget=budget)
+        calls, results = pairs_of(form, answer["body"])
+        assert sorted(calls) == sorted(results) == sorted(set(calls))
+        assert "open" in calls
+        body = str(answer["body"])
+        assert "Never delete a file." in body
+        assert body.count("Audit the shards.") == 1
+    assert len(calls) < 12
+
+
 async def test_what_a_compaction_cut_out_of_a_result_comes_back_when_the_task_asks_for_it(world: World) -> None:
     lines = [f"row {number}: the parking lot has a free place" for number in range(200)]
     lines[120] = "row 120: the rollback password ceremony is on Tuesday at nine in Oslo"
