@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -111,6 +112,11 @@ def _number_words(match: re.Match[str]) -> str:
     return f"{tens} {_ONES[number % 10]}" if number % 10 else tens
 
 
+@cache
+def _pattern(wanted: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![a-z0-9]){re.escape(wanted)}(?![a-z0-9])")
+
+
 def retained_facts(text: str, facts: Sequence[Fact]) -> list[bool]:
     """Return which facts a text retains."""
     normal = normalise(text)
@@ -119,8 +125,7 @@ def retained_facts(text: str, facts: Sequence[Fact]) -> list[bool]:
     def places(token: str) -> list[int]:
         wanted = normalise(token)
         if wanted not in found:
-            pattern = rf"(?<![a-z0-9]){re.escape(wanted)}(?![a-z0-9])"
-            found[wanted] = [match.start() for match in re.finditer(pattern, normal)] if wanted in normal else []
+            found[wanted] = [match.start() for match in _pattern(wanted).finditer(normal)] if wanted in normal else []
         return found[wanted]
 
     return [

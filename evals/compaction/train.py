@@ -5,7 +5,8 @@
 Logistic regression: is a word part of a fact? Trained on the AMI meetings (CC BY 4.0) and the BFCL memory conversations
 (Apache-2.0); never on LoCoMo, whose licence is non-commercial: there the model meets talk of another kind. The ranks of
 English words are those of the included vocabulary. Prints the retention by cross-validation: each meeting series and
-conversation is reduced by a model that did not see it. Deterministic; takes a minute.
+conversation is reduced by a model that did not see it. Those models are saved for the evaluation. Deterministic; takes
+a minute or two.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from weft.capabilities.compaction.reduction.features import word_features
 from weft.capabilities.compaction.reduction.reducer import Utterance, reduce_texts
 from weft.capabilities.compaction.reduction.units import split
 from weft.capabilities.compaction.reduction.word_lists import ENGLISH
-from weft.capabilities.compaction.reduction.word_model import WordModel
+from weft.capabilities.compaction.reduction.word_model import WordModel, load_model
 from weft.providers.embedders.wordpiece import bert_vocabulary
 from weft.providers.tokenizers import TokenizerRegistry
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
+_FOLDS_FILE = Path(__file__).parents[1] / "data" / "word_model_folds.npz"
 _RANKED_WORDS = 12_000
 # Words that have a weight of their own: too common to belong to a topic.
 _COMMON_WORDS = 400
@@ -123,6 +125,33 @@ def save(model: WordModel, path: Path) -> None:
     )
 
 
+def save_folds(folds: Sequence[WordModel]) -> None:
+    """Save the models of the folds; the ranks of words are those of the packaged model."""
+    np.savez_compressed(
+        _FOLDS_FILE,
+        features=np.array(list(folds[0].weights)),
+        weights=np.array([list(model.weights.values()) for model in folds], np.float32),
+        words=np.array(list(folds[0].words)),
+        word_weights=np.array([list(model.words.values()) for model in folds], np.float32),
+        biases=np.array([model.bias for model in folds], np.float32),
+    )
+
+
+def load_trained() -> Trained:
+    """Return the packaged model and the saved models of the folds."""
+    packaged = load_model()
+    with np.load(_FOLDS_FILE) as stored:
+        features, words = stored["features"].tolist(), stored["words"].tolist()
+        columns = (stored["weights"].tolist(), stored["word_weights"].tolist(), stored["biases"].tolist())
+    folds = [
+        WordModel(
+            dict(zip(features, weights, strict=True)), dict(zip(words, own, strict=True)), packaged.ranks, bias, {}
+        )
+        for weights, own, bias in zip(*columns, strict=True)
+    ]
+    return Trained(packaged, folds)
+
+
 def retention(conversation: Conversation, share: float, model: WordModel) -> list[bool]:
     """Return which facts the reduction of a conversation retains."""
     count = TokenizerRegistry().named("o200k_base")
@@ -169,6 +198,7 @@ def train(folder: Path) -> Trained:
 def main(folder: Path, path: Path) -> None:
     trained = train(folder)
     save(trained.model, path)
+    save_folds(trained.folds)
     print(f"{path}: {path.stat().st_size:,} bytes")
     for share in _SHARES:
         for name in SETS:

@@ -14,6 +14,7 @@ from weft.capabilities.compaction.facts.extraction import extract_facts
 from weft.capabilities.compaction.model import CompactionSource
 from weft.capabilities.compaction.strategies.call_units import call_units
 from weft.capabilities.compaction.strategies.choice import lay_out
+from weft.capabilities.compaction.strategies.segments import title_of
 from weft.capabilities.compaction.strategies.tasks import find_tasks
 from weft.capabilities.trust.model import Source, Trust, TrustLabel
 from weft.capabilities.windows.model import Category
@@ -324,3 +325,9 @@ def test_without_tasks_each_request_of_the_user_is_one() -> None:
 def test_auto_chooses_by_content_and_says_why(events: list[WindowEvent], used: str, reason: str) -> None:
     layout = lay_out(source_of(events)._replace(facts=extract_facts(events)), "auto")
     assert (layout.strategy, layout.reason) == (used, reason)
+
+
+def test_the_title_of_few_tokens_has_no_times() -> None:
+    events = dialogue(8)
+    assert title_of(events[:2]) == "Events 1 to 2"
+    assert title_of(events).startswith("Events 1 to 16, 20")

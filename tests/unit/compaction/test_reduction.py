@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from weft.capabilities.compaction.reduction.reducer import Utterance, reduce_texts
+from weft.capabilities.compaction.reduction.units import split
 from weft.kernel.tokens import approximate_tokens
 from weft.providers.tokenizers import TokenizerRegistry
 
@@ -103,3 +104,23 @@ def test_another_language_keeps_its_content_and_negations() -> None:
     text = reduce_texts([Utterance("user", polish)], _O200K(polish) // 2, [], _O200K).text
     assert "skrzyni" in text
     assert text.count(" w ") < polish.count(" w ") / 2
+
+
+def test_a_label_stays_with_what_is_said_under_it() -> None:
+    notes = [
+        Utterance("user", "Probiotics\u2014help with digestion, take them in the morning with a large glass of water."),
+        Utterance("user", "Daycare: The monthly payment is due on Friday, and bring an extra set of clothes, please."),
+    ]
+    for share in (0.3, 0.4, 0.5, 0.6):
+        text = reduce_texts(notes, int(share * _tokens(notes)), [], _O200K).text
+        assert not any(word in text for word in ("igestion", "morning", "glass", "water")) or "Probiotics" in text
+        assert not any(word in text for word in ("ayment", "Friday", "lothes")) or "Daycare" in text
+        assert "Probiotics" in text or "Daycare" in text
+
+
+def test_a_dash_ends_a_clause() -> None:
+    units = split([Utterance("user", "It does not matter\u2014the titanium hull")], _O200K)
+    words = [units.forms[form].key for form in units.form.tolist()]
+    assert words == ["it", "does", "not", "matter", "the", "titanium", "hull"]
+    assert len({*units.clause.tolist()}) == 2
+    assert units.clause[2] == units.clause[3] != units.clause[4]

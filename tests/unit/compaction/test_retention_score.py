@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from evals.compaction.baselines import every_nth, newest_part, text_rank
 from evals.compaction.corpora import Conversation, Fact, Message, retained_facts
+from evals.compaction.train import load_trained
 
 from weft.kernel.tokens import approximate_tokens
 
@@ -47,3 +48,12 @@ def test_every_nth_message_is_evenly_spread() -> None:
     gaps = [after - before for before, after in pairwise(kept)]
     assert len(kept) > 8
     assert max(gaps) <= 2 * min(gaps) + 1
+
+
+def test_models_of_the_folds_have_the_weights_of_the_packaged_one_by_name() -> None:
+    trained = load_trained()
+    assert len(trained.folds) == 3
+    for model in trained.folds:
+        assert model.weights.keys() == trained.model.weights.keys()
+        assert model.words.keys() == trained.model.words.keys()
+        assert model.weights != trained.model.weights

@@ -1,7 +1,7 @@
 """Units that must be kept together, so that a shortened sentence does not claim something else.
 
 A negation or condition stays with what it applies to; the words of a number stay together, with their unit; a number
-range keeps its connector.
+range keeps its connector; a label such as "Daycare:" stays with what is said under it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Bindings(NamedTuple):
 
     ``scopes``: for each distance, (negation, word in its scope); ``targets``: (negation, a word it negates);
     ``pairs``: neighbours of which either needs the other; ``ranges``: connectors between two numbers; ``strays``: other
-    connectors.
+    connectors; ``labels``: (word, the label of its sentence).
     """
 
     scopes: list[tuple[Array, Array]]
@@ -42,10 +42,13 @@ class Bindings(NamedTuple):
     pairs: tuple[Array, Array]
     ranges: Array
     strays: Array
+    labels: tuple[Array, Array]
 
     def apply(self, kept: Array) -> Array:
         """Return the kept units with those that they need, and without stray connectors."""
         kept = kept.copy()
+        word, label = self.labels
+        kept[label[kept[word]]] = True
         for _ in range(2):
             for negation, word in self.scopes:
                 kept[negation[kept[word]]] = True
@@ -91,6 +94,7 @@ def find_bindings(units: Units) -> Bindings:
         (np.concatenate([pair[0] for pair in targets]), np.concatenate([pair[1] for pair in targets])),
         (before, before + 1),
         *_ranges(units, is_number, is_unit, together),
+        _labels(units, is_light),
     )
 
 
@@ -103,3 +107,15 @@ def _ranges(units: Units, is_number: Array, is_unit: Array, together: Array) -> 
     ranges = middle[between & (is_connector | is_word)[middle]]
     strays = np.flatnonzero(is_connector)
     return ranges, np.setdiff1d(strays, ranges)
+
+
+def _labels(units: Units, is_light: Array) -> tuple[Array, Array]:
+    """Return the content words of sentences that begin with a label of one word, and the label of each."""
+    sentence = units.sentence
+    begins = np.diff(sentence, prepend=-1) != 0
+    found = np.flatnonzero(begins & units.flags("is_label") & ~is_light)
+    label_of = np.full(int(sentence[-1]) + 1 if len(sentence) else 0, -1)
+    label_of[sentence[found]] = found
+    label = label_of[sentence]
+    words = np.flatnonzero((label >= 0) & ~is_light)
+    return words, label[words]

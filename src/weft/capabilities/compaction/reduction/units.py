@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 _UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
 _IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
 _UNSPACED_SENTENCE = re.compile(r"[^\s\u3002\uff01\uff1f\uff1b\uff61]+[\u3002\uff01\uff1f\uff1b\uff61]*")
-# Words are separated by white space and by dashes between words.
-_WORD = re.compile(r"[^\s\u2014\u2026]+")
+# Words are separated by white space and by dashes between words, which end a clause.
+_WORD = re.compile(r"[^\s\u2014\u2026]+\u2014?")
 _OPENING = "\"'([{<*_~-\u2022\xab\u201c\u2018\xbf\xa1|>=`"
-_CLOSING = "\"')]}>*_~,;:.!?\u201d\u2019\xbb|=`-"
+_CLOSING = "\"')]}>*_~,;:.!?\u201d\u2019\xbb|=`-\u2014"
+# After the first word of a sentence these make it a label: what the rest is about.
+_LABEL_MARKS = (":", "\u2014")
 _HAS_WORD = re.compile(r"\w")
 _SENTENCE_MARKS = re.compile(r"[.!?]")
 _ABBREVIATIONS = frozenset(("mr", "mrs", "ms", "dr", "st", "vs", "etc", "e.g", "i.e", "prof", "fig", "approx"))
@@ -80,6 +82,7 @@ class Form(NamedTuple):
     ends_clause: bool = False
     ends_sentence: bool = False
     is_question: bool = False
+    is_label: bool = False
 
 
 _FIRST_FLAG = Form._fields.index("is_function")
@@ -272,6 +275,7 @@ def _form(raw: str, kind: int, lists: WordLists) -> Form:
         ends_clause=ends_sentence or (bool(tail.strip("\"'\u201d\u2019")) and not tail.startswith("'")),
         ends_sentence=ends_sentence,
         is_question="?" in tail,
+        is_label=not ends_sentence and tail.endswith(_LABEL_MARKS),
     )
 
 

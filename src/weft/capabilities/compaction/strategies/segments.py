@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 SEGMENT_TOKENS = 4_000
 # Fewer tokens stay as they are: a summary would hardly be shorter.
 MIN_GROUP_TOKENS = 64
+# The title of fewer tokens has no times: they would take too much of the room of the summary.
+_LEAST_TIMED = 1_000
 # A result of a tool keeps what these many next events refer to.
 _FOLLOWING = 8
 _SECOND_IN_MICROS = 1_000_000
@@ -69,9 +71,11 @@ def _groups(source: CompactionSource, segment: EventRange, kept: frozenset[int])
 
 
 def title_of(events: Sequence[WindowEvent]) -> str:
-    """Return the numbers and times of events as a title; over several days, only their dates."""
+    """Return the numbers and times of events as a title; over several days, only their dates; for few, no times."""
     first, last = events[0], events[-1]
     numbers = f"Event {first.number}" if first is last else f"Events {first.number} to {last.number}"
+    if sum(event.tokens for event in events) < _LEAST_TIMED:
+        return numbers
     begin, end = time_text(first.at), time_text(last.at)
     if begin == end:
         return f"{numbers}, {begin}"
