@@ -12,6 +12,7 @@ from support.jobs import pause_jobs
 from support.windows import contents, create, ingest, message
 from support.world import SESSION, refused
 from weft.jobs.compaction import COMPACT
+from weft.kernel.call_warnings import collected_warnings
 
 if TYPE_CHECKING:
     from support.world import World
@@ -56,6 +57,19 @@ async def test_a_held_compaction_changes_nothing_until_it_is_approved(critical: 
     assert applied is not None
     assert applied.compaction.compaction_id == held.compaction_id
     assert "next" not in {event_id for summary in applied.view.summaries for event_id in summary.sources}
+
+
+async def test_a_call_with_other_options_is_told_that_it_joins_the_held_one(critical: World) -> None:
+    held = await held_compaction(critical)
+    with collected_warnings() as found:
+        joined = await critical.analysis.call("context.compact", session_id=SESSION, keep_recent=9, wait_seconds=0)
+    assert joined["compaction_id"] == held.compaction_id
+    assert found == [
+        "The window has a compaction that is held, with other options; this call joins it. Ask again when it is done."
+    ]
+    with collected_warnings() as none:
+        await critical.analysis.call("context.compact", session_id=SESSION, wait_seconds=0)
+    assert none == []
 
 
 async def test_a_refused_compaction_leaves_the_view_before(critical: World) -> None:

@@ -53,6 +53,7 @@ from weft.capabilities.trust.model import Trust
 from weft.capabilities.trust.policy import TrustPolicies
 from weft.capabilities.windows.ingest import WindowAgent
 from weft.capabilities.windows.model import NotMember, WindowNotFound
+from weft.kernel.call_warnings import warn_caller
 from weft.kernel.errors import PermissionDenied, QuotaExceeded
 from weft.kernel.fields import Count
 from weft.kernel.identity import Actor, Permission
@@ -250,6 +251,11 @@ async def compact_context(
     if same is not None:
         return _answer(same)
     queued = await transactions.write(actor, partial(_request, request))
+    if not _is_as_asked(queued, request):
+        warn_caller(
+            f"The window has a compaction that is {queued.state}, with other options; this call joins it. "
+            "Ask again when it is done."
+        )
     await runner.run(actor, queued.compaction_id, request.wait_seconds)
     return _answer(await transactions.read(actor, lambda compactions: compactions.find(queued.compaction_id)))
 
@@ -400,6 +406,13 @@ async def _options(request: CompactContext, window: Window, compactions: Compact
         keep_recent=configured.keep_recent if request.keep_recent is None else request.keep_recent,
         model=configured.model,
     )
+
+
+def _is_as_asked(compaction: Compaction, request: CompactContext) -> bool:
+    """Tell whether a compaction has the options of a request: one that was begun before may have others."""
+    given = (request.strategy, request.target, request.keep_recent)
+    found = (compaction.strategy, compaction.target, compaction.keep_recent)
+    return all(wanted is None or wanted == option for wanted, option in zip(given, found, strict=True))
 
 
 def _answer(compaction: Compaction) -> ContextCompacted:
