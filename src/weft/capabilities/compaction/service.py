@@ -12,7 +12,12 @@ import msgspec
 from msgspec import structs
 
 from weft.capabilities.access.model import AgentNotFound
-from weft.capabilities.compaction.compacted_events import holding_summaries
+from weft.capabilities.compaction.compacted_events import (
+    EventInPart,
+    SummaryOfEvents,
+    compacted_parts,
+    holding_summaries,
+)
 from weft.capabilities.compaction.model import (
     OPEN_STATES,
     Compaction,
@@ -182,7 +187,7 @@ class Compactions(msgspec.Struct, frozen=True):
         if view is None:
             return False
         events = await self.windows.line_events(compaction.session_id, compaction.line_id)
-        return bool(view.shortened or holding_summaries(events, view))
+        return any(isinstance(part, SummaryOfEvents | EventInPart) for part in compacted_parts(events, view))
 
     async def drop(self, line_id: str) -> list[Compaction]:
         """Return a line to its original events: end its open compaction and the applied one."""
