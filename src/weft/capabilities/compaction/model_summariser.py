@@ -20,11 +20,12 @@ from weft.capabilities.compaction.facts.normal_form import normal_form
 from weft.capabilities.compaction.faithfulness import check_sentences
 from weft.capabilities.compaction.model import EventGroup, ModelUsage
 from weft.capabilities.compaction.outgoing_text import OutgoingText
-from weft.capabilities.compaction.reduction.reducer import Utterance, reduce_texts
+from weft.capabilities.compaction.reduction.model import Utterance
 from weft.capabilities.compaction.summariser import (
     SummariserFailed,
     SummaryRequest,
     SummaryText,
+    reduce_texts,
     summarise_group,
 )
 from weft.capabilities.compaction.summary_prompt import SCHEMA, SYSTEM, ModelSummary, summary_messages

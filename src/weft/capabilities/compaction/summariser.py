@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from weft.capabilities.compaction.digest import digest
 from weft.capabilities.compaction.event_texts import group_texts
-from weft.capabilities.compaction.reduction.reducer import ReducedText, reduce_texts
+from weft.capabilities.compaction.reduction.model import ReducedText
 from weft.capabilities.compaction.verification import verify
 from weft.kernel.thread_pools import COMPACTION_THREADS
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.compaction.event_texts import GroupTexts
     from weft.capabilities.compaction.model import EventGroup, KeyFact, SummaryMethod
+    from weft.capabilities.compaction.reduction.model import Utterance
     from weft.kernel.tokens import TokenCounter
 
 # A second attempt makes room for the facts that the first one lost, if they exceed the target by this part.
@@ -100,6 +101,15 @@ def summarise_group(request: SummaryRequest) -> SummaryText:
         loss_notes=_losses(request, texts, attempt),
         verified=_verified(attempt, facts),
     )
+
+
+def reduce_texts(
+    texts: Sequence[Utterance], target_tokens: int, protected: Sequence[str], count: TokenCounter
+) -> ReducedText:
+    """Return the texts in at most ``target_tokens``; the first use imports numpy, which is slow."""
+    from weft.capabilities.compaction.reduction import reducer  # noqa: PLC0415 - slow to import
+
+    return reducer.reduce_texts(texts, target_tokens, protected, count)
 
 
 def _verified(attempt: _Attempt, facts: Sequence[KeyFact]) -> frozenset[str]:
