@@ -38,6 +38,7 @@ NAMES = (
     "peer",
     "tool_list",
     "tool_selection",
+    "hostile",
 )
 
 

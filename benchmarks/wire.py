@@ -91,6 +91,31 @@ class Connection:
         await self._reader.readexactly(2)
         return b"".join(chunks)
 
+    async def hold(self, start: bytes, drip: bytes = b"", every_seconds: float = 1.0) -> list[int]:
+        """Send the start of a request and wait until the server ends the connection; return the status, if it sent one.
+
+        ``drip`` is sent again and again meanwhile.
+        """
+        self._writer.write(start)
+        received = b""
+        while True:
+            try:
+                async with asyncio.timeout(every_seconds if drip else None):
+                    if not (chunk := await self._reader.read(65_536)):
+                        break
+                received = (received + chunk)[:16]
+            except TimeoutError:
+                self._writer.write(drip)
+        self._writer.close()
+        return [int(received[9:12])] if received.startswith(b"HTTP/1.1 ") else []
+
+    async def leave_unread(self, content: bytes) -> int:
+        """Send requests, read the first status and nothing more."""
+        self._writer.write(content)
+        status = int((await self._reader.readexactly(16))[9:12])
+        self._writer.transport.pause_reading()  # type: ignore[attr-defined]
+        return status
+
     async def ask(self, request: bytes) -> Answer:
         answer = await self.exchange(request)
         answer.check()
@@ -158,10 +183,13 @@ class McpClient:
             params["_meta"] = _ENVELOPE
         return self._post(self._message("tools/call", params))
 
+    def list_tools(self) -> bytes:
+        """Return the request that lists the tools."""
+        return self._post(self._message("tools/list", {"_meta": _ENVELOPE} if self.era == MODERN else {}))
+
     async def tools(self) -> list[dict[str, Any]]:
         """Return the list of tools."""
-        params = {"_meta": _ENVELOPE} if self.era == MODERN else {}
-        answer = await self.connection.ask(self._post(self._message("tools/list", params)))
+        answer = await self.connection.ask(self.list_tools())
         listed: list[dict[str, Any]] = answer.message()["result"]["tools"]
         return listed
 
