@@ -39,7 +39,6 @@ from weft.capabilities.access.operations import TokenLifetimes
 from weft.capabilities.access.steps import check_in_step
 from weft.capabilities.access.tool_profiles import UnknownToolProfile
 from weft.capabilities.agent_context.model import ContextLimits
-from weft.capabilities.assembly.slots import AssemblySlots
 from weft.capabilities.compaction.compactor import Compactor
 from weft.capabilities.compaction.summarisers import Summarisers
 from weft.capabilities.events.model import SESSION_END_EVENTS, EventPage
@@ -77,6 +76,7 @@ from weft.jobs.webhook_delivery import WebhookDelivery
 from weft.jobs.window_autosave import WindowAutosave
 from weft.kernel.clock import SystemClock
 from weft.kernel.errors import RateLimited, UnknownOperation, WeftError
+from weft.kernel.fair_queue import FairSlots
 from weft.kernel.guards import GuardedCall, Guards
 from weft.kernel.operation import RateClass
 from weft.providers.chat_models.factory import configured_chat_model
@@ -111,6 +111,9 @@ if TYPE_CHECKING:
 _STOP_SECONDS = 1.0
 _HEARTBEAT_SECONDS = 15.0
 _MEBIBYTE = 2**20
+# Assemblies in progress, each of which holds hundreds of passages; further ones wait.
+_MAX_ASSEMBLIES = 32
+_MAX_ASSEMBLY_WAIT_SECONDS = 60.0
 
 # As a library, Weft logs nowhere unless the application configures logging.
 logging.getLogger("weft").addHandler(logging.NullHandler())
@@ -413,7 +416,7 @@ class App:
     async def position(self, context: CallContext) -> int:
         """Return the seq of the tenant's latest event."""
         actor = await self.identify(context)
-        scope = Scope(actor.tenant)
+        scope = Scope(actor.tenant, principal=actor.principal_id)
         return await self.database.read(scope, lambda transaction: SqlEventStore(transaction).last_seq())
 
     async def event_source(self, context: CallContext) -> str:
@@ -481,7 +484,7 @@ class App:
             prepared_events=self._cache("prepared_events", 1, megabytes=64, seconds=3600),
             compacted_views=self._cache("compacted_views", 1, megabytes=64, seconds=3600),
             key_facts=self._cache("key_facts", 1, megabytes=16, seconds=3600),
-            assembly_slots=AssemblySlots(),
+            assembly_slots=FairSlots(_MAX_ASSEMBLIES, max_wait_seconds=_MAX_ASSEMBLY_WAIT_SECONDS),
             content_scanner=self._scanner,
             call_performer=self.approved_calls,
             prompts=self._cache("prompts", 1, megabytes=64, seconds=3600),
@@ -509,7 +512,8 @@ class App:
     async def _trust_policy(self, actor: Actor) -> TrustPolicy:
         """Return the trust policy of a caller's tenant, whatever changed since the caller was identified."""
         return await self.database.read(
-            Scope(actor.tenant), lambda tx: self._container.build(RuleLoader, actor, tx).current()
+            Scope(actor.tenant, principal=actor.principal_id),
+            lambda tx: self._container.build(RuleLoader, actor, tx).current(),
         )
 
     async def _next_page(self, actor: Actor, interest: EventFilter, after: int | None, *, resuming: bool) -> EventPage:

@@ -40,7 +40,7 @@ from weft.kernel.identity import PrincipalKind
 from weft.kernel.operation import Audience, Effect, RateClass
 from weft.storage.sql.access import SqlAccessStore
 from weft.storage.sql.approvals import SqlApprovalStore
-from weft.storage.sql.database import AccessChanged, Scope
+from weft.storage.sql.database import AccessChanged, Scope, caller_scope
 from weft.storage.sql.unit_of_work import begin_approved, log_changes
 
 if TYPE_CHECKING:
@@ -404,7 +404,7 @@ def _preparing(actor: Actor | None) -> Actor | None:
 def _scope_of(call: GuardedCall) -> Scope:
     actor = call.actor
     assert actor is not None  # noqa: S101 - callers without a credential have a scope of their own
-    return Scope(actor.tenant, actor.epoch)
+    return caller_scope(actor)
 
 
 def _span(operation: Operation, context: CallContext) -> AbstractContextManager[object]:
@@ -480,7 +480,7 @@ async def check_access(database: Database, actor: Actor) -> None:
     async def read_nothing(_: Transaction) -> None:
         """Read nothing: opening the transaction is the check."""
 
-    await database.read(Scope(actor.tenant, actor.epoch), read_nothing)
+    await database.read(caller_scope(actor), read_nothing)
 
 
 def may_use(operation: Operation, actor: Actor) -> bool:

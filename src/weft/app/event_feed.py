@@ -10,7 +10,7 @@ from weft.capabilities.events.model import AUDIENCE_CHANGES, MEMBERS_CHANGED, Ev
 from weft.capabilities.sessions.model import find_session
 from weft.kernel.errors import PermissionDenied
 from weft.storage.sql.access import SqlAccessStore
-from weft.storage.sql.database import AccessChanged, Scope
+from weft.storage.sql.database import AccessChanged, Scope, caller_scope
 from weft.storage.sql.events import SqlEventStore
 from weft.storage.sql.sessions import SqlSessionStore
 
@@ -154,7 +154,7 @@ class LiveFeed:
             if interest.session_id is not None:
                 await find_session(interest.session_id, actor, SqlSessionStore(transaction))
 
-        await self._database.read(Scope(actor.tenant, actor.epoch), check)
+        await self._database.read(caller_scope(actor), check)
 
 
 def _may_have_lost_access(interest: EventFilter, scanned: Sequence[StoredEvent]) -> bool:

@@ -68,7 +68,8 @@ class CurrentGuardrails:
             return known
         # Without the epoch: the call is done, and must not be repeated because access rules have changed since.
         rules = await self._database.read(
-            Scope(actor.tenant), lambda tx: self._injector.build(RuleLoader, actor, tx).read()
+            Scope(actor.tenant, principal=actor.principal_id),
+            lambda tx: self._injector.build(RuleLoader, actor, tx).read(),
         )
         return rules.guardrails
 

@@ -23,7 +23,7 @@ from weft.kernel.approval import HoldReason
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import InternalError, WeftError
 from weft.storage.sql.approvals import SqlApprovalStore
-from weft.storage.sql.database import Scope
+from weft.storage.sql.database import Scope, caller_scope
 from weft.storage.sql.unit_of_work import logged_write
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class HeldCalls:
             return await SqlApprovalStore(transaction).find(held.approval_id)
 
         # Fails if the caller has lost its access meanwhile.
-        found = await self._database.read(Scope(actor.tenant, actor.epoch), find)
+        found = await self._database.read(caller_scope(actor), find)
         if found is None:
             raise _expired(held)
         return found
@@ -153,7 +153,7 @@ class HeldCalls:
         if held.collected_at is None:
             due_at = structs.replace(held, collected_at=now).answer_until if held.has_answer else held.delete_at
             await self._database.write(
-                Scope(actor.tenant, actor.epoch), lambda tx: SqlApprovalStore(tx).collect(held.approval_id, now, due_at)
+                caller_scope(actor), lambda tx: SqlApprovalStore(tx).collect(held.approval_id, now, due_at)
             )
         outcome = held.outcome
         if outcome is None or outcome.error is not None:
@@ -161,7 +161,7 @@ class HeldCalls:
         return msgspec.convert(outcome.answer, operation.response)
 
     async def _write(self, actor: Actor, work: Callable[[Approvals], Any]) -> Any:  # noqa: ANN401 - what the work returns
-        scope = Scope(actor.tenant, actor.epoch)
+        scope = caller_scope(actor)
         return await logged_write(self._database, scope, lambda tx: work(self._container.build(Approvals, actor, tx)))
 
 

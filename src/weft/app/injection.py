@@ -27,7 +27,6 @@ from weft.capabilities.assembly.conversation import PreparedEventCache
 from weft.capabilities.assembly.gather import PromptCache
 from weft.capabilities.assembly.receipts import ReceiptStore
 from weft.capabilities.assembly.records import ReceiptRecordReader
-from weft.capabilities.assembly.slots import AssemblySlots
 from weft.capabilities.board.store import ConventionStore, EntryObserver, EntryStore, ReadTally
 from weft.capabilities.compaction.review import HeldCompactions
 from weft.capabilities.compaction.runner import CompactionRunner
@@ -100,6 +99,7 @@ from weft.kernel.approval import Approval
 from weft.kernel.clock import Clock
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.events import Outbox
+from weft.kernel.fair_queue import FairSlots
 from weft.kernel.identity import Actor
 from weft.kernel.ports import Cooperative, JobStore, Termination, Transactions
 from weft.kernel.tokens import TokenCounters
@@ -238,7 +238,7 @@ class Singletons:
     compacted_views: ViewCache
     key_facts: FactCache
     prompts: PromptCache
-    assembly_slots: AssemblySlots
+    assembly_slots: FairSlots
     content_scanner: ContentScanner
     termination: Termination
     call_performer: CallPerformer

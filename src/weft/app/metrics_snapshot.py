@@ -34,7 +34,7 @@ from weft.capabilities.metrics.model import (
     SystemPerformance,
 )
 from weft.kernel.fields import new_id
-from weft.storage.sql.database import SYSTEM, Scope
+from weft.storage.sql.database import SYSTEM, caller_scope
 from weft.storage.sql.metric_history import SqlMetricHistory
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class MetricsSnapshot:
         async with self._writing:
             # Fails if the actor's access has changed since it was identified.
             written = await self._database.read(
-                Scope(tenant, actor.epoch), lambda tx: SqlMetricHistory(tx).since(tenant, oldest)
+                caller_scope(actor), lambda tx: SqlMetricHistory(tx).since(tenant, oldest)
             )
             servers = await self._database.read(SYSTEM, lambda tx: SqlMetricHistory(tx).since(_PROCESS, oldest))
             unwritten = self.unwritten()

@@ -55,7 +55,7 @@ class Objects:
             if not waiting:
                 return
             await asyncio.sleep(pause)
-            waiting = await self._store_all(Scope(tenant, epoch), waiting)
+            waiting = await self._store_all(Scope(tenant, epoch, owner), waiting)
         if waiting:
             raise ObjectBusy
 

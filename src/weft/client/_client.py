@@ -35,7 +35,7 @@ from weft.client._wire import (
     unreachable,
 )
 from weft.kernel.correlation import NO_CORRELATION, make_correlation, trace_headers
-from weft.kernel.errors import RateLimited, Unavailable
+from weft.kernel.errors import RateLimited, ServerBusy, Unavailable
 from weft.kernel.events import Event
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class Client(Operations):
                 failures += 1
                 if failures > self._reconnects:
                     raise
-                if isinstance(error, RateLimited):
+                if isinstance(error, RateLimited | ServerBusy):
                     pause = float(error.context.get("retry_after_seconds", pause))
             await asyncio.sleep(pause)
 

@@ -107,6 +107,7 @@ ERROR_MODULES: dict[str, str] = {
     "REVIEW_NOT_FOUND": "weft.capabilities.history.reviews",
     "SELF_MODIFICATION": "weft.kernel.errors",
     "SEMANTIC_SEARCH_OFF": "weft.capabilities.indexing.embeddings.model",
+    "SERVER_BUSY": "weft.kernel.errors",
     "SESSION_ARCHIVED": "weft.capabilities.sessions.model",
     "SESSION_EXISTS": "weft.capabilities.sessions.model",
     "SESSION_IN_USE": "weft.capabilities.sessions.model",

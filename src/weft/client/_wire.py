@@ -29,6 +29,7 @@ from weft.kernel.errors import (
     NotFound,
     RateLimited,
     Rejected,
+    ServerBusy,
     SystemUnavailable,
     Unavailable,
     WeftError,
@@ -308,7 +309,7 @@ class Retries:
         """Return the backoff before the next attempt; None for no further attempt."""
         if attempts > self.limit:
             return None
-        if isinstance(error, RateLimited):
+        if isinstance(error, RateLimited | ServerBusy):
             wait = float(error.context.get("retry_after_seconds", 1.0))
             return wait if wait <= self.max_wait_seconds else None
         unanswered = isinstance(error.__cause__, httpx2.TransportError)

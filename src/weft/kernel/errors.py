@@ -256,6 +256,14 @@ class RateLimited(Unavailable):
     severity = "warning"
 
 
+class ServerBusy(Unavailable):
+    """The server does as much for you as your share allows."""
+
+    code = "SERVER_BUSY"
+    hint = "Nothing was changed. Wait for context.retry_after_seconds, then retry; send fewer calls at the same time."
+    severity = "warning"
+
+
 class SystemUnavailable(Unavailable):
     """Weft cannot reach its storage."""
 

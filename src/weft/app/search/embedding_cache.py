@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from weft.capabilities.indexing.embeddings.model import Embedded, EmbeddingModelUnknown, SemanticSearchOff
 from weft.capabilities.indexing.embeddings.model_selection import usable_model
 from weft.kernel.clock import DAY_MICROS, to_micros
-from weft.storage.sql.database import SYSTEM, Scope
+from weft.storage.sql.database import SYSTEM, Scope, caller_scope
 from weft.storage.sql.embeddings import SqlTenantModelStore, SqlVectorStore
 from weft.storage.sql.tenants import tenant_names
 
@@ -109,7 +109,7 @@ class CachedEmbeddings:
         return [looked.vectors[digest] for digest in digests]
 
     async def of_texts(self, actor: Actor, texts: Sequence[str], purpose: Purpose, model: str | None) -> Embedded:
-        scope = Scope(actor.tenant, actor.epoch)
+        scope = caller_scope(actor)
         listed = await self._database.read(scope, lambda tx: SqlTenantModelStore(tx).listed())
         chosen = usable_model(listed, self.models(), model)
         # The caller is part of the key: otherwise timing would reveal which texts other agents embedded.

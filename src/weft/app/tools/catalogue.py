@@ -24,7 +24,7 @@ from weft.kernel.clock import to_micros
 from weft.kernel.errors import UnknownOperation
 from weft.kernel.thread_pools import SEARCH_THREADS
 from weft.storage.sql.collections import SqlCollectionStore
-from weft.storage.sql.database import Scope
+from weft.storage.sql.database import Scope, caller_scope
 from weft.storage.sql.embeddings import SqlTenantModelStore
 from weft.storage.sql.tools import SqlToolStore
 
@@ -113,7 +113,7 @@ class IndexedTools:
         ]
 
     async def rank(self, actor: Actor, query: str, limit: int, *, own: Collection[str] = ()) -> list[str]:
-        model = await self._database.read(Scope(actor.tenant, actor.epoch), self._model)
+        model = await self._database.read(caller_scope(actor), self._model)
         index = await self._index(model, _WAIT_SECONDS) if own else None
         views: list[View] = [await self._view_of_registered(actor, model)]
         if index is not None:
@@ -125,7 +125,8 @@ class IndexedTools:
         ranking = await rank(ranking_query(query, to_micros(self._clock.now()), limit), views, embed)
         numbers = [each.number for each in ranking.ranked if each.collection == TOOLS]
         items = await self._database.read(
-            Scope(actor.tenant), lambda tx: SqlCollectionStore(tx).versions_of(TOOLS, numbers)
+            Scope(actor.tenant, principal=actor.principal_id),
+            lambda tx: SqlCollectionStore(tx).versions_of(TOOLS, numbers),
         )
         found = [_name_of(each, items, index) for each in ranking.ranked]
         # The best passage of a tool counts.
@@ -174,7 +175,7 @@ class IndexedTools:
         return await self._find(actor, wanted) if wanted else []
 
     async def _find(self, actor: Actor, names: Collection[str]) -> Sequence[RegisteredTool]:
-        scope = Scope(actor.tenant, actor.epoch)
+        scope = caller_scope(actor)
         return await self._database.read(scope, lambda tx: SqlToolStore(tx).find(visible_owners(actor), names))
 
     async def _model(self, transaction: Transaction) -> str:

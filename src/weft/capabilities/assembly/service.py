@@ -59,7 +59,6 @@ from weft.capabilities.assembly.receipts import (
 )
 from weft.capabilities.assembly.retrieval import RetrievalRequest, retrieve
 from weft.capabilities.assembly.savings import savings_of
-from weft.capabilities.assembly.slots import AssemblySlots
 from weft.capabilities.assembly.validation import validate_prompt
 from weft.capabilities.assembly.validity import ValidityStores, invalid_items, to_check
 from weft.capabilities.compaction.compacted_events import compacted_parts
@@ -84,6 +83,7 @@ from weft.capabilities.windows.budget import budgets_for
 from weft.capabilities.windows.model import WindowChanged
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import EventType, NewEvent
+from weft.kernel.fair_queue import FairSlots
 from weft.kernel.identity import CLEARANCE, HUMAN, PERMISSION, PRINCIPAL, Actor, Permission
 from weft.kernel.operation import SubmittedText
 from weft.kernel.ports import Transactions
@@ -210,13 +210,13 @@ class Assembler(msgspec.Struct, frozen=True):
     prompts: PromptCache
     prices: Prices
     clock: Clock
-    slots: AssemblySlots
+    slots: FairSlots
     scanner: ContentScanner
     tool_selector: ToolSelector
 
     async def assemble(self, actor: Actor, request: AssemblyRequest) -> Assembled:
         """Assemble a prompt, store its receipt, and return both."""
-        async with self.slots:
+        async with self.slots.hold(actor.tenant, actor.principal_id):
             return await self._assemble(actor, request)
 
     async def _assemble(self, actor: Actor, request: AssemblyRequest) -> Assembled:

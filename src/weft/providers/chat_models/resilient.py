@@ -9,8 +9,9 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.language_models.chat_model import ChatModelError
+from weft.kernel.errors import ServerBusy
+from weft.kernel.fair_queue import FairSlots
 from weft.providers.chat_models.circuit_breaker import CircuitBreaker
-from weft.providers.chat_models.tenant_slots import TenantSlots
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -74,7 +75,7 @@ class ResilientChatModel:
         self._meter = meter
         self._now = now
         self._pause = pause
-        self._slots = TenantSlots(limits.concurrency)
+        self._slots = FairSlots(limits.concurrency)
         self._breaker = CircuitBreaker(now)
         self._retries = RetryBudget()
 
@@ -100,10 +101,11 @@ class ResilientChatModel:
         return answer
 
     async def _complete(self, request: ChatRequest, deadline: float) -> ChatAnswer:
+        caller = request.caller
         try:
-            async with asyncio.timeout(request.timeout), self._slots.hold(request.caller.tenant):
+            async with asyncio.timeout(request.timeout), self._slots.hold(caller.tenant, caller.agent_id):
                 return await self._with_retries(request, deadline)
-        except TimeoutError:
+        except (TimeoutError, ServerBusy):
             raise ChatModelError("No slot for the model was free in time.", kind="timeout") from None
 
     async def _with_retries(self, request: ChatRequest, deadline: float) -> ChatAnswer:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from weft.capabilities.indexing.collections.store import VectorSearch
     from weft.capabilities.metrics.model import DatabaseMetrics
     from weft.kernel.events import NewEvent
+    from weft.kernel.identity import Actor
 
 Row = Any
 Value = str | int | float | bytes | None
@@ -33,14 +34,23 @@ class Scope(msgspec.Struct, frozen=True):
     """The isolation scope of a transaction: one tenant, or the whole installation for the system itself.
 
     ``epoch`` is the tenant's access epoch at authentication. A transaction under another epoch raises AccessChanged
-    before its first statement, so a revocation takes effect at once in every process.
+    before its first statement, so a revocation takes effect at once in every process. ``principal`` is the caller that
+    the transaction is for, by which databases share their time fairly; background work has none.
     """
 
     tenant: str | None
     epoch: int | None = None
+    principal: str = ""
 
 
 SYSTEM = Scope(tenant=None)
+
+
+def caller_scope(actor: Actor) -> Scope:
+    """Return the scope of a caller's transactions, which fail once its access rules have changed."""
+    return Scope(actor.tenant, actor.epoch, actor.principal_id)
+
+
 # Values per statement with a list of parameters.
 BATCH_SIZE = 50
 

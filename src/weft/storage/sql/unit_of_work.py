@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from weft.kernel.identity import system_actor
 from weft.storage.sql.approvals import SqlApprovalStore
-from weft.storage.sql.database import Scope
+from weft.storage.sql.database import Scope, caller_scope
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -39,14 +39,14 @@ class CallerTransactions(Generic[N]):
         self._need = need
 
     async def read(self, actor: Actor, work: Callable[[N], Awaitable[T]], *, heavy: bool = False) -> T:
-        return await self._database.read(_scope(actor), lambda tx: work(self._build(actor, tx)), heavy=heavy)
+        return await self._database.read(caller_scope(actor), lambda tx: work(self._build(actor, tx)), heavy=heavy)
 
     async def write(self, actor: Actor, work: Callable[[N], Awaitable[T]]) -> T:
         async def inside(transaction: Transaction) -> T:
             await begin_approved(transaction, actor)
             return await work(self._build(actor, transaction))
 
-        return await logged_write(self._database, _scope(actor), inside)
+        return await logged_write(self._database, caller_scope(actor), inside)
 
     def _build(self, actor: Actor, transaction: Transaction) -> N:
         return self._injector.build(self._need, actor, transaction)
@@ -104,7 +104,3 @@ def log_changes(scope: Scope, events: Sequence[NewEvent]) -> None:
         # makeLogRecord skips the stack inspection of Logger.info, which costs as much as an SQL statement.
         line = {"name": _changes.name, "levelno": logging.INFO, "levelname": "INFO", "msg": event.type}
         _changes.handle(logging.makeLogRecord({**line, "fields": {**fields, **event.data}}))
-
-
-def _scope(actor: Actor) -> Scope:
-    return Scope(actor.tenant, actor.epoch)

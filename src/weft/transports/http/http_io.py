@@ -10,7 +10,7 @@ import msgspec
 from weft.app.dispatch import CallContext
 from weft.kernel.call_warnings import WARNING_HEADER
 from weft.kernel.correlation import BAGGAGE, NO_CORRELATION, TRACEPARENT, ids_from_headers, is_sampled, with_ids
-from weft.kernel.errors import AuthenticationError, ContentTooLarge, InvalidInput, RateLimited, WeftError
+from weft.kernel.errors import AuthenticationError, ContentTooLarge, InvalidInput, RateLimited, ServerBusy, WeftError
 from weft.transports.references import route_reference
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ async def send_error(send: Send, error: WeftError, clock: Clock, reference: Refe
     headers: dict[bytes, bytes] = {}
     if isinstance(error, AuthenticationError):
         headers[b"www-authenticate"] = b'Bearer realm="weft"'
-    if isinstance(error, RateLimited):
+    if isinstance(error, RateLimited | ServerBusy):
         headers[b"retry-after"] = b"%d" % error.context["retry_after_seconds"]
     await send_json(send, error.http_status, error_body(error, clock, reference), headers)
 

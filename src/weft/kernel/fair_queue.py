@@ -1,0 +1,354 @@
+"""Fair sharing of a bounded resource: start-time fair queueing by tenant, then by principal, and slots on top of it.
+
+Each flow (a tenant, and a principal inside its tenant) has a virtual time: what its work has cost so far. The flow with
+the smallest is served next, so a flow that used much waits while others catch up, however much it has queued. A flow
+that becomes active starts at the current virtual time: time it did not use is not saved up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, deque
+from heapq import heappop, heappush, heapreplace
+from math import ceil
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from weft.kernel.errors import ServerBusy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    # Tells whether a principal of a tenant may not be served now.
+    Skip = Callable[[str, str], bool]
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+# The cost of an item until its true cost is charged: flows take turns even if nobody measures.
+_NOMINAL_COST = 0.0001
+# Flows that owe no more than this are forgotten while they are idle.
+_FORGIVEN_COST = 10 * _NOMINAL_COST
+# Virtual times of idle flows are looked through when there are twice as many as after the last time, and this many.
+_MIN_SWEEP = 64
+_MAX_RETRY_SECONDS = 30
+
+
+class _Schedule:
+    """Names of flows in the order of their virtual time; ``now`` is the time of the flow that was served last."""
+
+    __slots__ = ("_arrivals", "_heap", "_listed", "_sweep_at", "_times", "now")
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        # Also of idle flows that are ahead: they may not lose what they owe by pausing.
+        self._times: dict[str, float] = {}
+        # One entry for each listed flow. Charges do not touch it: an entry with an old time is corrected at the top.
+        self._heap: list[tuple[float, int, str]] = []
+        self._listed: set[str] = set()
+        self._arrivals = 0
+        self._sweep_at = _MIN_SWEEP
+
+    def __len__(self) -> int:
+        """Return the number of flows it knows."""
+        return len(self._times)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._times
+
+    def add(self, name: str) -> None:
+        """List a flow that has items now."""
+        if name in self._listed:
+            return
+        start = self._times[name] = max(self.now, self._times.get(name, self.now))
+        self._listed.add(name)
+        self._push(start, name)
+
+    def charge(self, name: str, cost: float) -> None:
+        self._times[name] = max(self.now, self._times.get(name, self.now)) + cost
+        if len(self._times) > self._sweep_at:
+            self._forget_idle()
+
+    def first(self) -> str | None:
+        """Return the listed flow with the smallest time."""
+        heap = self._heap
+        while heap:
+            entry_time, _, name = heap[0]
+            if entry_time >= self._times[name]:
+                return name
+            self._arrivals += 1
+            heapreplace(heap, (self._times[name], self._arrivals, name))
+        return None
+
+    def take_first(self) -> str:
+        """Unlist the first flow and return its name."""
+        name = heappop(self._heap)[2]
+        self._listed.discard(name)
+        return name
+
+    def serve(self, name: str) -> None:
+        """Move on to the time of a flow that is served."""
+        self.now = max(self.now, self._times[name])
+
+    def _push(self, at: float, name: str) -> None:
+        self._arrivals += 1
+        heappush(self._heap, (at, self._arrivals, name))
+
+    def _forget_idle(self) -> None:
+        until = self.now + _FORGIVEN_COST
+        for name in [n for n, at in self._times.items() if at <= until and n not in self._listed]:
+            del self._times[name]
+        self._sweep_at = max(_MIN_SWEEP, 2 * len(self._times))
+
+
+class _Tenant(Generic[T]):
+    """The items of one tenant, by principal."""
+
+    __slots__ = ("items", "schedule")
+
+    def __init__(self) -> None:
+        self.schedule = _Schedule()
+        self.items: dict[str, deque[T]] = {}
+
+    def pop(self, skip: Callable[[str], bool] | None) -> tuple[str, T] | None:
+        """Return the next item and its principal; None if all are skipped."""
+        schedule, skipped, found = self.schedule, [], None
+        while (name := schedule.first()) is not None:
+            waiting = self.items.get(name)
+            if waiting and not (skip is not None and skip(name)):
+                schedule.serve(name)
+                schedule.charge(name, _NOMINAL_COST)
+                found = name, waiting.popleft()
+                if not waiting:
+                    del self.items[name]
+                    schedule.take_first()
+                break
+            schedule.take_first()
+            if waiting:
+                skipped.append(name)
+        for name in skipped:
+            schedule.add(name)
+        return found
+
+
+class FairQueue(Generic[T]):
+    """Items by tenant and principal, in the order of fair queueing; in order of arrival within a principal.
+
+    It takes no lock: use it on one thread, or under a lock. Flows are forgotten once they are idle and owe nothing.
+    """
+
+    __slots__ = ("_length", "_schedule", "_tenants")
+
+    def __init__(self) -> None:
+        self._schedule = _Schedule()
+        self._tenants: dict[str, _Tenant[T]] = {}
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def push(self, tenant: str, principal: str, item: T) -> None:
+        flows = self._tenant(tenant)
+        flows.items.setdefault(principal, deque()).append(item)
+        flows.schedule.add(principal)
+        self._schedule.add(tenant)
+        self._length += 1
+
+    def pop(self, skip: Skip | None = None) -> T | None:
+        """Return the next item, without those of principals to ``skip``; None if there is none."""
+        schedule, skipped, found = self._schedule, [], None
+        while (tenant := schedule.first()) is not None:
+            flows = self._tenants.get(tenant)
+            if flows is not None and flows.items:
+                found = flows.pop(None if skip is None else _of_tenant(skip, tenant))
+                if found is not None:
+                    schedule.serve(tenant)
+                    schedule.charge(tenant, _NOMINAL_COST)
+                    break
+                skipped.append(tenant)
+            schedule.take_first()
+        for name in skipped:
+            schedule.add(name)
+        if found is None:
+            return None
+        self._length -= 1
+        self._tidy()
+        return found[1]
+
+    def charge(self, tenant: str, principal: str, cost: float) -> None:
+        """Add what an item of this flow really cost, in any unit that is the same for all items.
+
+        While nobody waits, nobody owes anybody.
+        """
+        if not self._length:
+            return
+        self._schedule.charge(tenant, cost)
+        self._tenant(tenant).schedule.charge(principal, cost)
+
+    def remove(self, tenant: str, principal: str, item: T) -> bool:
+        """Remove an item that waits; return whether it did."""
+        flows = self._tenants.get(tenant)
+        waiting = None if flows is None else flows.items.get(principal)
+        if flows is None or waiting is None or item not in waiting:
+            return False
+        waiting.remove(item)
+        self._length -= 1
+        if not waiting:
+            del flows.items[principal]
+        self._tidy()
+        return True
+
+    def waiting(self, tenant: str, principal: str) -> int:
+        """Return the number of items of a principal that wait."""
+        flows = self._tenants.get(tenant)
+        return 0 if flows is None else len(flows.items.get(principal, ()))
+
+    def _tenant(self, tenant: str) -> _Tenant[T]:
+        flows = self._tenants.get(tenant)
+        if flows is None:
+            flows = self._tenants[tenant] = _Tenant()
+        return flows
+
+    def _tidy(self) -> None:
+        if not self._length:
+            self._tenants.clear()
+            self._schedule = _Schedule()
+        elif len(self._tenants) > len(self._schedule):
+            self._tenants = {name: flows for name, flows in self._tenants.items() if name in self._schedule}
+
+
+def _of_tenant(skip: Skip, tenant: str) -> Callable[[str], bool]:
+    return lambda principal: skip(tenant, principal)
+
+
+class Shares:
+    """How much of a resource each tenant and principal holds, and how much they may.
+
+    A tenant may hold ``share`` of it, at least one; a principal one less than its tenant, so that its neighbours find
+    a place at once. Both are hard: what is left is not lent, because nobody can take back work that runs.
+    """
+
+    __slots__ = ("_principal_limit", "_principals", "_tenant_limit", "_tenants")
+
+    def __init__(self, total: int, share: float) -> None:
+        self._tenant_limit = max(1, int(total * share))
+        self._principal_limit = max(1, self._tenant_limit - 1)
+        self._tenants: Counter[str] = Counter()
+        self._principals: Counter[tuple[str, str]] = Counter()
+
+    def full(self, tenant: str, principal: str) -> bool:
+        """Tell whether a principal may hold no more now."""
+        return (
+            self._tenants.get(tenant, 0) >= self._tenant_limit
+            or self._principals.get((tenant, principal), 0) >= self._principal_limit
+        )
+
+    def take(self, tenant: str, principal: str) -> None:
+        self._tenants[tenant] += 1
+        self._principals[tenant, principal] += 1
+
+    def give_back(self, tenant: str, principal: str) -> None:
+        _decrement(self._tenants, tenant)
+        _decrement(self._principals, (tenant, principal))
+
+
+def _decrement(counts: Counter[K], name: K) -> None:
+    counts[name] -= 1
+    if not counts[name]:
+        del counts[name]
+
+
+class _Wait:
+    """One caller that waits for a slot."""
+
+    __slots__ = ("flow", "granted")
+
+    def __init__(self, flow: tuple[str, str], granted: asyncio.Future[None]) -> None:
+        self.flow = flow
+        self.granted = granted
+
+
+class FairSlots:
+    """Bounds concurrent work of one event loop, shared fairly by tenants and principals.
+
+    ``share`` is the part of the slots that one tenant may hold (see Shares). More than ``max_waiting`` of one
+    principal, or a wait above ``max_wait_seconds``, raises ServerBusy.
+    """
+
+    def __init__(
+        self, total: int, *, share: float = 0.5, max_wait_seconds: float | None = None, max_waiting: int = 1_000
+    ) -> None:
+        self.total = total
+        self._free = total
+        self._shares = Shares(total, share)
+        self._max_wait_seconds = max_wait_seconds
+        self._max_waiting = max_waiting
+        self._queue: FairQueue[_Wait] = FairQueue()
+        self._mean_seconds = 0.0
+
+    def hold(self, tenant: str, principal: str) -> _Hold:
+        """Hold a slot for the time of an ``async with``, after a wait if none is free."""
+        return _Hold(self, tenant, principal)
+
+    async def take(self, tenant: str, principal: str) -> None:
+        if self._free and not self._shares.full(tenant, principal):
+            # Whoever waits while a slot is free may not have it, so this overtakes nobody.
+            self._free -= 1
+            self._shares.take(tenant, principal)
+            return
+        if self._queue.waiting(tenant, principal) >= self._max_waiting:
+            raise self._busy()
+        await self._wait(_Wait((tenant, principal), asyncio.get_running_loop().create_future()))
+
+    def give_back(self, tenant: str, principal: str, seconds: float) -> None:
+        """Return a slot that was held for some time; the time is charged to its holder."""
+        self._mean_seconds += (seconds - self._mean_seconds) / 16
+        self._free += 1
+        self._shares.give_back(tenant, principal)
+        self._queue.charge(tenant, principal, seconds)
+        self._grant()
+
+    async def _wait(self, wait: _Wait) -> None:
+        self._queue.push(*wait.flow, wait)
+        try:
+            async with asyncio.timeout(self._max_wait_seconds):
+                await wait.granted
+        except BaseException as error:
+            if not self._queue.remove(*wait.flow, wait):
+                # It was granted at the moment it gave up.
+                self.give_back(*wait.flow, 0.0)
+            if isinstance(error, TimeoutError):
+                raise self._busy() from None
+            raise
+
+    def _grant(self) -> None:
+        while self._free and self._queue and (wait := self._queue.pop(self._shares.full)) is not None:
+            self._free -= 1
+            self._shares.take(*wait.flow)
+            wait.granted.set_result(None)
+
+    def _busy(self) -> ServerBusy:
+        return server_busy(self._mean_seconds * (1 + len(self._queue) / self.total))
+
+
+class _Hold:
+    """A slot, held from entering to leaving."""
+
+    __slots__ = ("_flow", "_slots", "_started")
+
+    def __init__(self, slots: FairSlots, tenant: str, principal: str) -> None:
+        self._slots = slots
+        self._flow = (tenant, principal)
+        self._started = 0.0
+
+    async def __aenter__(self) -> None:
+        await self._slots.take(*self._flow)
+        self._started = time.monotonic()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._slots.give_back(*self._flow, time.monotonic() - self._started)
+
+
+def server_busy(wait_seconds: float) -> ServerBusy:
+    """Return the refusal of a call that would wait too long; ``wait_seconds`` is the estimated time to a free slot."""
+    return ServerBusy(retry_after_seconds=min(_MAX_RETRY_SECONDS, max(1, ceil(wait_seconds))))
