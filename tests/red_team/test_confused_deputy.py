@@ -23,7 +23,7 @@ from weft.storage.sql.unit_of_work import SystemTransactions
 if TYPE_CHECKING:
     from support.world import Caller, World
 
-pytestmark = [pytest.mark.req("CE-F34"), pytest.mark.req("CE-V", part="immutability"), pytest.mark.both_databases]
+pytestmark = [pytest.mark.req("CE-F34"), pytest.mark.req("CE-V", part="immutability")]
 
 
 @pytest.fixture(autouse=True)
