@@ -96,8 +96,10 @@ from weft.storage.sql.events import SqlEventStore
 from weft.storage.sql.unit_of_work import CallerTransactions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
+    from weft.app.subscribers import Subscriber
     from weft.capabilities.events.model import EventFilter
     from weft.capabilities.indexing.embeddings.model import Embedder
     from weft.capabilities.knowledge.sources.hooks import HookResponse
@@ -394,24 +396,33 @@ class App:
         """Limit messages without a credential by address; raises RateLimited."""
         await self._dispatcher.admit_without_credential(context)
 
-    async def follow(self, context: CallContext, interest: EventFilter, after: int | None) -> AsyncIterator[EventPage]:
-        """Yield pages of events; an empty one as a heartbeat.
+    async def subscription(self, context: CallContext) -> AbstractContextManager[Subscriber]:
+        """Return a subscription of the caller, to be counted while it is open; opening raises TooManySubscriptions."""
+        return self.feed.subscribers.subscribed(await self.identify(context))
+
+    async def follow(
+        self, context: CallContext, interest: EventFilter, after: int | None, subscriber: Subscriber | None = None
+    ) -> AsyncGenerator[EventPage, None]:
+        """Yield pages of events; an empty one as a heartbeat. Without a ``subscriber`` it is a subscription itself.
 
         The caller is identified and authorised before each page, so a revoked credential ends the stream.
         """
-        resuming = False
-        while True:
-            actor = await self.identify(context)
-            try:
-                page = await self._next_page(actor, interest, after, resuming=resuming)
-            except AccessChanged:
-                self._dispatcher.forget(context)
-                resuming = False
-                continue
-            after = page.reached
-            # Access to the session is checked again after a pause, and after an event that may have ended it.
-            resuming = bool(page.recorded) and not any(event.type in SESSION_END_EVENTS for event in page.events)
-            yield page
+        with contextlib.ExitStack() as stack:
+            if subscriber is None:
+                subscriber = stack.enter_context(await self.subscription(context))
+            resuming = False
+            while True:
+                actor = await self.identify(context)
+                try:
+                    page = await self._next_page(actor, interest, after, subscriber, resuming=resuming)
+                except AccessChanged:
+                    self._dispatcher.forget(context)
+                    resuming = False
+                    continue
+                after = page.reached
+                # Access to the session is checked again after a pause, and after an event that may have ended it.
+                resuming = bool(page.recorded) and not any(event.type in SESSION_END_EVENTS for event in page.events)
+                yield page
 
     async def position(self, context: CallContext) -> int:
         """Return the seq of the tenant's latest event."""
@@ -516,7 +527,9 @@ class App:
             lambda tx: self._container.build(RuleLoader, actor, tx).current(),
         )
 
-    async def _next_page(self, actor: Actor, interest: EventFilter, after: int | None, *, resuming: bool) -> EventPage:
+    async def _next_page(
+        self, actor: Actor, interest: EventFilter, after: int | None, subscriber: Subscriber, *, resuming: bool
+    ) -> EventPage:
         request = ReadEvents(
             session_id=interest.session_id,
             keys=interest.keys,
@@ -529,7 +542,9 @@ class App:
         try:
             authorise(operation, actor)
             call = await self.guards.before(GuardedCall(operation, request, actor, "follow"))
-            page = await self.feed.next(actor, interest, after, _HEARTBEAT_SECONDS, resuming=resuming)
+            page = await self.feed.next(
+                actor, interest, after, _HEARTBEAT_SECONDS, resuming=resuming, subscriber=subscriber
+            )
             return await self._guarded_page(call, page) if self.guards else page
         except WeftError as error:
             await self._dispatcher.audit_denial(operation, actor, error, interest.session_id)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from weft.app.app import App
     from weft.app.dispatch import CallContext
+    from weft.app.subscribers import Subscriber
     from weft.kernel.operation import Response
 
 _NAME = r"([A-Za-z0-9][A-Za-z0-9_-]{0,99})"
@@ -157,15 +158,15 @@ async def check_may_watch(app: App, resource: Resource, context: CallContext) ->
 
 
 async def follow_resource(
-    app: App, resource: Resource, context: CallContext, after: int
+    app: App, resource: Resource, context: CallContext, after: int, subscriber: Subscriber | None = None
 ) -> AsyncIterator[ResourceChange]:
-    """Yield whenever the resource may have changed, while the caller may read it."""
+    """Yield whenever the resource may have changed, while the caller may read it; see ``App.follow``."""
     if resource.interest is None:
         while True:
             await asyncio.sleep(COLLECTION_INTERVAL)
             await check_may_watch(app, resource, context)
             yield ResourceChange(after, happened=True)
-    async for page in app.follow(context, resource.interest, after):
+    async for page in app.follow(context, resource.interest, after, subscriber):
         yield ResourceChange(page.reached, happened=bool(page.recorded) or page.pruned_through is not None)
 
 
