@@ -117,7 +117,7 @@ def server(command: Sequence[str], settings: dict[str, str], path: str) -> Itera
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         try:
-            _wait_until_ready(process, port, path)
+            wait_until_ready(process, port, path)
             yield Served(process.pid, port, time.monotonic() - started)
         except BaseException:
             log.seek(0)
@@ -139,7 +139,8 @@ def free_port() -> int:
         return port
 
 
-def _wait_until_ready(process: subprocess.Popen[bytes], port: int, path: str) -> None:
+def wait_until_ready(process: subprocess.Popen[bytes], port: int, path: str) -> None:
+    """Wait until a server answers; raises if its process ends first."""
     deadline = time.monotonic() + _START_SECONDS
     request = f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n".encode()
     while time.monotonic() < deadline:
