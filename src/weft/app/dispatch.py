@@ -18,6 +18,7 @@ from opentelemetry import trace
 
 from weft.app.held_calls import ClientApprover, HeldCalls
 from weft.app.injection import CallScope
+from weft.app.session_binding import check_in_session, check_not_outside, fill_in_session
 from weft.capabilities.access.authentication import identify_local
 from weft.capabilities.access.model import parse_key
 from weft.capabilities.access.operations import AuthenticateAgent
@@ -82,6 +83,7 @@ class CallContext(msgspec.Struct, frozen=True):
     """Where a call comes from: its credential, its network peer and its correlation ids.
 
     ``sampled`` is the sampling flag of the trace it is part of. ``client`` asks the caller's user for an approval.
+    ``session_id`` is the session that the connection is bound to.
     """
 
     credential: Credential | None
@@ -89,6 +91,7 @@ class CallContext(msgspec.Struct, frozen=True):
     correlation: Correlation = NO_CORRELATION
     sampled: bool = True
     client: ClientApprover | None = None
+    session_id: str | None = None
 
     def __repr__(self) -> str:
         return f"CallContext(peer={self.peer!r})"  # keeps the credential out of logs and tracebacks
@@ -150,6 +153,8 @@ class Dispatcher:
                     answer, caller = await self._perform_anonymously(operation, raw, context, strict=strict)
                     return answer
                 caller = actor = await self.identify(context)
+                if actor.bound_session is not None:
+                    raw = fill_in_session(operation, raw, actor.bound_session)
                 return await self._perform(operation, raw, context, actor, strict=strict, entry=entry, handler=handler)
         except WeftError as error:
             outcome = error.code
@@ -275,7 +280,8 @@ class Dispatcher:
             raise error
         identify = self._callers.identify_now if fresh else self._callers.identify
         try:
-            return await identify(context.credential)
+            actor = await identify(context.credential)
+            return actor if context.session_id is None else actor.bound_to(context.session_id)
         except AuthenticationError as error:
             tenant = None
             with contextlib.suppress(AuthenticationError):
@@ -388,6 +394,8 @@ def named_session(raw: Mapping[str, Any]) -> str | None:
 
 
 def _check_allowed(operation: Operation, raw: Mapping[str, Any], actor: Actor) -> None:
+    if actor.bound_session is not None:
+        check_in_session(operation, raw, actor)
     if actor.terminated_sessions:
         check_not_terminated(named_session(raw) or "", actor)
     operation.forbids(raw, actor)
@@ -437,6 +445,8 @@ def authorise(operation: Operation, actor: Actor) -> None:
     """
     if actor.step is not None:
         check_operation_in_step(operation, actor)
+    if actor.bound_session is not None:
+        check_not_outside(operation, actor)
     if operation.permission is not None and operation.permission not in actor.permissions:
         raise PermissionDenied(
             f"`{operation.name}` needs the permission '{operation.permission}'.",

@@ -48,7 +48,7 @@ from weft.kernel.errors import PermissionDenied
 from weft.kernel.fields import Count, Name
 from weft.kernel.identity import Actor
 from weft.kernel.json_input import encode_json_field
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
 from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
@@ -238,6 +238,7 @@ class LayerGuardrails(msgspec.Struct, frozen=True):
     rate=RateClass.MEMORY,
     effect=Effect.READ,
     errors=(AgentNotFound, LayerViolation),
+    session=SessionUse.NONE,
 )
 async def list_guardrails(request: ListGuardrails, guardrails: LayerGuardrails) -> GuardrailList:
     """List the guardrails that hold for you or an agent you may edit; those who read layers: of all layers.

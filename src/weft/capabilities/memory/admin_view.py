@@ -15,7 +15,7 @@ from weft.capabilities.memory.service import AllMemoryReader, Memories
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.identity import Permission
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, Success, operation
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, Success, operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,6 +106,7 @@ class MemoryInspected(Success, kw_only=True):
     effect=Effect.READ,
     heavy=True,
     errors=(PermissionDenied,),
+    session=SessionUse.FINDS,
 )
 async def get_memory_overview(request: GetMemoryOverview, memories: Memories) -> MemoryOverview:
     """Return your whole memory with values and totals."""
@@ -144,6 +145,7 @@ async def get_memory_overview(request: GetMemoryOverview, memories: Memories) ->
     audience=Audience.NOT_SUBAGENTS,
     audited=True,
     errors=(AgentNotFound,),
+    session=SessionUse.OUTSIDE,
 )
 async def inspect_memory(request: InspectMemory, memories: Memories, access: AccessStore) -> MemoryInspected:
     """Read an agent's private memory with values, page by page.

@@ -12,7 +12,7 @@ from weft.capabilities.metrics.history import RETENTION_HOURS
 from weft.capabilities.metrics.model import MetricsReport, MetricsSource
 from weft.kernel.clock import Clock
 from weft.kernel.identity import Actor, Permission
-from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
 
 COLLECTION_INTERVAL = 30
 
@@ -63,6 +63,7 @@ class Performance(MetricsReport, kw_only=True, omit_defaults=False):
     permission=Permission.ADMIN,
     rate=RateClass.ADMIN,
     effect=Effect.OWN_TRANSACTIONS,
+    session=SessionUse.OUTSIDE,
 )
 async def read_performance(
     request: ReadPerformance, actor: Actor, measurements: MetricsSource, clock: Clock

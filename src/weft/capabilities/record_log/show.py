@@ -46,7 +46,7 @@ from weft.capabilities.sessions.model import SessionNotFound
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import InvalidInput
 from weft.kernel.identity import Actor
-from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
 from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
@@ -309,6 +309,7 @@ class RecordSchema(Response, kw_only=True):
     permission=None,
     rate=RateClass.BOARD,
     effect=Effect.OWN_TRANSACTIONS,
+    session=SessionUse.NONE,
 )
 async def get_record_schema(request: GetRecordSchema) -> RecordSchema:
     """Return the JSON Schema of a record type and the path at which this server publishes it."""

@@ -134,7 +134,9 @@ class McpEndpoint:
         context = caller.call_context
         if context.correlation is not NO_CORRELATION:
             # Correlation ids belong to one message; the user is the same for all.
-            plain = replace(caller, call_context=CallContext(context.credential, context.peer))
+            plain = replace(
+                caller, call_context=CallContext(context.credential, context.peer, session_id=context.session_id)
+            )
             return self._user(actor, plain).for_message(caller)
         known = self._users.get(caller)
         if known is None or known.actor is not actor:
@@ -158,6 +160,8 @@ class McpEndpoint:
         session_id, tools, step = (scope["path_params"].get(name) for name in ("session_id", "tools", "step"))
         if step is not None and isinstance(context.credential, str):
             context = structs.replace(context, credential=InStep(context.credential, step))
+        if session_id is not None:
+            context = structs.replace(context, session_id=session_id)
         try:
             actor = await self._app.identify(context)
             if session_id is not None and not is_name(session_id):
@@ -168,7 +172,7 @@ class McpEndpoint:
         except WeftError as error:
             await send_error(send, error, self._app.clock, tool_reference)
             return
-        scope["user"] = self._user(actor, McpCaller(context, session_id, tools))
+        scope["user"] = self._user(actor, McpCaller(context, tools))
         # httptools does not strip white space around header values.
         scope["headers"] = [(name, value.strip()) for name, value in scope["headers"]]
         await self._answer(scope, receive, send)

@@ -16,7 +16,7 @@ from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
 from weft.kernel.errors import Unavailable, WeftError
 from weft.transports.mcp.caller import answering, caller_of, connection_of
-from weft.transports.resources import check_may_watch, follow_resource
+from weft.transports.resources import check_may_watch, follow_resource, parse_uri
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -128,7 +128,7 @@ class Subscriptions:
             raise MCPError(types.INVALID_REQUEST, "Subscribing needs a connection with a session")
         watcher = connection.state.get(_WATCHER) or self._attach(connection, context.session)
         caller = caller_of(context)
-        await watcher.watch(caller.resource(str(params.uri)), caller)
+        await watcher.watch(parse_uri(str(params.uri)), caller)
         return types.EmptyResult()
 
     @answering
@@ -170,7 +170,7 @@ class Subscriptions:
         refusal: WeftError | None = None
         for uri in uris:
             try:
-                await watcher.watch(caller.resource(uri), caller)
+                await watcher.watch(parse_uri(uri), caller)
                 honoured.append(uri)
             except WeftError as error:
                 refusal = error
