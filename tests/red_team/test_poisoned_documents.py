@@ -144,6 +144,23 @@ async def test_a_poisoned_document_is_held_by_whichever_way_it_enters(
         await library.analysis.call("knowledge.read_document", domain=HANDBOOK, document_id=NAME)
 
 
+@pytest.mark.parametrize("action", ["quarantine", "block"])
+async def test_a_poisoned_document_is_checked_when_it_is_read_before_it_is_indexed(library: World, action: str) -> None:
+    await library.admin.call("layer.define", layer="tenant", policy={"injection": {"document": action}})
+    await put(library.planner, NAME, POISONED)
+    await put(library.planner, "harmless.md", HARMLESS_TEXT)
+    which = {"domain": HANDBOOK, "document_id": NAME}
+    for state in ("pending", "quarantined" if action == "quarantine" else "failed"):
+        for agent in (library.planner, library.analysis):
+            with refused("DOCUMENT_NOT_READY"):
+                await agent.call("knowledge.read_document", **which)
+        shown = await library.admin.call("knowledge.read_document", **which)
+        assert (shown["text"], shown["state"]) == (POISONED, state)
+        harmless = await library.analysis.call("knowledge.read_document", **which | {"document_id": "harmless.md"})
+        assert harmless["text"] == HARMLESS_TEXT
+        await index(library)
+
+
 async def test_title_and_metadata_are_checked_and_hidden_until_then(library: World) -> None:
     await put(library.planner, NAME, HARMLESS_TEXT, title=ATTACK[:190], metadata={"note": ATTACK})
     assert "mallory" not in await seen_by(library.analysis)

@@ -497,6 +497,7 @@ class App:
             key_facts=self._cache("key_facts", 1, megabytes=16, seconds=3600),
             assembly_slots=FairSlots(_MAX_ASSEMBLIES, max_wait_seconds=_MAX_ASSEMBLY_WAIT_SECONDS),
             content_scanner=self._scanner,
+            document_reader=self._documents,
             call_performer=self.approved_calls,
             prompts=self._cache("prompts", 1, megabytes=64, seconds=3600),
             markup=self._markup,

@@ -1462,7 +1462,10 @@ class SyncKnowledgeOperations:
     def read_document(
         self, domain: str, document_id: str, *, start: int = 0, end: int | None = None, version: int | None = None
     ) -> DocumentText:
-        """Read the text of a document, or a range of it, such as the range of a search result."""
+        """Read the text of a document, or a range of it, such as the range of a search result.
+
+        A version that is not indexed, or not yet, can be read too. It is checked first, like before indexing.
+        """
         return self._caller.call(
             "knowledge.read_document",
             {"domain": domain, "document_id": document_id, "start": start, **given(end=end, version=version)},

@@ -91,15 +91,15 @@ class DocumentVersionNotFound(NotFound):
     """This version of the document is not stored."""
 
     code = "DOCUMENT_VERSION_NOT_FOUND"
-    hint = "Omit version to read the indexed one; older versions are not stored."
+    hint = "Omit version to read the indexed one; only this and the latest version are stored."
     related = ("knowledge",)
 
 
 class DocumentNotReady(Conflict):
-    """The document is not indexed yet."""
+    """The document is held for review, or the tenant's policy forbids what it contains."""
 
     code = "DOCUMENT_NOT_READY"
-    hint = "Retry when `knowledge.get_document` shows the state indexed; if indexing failed, it shows the error."
+    hint = "See its state and error with `knowledge.get_document`; humans who may write to the domain can read it."
     related = ("knowledge",)
 
 
