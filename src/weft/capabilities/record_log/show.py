@@ -13,6 +13,7 @@ from weft.capabilities.indexing.entities import unpack_entities
 from weft.capabilities.record_log.lookup import FoundRecord, RecordFinder, RecordLookup
 from weft.capabilities.record_log.model import JSON_CONTENT, TOOL, OfSession, RecordId, read_operation, stored_content
 from weft.capabilities.record_log.stale_sources import refresh_hint, stale_sources
+from weft.capabilities.records.engine_metadata import engine_metadata
 from weft.capabilities.records.model import (
     RECORD_TYPES,
     ContextCompaction,
@@ -206,8 +207,8 @@ async def _of_compaction(record_id: str, look: RecordLookup) -> list[RecordRef]:
     row = await look.finder.records.find(ContextCompaction.type, name)
     if row is None or not is_number(number):
         return []
-    native = decode_record(row.type, row.body).metadata.get("weft", {})
-    refs = native.get("summary_refs", []) if isinstance(native, dict) else []
+    refs = engine_metadata(decode_record(row.type, row.body).metadata).get("summary_refs")
+    refs = [ref for ref in refs if isinstance(ref, str)] if isinstance(refs, list) else []
     return [RecordRef.stored(ContextSummary.type, ref) for ref in refs[int(number) : int(number) + 1]]
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
+from weft.capabilities.records.engine_metadata import ENGINE
 from weft.capabilities.records.model import RECORD_TYPES, ContextEnvelope, ContextItem, Producer, Record
 from weft.capabilities.records.refs import Digest, Id, Link, Maybe, RecordTime, Uri, content_digest
 from weft.capabilities.records.vocabulary import RecordType, Scope
@@ -319,6 +320,8 @@ class BundleReader:
         self._position = position
 
     def _check_record(self, record: Record) -> None:
+        if not isinstance(record.metadata.get(ENGINE, {}), dict):
+            raise self._damaged(f"record: metadata.{ENGINE} is not what Weft writes")
         if self.records:
             return
         header = self._header

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from weft.capabilities.transfer.policy_filter import AppliedPolicy
     from weft.kernel.events import StoredEvent
 
+_log = logging.getLogger("weft.transfer")
 # Bounds the memory of an export.
 PAGE = 500
 # Items between two yields to the event loop; this many characters count as one item.
@@ -477,7 +479,11 @@ class ExportCollector:
             await self.sources.cooperative.yield_to_loop()
 
     def _readable(self, row: StoredRecord) -> bool:
-        return row.readable_by == ANYONE or self.sources.actor.matches(row.readable_by)
+        if row.readable_by != ANYONE and not self.sources.actor.matches(row.readable_by):
+            return False
+        is_intact = _is_intact(row)
+        self.applied.omitted += not is_intact
+        return is_intact
 
     def _in_scope(self, session_id: str | None) -> bool:
         return session_id is None or (self.session is not None and self.session.session_id == session_id)
@@ -509,6 +515,17 @@ def _sources_of(rows: Iterable[StoredRecord]) -> Iterable[str]:
         record = decode_record(each.type, each.body)
         if isinstance(record, ContextItem):
             yield from (ref for ref in record.source_refs if isinstance(ref, str))
+
+
+def _is_intact(row: StoredRecord) -> bool:
+    """Tell whether a stored record can be decoded. One that is damaged must not prevent the export of all others."""
+    try:
+        decode_record(row.type, row.body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        fields = {"record_type": row.type, "seq": row.seq}
+        _log.warning("a stored record cannot be decoded and is left out of an export", extra={"fields": fields})
+        return False
+    return True
 
 
 def _is_of_export(row: StoredRecord) -> bool:
