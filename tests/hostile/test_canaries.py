@@ -15,20 +15,20 @@ import msgspec
 import pytest
 from test_bad_input import OPERATIONS, VALID
 
-from support.canaries import Canaries, plant_everywhere, principals, requests, resources
+from support.canaries import PRIVATE, Canaries, plant_everywhere, principals, requests, resources
 from support.full_run import FULL
 from support.undone import undo_writes
+from support.world import SESSION
 from weft.app.dispatch import CallContext
 from weft.kernel.clock import SystemClock
 from weft.kernel.errors import WeftError
 from weft.transports.http.http_io import error_body
-from weft.transports.mcp.caller import McpCaller
-from weft.transports.resources import read_resource
+from weft.transports.resources import parse_uri, read_resource
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from support.world import Caller, World
+    from support.world import World
     from weft.settings import Settings
 
 pytestmark = [pytest.mark.req("CE-V", part="isolation")]
@@ -66,19 +66,19 @@ async def _text(answer: Awaitable[object]) -> str:
     return content.decode() if isinstance(content, bytes) else msgspec.json.encode(content).decode()
 
 
-async def look_everywhere(world: World, caller: Caller, canaries: Canaries) -> dict[str, str]:
-    """Call every operation and read every resource without a bound session."""
-    observer, context = Observer(canaries), CallContext(caller.credential)
+async def look_everywhere(world: World, context: CallContext, canaries: Canaries) -> dict[str, str]:
+    """Call every operation and read every resource; return where each secret was seen."""
+    observer = Observer(canaries)
     for name, operation in OPERATIONS.items():
         for raw in islice(requests(operation, VALID[name], canaries), 0, None, STRIDE):
             await observer.see(f"{name} {raw}", world.app.call(operation, raw, context))
     for uri in resources():
-        await observer.see(uri, _resource(world, uri, McpCaller(context)))
+        await observer.see(uri, _resource(world, uri, context))
     return observer.sights
 
 
-async def _resource(world: World, uri: str, caller: McpCaller) -> bytes:
-    return await read_resource(world.app, caller.resource(uri), caller.call_context)
+async def _resource(world: World, uri: str, context: CallContext) -> bytes:
+    return await read_resource(world.app, parse_uri(uri), context)
 
 
 def expected() -> dict[str, set[str]]:
@@ -92,7 +92,7 @@ async def test_nobody_sees_a_secret_that_is_not_for_it(world: World, monkeypatch
     canaries = await plant_everywhere(world, callers)
     undo_writes(world, monkeypatch)
     table = expected()
-    sights = {name: await look_everywhere(world, callers[name], canaries) for name in CHOSEN}
+    sights = {name: await look_everywhere(world, CallContext(callers[name].credential), canaries) for name in CHOSEN}
     found = {place: " ".join(name for name in CHOSEN if place in sights[name]) for place in canaries.places}
     wrong = [
         f"{place} | {seers}   # {_unexpected(place, seers, table, sights)}"
@@ -112,3 +112,28 @@ def _unexpected(
 ) -> dict[str, str]:
     """Return where those who should not see a place have seen it."""
     return {name: sights[name][place] for name in seers.split() if name not in table.get(place, set())}
+
+
+@pytest.mark.parametrize("session", [SESSION, PRIVATE])
+async def test_a_bound_connection_sees_no_other_session(
+    world: World, session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planner may see all of these unbound."""
+    callers = await principals(world)
+    canaries = await plant_everywhere(world, callers)
+    undo_writes(world, monkeypatch)
+    context = CallContext(callers["planner"].credential, session_id=session)
+    sights = await look_everywhere(world, context, canaries)
+    other = PRIVATE if session == SESSION else SESSION
+    wrong = [f"{place}: {where}" for place, where in sights.items() if place in _places_of(other)]
+    assert not wrong, "\n".join(wrong)
+    assert _places_of(session) & sights.keys()
+
+
+def _places_of(session: str) -> set[str]:
+    """Return the places that belong to one session only."""
+    private = {place for place in expected() if "private session" in place or place.endswith(f"in {PRIVATE}")}
+    if session == PRIVATE:
+        return private
+    shared = ("board:", "message:", "window:", "memory: of a session", "task: in s1")
+    return {place for place in expected() if place.startswith(shared)} - private
