@@ -26,6 +26,7 @@ from weft.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+METRICS_TOKEN = "the-token-of-the-benchmarks"
 _SERVE = (
     "from weft.settings import Settings; from weft.transports.server import serve; serve(Settings.from_environment())"
 )
@@ -96,7 +97,8 @@ def weft_server(
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Served]:
     """Serve a data folder as ``weft serve`` does."""
-    environment = {"WEFT_DATA_DIR": str(data), "WEFT_RATE_LIMITS": _RATES, "WEFT_LOG_LEVEL": log_level, **settings}
+    environment = {"WEFT_DATA_DIR": str(data), "WEFT_RATE_LIMITS": _RATES, "WEFT_LOG_LEVEL": log_level}
+    environment |= {"WEFT_METRICS_TOKEN": METRICS_TOKEN, **settings}
     with server(command, environment, "/ready") as served:
         yield served
 

@@ -22,6 +22,7 @@ from weft.app.injection import Container, Singletons
 from weft.app.metrics import Metrics
 from weft.app.metrics_snapshot import MetricsSnapshot
 from weft.app.objects import Objects
+from weft.app.process_figures import ProcessFigures
 from weft.app.rate_limits import RateLimits
 from weft.app.refusals import Refusals
 from weft.app.registry import all_operations
@@ -148,6 +149,7 @@ class App:
         self._read_counts = BufferedReadCounts()
         self._comparisons = BackgroundTasks()
         self.feed = LiveFeed(self.database)
+        self.metrics.add_source(ProcessFigures(self.database, self.caches, self.feed.subscribers))
         self.objects = Objects(self.database, connect_objects(settings), self.clock)
         self._container = Container(self.database, self.clock, settings.signing_secret.encode())
         self._search_stores = CallerTransactions(self.database, self._container, SearchStores)
@@ -399,6 +401,10 @@ class App:
     async def subscription(self, context: CallContext) -> AbstractContextManager[Subscriber]:
         """Return a subscription of the caller, to be counted while it is open; opening raises TooManySubscriptions."""
         return self.feed.subscribers.subscribed(await self.identify(context))
+
+    async def note_refused_metrics(self, context: CallContext, error: WeftError) -> None:
+        """Audit a refused token for metrics; raises RateLimited after too many from one address."""
+        await self._dispatcher.note_refusal(None, context, "metrics.read", error)
 
     async def follow(
         self, context: CallContext, interest: EventFilter, after: int | None, subscriber: Subscriber | None = None

@@ -127,7 +127,7 @@ class LiveFeed:
         while True:
             wait.check(position)
             changes = tail.changes
-            scanned, reached = await tail.after(position, actor.epoch, interest.session_id)
+            scanned, reached = await tail.after(position, actor, interest.session_id)
             covered = [recorded for recorded in scanned if interest.covers(recorded, actor)]
             if _may_have_lost_access(interest, scanned):
                 await self._check(actor, interest)
@@ -294,15 +294,15 @@ class _Tail:
         pruned = await self._database.read(Scope(self._tenant), lambda tx: SqlEventStore(tx).pruned_seq())
         return pruned if pruned > seq else None
 
-    async def after(self, seq: int, epoch: int, session_id: str | None) -> tuple[Sequence[StoredEvent], int]:
+    async def after(self, seq: int, actor: Actor, session_id: str | None) -> tuple[Sequence[StoredEvent], int]:
         """Return the next events after ``seq`` and the seq they reach, from memory if it goes back far enough."""
-        await self._refresh(epoch)
+        await self._refresh(actor.epoch)
         if seq >= self._end:
             return (), seq
         if seq >= self._cached_after:
             return self._recent_after(seq)
         older = await self._database.read(
-            Scope(self._tenant),
+            caller_scope(actor),
             lambda transaction: SqlEventStore(transaction).after(seq, session_id, _PAGE_SIZE),
             heavy=True,
         )

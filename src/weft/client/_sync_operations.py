@@ -1987,9 +1987,10 @@ class SyncPerformanceOperations:
     def read(self, *, history_hours: int = 0) -> Performance:
         """Get performance figures: database, memory, CPU, caches, calls and trends.
 
-        Memory, CPU, connections and caches are those of the answering process; calls, sessions and agents are those of
-        your tenant only. History and trends cover all server processes and survive restarts. A figure that cannot be
-        measured is null.
+        Calls, sessions, agents and caches are those of your tenant only. Memory, CPU and connections are those of the
+        answering process, for the operator's tenant (the default one, or the only one); for others they are null,
+        because they would show what other tenants do. History and trends cover all server processes and survive
+        restarts. A figure that cannot be measured is null.
         """
         return self._caller.call("performance.read", {"history_hours": history_hours})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,9 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from weft import __version__
-from weft.kernel.errors import MethodNotAllowed, NotFound, WeftError
+from weft.kernel.errors import AuthenticationError, MethodNotAllowed, NotFound, RateLimited, WeftError
 from weft.transports.http.host_check import HostGuard
-from weft.transports.http.http_io import error_body
+from weft.transports.http.http_io import context_of, error_body, error_headers
 from weft.transports.http.index_page import landing_page
 from weft.transports.http.openapi import openapi_document
 from weft.transports.http.rest import rest_routes
@@ -26,15 +27,28 @@ from weft.transports.http.transfer import transfer_routes
 from weft.transports.mcp.http import MCP_PATH, McpEndpoint
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from weft.app.app import App
+    from weft.app.authentication import Credential
+    from weft.kernel.clock import Clock
     from weft.transports.mcp.http import Profile
 
 _METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
+
+
+class MetricsToken(AuthenticationError):
+    """Metrics of the server are for its operator, who has the token for them."""
+
+    code = "METRICS_TOKEN"
+    hint = (
+        "Send 'Authorization: Bearer <token>' with the value of WEFT_METRICS_TOKEN; an operator who sets none gets no "
+        "metrics. Figures of your own tenant: `performance.read`."
+    )
+    related = ("get_performance_metrics",)
 
 
 class HttpApplication:
@@ -43,6 +57,7 @@ class HttpApplication:
     def __init__(self, app: App, profile: Profile | None = None, *, fast_path: bool = True) -> None:
         self._app = app
         self.streams = OpenStreams()
+        self._metrics_token = app.settings.metrics_credential
         self.mcp = McpEndpoint(app, profile, fast_path=fast_path)
         self._routed = self._starlette()
         self.asgi: ASGIApp = HostGuard(self._route, app.settings, app.clock)
@@ -100,8 +115,24 @@ class HttpApplication:
             return JSONResponse({"status": "unavailable", "code": error.code}, 503)
         return JSONResponse({"status": "ready", "version": __version__})
 
-    async def _metrics(self, _: Request) -> Response:
+    async def _metrics(self, request: Request) -> Response:
+        context = context_of(request.scope)
+        if not self._may_read_metrics(context.credential):
+            refusal: WeftError = MetricsToken()
+            try:
+                await self._app.note_refused_metrics(context, refusal)
+            except RateLimited as limited:
+                refusal = limited
+            return _error_response(refusal, self._app.clock)
         return PlainTextResponse(self._app.metrics.exposition(), media_type=_METRICS_TYPE)
+
+    def _may_read_metrics(self, credential: Credential | None) -> bool:
+        """Compare with the token in the settings: no database, so that metrics are there when it is not."""
+        return (
+            self._metrics_token is not None
+            and isinstance(credential, str)
+            and hmac.compare_digest(credential.encode(), self._metrics_token)
+        )
 
     @cached_property
     def _openapi(self) -> dict[str, Any]:
@@ -115,5 +146,10 @@ class HttpApplication:
         error: WeftError = NotFound(f"There is no route '{request.url.path[:200]}'.")
         if getattr(problem, "status_code", 404) == MethodNotAllowed.http_status:
             error = MethodNotAllowed(f"'{request.method}' is not a method of '{request.url.path[:200]}'.")
-        body = msgspec.json.encode(error_body(error, self._app.clock))
-        return Response(body, error.http_status, headers, media_type="application/json")
+        return _error_response(error, self._app.clock, headers)
+
+
+def _error_response(error: WeftError, clock: Clock, headers: Mapping[str, str] | None = None) -> Response:
+    body = msgspec.json.encode(error_body(error, clock))
+    about = {name.decode(): value.decode() for name, value in error_headers(error).items()}
+    return Response(body, error.http_status, {**about, **(headers or {})}, media_type="application/json")

@@ -101,12 +101,17 @@ def warning_headers(warnings: Sequence[str]) -> dict[bytes, bytes] | None:
 
 async def send_error(send: Send, error: WeftError, clock: Clock, reference: Reference = route_reference) -> None:
     """Send an error whose hint calls operations by ``reference``."""
+    await send_json(send, error.http_status, error_body(error, clock, reference), error_headers(error))
+
+
+def error_headers(error: WeftError) -> dict[bytes, bytes]:
+    """Return the headers that say how to authenticate, or when to retry."""
     headers: dict[bytes, bytes] = {}
     if isinstance(error, AuthenticationError):
         headers[b"www-authenticate"] = b'Bearer realm="weft"'
     if isinstance(error, RateLimited | ServerBusy):
         headers[b"retry-after"] = b"%d" % error.context["retry_after_seconds"]
-    await send_json(send, error.http_status, error_body(error, clock, reference), headers)
+    return headers
 
 
 def error_body(error: WeftError, clock: Clock, reference: Reference = route_reference) -> ErrorBody:
