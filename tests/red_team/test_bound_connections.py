@@ -302,3 +302,18 @@ async def opened_review(caller: Caller) -> str:
     await caller.write("goal", f"{CANARY} ours", branch="main")
     merged = await caller.call("history.merge", context_id=line_id, from_context_id=f"{line_id}@try")
     return merged["review_id"]
+
+
+async def test_a_sub_agent_lists_nothing_of_a_session_that_it_does_not_name(world: World) -> None:
+    """It is a member of all sessions of its orchestrator, and works in those that it was given."""
+    other = await world.planner.create_session(OTHER)
+    review_id = await opened_review(other)
+    await other.snapshot(f"{CANARY}_label")
+    for name in ("history.reviews", "history.snapshots"):
+        told = await world.analysis.call(name)
+        assert OTHER not in str(told)
+        assert OTHER in str(await world.planner.call(name))
+        assert OTHER in str(await world.analysis.call(name, context_id=f"board:{OTHER}"))
+    assert (await world.analysis.call("history.review", review_id=review_id))["review_id"] == review_id
+    in_session = CallContext(world.analysis.credential, session_id=OTHER)
+    assert len((await world.app.call(OPERATIONS["history.reviews"], {}, in_session)).reviews) == 1

@@ -1163,7 +1163,7 @@ class SyncHistoryOperations:
     def snapshots(
         self, *, context_id: str | None = None, agent_id: str | None = None, cursor: str | None = None, limit: int = 50
     ) -> SnapshotList:
-        """List the snapshots of every context you may read, newest first."""
+        """List the snapshots of every context you may read, newest first; a sub-agent names those of its session."""
         return self._caller.call(
             "history.snapshots", {"limit": limit, **given(context_id=context_id, agent_id=agent_id, cursor=cursor)}
         )
@@ -1225,7 +1225,10 @@ class SyncHistoryOperations:
         cursor: str | None = None,
         limit: int = 20,
     ) -> Reviews:
-        """List merges that wait for a human or were decided, with the value on each side."""
+        """List merges that wait for a human or were decided, with the value on each side.
+
+        A sub-agent names the context of its session.
+        """
         return self._caller.call(
             "history.reviews", {"limit": limit, **given(context_id=context_id, state=state, cursor=cursor)}
         )

@@ -155,7 +155,7 @@ async def delete_snapshot(request: DeleteSnapshot, history: History) -> Snapshot
     "history.snapshots", action="snapshots", http="GET /v1/history-snapshots", errors=(LineNotFound,), heavy=True
 )
 async def list_all_snapshots(request: ListAllSnapshots, history: History, index: SnapshotIndex) -> SnapshotList:
-    """List the snapshots of every context you may read, newest first."""
+    """List the snapshots of every context you may read, newest first; a sub-agent names those of its session."""
     if request.context_id is not None:
         await history.to_read(request.context_id)
     readable = _ReadableLines(history, request)
@@ -194,7 +194,7 @@ class _ReadableLines:
 
     def __init__(self, history: History, request: ListAllSnapshots) -> None:
         self._history = history
-        self._agent_id = request.agent_id
+        self._request = request
         self._known: dict[str, bool] = {}
 
     async def includes(self, line_id: str) -> bool:
@@ -203,7 +203,9 @@ class _ReadableLines:
         return self._known[line_id]
 
     def _matches(self, line_id: str) -> bool:
-        return self._agent_id is None or name_in(line_id, AGENT) == self._agent_id
+        if self._request.context_id is None and not self._history.may_list(line_id):
+            return False
+        return self._request.agent_id is None or name_in(line_id, AGENT) == self._request.agent_id
 
     async def _may_read(self, line_id: str) -> bool:
         try:
