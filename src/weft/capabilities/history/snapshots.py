@@ -12,7 +12,7 @@ from weft.capabilities.history.commits import add_snapshot, check_label
 from weft.capabilities.history.fields import ContextId, PageSize, audited_write, read_operation, write_operation
 from weft.capabilities.history.line_kinds import AGENT, kind_of, name_in, write_errors
 from weft.capabilities.history.model import LineNotFound, SnapshotExists, SnapshotNotFound, no_snapshot
-from weft.capabilities.history.service import History
+from weft.capabilities.history.service import History, head_point
 from weft.capabilities.history.snapshot_quota import SnapshotQuota
 from weft.capabilities.history.store import IndexedSnapshot, SnapshotIndex, SnapshotPosition
 from weft.kernel.clock import from_micros
@@ -127,7 +127,7 @@ async def create_snapshot(request: CreateSnapshot, history: History, quota: Snap
         context_id=request.context_id,
         label=tag.label,
         version=tag.seq,
-        hash=head.hash.hex(),
+        hash=await history.shown_hash(head_point(head)),
         created_by=tag.created_by,
         created_at=from_micros(tag.created_at),
     )

@@ -83,9 +83,13 @@ class ProvWriter:
             self._add("entity", _name("bundle", entry.bundle_id), attributes)
 
     def add_record(
-        self, record: Record, readable_by: tuple[str, ...] = ANYONE, stored: Maybe[StoredInfo] = UNSET
+        self,
+        record: Record,
+        readable_by: tuple[str, ...] = ANYONE,
+        stored: Maybe[StoredInfo] = UNSET,
+        salt: Maybe[str] = UNSET,
     ) -> None:
-        del readable_by
+        del readable_by, salt
         self.records += 1
         if isinstance(record, ContextEvent):
             self._event(record, None if stored is UNSET else stored.by)
