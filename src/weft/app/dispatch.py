@@ -362,7 +362,7 @@ class Dispatcher:
         """Scan the texts that the request stores: on SQLite nothing in a transaction may wait for a thread."""
         if call.operation.content is None or call.actor is None:
             return {}
-        return await self._scanner.prepare(call.actor.tenant, call.operation.content(call.request))
+        return await self._scanner.prepare(call.actor, call.operation.content(call.request))
 
     async def _write(self, call: GuardedCall, scope: Scope, verdicts: Verdicts) -> Any:  # noqa: ANN401 - as above
         operation, request = call.operation, call.request

@@ -190,8 +190,8 @@ class Ingestion:
 
     async def _embedded(self, tenant: str, taken: ClaimedDocument, layout: ChunkLayout, span: range) -> EmbeddedBatch:
         chunks = await DOCUMENT_THREADS.run(build_chunks, taken.document, taken.domain, layout, span, index_terms)
-        texts = [chunk.embedded for chunk in chunks]
-        embed = partial(self._embeddings.of_passages, tenant, texts, reembed=taken.reembed)
+        texts, digests = [chunk.embedded for chunk in chunks], [chunk.digest for chunk in chunks]
+        embed = partial(self._embeddings.of_passages, tenant, texts, digests=digests, reembed=taken.reembed)
         return EmbeddedBatch(span, chunks, await self._vectors.compute(taken.models, embed))
 
     async def _fail(self, tenant: str, document: Document, reason: str) -> None:

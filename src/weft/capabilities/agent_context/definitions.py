@@ -35,7 +35,7 @@ from weft.capabilities.trust.gate import GATE_ERRORS
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import ContentTooLarge, PermissionDenied, QuotaExceeded, SelfModification
 from weft.kernel.fields import Count, Reason, Step
-from weft.kernel.identity import Permission
+from weft.kernel.identity import Actor, Permission
 from weft.kernel.json_input import encode_json_field
 from weft.kernel.operation import Effect, RateClass, Request, SessionUse, Success, operation
 
@@ -100,8 +100,8 @@ class DefinitionRead(AgentDefinition, kw_only=True):
     hash: str
 
 
-async def _compile(request: DefineAgent, actions: KnownActions) -> None:
-    await compile_guardrails(request.guardrails or (), actions)
+async def _compile(request: DefineAgent, actions: KnownActions, actor: Actor) -> None:
+    await compile_guardrails(request.guardrails or (), actions, actor)
 
 
 @operation(

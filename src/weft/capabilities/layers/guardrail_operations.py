@@ -31,6 +31,7 @@ from weft.capabilities.guardrails.rules import (
     Counts,
     check_guardrails,
     compile_guardrails,
+    owner_of,
     warn_of_misspelling,
 )
 from weft.capabilities.guardrails.service import CheckedCall, Guardrails
@@ -278,7 +279,7 @@ async def test_rules(
 
     For clearance 3 and for admins. Give guardrails to test rules before you define them.
     """
-    await compile_guardrails(request.guardrails or (), actions)
+    await compile_guardrails(request.guardrails or (), actions, actor)
     agent, rules = await reads.read(actor, lambda guardrails: _rules_to_test(request, guardrails, actions))
     warn_of_misspelling(request.tool, actions.names)
     call = _checked_call(request, agent, actions)
@@ -302,8 +303,9 @@ async def _rules_to_test(
     agent = await guardrails.agent(request.agent_id)
     if request.guardrails is None:
         return agent, await guardrails.of_agent(agent)
-    check_guardrails(request.guardrails, actions.names)
-    given = [CompiledRule(guardrail, PERSONA, _GIVEN) for guardrail in request.guardrails]
+    check_guardrails(request.guardrails, actions.names, guardrails.actor)
+    owner = owner_of(guardrails.actor)
+    given = [CompiledRule(guardrail, PERSONA, _GIVEN, owner) for guardrail in request.guardrails]
     return agent, [rule for rule in given if agent.matches(rule.guardrail.scope)]
 
 

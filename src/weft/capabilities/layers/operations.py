@@ -157,8 +157,8 @@ class LayerList(Response, omit_defaults=False):
     next_cursor: str | None
 
 
-async def _compile(request: DefineLayer, actions: KnownActions) -> None:
-    await compile_guardrails(request.guardrails or (), actions)
+async def _compile(request: DefineLayer, actions: KnownActions, actor: Actor) -> None:
+    await compile_guardrails(request.guardrails or (), actions, actor)
 
 
 @_operation(
