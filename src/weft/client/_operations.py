@@ -1738,7 +1738,7 @@ class MemoryOperations:
     async def inspect(self, agent_id: str, *, limit: int = 50, cursor: str | None = None) -> MemoryInspected:
         """Read an agent's private memory with values, page by page.
 
-        For admins only; every use is written to the audit log.
+        For admins only, up to their own clearance; every use is written to the audit log.
         """
         return await self._caller.call("memory.inspect", {"agent_id": agent_id, "limit": limit, **given(cursor=cursor)})
 

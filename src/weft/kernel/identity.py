@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -72,6 +72,19 @@ def is_group_of_agents(pattern: str) -> bool:
     """Tell whether an ACL pattern means all orchestrators or all sub-agents of one type."""
     agent_type = pattern.removeprefix(SUBAGENT)
     return pattern == ORCHESTRATOR or (agent_type != pattern and is_name(agent_type))
+
+
+@lru_cache(maxsize=10_000)
+def named_types(patterns: tuple[str, ...]) -> frozenset[str]:
+    """Return the agent types that an ACL names, by type:NAME, subagent:NAME or subagent:NAME:ID."""
+    named = (
+        pattern.removeprefix(SUBAGENT).partition(":")[0]
+        if pattern.startswith(SUBAGENT)
+        else pattern.removeprefix(AGENT_TYPE)
+        for pattern in patterns
+        if pattern.startswith((SUBAGENT, AGENT_TYPE))
+    )
+    return frozenset(filter(is_name, named))
 
 
 def may_match_callers(pattern: str) -> bool:

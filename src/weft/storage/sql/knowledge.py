@@ -18,6 +18,7 @@ from weft.capabilities.knowledge.store import (
     StoredContent,
 )
 from weft.capabilities.trust.model import TrustLabel
+from weft.kernel.identity import named_types
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
 from weft.storage.sql.collections import in_json
 from weft.storage.sql.database import SqlStore
@@ -72,6 +73,7 @@ class SqlDomainStore(SqlStore):
     """Domains of one tenant."""
 
     async def add(self, domain: Domain) -> bool:
+        self._tx.named_types |= named_types((*domain.agents, *domain.writers))
         row = await self._tx.one(
             _ADD,
             self._tenant,
@@ -106,6 +108,7 @@ class SqlDomainStore(SqlStore):
         return [_domain(row) for row in rows]
 
     async def update(self, domain: Domain) -> None:
+        self._tx.named_types |= named_types((*domain.agents, *domain.writers))
         await self._tx.run(
             _UPDATE,
             *_definition(domain),
