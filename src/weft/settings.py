@@ -139,7 +139,10 @@ class Settings:
         "", "WEFT_ALLOWED_ORIGINS", "Accepted web origins in addition to the loopback ones, separated by spaces."
     )
     trusted_proxies: str = setting(
-        "", "WEFT_TRUSTED_PROXIES", "Addresses of proxies whose X-Forwarded-For header is trusted, separated by spaces."
+        "",
+        "WEFT_TRUSTED_PROXIES",
+        "Addresses and networks of proxies whose X-Forwarded-For and X-Forwarded-Proto headers are trusted, separated "
+        "by spaces.",
     )
     webhook_private_hosts: str = setting(
         "",

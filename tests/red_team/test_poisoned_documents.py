@@ -11,7 +11,7 @@ import pytest
 from support.document_server import document_server
 from support.jobs import pause_jobs
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, long_text, put
-from support.world import SESSION, refused
+from support.world import SESSION, arriving, refused
 from weft.app.dispatch import CallContext
 from weft.capabilities.events.webhooks.model import signed_headers
 from weft.capabilities.injection.model import HARMLESS
@@ -94,7 +94,7 @@ async def by_hook(world: World, folder: Path, text: str) -> None:
     body = json.dumps({"documents": [{"document_id": NAME, "text": text}]}).encode()
     headers = signed_headers(source["secret"], "call-1", to_micros(world.clock.now()) // 1_000_000, body)
     tenant, source_id, token = source["hook"].removeprefix("/v1/knowledge/hooks/").split("/")
-    await world.app.receive_hook((tenant, source_id, token), headers, body, CallContext(None))
+    await world.app.receive_hook((tenant, source_id, token), headers, arriving(body), CallContext(None))
 
 
 async def by_folder(world: World, folder: Path, text: str) -> None:

@@ -14,11 +14,12 @@ from weft.app.authentication import Authenticator
 from weft.app.background_jobs import background_jobs
 from weft.app.background_tasks import BackgroundTasks
 from weft.app.caches import BufferedReadCounts, Cache, CacheRegistry
-from weft.app.dispatch import CallContext, Dispatcher, RegisteredOperations, authorise
+from weft.app.dispatch import CallContext, Dispatcher, Incoming, RegisteredOperations, authorise
 from weft.app.event_feed import LiveFeed
 from weft.app.guardrails import BufferedHits, CurrentGuardrails, SharedCallRates
 from weft.app.held_calls import HeldCalls
 from weft.app.injection import Container, Singletons
+from weft.app.json_bodies import JsonBodies
 from weft.app.metrics import Metrics
 from weft.app.metrics_snapshot import MetricsSnapshot
 from weft.app.objects import Objects
@@ -97,7 +98,7 @@ from weft.storage.sql.events import SqlEventStore
 from weft.storage.sql.unit_of_work import CallerTransactions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from weft.app.subscribers import Subscriber
@@ -146,6 +147,7 @@ class App:
         self.metrics_snapshot = MetricsSnapshot(self.database, self.metrics, self.caches, self.clock)
         self.tenants = Tenants(self.database, self.clock)
         self.ready = self._writes_history = False
+        self.json_bodies = JsonBodies()
         self._read_counts = BufferedReadCounts()
         self._comparisons = BackgroundTasks()
         self.feed = LiveFeed(self.database)
@@ -367,7 +369,7 @@ class App:
         await self.database.close()
 
     async def call(
-        self, operation: Operation, raw: Mapping[str, Any], context: CallContext, *, strict: bool = True
+        self, operation: Operation, raw: Mapping[str, Any] | Incoming, context: CallContext, *, strict: bool = True
     ) -> Response:
         """Perform an operation for the caller that the credential proves."""
         response: Response = await self._dispatcher.call(operation, raw, context, strict=strict)
@@ -441,13 +443,20 @@ class App:
         return await self.feed.source((await self.identify(context)).tenant)
 
     async def receive_hook(
-        self, hook: tuple[str, str, str], headers: Mapping[str, str], body: bytes, context: CallContext
+        self,
+        hook: tuple[str, str, str],
+        headers: Mapping[str, str],
+        read: Callable[[], Awaitable[bytes]],
+        context: CallContext,
     ) -> HookResponse:
-        """Handle a call to the hook of a knowledge source; guesses are limited by address."""
+        """Handle a call to the hook of a knowledge source; guesses are limited by address.
+
+        Its body is read once its URL has proved to be that of a source.
+        """
         try:
             source = await self.source_sync.hook(*hook)
             await self._rates.check(RateClass.KNOWLEDGE, hook[0], source.source_id)
-            return await self.source_sync.call(hook[0], source, headers, body)
+            return await self.source_sync.call(hook[0], source, headers, await read())
         except RateLimited as error:
             await self._dispatcher.note_rate_limit(hook[0], context, error)
             raise

@@ -18,7 +18,7 @@ from weft.capabilities.events.operations import Events, ReadEvents
 from weft.capabilities.records.event_classes import CloudEvent, to_cloud_event
 from weft.kernel.errors import InvalidInput, Unavailable, WeftError
 from weft.kernel.fields import MAX_INT
-from weft.transports.http.http_io import context_of, error_body, send_error
+from weft.transports.http.http_io import admit, error_body, refuse
 from weft.transports.http.rest import OperationEndpoint
 
 if TYPE_CHECKING:
@@ -108,15 +108,15 @@ class EventStream(OperationEndpoint):
         self._encoded = EncodedEvents()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        context = context_of(scope)
         with contextlib.ExitStack() as stack:
             try:
-                request = self._request(scope)
+                context, _ = await admit(self._app, scope)
+                request = self._read_request(scope)
                 subscriber = stack.enter_context(await self._app.subscription(context))
                 pages = await self._pages(request, context, subscriber)
                 source = await self._app.event_source(context) if request.format == "cloudevents" else ""
             except WeftError as error:
-                await send_error(send, error, self._app.clock)
+                await refuse(scope, send, error, self._app.clock)
                 return
             await self._stream(pages, source, receive, send)
 
@@ -143,7 +143,7 @@ class EventStream(OperationEndpoint):
             after = request.after
         return self._app.follow(context, request.interest, after, subscriber)
 
-    def _request(self, scope: Scope) -> ReadEvents:
+    def _read_request(self, scope: Scope) -> ReadEvents:
         raw = self._from_query(scope["query_string"])
         resumed = next((value for name, value in scope["headers"] if name == b"last-event-id"), None)
         if resumed is not None:

@@ -23,11 +23,12 @@ from weft.capabilities.sessions.model import SessionNotFound
 from weft.kernel.correlation import NO_CORRELATION
 from weft.kernel.errors import Unavailable, WeftError
 from weft.kernel.fields import is_name
-from weft.transports.http.http_io import context_of, send_error
+from weft.transports.http.http_io import context_of, note_caller, refuse
 from weft.transports.mcp.caller import McpCaller, WeftUser
 from weft.transports.mcp.elicitation import StreamsForElicitation
 from weft.transports.mcp.fast_path import FastPath
 from weft.transports.mcp.login import LoginEndpoint
+from weft.transports.mcp.read_ahead import ReadAhead
 from weft.transports.mcp.server import build_server
 from weft.transports.mcp.subscriptions import Subscriptions
 from weft.transports.references import tool_reference
@@ -164,15 +165,23 @@ class McpEndpoint:
             context = structs.replace(context, session_id=session_id)
         try:
             actor = await self._app.identify(context)
+            note_caller(scope, actor)
             if session_id is not None and not is_name(session_id):
                 raise SessionNotFound
             if tools is not None:
                 parse_tool_profile(tools)
             send = self._connections.watch(scope, actor, send)
         except WeftError as error:
-            await send_error(send, error, self._app.clock, tool_reference)
+            await refuse(scope, send, error, self._app.clock, tool_reference)
             return
         scope["user"] = self._user(actor, McpCaller(context, tools))
         # httptools does not strip white space around header values.
         scope["headers"] = [(name, value.strip()) for name, value in scope["headers"]]
+        if scope["method"] == "POST":
+            body = receive = ReadAhead(scope, receive, self._app.settings.max_body_bytes)
+            try:
+                await self._app.json_bodies.pace(await body.read() or b"", actor)
+            except WeftError as error:
+                await refuse(scope, send, error, self._app.clock, tool_reference)
+                return
         await self._answer(scope, receive, send)
