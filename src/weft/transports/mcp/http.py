@@ -51,6 +51,7 @@ _IDLE_SECONDS = 1_800
 _MAX_CONNECTIONS = 20_000
 _RETRY_MILLISECONDS = 500
 MAX_PER_PRINCIPAL = 2_000
+_MAX_PER_TENANT = _MAX_CONNECTIONS // 2
 _SESSION_HEADER = b"mcp-session-id"
 
 
@@ -63,29 +64,40 @@ class TooManyConnections(Unavailable):
 
 
 class OpenConnections:
-    """Limits the open connections of each principal; ``living`` holds those that are still open."""
+    """Limits the open connections of each principal and tenant; ``living`` holds those that are still open."""
 
-    def __init__(self, living: Container[str], limit: int = MAX_PER_PRINCIPAL) -> None:
+    def __init__(
+        self, living: Container[str], limit: int = MAX_PER_PRINCIPAL, tenant_limit: int = _MAX_PER_TENANT
+    ) -> None:
         self._living = living
         self._limit = limit
-        self._opened: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        self._tenant_limit = tenant_limit
+        self._opened: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
 
     def watch(self, scope: Scope, actor: Actor, send: Send) -> Send:
         """Return a ``send`` that records the connection a response opens; raise if the limit is reached."""
         if any(name == _SESSION_HEADER for name, _ in scope["headers"]):
             return send
-        opened = self._opened[actor.tenant, actor.principal_id]
-        if len(opened) >= self._limit:
-            opened.intersection_update({session for session in opened if session in self._living})
-        if len(opened) >= self._limit:
-            raise TooManyConnections(f"You have {len(opened)} MCP connections open.", limit=self._limit)
+        of_principal = self._with_room((actor.tenant, actor.principal_id), self._limit, "You have")
+        of_tenant = self._with_room((actor.tenant,), self._tenant_limit, "Your tenant has")
 
         async def recording(message: Message) -> None:
             if message["type"] == "http.response.start":
-                opened.update(value.decode() for name, value in message["headers"] if name == _SESSION_HEADER)
+                opened = {value.decode() for name, value in message["headers"] if name == _SESSION_HEADER}
+                of_principal.update(opened)
+                of_tenant.update(opened)
             await send(message)
 
         return recording
+
+    def _with_room(self, whose: tuple[str, ...], limit: int, who: str) -> set[str]:
+        """Return the connections of a principal or tenant; raise if there are too many."""
+        opened = self._opened[whose]
+        if len(opened) >= limit:
+            opened.intersection_update({session for session in opened if session in self._living})
+        if len(opened) >= limit:
+            raise TooManyConnections(f"{who} {len(opened)} MCP connections open.", limit=limit)
+        return opened
 
 
 class McpEndpoint:
