@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 _MAX_CACHED = 20_000
 _FRESH_SECONDS = 1.0
-# Credentials that are looked up at the same time, half of them of one address.
-_LOOKUPS = 8
+# Credentials that are looked up at the same time, at most half of them of one address.
+_LOOKUPS = 16
+_MAX_LOOKUPS_WAITING = 10_000
 _LOOKUP_SECONDS = 10.0
 
 
@@ -55,7 +56,7 @@ class Authenticator:
         self._clock = clock
         self._cached: OrderedDict[Credential, Actor] = OrderedDict()
         self._checked_at: dict[str, float] = {}
-        self._lookups = FairSlots(_LOOKUPS, max_wait_seconds=_LOOKUP_SECONDS)
+        self._lookups = FairSlots(_LOOKUPS, max_wait_seconds=_LOOKUP_SECONDS, max_waiting=_MAX_LOOKUPS_WAITING)
 
     async def identify(self, credential: Credential, address: str = "") -> Actor:
         """Return the caller; addresses that present unknown credentials share the lookups fairly."""

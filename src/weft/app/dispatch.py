@@ -99,13 +99,19 @@ class CallContext(msgspec.Struct, frozen=True):
         return f"CallContext(peer={self.peer!r})"  # keeps the credential out of logs and tracebacks
 
 
+class ClientGone(Exception):
+    """The client closed the connection before its request was complete."""
+
+    code = "CLIENT_GONE"
+
+
 class Incoming:
     """A request that is still to be received: only once its caller is known and within its rate limits."""
 
     __slots__ = ()
 
     async def read(self, caller: Actor) -> Mapping[str, Any]:
-        """Receive and decode it."""
+        """Receive and decode it; raises ClientGone."""
         raise NotImplementedError
 
 
@@ -181,7 +187,7 @@ class Dispatcher:
                 return await self._perform(
                     operation, fields, context, actor, strict=strict, entry=entry, handler=handler
                 )
-        except WeftError as error:
+        except (WeftError, ClientGone) as error:
             outcome = error.code
             raise
         except Exception as error:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weft.app.dispatch import CallContext
+from weft.app.dispatch import CallContext, ClientGone
 from weft.kernel.call_warnings import WARNING_HEADER
 from weft.kernel.correlation import BAGGAGE, NO_CORRELATION, TRACEPARENT, ids_from_headers, is_sampled, with_ids
 from weft.kernel.errors import AuthenticationError, ContentTooLarge, InvalidInput, RateLimited, ServerBusy, WeftError
@@ -32,10 +32,6 @@ ANONYMOUS_BODY_BYTES = 65_536
 # A connection whose requests are refused by a rate limit is answered later each time.
 _DELAY_SECONDS, _MAX_DELAY_SECONDS = 0.02, 1.0
 _encode = msgspec.json.Encoder().encode
-
-
-class ClientGone(Exception):
-    """The client closed the connection before its request was complete."""
 
 
 def context_of(scope: Scope) -> CallContext:

@@ -8,14 +8,13 @@ from urllib.parse import parse_qs
 
 from starlette.routing import Route
 
-from weft.app.dispatch import Incoming
+from weft.app.dispatch import ClientGone, Incoming
 from weft.kernel.call_warnings import collected_warnings
 from weft.kernel.errors import InvalidInput, WeftError
 from weft.kernel.fields import MAX_INT
 from weft.kernel.operation import Audience
 from weft.transports.http.http_io import (
     ANONYMOUS_BODY_BYTES,
-    ClientGone,
     context_of,
     note_caller,
     parse_object,

@@ -9,12 +9,12 @@ from urllib.parse import urlencode
 import msgspec
 from starlette.routing import Route
 
+from weft.app.dispatch import ClientGone
 from weft.capabilities.metrics.operations import COLLECTION_INTERVAL
 from weft.kernel.call_warnings import collected_warnings
 from weft.kernel.errors import InvalidInput, WeftError
 from weft.transports.http.http_io import (
     ANONYMOUS_BODY_BYTES,
-    ClientGone,
     admit,
     context_of,
     parse_object,

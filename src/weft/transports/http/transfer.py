@@ -10,10 +10,10 @@ import msgspec
 from starlette.datastructures import Headers
 from starlette.routing import Route
 
+from weft.app.dispatch import ClientGone
 from weft.capabilities.transfer.export import FACTS_HEADER
 from weft.kernel.errors import InvalidInput, WeftError
 from weft.transports.http.http_io import (
-    ClientGone,
     admit,
     context_of,
     hold,
