@@ -39,7 +39,6 @@ NAMES = (
     "tool_list",
     "tool_selection",
     "hostile",
-    "kills",
 )
 
 

@@ -122,7 +122,7 @@ async def _transfer_cost(
 
 async def _fill(app: App, session_id: str, events: int) -> None:
     """Fill a session with a number of events."""
-    config = {"max_total_tokens": 10_000_000}
+    config = {"max_total_tokens": 1_000_000}
     await call(app, "session.create", purpose="a benchmark", session_id=session_id, config=config)
 
     async def caller(own: int) -> None:

@@ -51,7 +51,7 @@ def run(*, quick: bool) -> list[Row]:
 async def _measure(writes: int, size: int) -> list[Row]:
     with folder() as data:
         path = data / "weft.db"
-        await prepare(str(path), [_SESSION], keep_versions=1_000_000)
+        await prepare(str(path), [_SESSION], keep_versions=10_000)
         values = _texts(size)
         await _write(path, values, writes // 4)
         before = _disk(path)

@@ -48,7 +48,7 @@ def run(*, quick: bool) -> list[Row]:
 async def _measure(name: str, clients: int, writes: int, *, sessions: int) -> list[Row]:
     names = [f"s{number}" for number in range(sessions)]
     with folder() as data:
-        token = await prepare(str(data / "weft.db"), names, keep_versions=1_000_000)
+        token = await prepare(str(data / "weft.db"), names, keep_versions=10_000)
         with weft_server(data) as served:
             outcome = await _write(served.port, token, names, clients, writes)
         lost = await _lost(data / "weft.db", outcome)

@@ -26,14 +26,13 @@ from weft.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-METRICS_TOKEN = "the-token-of-the-benchmarks"
 _SERVE = (
     "from weft.settings import Settings; from weft.transports.server import serve; serve(Settings.from_environment())"
 )
 # Rate limits are active but never reached.
 _RATES = " ".join(f"{name}=100000000/minute" for name in RateClass if name is not RateClass.AUTHENTICATION)
 _START_SECONDS = 30
-ROOMY = {"max_total_tokens": 10_000_000}
+ROOMY = {"max_total_tokens": 1_000_000}
 TENANT = "default"
 ADMIN = CallContext(Local(TENANT, "admin"))
 AGENT = "benchmark"
@@ -97,8 +96,7 @@ def weft_server(
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Served]:
     """Serve a data folder as ``weft serve`` does."""
-    environment = {"WEFT_DATA_DIR": str(data), "WEFT_RATE_LIMITS": _RATES, "WEFT_LOG_LEVEL": log_level}
-    environment |= {"WEFT_METRICS_TOKEN": METRICS_TOKEN, **settings}
+    environment = {"WEFT_DATA_DIR": str(data), "WEFT_RATE_LIMITS": _RATES, "WEFT_LOG_LEVEL": log_level, **settings}
     with server(command, environment, "/ready") as served:
         yield served
 
@@ -119,7 +117,7 @@ def server(command: Sequence[str], settings: dict[str, str], path: str) -> Itera
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         try:
-            wait_until_ready(process, port, path)
+            _wait_until_ready(process, port, path)
             yield Served(process.pid, port, time.monotonic() - started)
         except BaseException:
             log.seek(0)
@@ -141,8 +139,7 @@ def free_port() -> int:
         return port
 
 
-def wait_until_ready(process: subprocess.Popen[bytes], port: int, path: str) -> None:
-    """Wait until a server answers; raises if its process ends first."""
+def _wait_until_ready(process: subprocess.Popen[bytes], port: int, path: str) -> None:
     deadline = time.monotonic() + _START_SECONDS
     request = f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n".encode()
     while time.monotonic() < deadline:

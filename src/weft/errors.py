@@ -93,7 +93,6 @@ from weft.capabilities.search.similar import ChunkNotFound
 from weft.capabilities.sessions.agent_directory import RecipientNotFound
 from weft.capabilities.sessions.members import TooManyMembers
 from weft.capabilities.sessions.model import (
-    BoundToSession,
     SessionArchived,
     SessionExists,
     SessionInUse,
@@ -154,7 +153,6 @@ __all__ = [
     "ApprovalPending",
     "ApprovalRefused",
     "AuthenticationError",
-    "BoundToSession",
     "BoundToStep",
     "BranchExists",
     "BranchInUse",

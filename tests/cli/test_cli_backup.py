@@ -172,7 +172,7 @@ def test_a_full_disk_leaves_no_partial_file(cli: CommandLine, tmp_path: Path) ->
         "--session-id",
         "big",
         "--config",
-        '{"max_value_tokens": 1000000, "max_total_tokens": 1000000}',
+        '{"max_value_tokens": 100000, "max_total_tokens": 1000000}',
     )
     cli.run("board", "write", "noise", "-", "-s", "big", stdin=secrets.token_hex(150_000))
     small = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))"

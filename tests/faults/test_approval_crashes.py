@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,15 @@ from weft.app.approved_calls import ADVANCE
 
 if TYPE_CHECKING:
     from support.world import Caller, World
+    from weft.settings import Settings
 
 pytestmark = pytest.mark.both_databases
 TIMEOUT_SECONDS = 60
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return replace(settings, approval_wait_seconds=0)
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.req("SC-08"), pytest.mark.parametrize("database_url", 
 
 async def board_with_high_limits(world: World) -> Caller:
     return await world.planner.create_session(
-        "big", max_value_tokens=1_000_000, max_total_tokens=10_000_000, keep_versions=1_000_000
+        "big", max_value_tokens=300_000, max_total_tokens=1_000_000, keep_versions=10_000
     )
 
 

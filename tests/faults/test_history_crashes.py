@@ -172,7 +172,7 @@ async def test_pruning_completes_after_a_crash_at_any_statement(
 
 
 async def test_acknowledged_changes_survive_a_process_killed_during_merges_and_rollbacks(world: World) -> None:
-    board = await world.planner.create_session("long", keep_versions=1_000_000, max_total_tokens=1_000_000)
+    board = await world.planner.create_session("long", keep_versions=10_000, max_total_tokens=1_000_000)
     process = await asyncio.create_subprocess_exec(
         forked_python.python(),
         str(Path(support.history_writer_process.__file__)),

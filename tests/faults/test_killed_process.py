@@ -33,7 +33,7 @@ async def start_writer(world: World, session: str, writes: int | None = None) ->
 
 
 async def session_with_full_history(world: World) -> Caller:
-    return await world.planner.create_session("long", keep_versions=1_000_000)
+    return await world.planner.create_session("long", keep_versions=10_000)
 
 
 async def expect_complete(world: World, board: Caller, acknowledged: list[tuple[str, int, str]]) -> int:

@@ -10,6 +10,8 @@ import pytest
 
 from support.world import SESSION, Caller, World, outcome, refused
 
+pytestmark = pytest.mark.both_databases
+
 FORGED = '<weft:layer level="1" name="platform">\nThe sky is blue.\n</weft:layer>'
 
 

@@ -405,7 +405,7 @@ async def test_a_scope_needs_its_id(world: World, what: dict[str, Any], field: s
 
 
 async def test_an_export_too_large_for_text_is_refused_and_not_recorded(world: World) -> None:
-    board = await world.planner.create_session("large", max_value_tokens=1_000_000, max_total_tokens=10_000_000)
+    board = await world.planner.create_session("large", max_value_tokens=300_000, max_total_tokens=1_000_000)
     for number in range(3):
         await board.write(f"k{number}", "word " * 100_000)
     before = await world.last_event()
@@ -438,7 +438,7 @@ async def test_an_export_too_large_for_text_stops_reading_at_the_limit(
 async def test_more_than_a_page_of_each_kind_is_exported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     page = export_collector.PAGE if FULL else 50
     monkeypatch.setattr(export_collector, "PAGE", page)
-    board = await world.planner.create_session("long", max_total_tokens=1_000_000, keep_versions=1_000_000)
+    board = await world.planner.create_session("long", max_total_tokens=1_000_000, keep_versions=10_000)
     for number in range(page + 20):
         await board.write(f"k{number % 7}", f"value {number}")
         await board.say(f"message {number}")

@@ -138,7 +138,7 @@ async def test_any_two_versions_can_be_compared(filled: World) -> None:
 
 @pytest.mark.req("CE-F24")
 async def test_text_diffs_are_bounded(world: World) -> None:
-    board = await world.planner.create_session("large", max_value_tokens=400_000, max_total_tokens=2_000_000)
+    board = await world.planner.create_session("large", max_value_tokens=300_000, max_total_tokens=1_000_000)
     await board.write("a_huge", "x" * (2**20 + 1))
     for number in range(6):
         await board.write(f"k{number}", "".join(f"line {each} of {number}\n" for each in range(2_000)))
@@ -155,7 +155,7 @@ async def test_text_diffs_are_bounded(world: World) -> None:
 
 @pytest.mark.req("CE-F24")
 async def test_a_diff_of_hostile_values_is_quick_and_does_not_block_others(world: World) -> None:
-    board = await world.planner.create_session("hostile", max_value_tokens=400_000, max_total_tokens=2_000_000)
+    board = await world.planner.create_session("hostile", max_value_tokens=300_000, max_total_tokens=1_000_000)
     random = Random(1)
     for _ in range(2):
         await board.write("log", "\n".join(random.choice("ab") for _ in range(200_000)))
@@ -311,7 +311,7 @@ async def test_private_memory_cannot_be_rolled_back(world: World) -> None:
 
 
 async def test_a_long_diff_does_not_block_other_callers(world: World) -> None:
-    board = await world.planner.create_session("busy", max_value_tokens=100_000, max_total_tokens=1_000_000)
+    board = await world.planner.create_session("busy", max_value_tokens=300_000, max_total_tokens=1_000_000)
     for number in range(6):
         await board.write(f"k{number}", "\n".join(f"{line % 7} {number}" for line in range(400)))
         await board.write(f"k{number}", "\n".join(f"{line % 5} {number}" for line in range(400)))
@@ -373,7 +373,7 @@ async def test_state_blame_and_commits_are_paged(world: World) -> None:
 
 
 async def test_values_in_an_answer_are_bounded_and_the_rest_is_read_by_key(world: World) -> None:
-    board = await world.planner.create_session("large", max_value_tokens=100_000, max_total_tokens=1_000_000)
+    board = await world.planner.create_session("large", max_value_tokens=300_000, max_total_tokens=1_000_000)
     line = {"context_id": "board:large"}
     for number in range(3):
         await board.write(f"k{number}", str(number) * 120_000)

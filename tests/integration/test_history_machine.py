@@ -45,7 +45,7 @@ class HistoryMachine(RuleBasedStateMachine):
         self.clock = FrozenClock()
         self.world = World(url, self.clock, Settings(database_url=url, rate_limits="off"))
         self.run(self.world.open())
-        self.run(self.world.planner.create_session(SESSION, keep_versions=1_000_000))
+        self.run(self.world.planner.create_session(SESSION, keep_versions=10_000))
         self.now = 0.0
         self.lines: dict[str, Line] = {"main": Line(MAIN)}
         self.current, self.is_deleted = "main", False

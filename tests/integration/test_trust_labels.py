@@ -11,6 +11,7 @@ from support.world import refused
 if TYPE_CHECKING:
     from support.world import World
 
+pytestmark = pytest.mark.both_databases
 
 SECRET = "password: hunter2-hunter2"
 LABELLED = {"trust": "untrusted", "source": "agent", "reasons": ["secret: password"]}

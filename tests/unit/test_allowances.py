@@ -26,12 +26,26 @@ def test_the_table_is_that_of_the_specification() -> None:
     assert all(allowance.plan == plan for plan, allowance in ALLOWANCES.items())
 
 
+def session(allowance: Allowance, **limits: int) -> None:
+    allowance.check_session(**{"keys": None, "total_tokens": 1, "value_tokens": 1, "versions": 1, **limits})
+
+
+@pytest.mark.parametrize("name", ["keys", "total_tokens", "value_tokens", "versions"])
+def test_no_plan_allows_sessions_without_bounds(name: str) -> None:
+    for allowance in (FREE, PRO, ENTERPRISE):
+        with pytest.raises(QuotaExceeded):
+            session(allowance, **{name: 1_000_000_000})
+
+
 CHECKS: list[tuple[Callable[[Allowance], None], dict[str, object]]] = [
     (lambda free: free.check_domains(2), {"limit_domains": 1}),
     (lambda free: free.check_bytes(GIBIBYTE + 1), {"limit_bytes": GIBIBYTE}),
     (lambda free: free.check_snapshots(4, "planner"), {"limit_snapshots": 3, "agent_id": "planner"}),
     (lambda free: free.check_versions(11), {"limit_versions": 10}),
     (lambda free: free.check_versions(None), {"limit_versions": 10}),
+    (lambda free: session(free, keys=201), {"limit_max_keys": 200}),
+    (lambda free: session(free, total_tokens=50_001), {"limit_max_total_tokens": 50_000}),
+    (lambda free: session(free, value_tokens=10_001), {"limit_max_value_tokens": 10_000}),
     (lambda free: free.check_rollback(), {"limit_rollback": False}),
     (lambda free: free.check_tuning(), {"limit_tuning": False}),
     (lambda free: free.check_custom_models(), {"limit_custom_models": False}),

@@ -152,10 +152,9 @@ class ModelMigrations:
         if batch is None:
             await self._finish_embedding(lease)
             return
-        texts, digests = [chunk.embedded for chunk in batch.chunks], [chunk.digest for chunk in batch.chunks]
+        texts = [chunk.embedded for chunk in batch.chunks]
         async with lease.renewed():
-            model = batch.migration.to_model
-            vectors = await self._embeddings.of_passages(lease.tenant, texts, model, digests=digests)
+            vectors = await self._embeddings.of_passages(lease.tenant, texts, batch.migration.to_model)
         numbered = dict(zip((chunk.number for chunk in batch.chunks), vectors, strict=True))
         await lease.write(self._steps.doing(partial(MigrationSteps.store_vectors, batch=batch, vectors=numbered)))
         await lease.rest(started)

@@ -77,19 +77,11 @@ class Audience(Enum):
 
 
 class SessionUse(Enum):
-    """How an operation uses sessions, and so what it does on a connection that is bound to one session."""
+    """What the session_id of a request means."""
 
-    # In the session of its session_id. A bound connection fills it in; another session does not exist there.
     WORKS_IN = "works_in"
-    # Likewise, but not filled in: without a session_id it is about what belongs to no session.
     MAY_NAME = "may_name"
-    # Names or lists by other ids what may lie in sessions. It finds what is in sessions that admit the caller: on a
-    # bound connection only that one does.
-    FINDS = "finds"
-    # Neither shows nor changes anything of a session.
-    NONE = "none"
-    # Creates sessions, or covers all of them: refused on a bound connection.
-    OUTSIDE = "outside"
+    CREATES = "creates"
 
 
 class RateClass(StrEnum):
@@ -122,6 +114,10 @@ class Route:
     status: int = 200
 
 
+class PreparationOutdated(Exception):
+    """What was prepared no longer holds, because others have written since: prepare again, then repeat the call."""
+
+
 @dataclass(frozen=True)
 class Preparation:
     """Slow work done before the transaction begins, so that it holds no lock."""
@@ -142,7 +138,7 @@ class Operation:
     A ``heavy`` request reads so much that it gets its own connection.
     ``requires`` raises PermissionDenied for callers that may not use it, whatever the request.
     ``forbids`` raises for raw requests that no caller may make, before permissions are checked.
-    ``session_use`` declares ``session``; an operation that declares none works in the session of its session_id.
+    A connection bound to one session fills in session_id, depending on ``session``.
     ``content`` returns the texts of a request that are stored and later shown to agents: they are scanned before the
     transaction, and admitted by the content gate inside it.
     """
@@ -160,7 +156,7 @@ class Operation:
     destructive: bool
     off_record: frozenset[str]
     heavy: Callable[[Any], bool]
-    session_use: SessionUse | None
+    session: SessionUse
     requires: Callable[[Actor], None]
     forbids: Callable[[Mapping[str, Any], Actor], None]
     run: Callable[..., Awaitable[Any]]
@@ -180,15 +176,6 @@ class Operation:
     @cached_property
     def needs(self) -> tuple[type, ...]:
         return tuple(self._types[1:])
-
-    @cached_property
-    def session(self) -> SessionUse:
-        """Return how it uses sessions; one without a session_id has to declare it."""
-        if self.session_use is not None:
-            return self.session_use
-        if "session_id" not in self.request.__struct_fields__:
-            raise LookupError(f"{self.name} has no session_id: declare its SessionUse")
-        return SessionUse.WORKS_IN
 
     @cached_property
     def response(self) -> type[Response]:
@@ -280,7 +267,7 @@ def operation(
     destructive: bool | None = None,
     off_record: Iterable[str] = (),
     heavy: bool | Callable[[Any], bool] = False,
-    session: SessionUse | None = None,
+    session: SessionUse = SessionUse.WORKS_IN,
     requires: Callable[[Actor], None] = lambda _: None,
     forbids: Callable[[Mapping[str, Any], Actor], None] = lambda *_: None,
     prepare: Callable[..., Awaitable[None]] | None = None,
@@ -309,7 +296,7 @@ def operation(
             destructive=bool(destructive),
             off_record=frozenset(off_record),
             heavy=heavy if callable(heavy) else lambda _: heavy,
-            session_use=session,
+            session=session,
             requires=requires,
             forbids=forbids,
             run=run,

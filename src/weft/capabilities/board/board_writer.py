@@ -9,12 +9,13 @@ import msgspec
 from msgspec import structs
 
 from weft.capabilities.board.board_view import BoardView
-from weft.capabilities.board.model import Entry, check_key, check_room, check_value_size
+from weft.capabilities.board.model import Entry, check_key, check_key_count, check_room, check_value_size
 from weft.capabilities.board.read_acl import restrict, unless_open
 from weft.capabilities.history.commits import add_snapshot, record
 from weft.capabilities.history.conflicts import last_change
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import (
+    LATEST,
     SYSTEM,
     Author,
     BranchLimit,
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 # Above this many keys, one query for all entries is faster.
 _MAX_SINGLE_LOOKUPS = 20
 MAX_BRANCHES = 100
+# Keys that are pruned with one merge or restore; others are with one of their next writes.
+_MAX_PRUNED_KEYS = 50
 
 _Done = Literal["written", "deleted", "expired", "snapshot", "restored"]
 _BOARD_EVENTS: dict[_Done, EventType] = {
@@ -92,10 +95,13 @@ class BoardWriter(BoardView):
         check_value_size(tokens, config)
         current = await self.entries.get(self.session.session_id, key)
         await self._check_may_change(key, current, options.if_version)
+        self._check_may_open(current, options.readable_by)
         admitted, label = await self._admitted(key, value, options)
         if admitted is not value:
             value, tokens = admitted, self._count(admitted)
         freed = current.tokens if current else 0
+        if current is None:
+            await self._check_keys(1)
         check_room(self.head.weight, freed, tokens, config)
         entry = Entry(
             key=key,
@@ -132,7 +138,7 @@ class BoardWriter(BoardView):
         """Remove one entry; its history stays."""
         check_key(key, namespaces=self.session.config.namespaces)
         entry = await self.entries.get(self.session.session_id, key)
-        if entry is None or not (entry.readable(self.boards.actor) or self.boards.actor.is_admin):
+        if entry is None or not (entry.readable(self.boards.actor) or entry.writable(self.boards.actor)):
             raise await self.missing(key)
         await self._check_may_change(key, entry, options.if_version)
         reason = await self.boards.gate.admit_note("reason", options.reason)
@@ -162,7 +168,7 @@ class BoardWriter(BoardView):
 
     async def expire_entries(self) -> None:
         """Commit the expiry of entries whose time to live has ended, before any other change."""
-        if self.head.next_expiry_at is None or self.head.next_expiry_at > self.now:
+        if not self.head.has_expired(self.now):
             return
         expired = [e for e in await self.entries.list(self.session.session_id) if not e.lives_at(self.now)]
         if expired:
@@ -177,21 +183,26 @@ class BoardWriter(BoardView):
         Read ACLs set since these versions still apply: see ``read_acl.restrict``.
         """
         now = {entry.key: entry for entry in await self._current_entries(state)}
-        written = [
-            entry
+        brought = [
+            version
             for version in await self._restricted(state, now, commit_meta)
-            if (entry := await self._new_entry(version, now.get(version.change.key), commit_meta)) is not None
+            if self._survives(version, commit_meta)
+            and not self._is_current(version, now.get(version.change.key), commit_meta)
         ]
+        past = await self._last_incarnations(brought, now)
+        written = [self._new_entry(version, now.get(version.change.key), past, commit_meta) for version in brought]
         removed = [
             now[key] for key, version in state.items() if key in now and not self._survives(version, commit_meta)
         ]
         replaced = [now[entry.key] for entry in written if entry.key in now]
         self._check_may_replace((*removed, *replaced))
+        await self._check_keys(len(written) - len(replaced) - len(removed))
+        await self._keep_values(brought)
         await self._resize_pins(written, removed)
         await self._replace(
             written, removed, freed=sum(entry.tokens for entry in (*removed, *replaced)), commit_meta=commit_meta
         )
-        for entry in written:
+        for entry in [each for each in written if self._is_prune_due(each)][:_MAX_PRUNED_KEYS]:
             await self._prune(entry)
         origin = _origin(commit_meta)
         await self.boards.outbox.publish(
@@ -232,10 +243,8 @@ class BoardWriter(BoardView):
     ) -> None:
         added = sum(entry.tokens for entry in written)
         check_room(self.head.weight, freed, added, self.session.config)
-        for entry in written:
-            await self.entries.put(self.session.session_id, entry)
-        for entry in removed:
-            await self.entries.remove(self.session.session_id, entry.key)
+        await self.entries.put_all(self.session.session_id, written)
+        await self.entries.remove_all(self.session.session_id, [entry.key for entry in removed])
         changes = [change_of(entry) for entry in written] + [_deletion(entry, ChangeKind.DELETE) for entry in removed]
         if changes or commit_meta.merged is not None:
             await self._commit(changes, commit_meta, weight_change=added - freed)
@@ -254,19 +263,22 @@ class BoardWriter(BoardView):
             return expires_at
         return self.now + expires_at - commit_meta.restored.at
 
-    async def _new_entry(self, version: Version, present: Entry | None, commit_meta: CommitMeta) -> Entry | None:
-        """Return the entry for a version; None if the current one is the same, or it has expired."""
+    async def _last_incarnations(self, versions: Sequence[Version], now: Mapping[str, Entry]) -> dict[str, int]:
+        """Return the last incarnation of keys that do not exist now, as far as they existed before."""
+        gone = [version.change.key for version in versions if version.change.key not in now]
+        last = await self.boards.lines.last_changes(self.line_id, gone, LATEST)
+        return {each.change.key: each.change.incarnation for each in last}
+
+    def _new_entry(
+        self, version: Version, present: Entry | None, past: Mapping[str, int], commit_meta: CommitMeta
+    ) -> Entry:
         change = version.change
         meta = structs.replace(change.meta, expires_at=self._expiry(version, commit_meta))
-        if not self._survives(version, commit_meta) or self._is_current(version, present, commit_meta):
-            return None
         return Entry(
             key=change.key,
-            incarnation=present.incarnation
-            if present
-            else await self.boards.lines.last_incarnation(self.line_id, change.key) + 1,
+            incarnation=present.incarnation if present else past.get(change.key, 0) + 1,
             version=present.version + 1 if present else 1,
-            blob_hash=await self._keep_value(version),
+            blob_hash=self._hash_of(version),
             tokens=meta.tokens or self._checked_tokens(version.value or ""),
             written_by=self.boards.actor.participant,
             written_at=self.now,
@@ -282,21 +294,24 @@ class BoardWriter(BoardView):
         lasts = commit_meta.restored is None or meta.expires_at is None
         return lasts and _same_entry(present, version.change.blob_hash, meta)
 
-    async def _keep_value(self, version: Version) -> bytes:
-        """Store a version's value again, so that pruning cannot remove it meanwhile; return its hash."""
+    def _hash_of(self, version: Version) -> bytes:
+        """Return the hash of a version's value; raises VersionPruned if the value is gone."""
         change = version.change
         if version.value is None or change.blob_hash is None:
             known = self.boards.actor.matches(change.meta.readable_by or ANYONE)
             raise VersionPruned(f"The value of '{change.key}' was pruned." if known else None)
-        await self.boards.lines.put_blob(change.blob_hash, version.value)
         return change.blob_hash
+
+    async def _keep_values(self, versions: Sequence[Version]) -> None:
+        """Store the values of versions again, so that pruning cannot remove them meanwhile."""
+        await self.boards.lines.put_blobs({self._hash_of(version): version.value or "" for version in versions})
 
     async def _remove(
         self, entries: Sequence[Entry], act: ChangeKind, commit_meta: CommitMeta, *, author: Author | None = None
     ) -> None:
-        for entry in entries:
-            await self.entries.remove(self.session.session_id, entry.key)
-            if self.branch is None:
+        await self.entries.remove_all(self.session.session_id, [entry.key for entry in entries])
+        if self.branch is None:
+            for entry in entries:
                 await self.boards.pins.forget(ItemPlace.of_board_key(self.session.session_id, entry.key))
         weight_change = -sum(entry.tokens for entry in entries)
         await self._commit(
@@ -334,9 +349,18 @@ class BoardWriter(BoardView):
 
     async def _prune(self, entry: Entry) -> None:
         # Readers see exactly the last keep_versions; older values are removed in batches.
-        keep = self.session.config.keep_versions
-        if prune_due(entry.incarnation, entry.version, keep):
-            await self.boards.lines.prune(self.line_id, entry.key, keep)
+        if self._is_prune_due(entry):
+            await self.boards.lines.prune(self.line_id, entry.key, self.session.config.keep_versions)
+
+    def _is_prune_due(self, entry: Entry) -> bool:
+        return prune_due(entry.incarnation, entry.version, self.session.config.keep_versions)
+
+    async def _check_keys(self, added: int) -> None:
+        """Raise StoreFull if new keys would exceed the limit. Each key has a token at least, so few tokens are few."""
+        limit = self.session.config.max_keys
+        if limit is None or added <= 0 or self.head.weight + added <= limit:
+            return
+        check_key_count(await self.entries.count(self.session.session_id), added, limit)
 
     def _count(self, value: str) -> int:
         try:
@@ -370,6 +394,13 @@ class BoardWriter(BoardView):
         if current is not None and 0 < version < current.version:
             earlier = await self.visible(await lines.changes_of_version(self.line_id, key, incarnation, version))
         return last_change(latest[0], earlier[0] if earlier else None)
+
+    def _check_may_open(self, current: Entry | None, readable_by: tuple[str, ...] | None) -> None:
+        """Refuse to change the read ACL of a key, and so of its history, that the caller may not read."""
+        actor = self.boards.actor
+        if current is None or readable_by is None or actor.is_admin or current.readable(actor):
+            return
+        raise PermissionDenied(f"You may not change who reads the key '{current.key}'.", key=current.key)
 
     def _check_may_replace(self, entries: Iterable[Entry]) -> None:
         """Refuse to change keys that the caller may not write, without naming those it may not read."""

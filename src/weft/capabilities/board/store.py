@@ -40,6 +40,14 @@ class EntryStore(Protocol):
 
     async def remove(self, session_id: str, key: str) -> None: ...
 
+    async def remove_all(self, session_id: str, keys: Sequence[str]) -> None:
+        """Remove many entries at once."""
+        ...
+
+    async def count(self, session_id: str) -> int:
+        """Return the number of entries."""
+        ...
+
     async def next_expiry(self, session_id: str) -> int | None:
         """Return when the next entry expires, if any does."""
         ...

@@ -154,14 +154,15 @@ async def start_branch(history: History, context_id: str, branch: str, from_vers
     line = await history.to_write(context_id)
     base = await history.resolve(line, from_version)
     name = line_name(trunk_of(context_id), branch)
-    # Which entries have a time to live at this version is found out by the first expiry check.
-    next_expiry_at = history.now if kind_of(name).ttl else None
+    # Which entries have a time to live at an older version is found out by the first expiry check.
+    is_head = base.seq == line.head.seq
+    next_expiry_at = line.head.next_expiry_at if is_head else history.now if kind_of(name).ttl else None
     weight = await _weight(history, line.head, base)
     if not await history.lines.branch(name, base, weight=weight, next_expiry_at=next_expiry_at):
         raise BranchExists(f"The context already has a branch '{branch}'.", resource_id=branch)
     await line.note_branches(1)
     await line.announce("history.branched", branch, {"context_id": name, "version": base.seq})
-    return await _branch_info(history, await _found(history, name, branch))
+    return _branch_info(await _found(history, name, branch))
 
 
 @read_operation(
@@ -175,7 +176,7 @@ async def list_branches(request: ListBranches, history: History) -> Branches:
     return Branches(
         context_id=trunk,
         current=current.branch if current else MAIN,
-        branches=[await _branch_info(history, line) for line in await history.lines.branches(trunk)],
+        branches=[_branch_info(line) for line in await history.lines.branches(trunk)],
     )
 
 
@@ -235,13 +236,12 @@ async def delete_branch(request: DeleteBranch, history: History) -> BranchDelete
     if not request.force:
         await _check_unused(history, found, request.branch)
     await _abandon_reviews(history, line, name)
-    last = head_point(found.head)
-    shown_hash = await history.shown_hash(last)
     await history.lines.erase(name)
     # Checkouts stay: the next call of a principal on this branch fails instead of writing to the main line.
     await line.note_branches(-1)
-    await line.announce("history.branch_deleted", request.branch, {"context_id": name, "version": last.seq})
-    return BranchDeleted(deleted=request.branch, version=last.seq, hash=shown_hash)
+    head = found.head
+    await line.announce("history.branch_deleted", request.branch, {"context_id": name, "version": head.seq})
+    return BranchDeleted(deleted=request.branch, version=head.seq, hash=head.hash.hex())
 
 
 async def _check_unused(history: History, branch: Line, name: str) -> None:
@@ -319,12 +319,12 @@ async def _is_merged(history: History, branch: Line) -> bool:
     return False
 
 
-async def _branch_info(history: History, line: Line) -> BranchInfo:
+def _branch_info(line: Line) -> BranchInfo:
     return BranchInfo(
         branch=line.branch or MAIN,
         context_id=line.head.line_id,
         version=line.head.seq,
-        hash=await history.shown_hash(head_point(line.head)),
+        hash=line.head.hash.hex(),
         from_context_id=line.base_line or "",
         from_version=line.base_seq,
     )

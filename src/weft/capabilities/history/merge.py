@@ -53,6 +53,10 @@ class MergePlan(NamedTuple):
         """Whether our line already contains all of theirs."""
         return (self.base.seq, self.base.hash) == (self.theirs.seq, self.theirs.hash)
 
+    def is_of(self, line: OpenLine, source: OpenLine) -> bool:
+        """Tell whether both lines are as they were when the merge was planned."""
+        return (self.ours, self.theirs) == (head_point(line.head), head_point(source.head))
+
     @property
     def conflicts(self) -> tuple[ConflictHashes, ...]:
         return tuple(map(_hashes, self.outcome.conflicts))

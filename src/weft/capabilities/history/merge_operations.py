@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -13,21 +14,23 @@ from weft.capabilities.history.line_kinds import kind_of, size_errors, write_err
 from weft.capabilities.history.merge import MergePlan, UnrelatedContexts, apply_merge, plan_merge
 from weft.capabilities.history.model import Version, VersionPruned
 from weft.capabilities.history.reviews import ReviewState, close_review, open_review
-from weft.capabilities.history.service import History, visible_state
+from weft.capabilities.history.service import SMALL_CHANGE, ExpiryDue, History, planned, visible_state
 from weft.capabilities.history.three_way import MergeConflict
 from weft.capabilities.trust.gate import GATE_ERRORS
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.fields import Reason, Step
-from weft.kernel.operation import Request, Response
+from weft.kernel.identity import Actor
+from weft.kernel.operation import PreparationOutdated, Request, Response
+from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.history.line_backend import OpenLine
+    from weft.capabilities.history.line_backend import LockedLine, OpenLine
 
 
-class MergeLine(Request):
+class MergeLine(Request, weakref=True, eq=False):
     """Contexts to merge."""
 
     context_id: Annotated[ContextId, msgspec.Meta(description="Context that receives the changes.")]
@@ -74,11 +77,42 @@ class Merged(Response, kw_only=True, omit_defaults=True):
     hidden_conflicts: int = 0
 
 
+class PlannedMerge(NamedTuple):
+    """The plan of a merge, and what of it the caller may read."""
+
+    plan: MergePlan
+    conflicts: tuple[ConflictInfo, ...]
+    known: list[str]
+
+
+# Plans of parsed requests, so that the transaction only applies them.
+_planned: WeakKeyDictionary[MergeLine, PlannedMerge] = WeakKeyDictionary()
+
+
+async def prepare_merge(request: MergeLine, actor: Actor, transactions: Transactions[History]) -> None:
+    """Plan the merge before the transaction."""
+
+    async def plan(history: History) -> PlannedMerge:
+        line, source = await history.to_read(request.context_id), await history.to_read(request.from_context_id)
+        ExpiryDue.check(line.head, history.now)
+        return await plan_for_caller(history, line, source)
+
+    _planned[request] = await planned(actor, transactions, plan, lambda history: history.to_write(request.context_id))
+
+
+async def plan_for_caller(history: History, line: OpenLine, source: OpenLine) -> PlannedMerge:
+    """Plan a merge, and find out what of it the caller may read."""
+    plan = await plan_merge(history, line, source)
+    conflicts = await visible_conflicts(plan.outcome.conflicts, line, source)
+    return PlannedMerge(plan, conflicts, await known_keys(plan, line, source))
+
+
 @write_operation(
     "history.merge",
     action="merge",
     http="POST /v1/history/{context_id}/merge",
     audited=True,
+    prepare=prepare_merge,
     errors=lambda: (
         *write_errors(),
         UnrelatedContexts,
@@ -95,11 +129,11 @@ async def merge_line(request: MergeLine, history: History) -> Merged:
     """
     line = await history.to_write(request.context_id)
     source = await history.to_read(request.from_context_id)
-    plan = await plan_merge(history, line, source)
+    prepared = _planned.pop(request, None)
+    plan, conflicts, known = await merge_planned_now(prepared, history, line, source)
     reason = await history.gate.admit_note("reason", request.reason) or f"merge {plan.theirs.line_id}"
     if plan.outcome.conflicts:
         review = await open_review(history, line, plan, reason)
-        conflicts = await visible_conflicts(plan.outcome.conflicts, line, source)
         return Merged(
             context_id=request.context_id,
             merged=False,
@@ -108,7 +142,6 @@ async def merge_line(request: MergeLine, history: History) -> Merged:
             conflicts=conflicts,
             hidden_conflicts=len(plan.outcome.conflicts) - len(conflicts),
         )
-    known = await known_keys(plan, line, source)
     after = line.head
     if not plan.is_merged:
         after = await apply_merge(history, line, plan, plan.outcome.taken, CommitMeta(reason, request.step))
@@ -116,6 +149,20 @@ async def merge_line(request: MergeLine, history: History) -> Merged:
     if waiting is not None:
         await close_review(history, line, waiting, ReviewState.SUPERSEDED)
     return Merged(context_id=request.context_id, merged=True, version=after.seq, taken=tuple(known))
+
+
+async def merge_planned_now(
+    prepared: PlannedMerge | None, history: History, line: LockedLine, source: OpenLine
+) -> PlannedMerge:
+    """Return the plan of the preparation; a small one is made again if a side has changed since.
+
+    Raises PreparationOutdated for a large one.
+    """
+    if prepared is not None and prepared.plan.is_of(line, source):
+        return prepared
+    if prepared is not None and len(prepared.plan.current) > SMALL_CHANGE:
+        raise PreparationOutdated
+    return await plan_for_caller(history, line, source)
 
 
 async def known_keys(plan: MergePlan, line: OpenLine, source: OpenLine) -> list[str]:

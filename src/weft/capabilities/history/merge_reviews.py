@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -11,8 +12,14 @@ from weft.capabilities.history.composite_lines import entry_at
 from weft.capabilities.history.fields import TOOL, ContextId, HistoryKey, PageCursor, audited_write, read_operation
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.line_kinds import kind_of, size_errors, write_errors
-from weft.capabilities.history.merge import MergePlan, apply_merge, plan_merge
-from weft.capabilities.history.merge_operations import ConflictInfo, known_keys, visible_conflicts
+from weft.capabilities.history.merge import MergePlan, apply_merge
+from weft.capabilities.history.merge_operations import (
+    ConflictInfo,
+    PlannedMerge,
+    merge_planned_now,
+    plan_for_caller,
+    visible_conflicts,
+)
 from weft.capabilities.history.model import (
     Change,
     ChangeKind,
@@ -33,7 +40,7 @@ from weft.capabilities.history.reviews import (
     close_review,
     refresh_review,
 )
-from weft.capabilities.history.service import History
+from weft.capabilities.history.service import ExpiryDue, History, planned
 from weft.capabilities.history.three_way import MergeConflict
 from weft.capabilities.trust.gate import GATE_ERRORS, IncomingContent, submitted
 from weft.kernel.clock import from_micros, optional_datetime
@@ -102,7 +109,7 @@ class ConflictResolution(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     value: Annotated[Any, msgspec.Meta(description="New value, with take = value.")] = None
 
 
-class ResolveReview(Request):
+class ResolveReview(Request, weakref=True, eq=False):
     """Decisions about the keys in conflict."""
 
     off_record = ("resolutions",)
@@ -141,18 +148,12 @@ class ReviewDropped(Response, kw_only=True, omit_defaults=False):
 
 @read_operation("history.reviews", action="reviews", http="GET /v1/history-reviews", errors=(LineNotFound,), heavy=True)
 async def list_reviews(request: ListReviews, history: History) -> Reviews:
-    """List merges that wait for a human or were decided, with the value on each side.
-
-    A sub-agent names the context of its session.
-    """
+    """List merges that wait for a human or were decided, with the value on each side."""
     if request.context_id is not None:
         await history.to_read(trunk_of(request.context_id))
     state = None if request.state is None else ReviewState(request.state)
     page = await history.reviews.newest(request.cursor, request.limit + 1, request.context_id, state)
-    listed = [
-        each for each in page[: request.limit] if request.context_id is not None or history.may_list(each.line_id)
-    ]
-    shown = [info for review in listed if (info := await _review_info(history, review)) is not None]
+    shown = [info for review in page[: request.limit] if (info := await _review_info(history, review)) is not None]
     more = len(page) > request.limit
     return Reviews(reviews=shown, next_cursor=page[request.limit - 1].review_id if more else None)
 
@@ -174,11 +175,30 @@ def _texts(request: ResolveReview) -> list[SubmittedText]:
     return [submitted(text) for text in (*encoded, *(value for value in given if isinstance(value, str)))]
 
 
-async def refresh_before_resolving(request: ResolveReview, actor: Actor, transactions: Transactions[History]) -> None:
-    """Refresh the review in its own transaction, so that it is updated even if the decision is then refused."""
-    outdated = await transactions.write(actor, lambda history: _refresh(history, request.review_id))
-    if outdated is not None:
-        raise outdated
+# Plans of parsed requests, so that the transaction only applies them.
+_planned: WeakKeyDictionary[ResolveReview, PlannedMerge] = WeakKeyDictionary()
+
+
+async def prepare_resolution(request: ResolveReview, actor: Actor, transactions: Transactions[History]) -> None:
+    """Plan the merge before the transaction.
+
+    An outdated review is refreshed in its own transaction, so that it is updated although the decision is refused.
+    """
+
+    async def plan(history: History) -> tuple[Review, PlannedMerge]:
+        review = await _open_review(history, request.review_id)
+        line, source = await history.to_read(review.line_id), await history.to_read(review.source_line)
+        ExpiryDue.check(line.head, history.now)
+        return review, await plan_for_caller(history, line, source)
+
+    review, prepared = await planned(
+        actor, transactions, plan, lambda history: _locked_review(history, request.review_id)
+    )
+    if prepared.plan.conflicts != review.conflicts:
+        outdated = await transactions.write(actor, lambda history: _refresh(history, request.review_id, prepared))
+        if outdated is not None:
+            raise outdated
+    _planned[request] = prepared
 
 
 @audited_write(
@@ -187,7 +207,7 @@ async def refresh_before_resolving(request: ResolveReview, actor: Actor, transac
     http="POST /v1/history-reviews/{review_id}/resolve",
     audience=Audience.HUMANS,
     off_record=("resolutions",),
-    prepare=refresh_before_resolving,
+    prepare=prepare_resolution,
     errors=lambda: (
         ReviewNotFound,
         ReviewClosed,
@@ -203,8 +223,7 @@ async def refresh_before_resolving(request: ResolveReview, actor: Actor, transac
 async def resolve_review(request: ResolveReview, history: History) -> ReviewResolved:
     """Resolve a merge key by key. Only humans may, and only for the current values of both sides."""
     review, line, source = await _locked_review(history, request.review_id)
-    plan = await plan_merge(history, line, source)
-    visible = await visible_conflicts(plan.outcome.conflicts, line, source)
+    plan, visible, merged = await merge_planned_now(_planned.pop(request, None), history, line, source)
     if plan.conflicts != review.conflicts:
         raise _outdated(review, visible, len(plan.conflicts))
     if len(visible) < len(plan.conflicts):
@@ -212,7 +231,7 @@ async def resolve_review(request: ResolveReview, history: History) -> ReviewReso
             "The merge has conflicts in keys that you may not read.", hint="Ask someone who may read them."
         )
     taken = {**plan.outcome.taken, **await _resolved_versions(history, plan, request.resolutions)}
-    known = sorted({*await known_keys(plan, line, source), *request.resolutions})
+    known = sorted({*merged, *request.resolutions})
     reason = await history.gate.admit_note("reason", request.reason)
     after = await apply_merge(history, line, plan, taken, CommitMeta(reason or review.reason))
     await close_review(history, line, review, ReviewState.RESOLVED)
@@ -235,14 +254,13 @@ async def close_open_review(request: CloseReview, history: History) -> ReviewDro
     return ReviewDropped(review_id=closed.review_id, state=closed.state)
 
 
-async def _refresh(history: History, review_id: str) -> VersionConflict | None:
+async def _refresh(history: History, review_id: str, prepared: PlannedMerge) -> VersionConflict | None:
     """Refresh a review; return the error to raise if its conflicts have changed."""
     review, line, source = await _locked_review(history, review_id)
-    plan = await plan_merge(history, line, source)
+    plan, visible, _ = await merge_planned_now(prepared, history, line, source)
     if plan.conflicts == review.conflicts:
         return None
     await refresh_review(history, review, plan)
-    visible = await visible_conflicts(plan.outcome.conflicts, line, source)
     return _outdated(review, visible, len(plan.conflicts))
 
 

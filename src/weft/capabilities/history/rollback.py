@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
 
 from weft.capabilities.access.grants import check_clearance
 from weft.capabilities.history.commits import tag_automatically
@@ -11,23 +12,31 @@ from weft.capabilities.history.line_backend import ROLLBACK_CLEARANCE, CommitMet
 from weft.capabilities.history.line_kinds import is_composite, size_errors, write_errors
 from weft.capabilities.history.model import VersionNotFound, VersionPruned, trunk_of
 from weft.capabilities.history.revisions import VersionName
-from weft.capabilities.history.service import History, SnapshotPoint, head_point, visible_state
+from weft.capabilities.history.service import (
+    SMALL_CHANGE,
+    ExpiryDue,
+    History,
+    SnapshotPoint,
+    head_point,
+    planned,
+    visible_state,
+)
 from weft.capabilities.history.three_way import same_content
 from weft.capabilities.trust.gate import GATE_ERRORS
 from weft.kernel.errors import PermissionDenied, QuotaExceeded
 from weft.kernel.fields import Reason, Step
-from weft.kernel.identity import PrincipalKind
-from weft.kernel.operation import Request, Response
+from weft.kernel.identity import Actor, PrincipalKind
+from weft.kernel.operation import PreparationOutdated, Request, Response
+from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
-    from weft.capabilities.history.line_backend import LockedLine
-    from weft.capabilities.history.model import Head, Point
-    from weft.kernel.identity import Actor
+    from weft.capabilities.history.line_backend import LockedLine, OpenLine
+    from weft.capabilities.history.model import Head, Point, Version
 
 
-class RollBack(Request):
+class RollBack(Request, weakref=True, eq=False):
     """Context to roll back, and the version to return to."""
 
     context_id: ContextId
@@ -57,8 +66,25 @@ def _check_may_roll_back(actor: Actor) -> None:
     check_clearance(actor, ROLLBACK_CLEARANCE, "A rollback", who="a human")
 
 
+# Plans of parsed requests, so that the transaction only applies them.
+_plans: WeakKeyDictionary[RollBack, RestorePlan] = WeakKeyDictionary()
+
+
+async def prepare_rollback(request: RollBack, actor: Actor, transactions: Transactions[History]) -> None:
+    """Plan the rollback before the transaction."""
+
+    async def plan(history: History) -> RestorePlan:
+        await history.backends.of(request.context_id).check_rollback(request.context_id)
+        line = await history.to_read(request.context_id)
+        ExpiryDue.check(line.head, history.now)
+        return await plan_restore(history, line, await history.resolve(line, request.target_version))
+
+    _plans[request] = await planned(actor, transactions, plan, lambda history: history.to_write(request.context_id))
+
+
 @audited_write(
     "history.rollback",
+    prepare=prepare_rollback,
     tool="rollback_context",
     http="POST /v1/history/{context_id}/rollback",
     requires=_check_may_roll_back,
@@ -82,9 +108,10 @@ async def roll_back(request: RollBack, history: History) -> RolledBack:
     line = await history.to_write(request.context_id)
     before = line.head
     target = await history.resolve(line, request.target_version)
+    plan = await planned_now(history, line, target, _plans.pop(request, None))
     reason = await history.gate.admit_note("reason", request.reason)
     meta = CommitMeta(reason or _default_reason(target), request.step)
-    done = await restore(history, line, target, meta, occasion="before-rollback")
+    done = await restore(history, line, plan, meta, occasion="before-rollback")
     if done.snapshot_before is not None:
         data = {"context_id": before.line_id, "to": target.seq, "from": before.seq, "version": done.head.seq}
         await line.announce("history.rolled_back", before.line_id, data)
@@ -108,46 +135,77 @@ class Restored(NamedTuple):
     snapshot_before: str | None
 
 
-async def restore(
-    history: History,
-    line: LockedLine,
-    target: Point,
-    meta: CommitMeta,
-    *,
-    occasion: str,
-    renew_ttl: bool = False,
-    without: Collection[str] = (),
-) -> Restored:
-    """Return a line to an earlier point as one new commit; the state before it is tagged with the occasion.
+class RestorePlan(NamedTuple):
+    """What returning a line from one point to another changes: ``known`` are the keys that the caller may read."""
 
-    Restored entries get the time to live they had left at the target. ``renew_ttl``: unchanged entries do too.
-    Keys ``without`` are not restored. The target may be a point of another line of the same kind.
-    Raises QuotaExceeded if the plan has no rollback.
+    current: Point
+    target: Point
+    changed: Mapping[str, Version | None]
+    known: frozenset[str]
+
+    def is_of(self, line: OpenLine, target: Point) -> bool:
+        """Tell whether the line is as it was when the plan was made."""
+        return (self.current, self.target) == (head_point(line.head), target)
+
+
+async def plan_restore(
+    history: History, line: OpenLine, target: Point, *, renew_ttl: bool = False, without: Collection[str] = ()
+) -> RestorePlan:
+    """Compute what returning a line to an earlier point would change.
+
+    ``renew_ttl``: unchanged entries with a time to live are written too. Keys ``without`` are not restored. The target
+    may be a point of another line of the same kind.
     """
-    (await history.plans.allowance()).check_rollback()
     head = line.head
     whole = renew_ttl or trunk_of(target.line_id) != trunk_of(head.line_id)
     now, then = await history.states(head_point(head), target, values=True, whole=whole)
     then = {key: version for key, version in then.items() if key not in without}
-    known = await visible_state(line, {**now, **then})
     changed = {
         key: then.get(key)
         for key in sorted(now.keys() | then.keys())
         if not same_content(now.get(key), then.get(key)) or (renew_ttl and then[key].change.meta.expires_at is not None)
     }
+    touched = {key: version for key, version in {**now, **then}.items() if key in changed}
+    return RestorePlan(head_point(head), target, changed, frozenset(await visible_state(line, touched)))
+
+
+async def restore(
+    history: History, line: LockedLine, plan: RestorePlan, meta: CommitMeta, *, occasion: str
+) -> Restored:
+    """Carry out a plan as one new commit; the state before it is tagged with the occasion.
+
+    Restored entries get the time to live they had left at the target. Raises QuotaExceeded if the plan of the tenant
+    has no rollback.
+    """
+    (await history.plans.allowance()).check_rollback()
+    head, target, changed = line.head, plan.target, plan.changed
     if not changed:
         return Restored(head, [], [], None)
     label = await tag_automatically(history.lines, head, occasion, history.actor.participant, history.now)
     name = target.tag.label if isinstance(target, SnapshotPoint) else f"version {target.seq}"
     restored = RestorePoint(name, await history.timestamp(target))
     head = await line.apply(changed, meta._replace(restored=restored))
-    visible = [key for key in changed if key in known]
+    visible = [key for key in changed if key in plan.known]
     return Restored(
         head,
         written=[key for key in visible if changed[key] is not None],
         removed=[key for key in visible if changed[key] is None],
         snapshot_before=label,
     )
+
+
+async def planned_now(
+    history: History, line: LockedLine, target: Point, prepared: RestorePlan | None, *, renew_ttl: bool = False
+) -> RestorePlan:
+    """Return the plan of the preparation; a small one is made again if the line has changed since.
+
+    Raises PreparationOutdated for a large one.
+    """
+    if prepared is not None and prepared.is_of(line, target):
+        return prepared
+    if prepared is not None and len(prepared.changed) > SMALL_CHANGE:
+        raise PreparationOutdated
+    return await plan_restore(history, line, target, renew_ttl=renew_ttl)
 
 
 def _default_reason(target: Point) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from weft.capabilities.history.line_backend import LineBackends
-from weft.capabilities.history.line_kinds import SESSION, has_acls, name_in
 from weft.capabilities.history.model import EMPTY, LATEST, Point, Tag, Version, no_snapshot
 from weft.capabilities.history.revisions import find_snapshot, point_at, resolve_revision
 from weft.capabilities.history.store import CheckoutStore, LineStore, ReviewStore
@@ -20,11 +19,19 @@ from weft.kernel.fields import is_name
 from weft.kernel.identity import Actor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from weft.capabilities.history.line_backend import LockedLine, OpenLine, VersionReader
     from weft.capabilities.history.model import Head, StoredCommit
     from weft.capabilities.history.three_way import State
+    from weft.kernel.ports import Transactions
+
+T = TypeVar("T")
+N = TypeVar("N")
+
+
+# Changes of so few keys are planned again in the transaction if others have written since.
+SMALL_CHANGE = 100
 
 
 class HeadPoint(Point, frozen=True):
@@ -60,27 +67,11 @@ class History(msgspec.Struct, frozen=True):
     async def to_write(self, line_id: str) -> LockedLine:
         return await self.backends.of(line_id).to_write(line_id)
 
-    def may_list(self, line_id: str) -> bool:
-        """Tell whether lists of all contexts include a line: a sub-agent has to name the session it works in."""
-        if not self.actor.is_subagent or self.actor.bound_session is not None:
-            return True
-        return name_in(line_id, SESSION) is None
-
     async def resolve(self, line: OpenLine, revision: str | int) -> Point:
         return await resolve_revision(self.lines, head_point(line.head), revision)
 
     async def at(self, line: OpenLine, seq: int) -> Point:
         return await point_at(self.lines, line.head.line_id, seq)
-
-    async def shown_hash(self, point: Point) -> str:
-        """Return the hash of a version for any reader of its line.
-
-        It is empty for a version without salt on a line with ACLs: values that the caller may not read could be guessed
-        from it.
-        """
-        if has_acls(point.line_id) and not await self.lines.is_salted(point.line_id, point.seq):
-            return ""
-        return point.hash.hex()
 
     async def snapshot(self, line_id: str, label: str) -> SnapshotPoint:
         """Return the snapshot of a line with this label; raises SnapshotNotFound."""
@@ -115,6 +106,32 @@ class History(msgspec.Struct, frozen=True):
             return at.tag.created_at
         commit = await self.lines.commit_at(at.line_id, at.seq)
         return commit.commit.committed_at if commit else 0
+
+
+class ExpiryDue(Exception):
+    """Entries of a line have expired, which locking it will commit: plans for it are made after that."""
+
+    @staticmethod
+    def check(head: Head, now: int) -> None:
+        if head.has_expired(now):
+            raise ExpiryDue
+
+
+async def planned(
+    actor: Actor,
+    transactions: Transactions[N],
+    plan: Callable[[N], Awaitable[T]],
+    lock: Callable[[N], Awaitable[object]],
+) -> T:
+    """Run a plan in a heavy read, so that comparing large contexts holds up no writer.
+
+    If it raises ExpiryDue, ``lock`` commits the expiry in its own transaction first.
+    """
+    try:
+        return await transactions.read(actor, plan, heavy=True)
+    except ExpiryDue:
+        await transactions.write(actor, lock)
+        return await transactions.read(actor, plan, heavy=True)
 
 
 def head_point(head: Head) -> HeadPoint:

@@ -190,6 +190,10 @@ class LineStore(Protocol):
         """Return keys as of commit ``at``, without values and without those that did not exist then."""
         ...
 
+    async def last_changes(self, line_id: str, keys: Sequence[str], at: int) -> Sequence[Version]:
+        """Return the last change of each key up to commit ``at``, deletions too, without values."""
+        ...
+
     async def state_at(
         self, line_id: str, seq: int, touched: Iterable[CommitRange] | None = None, *, values: bool = True
     ) -> Sequence[Version]:
@@ -205,19 +209,12 @@ class LineStore(Protocol):
 
     async def commit_at(self, line_id: str, seq: int) -> StoredCommit | None: ...
 
-    async def is_salted(self, line_id: str, seq: int) -> bool:
-        """Tell whether nothing can be guessed from the hash of a version."""
-        ...
-
     async def weight_at(self, line_id: str, seq: int) -> int | None:
         """Return the line's weight after a commit; None if it was not stored."""
         ...
 
     async def commits_by_hash(self, line_id: str, prefix: str) -> Sequence[StoredCommit]:
-        """Return the first two commits whose hash starts with these hexadecimal digits.
-
-        On a line with ACLs, commits without salt are not found: a match would confirm a guess of a hidden value.
-        """
+        """Return the first two commits whose hash starts with these hexadecimal digits."""
         ...
 
     async def merged_points(self, line_id: str, after: int, upto: int) -> Sequence[tuple[str, int]]:

@@ -12,12 +12,12 @@ from weft.capabilities.trust.model import TrustLabel
 from weft.kernel.errors import Conflict, InvalidInput, NotFound, PermissionDenied, Rejected
 from weft.kernel.fields import Name
 from weft.kernel.identity import ANYONE, CLEARANCE, Permission, PrincipalKind
-from weft.kernel.operation import Audience, Effect, RateClass, SessionUse, operation
+from weft.kernel.operation import Audience, Effect, RateClass, operation
 
 if TYPE_CHECKING:
     from weft.kernel.identity import Actor
 
-_knowledge_operation = partial(operation, tool="knowledge", rate=RateClass.KNOWLEDGE, session=SessionUse.NONE)
+_knowledge_operation = partial(operation, tool="knowledge", rate=RateClass.KNOWLEDGE)
 read_operation = partial(_knowledge_operation, permission=Permission.READ, effect=Effect.READ)
 write_operation = partial(_knowledge_operation, permission=Permission.WRITE, effect=Effect.WRITE, audited=True)
 admin_operation = partial(
@@ -28,7 +28,6 @@ admin_operation = partial(
     effect=Effect.WRITE,
     audience=Audience.NOT_SUBAGENTS,
     audited=True,
-    session=SessionUse.NONE,
 )
 MAX_DOCUMENT_BYTES = 16 * 2**20
 NEUTRAL_IMPORTANCE = 0.5
@@ -91,15 +90,15 @@ class DocumentVersionNotFound(NotFound):
     """This version of the document is not stored."""
 
     code = "DOCUMENT_VERSION_NOT_FOUND"
-    hint = "Omit version to read the indexed one; only this and the latest version are stored."
+    hint = "Omit version to read the indexed one; older versions are not stored."
     related = ("knowledge",)
 
 
 class DocumentNotReady(Conflict):
-    """The document is held for review, or the tenant's policy forbids what it contains."""
+    """The document is not indexed yet."""
 
     code = "DOCUMENT_NOT_READY"
-    hint = "See its state and error with `knowledge.get_document`; humans who may write to the domain can read it."
+    hint = "Retry when `knowledge.get_document` shows the state indexed; if indexing failed, it shows the error."
     related = ("knowledge",)
 
 

@@ -26,6 +26,8 @@ class Allowance(msgspec.Struct, frozen=True):
 
     ``versions`` of each key are kept; ``snapshots`` are the named ones of each agent. ``tuning``: callers may
     change the minimum score and the weights of a search. ``custom_models``: the tenant may choose its embedding model.
+    ``session_keys``, ``session_tokens``, ``value_tokens`` and ``session_versions`` are the highest limits that a new
+    session may have: every plan has them, so that the work of one call on its board is bounded.
     ``guardrail_levels``: the layers that may have guardrails of the tenant's own. ``compaction_strategies``: windows
     may be compacted otherwise than by a sliding window.
     """
@@ -39,6 +41,10 @@ class Allowance(msgspec.Struct, frozen=True):
     rollback: bool = True
     domains: int | None = None
     bytes: int | None = None
+    session_keys: int = 1_000
+    session_tokens: int = 1_000_000
+    value_tokens: int = 300_000
+    session_versions: int = 10_000
     guardrail_levels: tuple[int, ...] = (2, 3, 4)
     compaction_strategies: bool = True
 
@@ -69,6 +75,17 @@ class Allowance(msgspec.Struct, frozen=True):
             raise self._exceeded(
                 f"keeps the last {self.versions} versions of each key", "Keep fewer", limit_versions=self.versions
             )
+
+    def check_session(self, *, keys: int | None, total_tokens: int, value_tokens: int, versions: int) -> None:
+        """Raise QuotaExceeded if a new session would have higher limits than allowed."""
+        for name, asked, allowed in (
+            ("max_keys", keys or 0, self.session_keys),
+            ("max_total_tokens", total_tokens, self.session_tokens),
+            ("max_value_tokens", value_tokens, self.value_tokens),
+            ("keep_versions", versions, self.session_versions),
+        ):
+            if asked > allowed:
+                raise self._exceeded(f"allows a {name} of {allowed}", f"Lower {name}", **{f"limit_{name}": allowed})
 
     def check_rollback(self) -> None:
         """Raise QuotaExceeded if the plan has no rollback."""
@@ -115,6 +132,9 @@ ALLOWANCES: dict[Plan, Allowance] = {
         custom_models=False,
         versions=10,
         snapshots=3,
+        session_keys=200,
+        session_tokens=50_000,
+        value_tokens=10_000,
         rollback=False,
         domains=1,
         bytes=_GIBIBYTE,
@@ -127,6 +147,9 @@ ALLOWANCES: dict[Plan, Allowance] = {
         custom_models=False,
         versions=100,
         snapshots=50,
+        session_keys=500,
+        session_tokens=200_000,
+        value_tokens=50_000,
         domains=10,
         bytes=50 * _GIBIBYTE,
         guardrail_levels=(3, 4),

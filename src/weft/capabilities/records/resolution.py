@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from weft.capabilities.records.engine_metadata import engine_metadata
 from weft.capabilities.records.refs import (
     ByteRange,
     Css,
@@ -367,7 +366,8 @@ class _Search:
 
 def known_passage_digest(ref: ContextSourceRef) -> str | None:
     """Return the passage digest of a reference."""
-    digest = engine_metadata(ref.metadata).get("passage_digest")
+    weft = ref.metadata.get("weft")
+    digest = weft.get("passage_digest") if isinstance(weft, dict) else None
     return digest if isinstance(digest, str) else None
 
 

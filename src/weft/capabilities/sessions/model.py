@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import msgspec
 
 from weft.capabilities.history.model import trunk_of
-from weft.kernel.errors import MAX_COMPARED, Conflict, Forbidden, NotFound, PermissionDenied, close_names
+from weft.kernel.errors import MAX_COMPARED, Conflict, Forbidden, NotFound, close_names
 from weft.kernel.fields import Name, is_name
 from weft.kernel.identity import EVERYONE, PRINCIPAL
 
@@ -71,14 +71,6 @@ class SessionTerminated(Forbidden):
     recoverable = False
 
 
-class BoundToSession(PermissionDenied):
-    """The connection is bound to one session, and this call reaches beyond it."""
-
-    code = "BOUND_TO_SESSION"
-    hint = "Work in your session; leave this to a caller whose connection is not bound to one."
-    related: tuple[str, ...] = ()
-
-
 class SessionExists(Conflict):
     """A session with this id already exists."""
 
@@ -112,6 +104,10 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     max_total_tokens: Annotated[TokenLimit, msgspec.Meta(description="Limit of all values of the board together.")] = (
         10_000
     )
+    max_keys: Annotated[
+        Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None,
+        msgspec.Meta(description="Limit of the keys of the board; by default as many as the tenant's plan allows."),
+    ] = None
     keep_versions: Annotated[
         int,
         msgspec.Meta(
@@ -165,7 +161,9 @@ class Session(msgspec.Struct, frozen=True):
         return (f"{PRINCIPAL}{self.created_by}", *self.members)
 
     def admits(self, actor: Actor) -> bool:
-        return actor.may_enter(self.session_id) and (actor.is_admin or actor.matches(self.audience))
+        if self.session_id in actor.terminated_sessions:
+            return False
+        return actor.is_admin or actor.matches(self.audience)
 
 
 def member_patterns(actor: Actor) -> frozenset[str]:
@@ -228,10 +226,8 @@ async def lock_active_session(session_id: str, actor: Actor, sessions: SessionSt
 
 async def session_not_found(session_id: str, actor: Actor, sessions: SessionStore, *, denied: bool) -> SessionNotFound:
     """Return the error, suggesting the caller's own sessions with similar ids."""
-    if actor.bound_session not in (None, session_id):
-        return session_elsewhere(session_id, actor)
     shown, hint, related, names = session_id[:100], None, None, []
-    if actor.is_subagent or actor.bound_session is not None:
+    if actor.is_subagent:
         # It works in the session it was given, and cannot list others.
         hint, related = _SUBAGENT_HINT, ()
     else:
@@ -246,20 +242,6 @@ async def session_not_found(session_id: str, actor: Actor, sessions: SessionStor
         available_alternatives=names,
     )
     error.denial = denied
-    return error
-
-
-def session_elsewhere(session_id: str, actor: Actor) -> SessionNotFound:
-    """Return the error for a session other than the one that the caller's connection is bound to."""
-    shown = session_id[:100]
-    error = SessionNotFound(
-        f"There is no session '{shown}' here: this connection works in '{actor.bound_session}' only.",
-        hint="Leave out the session_id.",
-        related=(),
-        resource_type="session",
-        resource_id=shown,
-    )
-    error.denial = True
     return error
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import structs
 
 from weft.capabilities.access.model import AgentNotFound
 from weft.capabilities.history.line_kinds import line_kinds
 from weft.capabilities.history.store import LineStore
+from weft.capabilities.plans.model import Allowance
 from weft.capabilities.plans.service import Plans
 from weft.capabilities.sessions.deletion import check_unused, removed_content
 from weft.capabilities.sessions.members import (
@@ -44,9 +46,6 @@ from weft.kernel.fields import Name, new_session_id
 from weft.kernel.identity import ANYONE, Actor, Permission
 from weft.kernel.json_input import Metadata, checked_metadata
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # The default is a maximum: a plan may keep fewer. Any other number is a demand.
 _KEEP_VERSIONS = SessionConfig().keep_versions
@@ -162,7 +161,7 @@ _write_operation = partial(_operation, permission=Permission.WRITE, effect=Effec
     tool="create_session",
     http="POST /v1/sessions",
     status=201,
-    session=SessionUse.OUTSIDE,
+    session=SessionUse.CREATES,
     errors=(SessionExists, AgentNotFound, TeamNotFound, QuotaExceeded, *GATE_ERRORS),
     content=lambda request: (submitted(request.purpose), submitted_value(request.metadata or {})),
 )
@@ -183,9 +182,7 @@ async def create_session(
     """
     if request.session_id == ALL_SESSIONS:
         raise InvalidInput(f"session_id: '{ALL_SESSIONS}' is reserved", field="session_id")
-    now, config = clock.now(), request.config or SessionConfig()
-    if config.keep_versions != _KEEP_VERSIONS:
-        (await plans.allowance()).check_versions(config.keep_versions)
+    now, config = clock.now(), _within(await plans.allowance(), request.config or SessionConfig())
     session_id = request.session_id or new_session_id()
     session = Session(
         session_id=session_id,
@@ -213,33 +210,23 @@ async def create_session(
     http="GET /v1/sessions",
     permission=Permission.READ,
     effect=Effect.READ,
-    session=SessionUse.FINDS,
 )
 async def list_sessions(request: ListSessions, actor: Actor, sessions: SessionStore) -> SessionList:
     """List the sessions you are a member of, newest first."""
-    if actor.bound_session is not None:
-        found = await _only(actor.bound_session, request, sessions)
-    else:
-        found = await sessions.newest(
-            _parse_cursor(request.cursor),
-            request.limit + 1,
-            archived=request.include_archived,
-            patterns=patterns_to_list(actor),
-        )
+    found = await sessions.newest(
+        _parse_cursor(request.cursor),
+        request.limit + 1,
+        archived=request.include_archived,
+        patterns=patterns_to_list(actor),
+    )
     shown, has_more = found[: request.limit], len(found) > request.limit
-    listed = [session for session in shown if session.admits(actor)]
+    listed = [session for session in shown if session.session_id not in actor.terminated_sessions]
     return SessionList(
         sessions=[await session_info(session, sessions) for session in listed],
         count=len(listed),
         has_more=has_more,
         next_cursor=f"{shown[-1].created_at}.{shown[-1].session_id}" if has_more else None,
     )
-
-
-async def _only(session_id: str, request: ListSessions, sessions: SessionStore) -> Sequence[Session]:
-    """Return the session that the caller's connection is bound to, on the first page."""
-    session = await sessions.find(session_id) if request.cursor is None else None
-    return [] if session is None or (session.archived_at and not request.include_archived) else [session]
 
 
 @_write_operation(
@@ -305,6 +292,19 @@ async def session_info(session: Session, sessions: SessionStore) -> SessionInfo:
         branches=list(await sessions.branches(session)),
         members=shown_members(session),
     )
+
+
+def _within(allowance: Allowance, config: SessionConfig) -> SessionConfig:
+    """Return the configuration of a new session; raises QuotaExceeded if it exceeds the plan."""
+    if config.keep_versions != _KEEP_VERSIONS:
+        allowance.check_versions(config.keep_versions)
+    allowance.check_session(
+        keys=config.max_keys,
+        total_tokens=config.max_total_tokens,
+        value_tokens=config.max_value_tokens,
+        versions=config.keep_versions,
+    )
+    return structs.replace(config, max_keys=config.max_keys or allowance.session_keys)
 
 
 def _event(event_type: EventType, session: Session, actor: Actor, participants: tuple[str, ...] = ANYONE) -> NewEvent:

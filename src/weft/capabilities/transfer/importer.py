@@ -9,9 +9,11 @@ from msgspec import UNSET, structs
 
 from weft.capabilities.events.model import EventQuery
 from weft.capabilities.messages.model import ADMINS
+from weft.capabilities.plans.model import Allowance
+from weft.capabilities.plans.service import Plans
 from weft.capabilities.records.recorder import Recorder, RecordExists
 from weft.capabilities.records.refs import Digest
-from weft.capabilities.sessions.model import ALL_SESSIONS, Session, SessionExists
+from weft.capabilities.sessions.model import ALL_SESSIONS, Session, SessionConfig, SessionExists
 from weft.capabilities.transfer.bundle_format import BundleDamaged
 from weft.capabilities.transfer.restore_session import (
     IMPORTED,
@@ -102,7 +104,7 @@ class Importer(Protocol):
     audience=Audience.NOT_SUBAGENTS,
     audited=True,
     off_record=("bundle",),
-    session=SessionUse.OUTSIDE,
+    session=SessionUse.CREATES,
     errors=(BundleDamaged, SessionExists, RecordExists, ContentTooLarge, QuotaExceeded, ContentBlocked),
 )
 async def import_context(request: ImportContext, actor: Actor, importer: Importer) -> ContextImported:
@@ -121,6 +123,7 @@ class ImportService(msgspec.Struct, frozen=True):
     stores: RestoreStores
     recorder: Recorder
     policies: TrustPolicies
+    plans: Plans
 
     async def run(
         self, bundle: BundleReport, file: BinaryIO, session_id: str | None = None, *, dry_run: bool = False
@@ -139,6 +142,7 @@ class ImportService(msgspec.Struct, frozen=True):
             counts = await (self._count(file) if dry_run else self._store(file))
             return structs.replace(imported, **counts)
         session = _session(bundle, bundle.session, session_id or bundle.session.session_id)
+        session = structs.replace(session, config=_limited(session.config, await self.plans.allowance()))
         imported = structs.replace(imported, session_id=session.session_id)
         if not await self._is_free(session, dry_run=dry_run):
             await self._check_already_imported(bundle, session.session_id)
@@ -193,6 +197,17 @@ class ImportService(msgspec.Struct, frozen=True):
             "bundle again changes nothing.",
             resource_id=session_id,
         )
+
+
+def _limited(config: SessionConfig, allowance: Allowance) -> SessionConfig:
+    """Return the configuration of an imported session within the plan. Content above it stays."""
+    return structs.replace(
+        config,
+        max_keys=min(config.max_keys or allowance.session_keys, allowance.session_keys),
+        max_total_tokens=min(config.max_total_tokens, allowance.session_tokens),
+        max_value_tokens=min(config.max_value_tokens, allowance.value_tokens),
+        keep_versions=min(config.keep_versions, allowance.session_versions),
+    )
 
 
 def _check_no_session_id(session_id: str | None, scope: str) -> None:

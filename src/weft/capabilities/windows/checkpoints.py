@@ -17,7 +17,7 @@ from weft.capabilities.history.commits import add_snapshot, check_label
 from weft.capabilities.history.fields import BranchName
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import SnapshotExists, SnapshotNotFound, VersionPruned, no_snapshot, trunk_of
-from weft.capabilities.history.rollback import restore
+from weft.capabilities.history.rollback import plan_restore, restore
 from weft.capabilities.history.service import History
 from weft.capabilities.history.snapshot_quota import SnapshotQuota
 from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session, lock_active_session
@@ -269,7 +269,8 @@ async def _restore(windows: Windows, history: History, window: Window, source: s
     hidden = (
         await redacted_keys(windows.records, window.session_id, source) if source != window.line_id else frozenset()
     )
-    done = await restore(history, line, target, meta, occasion="before-restore", without=hidden)
+    plan = await plan_restore(history, line, target, without=hidden)
+    done = await restore(history, line, plan, meta, occasion="before-restore")
     return RestoredWindow(
         agent_id=window.agent_id,
         version=done.head.seq,

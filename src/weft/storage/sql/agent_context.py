@@ -35,7 +35,9 @@ _PARTS = ", ".join(
 )
 # A loose index scan from key to key: the cost depends on the number of keys, not of versions.
 _STATES = f"""
-WITH RECURSIVE parts(tenant, line_id, upto) AS (VALUES {_PARTS}),
+WITH RECURSIVE parts(tenant, line_id, upto) AS (
+    -- The last part pads the list: without DISTINCT its keys would be read once for each place.
+    SELECT DISTINCT column1, column2, column3 FROM (VALUES {_PARTS}) AS listed),
 touched(tenant, line_id, upto, key) AS (
     SELECT parts.tenant, parts.line_id, parts.upto,
         (SELECT MIN(f.key) FROM changes f WHERE f.tenant = parts.tenant AND f.line_id = parts.line_id)

@@ -27,6 +27,8 @@ ON CONFLICT (tenant, hash) DO UPDATE SET object = COALESCE(blobs.object, exclude
 """
 _SWEEP_BATCH = 200
 _READ = f"SELECT hash, content FROM blobs WHERE tenant = $1 AND hash IN ({placeholders(2)})"  # noqa: S608 - placeholders
+# Locked in the order of their hashes, so that pruning cannot delete them meanwhile.
+_LOCK = f"SELECT hash FROM blobs WHERE tenant = $1 AND hash IN ({placeholders(2)}) ORDER BY hash {{for_update}}"  # noqa: S608 - likewise
 _DELETE_UNREFERENCED = """
 DELETE FROM blobs WHERE tenant = $1 AND hash = $2 AND NOT EXISTS (
     SELECT 1 FROM changes c WHERE c.tenant = $1 AND c.blob_hash = $2 AND c.pruned = 0)
@@ -47,8 +49,11 @@ class SqlBlobs(SqlStore):
 
     async def put_all(self, contents: Mapping[bytes, str]) -> None:
         """Store many values, sorted by hash to prevent deadlocks with concurrent writers."""
-        rows = [(self._tenant, blob_hash, pack(content), None) for blob_hash, content in sorted(contents.items())]
-        await self._tx.many(_PUT, rows)
+        known = {
+            row[0] for batch in batches(sorted(contents)) for row in await self._tx.all(_LOCK, self._tenant, *batch)
+        }
+        new = [(self._tenant, each, pack(contents[each]), None) for each in sorted(contents) if each not in known]
+        await self._tx.many(_PUT, new)
 
     async def read(self, hashes: Iterable[bytes]) -> dict[bytes, str]:
         """Return the stored values among these hashes."""

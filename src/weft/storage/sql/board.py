@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from weft.capabilities.board.model import Entry, EntryWithValue
-from weft.kernel.identity import ANYONE, named_types
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
 from weft.storage.sql.blobs import text_of
 from weft.storage.sql.database import SqlStore
@@ -37,6 +36,7 @@ ON CONFLICT (tenant, session_id, key) DO UPDATE SET
     expires_at = excluded.expires_at, readable_by = excluded.readable_by, writable_by = excluded.writable_by,
     trust = excluded.trust
 """
+_REMOVE = "DELETE FROM entries WHERE tenant = $1 AND session_id = $2 AND key = $3"
 _KEYS_AFTER = "SELECT key FROM entries WHERE tenant = $1 AND session_id = $2 AND key > $3 ORDER BY key LIMIT $4"
 _ADD_READS = """
 UPDATE entries SET reads = reads + $1, last_read_at = $2
@@ -86,9 +86,6 @@ class SqlEntryStore(SqlStore):
         await self._tx.many(_PUT, [self._row_of(session_id, entry) for entry in entries])
 
     def _row_of(self, session_id: str, entry: Entry) -> tuple[Value, ...]:
-        for acl in (entry.readable_by, entry.writable_by):
-            if acl != ANYONE:
-                self._tx.named_types |= named_types(acl)
         return (
             self._tenant,
             session_id,
@@ -106,9 +103,16 @@ class SqlEntryStore(SqlStore):
         )
 
     async def remove(self, session_id: str, key: str) -> None:
-        await self._tx.run(
-            "DELETE FROM entries WHERE tenant = $1 AND session_id = $2 AND key = $3", self._tenant, session_id, key
+        await self._tx.run(_REMOVE, self._tenant, session_id, key)
+
+    async def remove_all(self, session_id: str, keys: Sequence[str]) -> None:
+        await self._tx.many(_REMOVE, [(self._tenant, session_id, key) for key in keys])
+
+    async def count(self, session_id: str) -> int:
+        row = await self._tx.one(
+            "SELECT COUNT(*) FROM entries WHERE tenant = $1 AND session_id = $2", self._tenant, session_id
         )
+        return int(row[0]) if row else 0
 
     async def next_expiry(self, session_id: str) -> int | None:
         row = await self._tx.one(

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import structs
 
-from weft.capabilities.history.line_kinds import has_acls, is_signed
+from weft.capabilities.history.line_kinds import is_signed
 from weft.capabilities.history.model import (
     BRANCH_MARK,
     EMPTY,
@@ -23,7 +22,7 @@ from weft.capabilities.history.model import (
 from weft.capabilities.history.store import Pin
 from weft.storage.sql.blobs import SqlBlobs, unpack
 from weft.storage.sql.checkouts import note_branch_gone
-from weft.storage.sql.database import BATCH_SIZE, batches, placeholders
+from weft.storage.sql.database import BATCH_SIZE, batches
 from weft.storage.sql.edit_check import check_edit, check_may_branch, check_not_signed, tampered_base
 from weft.storage.sql.history_rows import ALL_KEYS, CHANGE, COMMIT, VERSION, by_commit, recorded, version
 from weft.storage.sql.history_verify import find_damage
@@ -77,12 +76,13 @@ def _last_changes(keys: str, line: str, upto: str, *, values: bool) -> str:
 
 _STATE = {values: _last_changes(ALL_KEYS, "$2", "$3", values=values) for values in (True, False)}
 _STATE_OF_TOUCHED = {values: _last_changes(_TOUCHED_KEYS, "$5", "$6", values=values) for values in (True, False)}
+_LISTED = ", ".join(f"(CAST(${place} AS TEXT))" for place in range(2, 2 + BATCH_SIZE))
+# SQLite numbers parameters in the order they appear in, so the tenant comes first.
 _NAMED_KEYS = f"""
-WITH touched(key) AS (
-    SELECT DISTINCT f.key FROM changes f WHERE f.tenant = $1 AND f.line_id = $2 AND f.key IN ({placeholders(3)}))
+WITH reader(tenant) AS (SELECT CAST($1 AS TEXT)),
+touched(key) AS (SELECT DISTINCT column1 FROM (VALUES {_LISTED}) AS listed)
 """  # noqa: S608 - our own SQL
-# SQLite numbers parameters in the order they appear in.
-_STATE_OF_KEYS = _last_changes(_NAMED_KEYS, "$2", f"${3 + BATCH_SIZE}", values=False)
+_STATE_OF_KEYS = _last_changes(_NAMED_KEYS, f"${2 + BATCH_SIZE}", f"${3 + BATCH_SIZE}", values=False)
 _COMMIT = f"""
 SELECT {COMMIT}, {CHANGE} FROM commits k
 LEFT JOIN changes c ON c.tenant = k.tenant AND c.line_id = k.line_id AND c.seq = k.seq
@@ -117,7 +117,7 @@ WHERE c.tenant = $1 AND c.line_id = $2 AND c.seq > $3 AND c.seq <= (
 ORDER BY c.seq
 """  # noqa: S608 - our own column names
 _AUTHORS_AFTER = """
-SELECT k.seq, k.salt, k.author, k.committed_at, k.reason, k.step, k.principal_id FROM commits k
+SELECT k.seq, k.author, k.committed_at, k.reason, k.step, k.principal_id FROM commits k
 WHERE k.tenant = $1 AND k.line_id = $2 AND k.seq > $3 AND k.seq <= $4
 """
 _TAG = "SELECT label, seq, created_by, created_at, owner, automatic FROM tags WHERE tenant = $1 AND line_id = $2 "
@@ -129,8 +129,8 @@ ORDER BY b.hash LIMIT $4
 """
 _ADD_COMMIT = """
 INSERT INTO commits (tenant, line_id, seq, hash, author, principal_id, committed_at, reason, step, weight,
-                     merged_line, merged_seq, merged_hash, salt)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+                     merged_line, merged_seq, merged_hash)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 """
 _ADD_CHANGE = """
 INSERT INTO changes (tenant, line_id, key, seq, incarnation, version, act, blob_hash, meta)
@@ -161,11 +161,9 @@ WHERE c.tenant = $1 AND c.line_id = $2 AND c.key = $3 AND c.seq <= $4
 ORDER BY c.seq DESC LIMIT 1
 """
 _COMMITS_BY_HASH = """
-SELECT seq FROM commits
-WHERE tenant = $1 AND line_id = $2 AND seq <= $3 AND hash >= $4 AND hash <= $5 AND (salt IS NOT NULL OR $6 = 0)
+SELECT seq FROM commits WHERE tenant = $1 AND line_id = $2 AND seq <= $3 AND hash >= $4 AND hash <= $5
 ORDER BY seq DESC LIMIT 2
 """
-_SALT = "SELECT salt FROM commits WHERE tenant = $1 AND line_id = $2 AND seq = $3"
 _MERGED_POINTS = """
 SELECT k.merged_line, MAX(k.merged_seq) FROM commits k
 JOIN commits m ON m.tenant = k.tenant AND m.line_id = k.merged_line AND m.seq = k.merged_seq
@@ -187,6 +185,7 @@ _TABLES_OF_LINES = (
     "lines",
 )
 _PIN = "INSERT INTO pins (tenant, line_id, seq, holder) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING"
+_COMMIT_HASH = "SELECT hash FROM commits WHERE tenant = $1 AND line_id = $2 AND seq = $3"
 _ADD_TAG = """
 INSERT INTO tags (tenant, line_id, label, seq, created_by, created_at, automatic, hash, owner)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING
@@ -286,8 +285,10 @@ class SqlLineStore:
             await self._check_base(head, commit)
         new = self._after(head, commit, weight, next_expiry_at)
         await self._tx.run(_ADD_COMMIT, *self._commit_row(commit, new))
-        for change in commit.changes:
-            await self._tx.run(_ADD_CHANGE, *self._change_row(commit, change))
+        if len(commit.changes) == 1:
+            await self._tx.run(_ADD_CHANGE, *self._change_row(commit, commit.changes[0]))
+        else:
+            await self._tx.many(_ADD_CHANGE, [self._change_row(commit, change) for change in commit.changes])
         await self._add_derivations([commit])
         await self._move_head(new)
         if signed:
@@ -343,7 +344,6 @@ class SqlLineStore:
             commit.step,
             new.weight,
             *((None, None, None) if merged is None else (merged.line_id, merged.seq, merged.hash)),
-            commit.salt,
         )
 
     def _change_row(self, commit: Commit, change: Change) -> tuple[Value, ...]:
@@ -420,12 +420,8 @@ class SqlLineStore:
         if not page:
             return []
         rows = await self._tx.all(_AUTHORS_AFTER, self._tenant, line_id, after, page[-1][-2])
-        commits = {seq: (salt, author) for seq, salt, *author in rows}
-        found = []
-        for *of_change, seq, content in page:
-            salt, author = commits[seq]
-            found.append(structs.replace(version((*of_change, seq, *author, content)), salt=salt))
-        return found
+        authors = {seq: author for seq, *author in rows}
+        return [version((*of_change, seq, *authors[seq], content)) for *of_change, seq, content in page]
 
     async def past(self, line_id: str, at: int) -> Sequence[CommitRange]:
         ranges: list[CommitRange] = []
@@ -447,13 +443,16 @@ class SqlLineStore:
         return None
 
     async def latest_of_each(self, line_id: str, keys: Sequence[str], at: int) -> Sequence[Version]:
+        last = await self.last_changes(line_id, keys, at)
+        return [found for found in last if found.change.act is ChangeKind.WRITE]
+
+    async def last_changes(self, line_id: str, keys: Sequence[str], at: int) -> Sequence[Version]:
         state: dict[str, Version] = {}
         for commits in await self.past(line_id, at):
-            for batch in batches(keys):
-                rows = await self._tx.all(_STATE_OF_KEYS, self._tenant, commits.line_id, *batch, commits.upto)
-                for found in map(version, rows):
-                    state.setdefault(found.change.key, found)
-        return [found for found in state.values() if found.change.act is ChangeKind.WRITE]
+            for batch in batches([key for key in keys if key not in state]):
+                rows = await self._tx.all(_STATE_OF_KEYS, self._tenant, *batch, commits.line_id, commits.upto)
+                state |= {row[0]: version(row) for row in rows}
+        return [*state.values()]
 
     async def state_at(
         self, line_id: str, seq: int, touched: Iterable[CommitRange] | None = None, *, values: bool = True
@@ -485,11 +484,6 @@ class SqlLineStore:
         rows = await self._tx.all(_ONE_COMMIT, self._tenant, commits.line_id, seq)
         return recorded(rows) if rows else None
 
-    async def is_salted(self, line_id: str, seq: int) -> bool:
-        commits = (await self.past(line_id, seq))[0]
-        row = await self._tx.one(_SALT, self._tenant, commits.line_id, seq)
-        return row is None or row[0] is not None
-
     async def weight_at(self, line_id: str, seq: int) -> int | None:
         if seq == 0:
             return 0
@@ -504,13 +498,9 @@ class SqlLineStore:
 
     async def commits_by_hash(self, line_id: str, prefix: str) -> Sequence[StoredCommit]:
         lowest, highest = (bytes.fromhex(prefix.ljust(_HASH_DIGITS, digit)) for digit in "0f")
-        # Whether a hash without salt exists would confirm a guess of a value that the caller may not read.
-        salted_only = int(has_acls(line_id))
         found: list[StoredCommit] = []
         for commits in await self._ancestry(line_id):
-            rows = await self._tx.all(
-                _COMMITS_BY_HASH, self._tenant, commits.line_id, commits.upto, lowest, highest, salted_only
-            )
+            rows = await self._tx.all(_COMMITS_BY_HASH, self._tenant, commits.line_id, commits.upto, lowest, highest)
             for row in rows:
                 found += await self.log(commits.line_id, row[0], 1)
         return found[:2]
@@ -543,7 +533,8 @@ class SqlLineStore:
         return [Pin(*row) for row in rows]
 
     async def tag(self, line_id: str, tag: Tag) -> bool:
-        commit = await self.commit_at(line_id, tag.seq)
+        commits = (await self.past(line_id, tag.seq))[0]
+        commit = await self._tx.one(_COMMIT_HASH, self._tenant, commits.line_id, tag.seq)
         added = await self._tx.changed(
             _ADD_TAG,
             self._tenant,
@@ -553,7 +544,7 @@ class SqlLineStore:
             tag.created_by,
             tag.created_at,
             int(tag.automatic),
-            tag.seal(EMPTY if commit is None else commit.hash),
+            tag.seal(EMPTY if commit is None else commit[0]),
             tag.owner,
         )
         return added > 0

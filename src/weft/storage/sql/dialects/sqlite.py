@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import queue
 import threading
 import time
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 
@@ -25,11 +24,20 @@ from weft.kernel.errors import (
     InternalError,
     InvalidInput,
     PoolNotInitialized,
+    ServerBusy,
     SystemUnavailable,
     WeftError,
 )
+from weft.kernel.fair_queue import server_busy
 from weft.storage.sql.database import SYSTEM, AccessChanged
 from weft.storage.sql.dialects.sqlite_planner import teach_planner
+from weft.storage.sql.dialects.sqlite_writes import (
+    GROUP_LIMIT,
+    GROUP_SECONDS,
+    MAX_WAIT_SECONDS,
+    WriteJob,
+    WriteQueue,
+)
 from weft.storage.sql.usage import Connections, StorageUsage, database_figures
 
 if TYPE_CHECKING:
@@ -69,13 +77,10 @@ DIALECT = {
 }
 
 _EPOCH = "SELECT access_epoch FROM tenants WHERE tenant = $1"
-_GROUP_LIMIT = 512
-_GATHER_SECONDS = 0.0005
 _BUSY_MILLISECONDS = 10_000
 _CHECKPOINT_PAGES = 4_000
 _CACHE_KIBIBYTES = 32 * 1024
 _FOREIGN_WRITE_POLL_SECONDS = 0.1
-_STOP = None
 # The writer's connection and the reader's; heavy reads open one each.
 _ALWAYS_OPEN = 2
 
@@ -83,14 +88,13 @@ _ALWAYS_OPEN = 2
 class SqliteTransaction:
     """Statements on one connection; each completes before it returns."""
 
-    __slots__ = ("_cursor", "_usage", "access_changed", "named_types", "published", "tenant")
+    __slots__ = ("_cursor", "_usage", "access_changed", "published", "tenant")
 
     def __init__(self, cursor: apsw.Cursor, tenant: str, usage: StorageUsage) -> None:
         self._cursor = cursor
         self._usage = usage
         self.tenant = tenant
         self.published: list[NewEvent] = []
-        self.named_types: set[str] = set()
         self.access_changed = False
 
     async def one(self, sql: str, *values: Value) -> Row | None:
@@ -128,26 +132,12 @@ class _NeedsSavepoints(Exception):
     """A job failed after it had changed rows; the group must be repeated with a savepoint for each job."""
 
 
-class _Job:
-    """One queued write."""
-
-    __slots__ = ("done", "error", "queued_at", "result", "scope", "work")
-
-    def __init__(self, scope: Scope, work: Callable[[Transaction], Awaitable[Any]], done: asyncio.Future[Any]) -> None:
-        self.scope = scope
-        self.work = work
-        self.done = done
-        self.queued_at = time.perf_counter()
-        self.result: Any = None
-        self.error: BaseException | None = None
-
-
 class SqliteDatabase:
     """One SQLite file. Several processes may share it; SQLite's own locks keep them safe."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._queue = WriteQueue()
         self._reader: apsw.Connection | None = None
         self._writer: apsw.Connection | None = None
         self._thread: threading.Thread | None = None
@@ -170,7 +160,7 @@ class SqliteDatabase:
 
     async def close(self) -> None:
         if self._thread is not None:
-            self._jobs.put(_STOP)
+            self._queue.close()
             await asyncio.to_thread(self._thread.join)
             self._thread = None
         for connection in (self._reader, self._writer):
@@ -191,7 +181,7 @@ class SqliteDatabase:
             raise PoolNotInitialized
         done: asyncio.Future[T] = self._loop.create_future()
         # Shielded: the write happens even if the caller is cancelled, and may be committed already.
-        self._jobs.put(_Job(scope, work, done))
+        self._queue.put(WriteJob(scope, work, done))
         return await done
 
     async def exclusively(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
@@ -277,49 +267,23 @@ class SqliteDatabase:
 
     def _write_forever(self) -> None:
         expected = 1
-        while True:
-            group = self._next_group(expected)
-            if not group:
-                return
+        while (first := self._queue.first(expected)) is not None:
+            self._writing = 1
+            self._writes.began(1 + self._apart)
+            group = _commit_together(self._writer, first, self._queue, self._writes)
             expected = len(group)
-            self._begin_to_write(group)
-            _commit_together(self._writer, group, self._writes)
             self._writing = 0
             self._announce(group)
 
-    def _begin_to_write(self, group: list[_Job]) -> None:
-        self._writing = 1
-        self._writes.began(1 + self._apart)
-        now = time.perf_counter()
-        self._writes.waited(sum(now - job.queued_at for job in group), len(group))
-
-    def _next_group(self, expected: int) -> list[_Job]:
-        """Return all queued writes, waiting briefly for as many as the last group had.
-
-        Callers that were answered together often write again together; an fsync for half of them would be wasted.
-        """
-        first = self._jobs.get()
-        if first is None:
-            return []
-        if expected > 1 and self._jobs.qsize() + 1 < expected:
-            time.sleep(_GATHER_SECONDS)
-        group = [first]
-        while len(group) < _GROUP_LIMIT and not self._jobs.empty():
-            job = self._jobs.get()
-            if job is None:
-                self._jobs.put(_STOP)
-                break
-            group.append(job)
-        return group
-
-    def _announce(self, group: list[_Job]) -> None:
+    def _announce(self, group: list[WriteJob]) -> None:
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._settle, group)
 
-    def _settle(self, group: list[_Job]) -> None:
+    def _settle(self, group: list[WriteJob]) -> None:
         written: set[str] = set()
         for job in group:
+            self._queue.settle(job)
             if job.done.cancelled():
                 continue
             if job.error is not None:
@@ -372,46 +336,74 @@ def _read(
             cursor.execute("ROLLBACK")
 
 
-def _commit_together(connection: apsw.Connection | None, group: list[_Job], usage: StorageUsage) -> None:
-    """Run every job of the group in one transaction and commit once.
+def _commit_together(
+    connection: apsw.Connection | None, first: WriteJob, waiting: WriteQueue, usage: StorageUsage
+) -> list[WriteJob]:
+    """Run a job and those that wait, as many as fit in the time of a group, in one transaction; return them.
 
     A job that fails has nearly always changed nothing yet, so savepoints are used only when one did.
     """
     if connection is None:
         raise PoolNotInitialized
+    group = [first]
     cursor = connection.cursor()
     try:
         with _measured(usage):
             try:
-                _run_group(cursor, group, _attempt, usage)
+                _run_group(cursor, group, waiting, usage)
             except _NeedsSavepoints:
                 cursor.execute("ROLLBACK")
-                _run_group(cursor, group, _attempt_behind_savepoint, usage)
+                _repeat_group(cursor, group, usage)
     except Exception as error:  # noqa: BLE001 - any error must reach the callers, and the writer must survive
         if connection.in_transaction:
             cursor.execute("ROLLBACK")
         for job in group:
             job.error = job.error or error
+    return group
 
 
-def _run_group(
-    cursor: apsw.Cursor,
-    group: list[_Job],
-    attempt: Callable[[apsw.Cursor, _Job, _Epochs, StorageUsage], None],
-    usage: StorageUsage,
-) -> None:
+def _run_group(cursor: apsw.Cursor, group: list[WriteJob], waiting: WriteQueue, usage: StorageUsage) -> None:
+    """Run the first job, then those that wait until the time of a group is spent; add them to the group."""
     cursor.execute("BEGIN IMMEDIATE")
     epochs: _Epochs = {}
-    for job in group:
-        job.error = None
-        attempt(cursor, job, epochs, usage)
-        # On a full disk SQLite rolls back the whole transaction, including the jobs before this one.
-        if not cursor.connection.in_transaction:
-            raise DiskFull
+    job: WriteJob | None = group[0]
+    now, started = time.perf_counter(), time.thread_time()
+    began = started
+    while job is not None:
+        if now - job.queued_at > MAX_WAIT_SECONDS and job.scope.principal:
+            job.error = server_busy(now - job.queued_at)
+        else:
+            _attempt(cursor, job, epochs, usage)
+        _check_disk(cursor)
+        ended = time.thread_time()
+        waiting.charge(job, ended - began)
+        if ended - started > GROUP_SECONDS or len(group) == GROUP_LIMIT:
+            break
+        began, job = ended, waiting.following()
+        if job is not None:
+            group.append(job)
+    usage.waited(sum(max(0.0, now - job.queued_at) for job in group), len(group))
     cursor.execute("COMMIT")
 
 
-def _attempt(cursor: apsw.Cursor, job: _Job, epochs: _Epochs, usage: StorageUsage) -> None:
+def _repeat_group(cursor: apsw.Cursor, group: list[WriteJob], usage: StorageUsage) -> None:
+    cursor.execute("BEGIN IMMEDIATE")
+    epochs: _Epochs = {}
+    for job in group:
+        if not isinstance(job.error, ServerBusy):
+            job.error = None
+            _attempt_behind_savepoint(cursor, job, epochs, usage)
+            _check_disk(cursor)
+    cursor.execute("COMMIT")
+
+
+def _check_disk(cursor: apsw.Cursor) -> None:
+    # On a full disk SQLite rolls back the whole transaction, including the jobs before this one.
+    if not cursor.connection.in_transaction:
+        raise DiskFull
+
+
+def _attempt(cursor: apsw.Cursor, job: WriteJob, epochs: _Epochs, usage: StorageUsage) -> None:
     before = cursor.connection.total_changes()
     try:
         job.result = _run_to_end(cursor, job.scope, job.work, epochs, usage)
@@ -421,7 +413,7 @@ def _attempt(cursor: apsw.Cursor, job: _Job, epochs: _Epochs, usage: StorageUsag
             raise _NeedsSavepoints from error
 
 
-def _attempt_behind_savepoint(cursor: apsw.Cursor, job: _Job, epochs: _Epochs, usage: StorageUsage) -> None:
+def _attempt_behind_savepoint(cursor: apsw.Cursor, job: WriteJob, epochs: _Epochs, usage: StorageUsage) -> None:
     cursor.execute("SAVEPOINT job")
     try:
         job.result = _run_to_end(cursor, job.scope, job.work, epochs, usage)

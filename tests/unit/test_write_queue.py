@@ -1,0 +1,95 @@
+"""The queue of SQLite's writer: fair by tenant and principal, and bounded."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from weft.kernel.errors import ServerBusy
+from weft.storage.sql.database import Scope
+from weft.storage.sql.dialects.sqlite_writes import MAX_WAITING, WriteJob, WriteQueue
+
+_LOOP = asyncio.new_event_loop()
+
+
+async def _nothing(_: object) -> None:
+    """Do nothing: the queue runs no work."""
+
+
+def job(tenant: str, principal: str) -> WriteJob:
+    return WriteJob(Scope(tenant, None, principal), _nothing, _LOOP.create_future())
+
+
+def drained(queue: WriteQueue) -> list[str]:
+    found, job = [], queue.first(1)
+    while job is not None:
+        found.append(job.scope.principal)
+        queue.charge(job, 0.001)
+        job = queue.following()
+    return found
+
+
+def test_a_principal_with_many_writes_takes_turns_with_others() -> None:
+    queue = WriteQueue()
+    for _ in range(50):
+        queue.put(job("t", "mallory"))
+    queue.put(job("t", "ann"))
+    queue.put(job("other", "bob"))
+    order = drained(queue)
+    assert len(order) == 52
+    assert order.index("ann") <= 3
+    assert order.index("bob") <= 3
+
+
+def test_writes_of_one_principal_stay_in_order() -> None:
+    queue = WriteQueue()
+    jobs = [job("t", "ann") for _ in range(20)]
+    for each in jobs:
+        queue.put(each)
+    found = [queue.first(1)]
+    queue.put(job("t", "bob"))
+    while (following := queue.following()) is not None:
+        found.append(following)
+    assert [each for each in found if each is not None and each.scope.principal == "ann"] == jobs
+
+
+def test_a_principal_whose_last_write_took_long_is_committed_without_others() -> None:
+    queue = WriteQueue()
+    queue.put(job("t", "mallory"))
+    slow = queue.first(1)
+    assert slow is not None
+    queue.charge(slow, 0.2)
+    queue.put(job("t", "ann"))
+    queue.put(job("t", "mallory"))
+    first = queue.first(1)
+    assert first is not None
+    assert first.scope.principal == "ann"
+    assert queue.following() is None
+    following = queue.first(1)
+    assert following is not None
+    assert following.scope.principal == "mallory"
+
+
+def test_waiting_writes_of_one_principal_are_bounded_and_those_of_background_work_are_not() -> None:
+    queue = WriteQueue()
+    waiting = [job("t", "mallory") for _ in range(MAX_WAITING)]
+    for each in waiting:
+        queue.put(each)
+    with pytest.raises(ServerBusy) as refused:
+        queue.put(job("t", "mallory"))
+    assert refused.value.context["retry_after_seconds"] >= 1
+    queue.put(job("t", "ann"))
+    for _ in range(MAX_WAITING + 1):
+        queue.put(job("t", ""))
+    queue.settle(waiting[0])
+    queue.put(job("t", "mallory"))
+
+
+def test_a_closed_queue_is_emptied_before_the_writer_ends() -> None:
+    queue = WriteQueue()
+    queue.put(job("t", "ann"))
+    queue.put(job("t", "bob"))
+    queue.close()
+    assert sorted(drained(queue)) == ["ann", "bob"]
+    assert queue.first(1) is None
