@@ -30,13 +30,15 @@ $(VENV)/.development: $(VENV)/.runtime
 run: $(VENV)/.runtime
 	$(BIN)/weft demo --stay --data-dir $${WEFT_DATA_DIR:-weft-data}
 
-# One worker a core. Tests need no network but loopback. Most run on one of the two databases, with few examples.
+# One worker a core; a file runs on one worker, so that its fixtures are created once. Tests need no network but loopback.
+# Most run on one of the two databases, with few examples.
+WORKERS := -n auto --dist loadfile --no-loadscope-reorder
 test: $(VENV)/.development
-	$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
 # Every test on both databases, with many examples.
 test-full: $(VENV)/.development
-	WEFT_TESTS=full $(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
+	WEFT_TESTS=full $(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
 check: $(VENV)/.development
 	$(BIN)/ruff format --check .

@@ -23,6 +23,7 @@ from support.databases import (
     new_sqlite_database,
     postgres_server,
 )
+from support.forked_python import share_tls_context
 from support.full_run import examples
 from support.pgvector import search_in_replicas_if_unusable
 from support.world import World
@@ -44,6 +45,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("weft")
 search_in_replicas_if_unusable()
+share_tls_context()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -27,10 +27,6 @@ def _free_port() -> str:
         return str(listener.getsockname()[1])
 
 
-# Together, so that the demo is played once.
-pytestmark = pytest.mark.xdist_group("demo")
-
-
 @pytest.fixture(scope="module")
 def played() -> subprocess.CompletedProcess[str]:
     """Play the demo."""

@@ -42,8 +42,6 @@ DEMO = (
 # Operators install into folders of their choice.
 WITHOUT_FOLDER = {"run-in-production"}
 
-pytestmark = pytest.mark.xdist_group("guides")
-
 
 def pages() -> list[Path]:
     """Return README, quickstart and the guides, in the order in which the index lists them."""

@@ -77,8 +77,6 @@ VALID_FIELDS: dict[str, dict[str, Any]] = {
     "/v1/webhooks/{webhook_id}/replay": {"dead": True, "seqs": [], "from_seq": None},
 }
 TIMES = frozenset({"start_time", "end_time", "since", "until"})
-# Routes share the state of one server, so their requests are sent in one order, by one worker.
-pytestmark = pytest.mark.xdist_group("openapi")
 # A value that every parameter refuses.
 REFUSED = "\x00"
 

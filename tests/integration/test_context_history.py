@@ -10,7 +10,6 @@ import pytest
 
 from support.contexts import artifact, knowledge_entry, push
 from support.world import refused
-from weft.capabilities.agent_context.model import MAX_VALUE_BYTES
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -288,7 +287,10 @@ async def test_a_branch_pulled_by_a_session_is_deleted_only_when_forced(conflict
 
 
 @pytest.mark.req("CE-F26")
-async def test_a_custom_resolution_is_validated_like_a_push(conflicting: World) -> None:
+async def test_a_custom_resolution_is_validated_like_a_push(
+    conflicting: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.capabilities.agent_context.model.MAX_VALUE_BYTES", 1_000)
     review_id = (await open_review(conflicting))["review_id"]
     deep: Any = 1
     for _ in range(40):
@@ -304,7 +306,7 @@ async def test_a_custom_resolution_is_validated_like_a_push(conflicting: World) 
     with refused("INVALID_INPUT_FORMAT"):
         await decide("learned_knowledge/limits#metadata", {"from": "nobody"})
     with refused("CONTENT_TOO_LARGE"):
-        await decide("learned_knowledge/limits", "x" * (MAX_VALUE_BYTES + 1))
+        await decide("learned_knowledge/limits", "x" * 1_001)
     assert await state(conflicting.planner) == {"limits": ["none"]}
 
 

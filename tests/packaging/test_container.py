@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.req("WX-07"), pytest.mark.xdist_group("packaging")]
+pytestmark = pytest.mark.req("WX-07")
 COMPOSE = ROOT / "compose.yaml"
 INSTRUCTIONS = {
     *("ARG", "FROM", "WORKDIR", "COPY", "RUN", "ENV", "USER", "VOLUME", "EXPOSE"),

@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 from support.installation import ROOT, Installation, Wheel, free_port
 from support.light_install import search_modules
 
-pytestmark = [pytest.mark.req("WX-07"), pytest.mark.xdist_group("packaging")]
+pytestmark = pytest.mark.req("WX-07")
 SOURCE = ROOT / "src" / "weft"
 # uvicorn uses it if it is there.
 NOT_IMPORTED = {"httptools"}

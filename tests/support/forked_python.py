@@ -36,10 +36,12 @@ if TYPE_CHECKING:
 
 _PRELOADED = (
     "anyio._backends._asyncio",
+    "httpx2",
     "uvicorn.lifespan.on",
     "uvloop",
     "weft.app.app",
     "weft.client",
+    "weft.providers.injection.local",
     "weft.storage.sql.dialects.sqlite",
     "weft.transports.cli.events",
     "weft.transports.cli.generated",
@@ -75,7 +77,11 @@ def folder() -> Path:
         shim = path / name
         shim.write_text(_SHIM.format(python=sys.executable, address=address))
         shim.chmod(0o755)
-    server = subprocess.Popen([sys.executable, __file__, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    # Threads of numpy do not survive a fork.
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    server = subprocess.Popen(
+        [sys.executable, __file__, address], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     atexit.register(_stop, server, path)
     assert server.stdout is not None
     assert server.stdout.readline() == b"ready\n"
@@ -91,6 +97,13 @@ def _stop(server: subprocess.Popen[bytes], path: Path) -> None:
 def python() -> str:
     """Return the interpreter to start instead of ``sys.executable``: takes ``-c``, ``-m weft`` or a script."""
     return str(folder() / "python")
+
+
+def share_tls_context() -> None:
+    """Read the certificate authorities once: each HTTP client would read them, also those that connect without TLS."""
+    transports = import_module("httpx2._transports.default")
+    transports.create_ssl_context = cache(transports.create_ssl_context)
+    transports.create_ssl_context(verify=True, cert=None, trust_env=True)
 
 
 @contextmanager
@@ -131,9 +144,11 @@ def _is_called(listener: socket.socket) -> bool:
 
 
 def _warm_up() -> None:
-    """Import everything, and derive what each server would derive from the operations."""
+    """Import and load everything, and derive what each server would derive from the operations."""
     for name in _PRELOADED:
         import_module(name)
+    share_tls_context()
+    import_module("weft.providers.injection.local").load_included().detect("text", data=True)
     standalone = import_module("weft.kernel.schema").standalone
     # The registry imports the operations only when it is read.
     for operation in import_module("weft.app.registry").all_operations():
