@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -31,6 +32,12 @@ def sources() -> dict[Path, str]:
     return {path: path.read_text("utf-8") for path in SOURCE.rglob("*.py") if path != kernel}
 
 
+@cache
+def nodes() -> dict[Path, list[ast.AST]]:
+    """Return the parts of the syntax trees of the sources."""
+    return {path: list(ast.walk(ast.parse(source))) for path, source in sources().items()}
+
+
 @pytest.mark.req("AC-13")
 def test_every_class_of_event_is_documented_and_no_other() -> None:
     assert set(CLASSES.findall(PAGE.read_text("utf-8"))) == set(EVENT_CLASSES)
@@ -46,7 +53,7 @@ def test_only_listed_types_can_be_published() -> None:
     text = "\n".join(sources().values())
     assert not re.search(r'cast\(\s*"?EventType', text)
     for path, source in sources().items():
-        for call in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)):
+        for call in (node for node in nodes()[path] if isinstance(node, ast.Call)):
             if getattr(call.func, "id", None) == "NewEvent":
                 lines = source.splitlines()[call.lineno - 1 : call.end_lineno]
                 assert not any("type: ignore" in line for line in lines), path
@@ -55,8 +62,8 @@ def test_only_listed_types_can_be_published() -> None:
 def test_every_listed_type_is_used() -> None:
     literals = {
         node.value
-        for source in sources().values()
-        for node in ast.walk(ast.parse(source))
+        for in_source in nodes().values()
+        for node in in_source
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     assert literals >= PUBLISHED

@@ -108,7 +108,6 @@ async def test_every_pin_is_in_the_prompt_whatever_its_score(world: World) -> No
         assert text in found
 
 
-@pytest.mark.both_databases
 @pytest.mark.req("CE-E", part="over the limit")
 @pytest.mark.req("CE-F13")
 async def test_beyond_the_limit_of_the_model_the_priority_decides_what_stays(world: World) -> None:
@@ -186,7 +185,6 @@ async def test_what_is_stable_comes_first_and_ends_at_a_cache_point(world: World
     assert "cache_control" in str(answer["body"])
 
 
-@pytest.mark.both_databases
 @pytest.mark.req("CE-I")
 async def test_a_prompt_whose_layers_were_altered_is_not_returned(
     world: World, monkeypatch: pytest.MonkeyPatch
@@ -221,7 +219,6 @@ async def test_an_agent_is_told_of_a_critical_update_at_its_next_call(world: Wor
     assert "Answer in French." in prompt(after)
 
 
-@pytest.mark.both_databases
 @pytest.mark.req("CE-F54", "CE-M")
 @pytest.mark.req("CE-A")
 async def test_every_model_call_is_metered_with_its_savings(world: World) -> None:

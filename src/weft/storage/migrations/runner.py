@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -51,10 +52,11 @@ class MigrationStatus:
     applied_at: int | None
 
 
-def known_migrations() -> list[Migration]:
+@cache
+def known_migrations() -> tuple[Migration, ...]:
     folder = resources.files("weft.storage.migrations")
     steps = sorted((step for step in folder.iterdir() if step.name.endswith(".sql")), key=lambda step: step.name)
-    return [Migration(step.name.removesuffix(".sql"), step.read_text("utf-8")) for step in steps]
+    return tuple(Migration(step.name.removesuffix(".sql"), step.read_text("utf-8")) for step in steps)
 
 
 async def migrate(database: Database, clock: Clock, *, steps: int | None = None) -> list[str]:
