@@ -12,7 +12,7 @@ PIP     = $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-full check format bench evals validate conformance docs package lock clean
+.PHONY: canary help run test test-full check format bench evals validate conformance docs package lock clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 4
@@ -39,6 +39,10 @@ test: $(VENV)/.development
 # Every test on both databases, with many examples.
 test-full: $(VENV)/.development
 	WEFT_TESTS=full $(BIN)/python -m pytest $(WORKERS) $(ARGS)
+
+# Every principal against every operation and resource on both databases, with secrets planted everywhere.
+canary: $(VENV)/.development
+	WEFT_TESTS=full $(BIN)/python -m pytest tests/hostile/test_canaries.py $(ARGS)
 
 check: $(VENV)/.development
 	$(BIN)/ruff format --check .

@@ -39,6 +39,7 @@ NAMES = (
     "tool_list",
     "tool_selection",
     "hostile",
+    "kills",
 )
 
 

@@ -14,7 +14,7 @@ from benchmarks.harness import Baseline, Compared, Row, limited, resident_bytes
 from benchmarks.peer_load import OPERATIONS, Access, Party, crowd, lost
 from benchmarks.peer_server import API_KEY, NAME, PEER, peer_server
 from benchmarks.real_clients import LISTED, UNLISTED, WITH_SCHEMAS, available_clients, client_costs
-from benchmarks.servers import AGENT, folder, prepare, weft_server
+from benchmarks.servers import AGENT, METRICS_TOKEN, folder, prepare, weft_server
 from benchmarks.wire import LEGACY, MODERN, Connection, request, run_async
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ async def _real_clients(sizes: Sizes, weft: Party, other: Party | None) -> list[
 async def _slow_calls(weft: Party) -> Row:
     """Return the number of tool calls that did not take the fast path."""
     connection = await Connection.open(weft.served.port)
-    metrics = (await connection.ask(request("GET", "/metrics", None))).body.decode()
+    metrics = (await connection.ask(request("GET", "/metrics", METRICS_TOKEN))).body.decode()
     await connection.close()
     counted = re.search(r'^weft_tool_calls_total\{path="sdk"\} (\d+)', metrics, re.MULTILINE)
     slow = int(counted[1]) if counted else 0

@@ -26,6 +26,7 @@ from weft.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+METRICS_TOKEN = "the-token-of-the-benchmarks"
 _SERVE = (
     "from weft.settings import Settings; from weft.transports.server import serve; serve(Settings.from_environment())"
 )
@@ -96,7 +97,8 @@ def weft_server(
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Served]:
     """Serve a data folder as ``weft serve`` does."""
-    environment = {"WEFT_DATA_DIR": str(data), "WEFT_RATE_LIMITS": _RATES, "WEFT_LOG_LEVEL": log_level, **settings}
+    environment = {"WEFT_DATA_DIR": str(data), "WEFT_RATE_LIMITS": _RATES, "WEFT_LOG_LEVEL": log_level}
+    environment |= {"WEFT_METRICS_TOKEN": METRICS_TOKEN, **settings}
     with server(command, environment, "/ready") as served:
         yield served
 
@@ -117,7 +119,7 @@ def server(command: Sequence[str], settings: dict[str, str], path: str) -> Itera
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         try:
-            _wait_until_ready(process, port, path)
+            wait_until_ready(process, port, path)
             yield Served(process.pid, port, time.monotonic() - started)
         except BaseException:
             log.seek(0)
@@ -139,7 +141,8 @@ def free_port() -> int:
         return port
 
 
-def _wait_until_ready(process: subprocess.Popen[bytes], port: int, path: str) -> None:
+def wait_until_ready(process: subprocess.Popen[bytes], port: int, path: str) -> None:
+    """Wait until a server answers; raises if its process ends first."""
     deadline = time.monotonic() + _START_SECONDS
     request = f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n".encode()
     while time.monotonic() < deadline:

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import httpx2
-from real_clients import SESSION, STEP, STEP_TOOLS, ClientResult, ClientSetup, try_clients
+from real_clients import METRICS_TOKEN, SESSION, STEP, STEP_TOOLS, ClientResult, ClientSetup, try_clients
 
 from weft.testing.server import ServerProcess, server_process
 
@@ -159,7 +159,8 @@ def run_era(node: Node, server: ServerProcess, era: str, results: Path) -> EraRe
 
 
 def run_clients(node: Node) -> list[ClientResult]:
-    with tempfile.TemporaryDirectory() as folder, server_process(Path(folder), log_level="WARNING") as server:
+    settings = {"log_level": "WARNING", "metrics_token": METRICS_TOKEN}
+    with tempfile.TemporaryDirectory() as folder, server_process(Path(folder), **settings) as server:
         with httpx2.Client(base_url=server.url, headers={"Authorization": f"Bearer {server.admin_key}"}) as admin:
             keys = [
                 admin.post("/v1/agents", json={"agent_id": agent}).raise_for_status().json()["api_key"]

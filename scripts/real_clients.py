@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SESSION = "clients"
+METRICS_TOKEN = "the-token-of-the-clients"
 # A step with one action of one tool.
 STEP, STEP_TOOLS = "reading", ("shared_context.read",)
 _ERAS = ("legacy", "auto", "2026-07-28")
@@ -92,9 +93,8 @@ async def _attempt(setup: ClientSetup, name: str, attempt: Callable[[], Awaitabl
 
 def _slow_calls(setup: ClientSetup) -> int:
     """Return the number of tool calls that did not take the fast path."""
-    shown = re.search(
-        r'^weft_tool_calls_total\{path="sdk"\} (\d+)', httpx2.get(f"{setup.url}/metrics").text, re.MULTILINE
-    )
+    metrics = httpx2.get(f"{setup.url}/metrics", headers={"Authorization": f"Bearer {METRICS_TOKEN}"})
+    shown = re.search(r'^weft_tool_calls_total\{path="sdk"\} (\d+)', metrics.raise_for_status().text, re.MULTILINE)
     return int(shown[1]) if shown else 0
 
 

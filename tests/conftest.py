@@ -130,13 +130,14 @@ def clock() -> FrozenClock:
 
 @pytest.fixture
 def settings(database_url: str, tmp_path: Path) -> Settings:
-    # Sessions are indexed on demand only, see World.index_sessions.
+    # Sessions are indexed on demand only, see World.index_sessions. Held calls are answered at once.
     return Settings(
         database_url=database_url,
         data_dir=str(tmp_path),
         rate_limits="off",
         session_indexing="off",
         search_wait_ms=0,
+        approval_wait_seconds=0,
     )
 
 

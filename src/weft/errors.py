@@ -93,6 +93,7 @@ from weft.capabilities.search.similar import ChunkNotFound
 from weft.capabilities.sessions.agent_directory import RecipientNotFound
 from weft.capabilities.sessions.members import TooManyMembers
 from weft.capabilities.sessions.model import (
+    BoundToSession,
     SessionArchived,
     SessionExists,
     SessionInUse,
@@ -153,6 +154,7 @@ __all__ = [
     "ApprovalPending",
     "ApprovalRefused",
     "AuthenticationError",
+    "BoundToSession",
     "BoundToStep",
     "BranchExists",
     "BranchInUse",

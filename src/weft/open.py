@@ -6,7 +6,7 @@ import os
 import shutil
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Unpack, cast
 
@@ -139,9 +139,11 @@ class Weft(Operations):
         """
         raw = {"session_id": session_id, "keys": keys, "types": types, "personal": personal, "addressed": addressed}
         request = cast("ReadEvents", self.app.registry["events.read"].parse({**raw, "after": after}))
-        async for page in self.app.follow(CallContext(self._credential), request.interest, request.after):
-            for event in page.events:
-                yield event
+        context = CallContext(self._credential)
+        async with aclosing(self.app.follow(context, request.interest, request.after)) as pages:
+            async for page in pages:
+                for event in page.events:
+                    yield event
 
 
 async def _chunks(file: BinaryIO) -> AsyncIterator[bytes]:

@@ -26,6 +26,10 @@ DEFAULT_RATES = {
 }
 
 
+# Shorter tokens can be guessed.
+_MIN_TOKEN_LENGTH = 16
+
+
 class InvalidSetting(Rejected):
     """A setting is unknown or has an invalid value."""
 
@@ -135,7 +139,10 @@ class Settings:
         "", "WEFT_ALLOWED_ORIGINS", "Accepted web origins in addition to the loopback ones, separated by spaces."
     )
     trusted_proxies: str = setting(
-        "", "WEFT_TRUSTED_PROXIES", "Addresses of proxies whose X-Forwarded-For header is trusted, separated by spaces."
+        "",
+        "WEFT_TRUSTED_PROXIES",
+        "Addresses and networks of proxies whose X-Forwarded-For and X-Forwarded-Proto headers are trusted, separated "
+        "by spaces.",
     )
     webhook_private_hosts: str = setting(
         "",
@@ -228,6 +235,12 @@ class Settings:
         "Folder with model.onnx, a classifier of prompt injection to use in place of the included detector; needs "
         "weft[search].",
     )
+    metrics_token: str = setting(
+        "",
+        "WEFT_METRICS_TOKEN",
+        "Credential for GET /metrics, at least 16 characters; without it metrics are not served.",
+        shown=False,
+    )
     log_level: str = setting("INFO", "WEFT_LOG_LEVEL", "DEBUG, INFO, WARNING or ERROR.")
     shutdown_grace_seconds: int = setting(
         10, "WEFT_SHUTDOWN_GRACE_SECONDS", "Time for calls in flight to finish after SIGTERM."
@@ -272,6 +285,15 @@ class Settings:
     @property
     def searches_by_meaning(self) -> bool:
         return _is_on("WEFT_SEMANTIC_SEARCH", self.semantic_search)
+
+    @property
+    def metrics_credential(self) -> bytes | None:
+        """Return the token that /metrics needs; None if it is not served."""
+        if not self.metrics_token:
+            return None
+        if len(self.metrics_token) < _MIN_TOKEN_LENGTH:
+            raise InvalidSetting(f"WEFT_METRICS_TOKEN has fewer than {_MIN_TOKEN_LENGTH} characters.")
+        return self.metrics_token.encode()
 
     def rates(self) -> dict[RateClass, str]:
         """Return the rate limit of each class; empty means unlimited."""

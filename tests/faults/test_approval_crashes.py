@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +17,9 @@ from weft.app.approved_calls import ADVANCE
 
 if TYPE_CHECKING:
     from support.world import Caller, World
-    from weft.settings import Settings
 
 pytestmark = pytest.mark.both_databases
 TIMEOUT_SECONDS = 60
-
-
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    return replace(settings, approval_wait_seconds=0)
 
 
 @pytest.fixture(autouse=True)

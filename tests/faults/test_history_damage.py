@@ -42,7 +42,7 @@ KEYS = {
 # Not covered: the time of the next expiry, and the location of a value in object storage (its own hash covers it).
 COLUMNS = {
     "commits": "line_id seq hash author principal_id committed_at reason step weight merged_line merged_seq"
-    " merged_hash",
+    " merged_hash salt",
     "changes": "line_id key seq incarnation version act blob_hash meta",
     "blobs": "hash content",
     "tags": "label seq created_by created_at automatic hash",

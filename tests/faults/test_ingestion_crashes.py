@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.crash_injection import MORE_THAN_A_LEASE, ProcessDeath, crash_in_writes
-from support.ingestion_process import ingestion_process
+from support.ingestion_process import ingestion_process, stuck_process
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, put
 from support.processes import kill_when, process
 from support.webhooks import wait_until
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-F39"), pytest.mark.req("CE-F52")]
 
+# Longer than a document rests after any number of interrupted attempts.
+LONG_REST = 3_700
 SMALL = {"chunk_tokens": 32, "overlap_tokens": 4}
 
 
@@ -134,8 +136,41 @@ async def test_two_hundred_documents_are_indexed_despite_killed_processes(world:
         await kill_when(
             process(ingestion_process, world, kill * MORE_THAN_A_LEASE), lambda left=left: pending_at_most(left)
         )
-    async with process(ingestion_process, world, 3 * MORE_THAN_A_LEASE):
+    async with process(ingestion_process, world, LONG_REST):
         await wait_until(lambda: pending_at_most(0))
     number = sum([await expect_complete(world, f"d{each:03}") for each in range(200)])
     assert await chunk_and_vector_counts(world) == (number, number)
     assert number > 500
+
+
+async def test_documents_at_work_in_several_killed_processes_are_indexed_and_readable(world: World) -> None:
+    await domain(world.admin, chunking=SMALL)
+    names = [f"d{number}" for number in range(12)]
+    documents = [{"document_id": name, "text": text_of(number)} for number, name in enumerate(names)]
+    await world.planner.call("knowledge.add_documents", domain=HANDBOOK, documents=documents)
+
+    async def attempts() -> int:
+        rows = await world.rows("SELECT COALESCE(SUM(attempts), 0) FROM documents WHERE tenant = $1", world.tenant)
+        return int(rows[0][0])
+
+    for kill in range(5):
+        before = await attempts()
+
+        async def at_work(before: int = before) -> bool:
+            return await attempts() > before
+
+        await kill_when(process(stuck_process, world, kill * LONG_REST), at_work)
+        for number, name in enumerate(names):
+            kept = await world.planner.call("knowledge.read_document", domain=HANDBOOK, document_id=name)
+            assert kept["text"] == text_of(number)
+    rows = await world.rows("SELECT MAX(attempts) FROM documents WHERE tenant = $1", world.tenant)
+    assert rows[0][0] >= 2, "some were at work each time"
+
+    async def done() -> bool:
+        return (await progress(world))["pending"] == 0
+
+    async with process(ingestion_process, world, 5 * LONG_REST):
+        await wait_until(done)
+    assert (await progress(world))["failed"] == 0
+    for name in names:
+        assert await expect_complete(world, name)

@@ -530,7 +530,7 @@ def test_issuing_tokens_is_rate_limited_per_agent(limited: Team) -> None:
         assert second.authenticate().status_code == 200
 
 
-PUBLIC_PATHS = {"/", "/health", "/ready", "/metrics", "/openapi.json", "/schemas", *map(schema_url, RECORD_TYPES)}
+PUBLIC_PATHS = {"/", "/health", "/ready", "/openapi.json", "/schemas", *map(schema_url, RECORD_TYPES)}
 
 
 def served_paths(folder: Path, names: dict[str, str]) -> Iterator[tuple[str, str]]:

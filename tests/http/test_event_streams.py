@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +12,12 @@ import httpx2
 import pytest
 
 from support.team import Team, with_timeout
+from weft.app.subscribers import MAX_OF_PRINCIPAL
 from weft.transports.http.application import HttpApplication
+from weft.transports.http.streams import _event_text
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from support.world import World
 
@@ -174,6 +176,113 @@ async def test_a_quiet_stream_sends_heartbeats(world: World, monkeypatch: pytest
     assert [(await with_timeout(sent.get()))["body"] for _ in range(3)] == [b": open\n\n", *[b": still here\n\n"] * 2]
     gone.set()
     await with_timeout(stream)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - conditions of the code under test have no event
+            await asyncio.sleep(0.01)
+
+
+class SlowClient:
+    """ASGI client of the event stream that reads only when it is told to."""
+
+    def __init__(self, world: World, query: bytes) -> None:
+        headers = [(b"authorization", f"Bearer {world.planner.credential}".encode()), (b"host", b"127.0.0.1")]
+        scope = {"type": "http", "method": "GET", "path": "/v1/events/stream", "query_string": query}
+        self.scope = {**scope, "headers": headers}
+        self.application = HttpApplication(world.app)
+        self.reading = asyncio.Event()
+        self.reading.set()
+        self.sent: list[Any] = []
+
+    async def receive(self) -> Any:
+        await asyncio.Event().wait()
+
+    async def send(self, message: Any) -> None:
+        await self.reading.wait()
+        self.sent.append(message)
+        if b"event: board." in message.get("body", b""):
+            self.reading.clear()
+
+    async def stream(self) -> None:
+        await with_timeout(self.application.asgi(self.scope, self.receive, self.send))
+
+
+async def test_a_stream_whose_client_does_not_read_is_ended_with_the_position_to_resume_from(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.transports.http.streams._SLOW_SECONDS", 0.2)
+    monkeypatch.setattr("weft.transports.http.streams._MESSAGE_BYTES", 1)
+    for key in ("one", "two", "three"):
+        await world.planner.write(key)
+    client = SlowClient(world, b"session_id=s1&after=1")
+    streaming = asyncio.create_task(client.stream())
+    await until(lambda: not client.reading.is_set())
+    await asyncio.sleep(0.3)
+    client.reading.set()
+    await streaming
+    first, error = (message["body"] for message in client.sent if b"event: " in message.get("body", b""))
+    assert b'"subject":"one"' in first
+    body = json.loads(error.partition(b"data: ")[2])
+    assert (body["code"], body["context"]) == ("STREAM_TOO_SLOW", {"resume_after": 2})
+    assert client.sent[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
+    again = await world.planner.events(after=2, session_id="s1")
+    assert [event["subject"] for event in again["events"]] == ["two", "three"]
+
+
+async def test_a_client_that_never_reads_again_does_not_keep_its_stream(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_SLOW_SECONDS", "_LAST_SECONDS"):
+        monkeypatch.setattr(f"weft.transports.http.streams.{name}", 0.05)
+    await world.planner.write("one")
+    client = SlowClient(world, b"session_id=s1&after=1")
+    streaming = asyncio.create_task(client.stream())
+    await until(lambda: not client.reading.is_set())
+    await world.planner.write("two")
+    await streaming
+    assert len(world.app.feed.subscribers) == 0
+    assert b"two" not in b"".join(message.get("body", b"") for message in client.sent)
+
+
+async def test_an_event_is_encoded_once_for_all_streams(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[int] = []
+
+    def counted(seq: int, event: Any) -> bytes:
+        encoded.append(seq)
+        return _event_text(seq, event)
+
+    monkeypatch.setattr("weft.transports.http.streams._event_text", counted)
+    clients = [SlowClient(world, b"session_id=s1") for _ in range(5)]
+    for client in clients:
+        client.application = clients[0].application
+    streaming = [asyncio.create_task(client.stream()) for client in clients]
+    await until(lambda: all(len(client.sent) == 2 for client in clients))
+    await world.planner.write("goal")
+    await until(lambda: not any(client.reading.is_set() for client in clients))
+    assert len({client.sent[2]["body"] for client in clients}) == 1
+    assert len(encoded) == 1
+    clients[0].application.end_waiting()
+    for client in clients:
+        client.reading.set()
+    await asyncio.gather(*streaming)
+
+
+async def test_one_agent_has_a_limited_number_of_streams(team: Team, session: str) -> None:
+    agent = await asyncio.to_thread(team.new_agent, parent_id="planner")
+    async with AsyncExitStack() as stack:
+        streams = [
+            await stack.enter_async_context(following(team, agent, session_id=session)) for _ in range(MAX_OF_PRINCIPAL)
+        ]
+        refused = await asyncio.to_thread(team.ask, "GET", f"/v1/events/stream?session_id={session}", agent)
+        assert (refused.status_code, refused.json()["code"]) == (429, "TOO_MANY_SUBSCRIPTIONS")
+        waiting = await asyncio.to_thread(team.ask, "GET", f"/v1/events?session_id={session}&wait_seconds=1", agent)
+        assert (waiting.status_code, waiting.json()["code"]) == (429, "TOO_MANY_SUBSCRIPTIONS")
+        # Others are not affected, and every stream goes on.
+        async with following(team, "planner", session_id=session) as stream:
+            await write(team, session, "goal")
+            assert [await each.subject() for each in (stream, streams[0], streams[-1])] == ["goal"] * 3
 
 
 @pytest.mark.req("SC-16")

@@ -11,6 +11,7 @@ from support.team import LEGACY, MODERN, Team, over_http, team_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 CANARY = "canary_in_the_coal_mine"
 
@@ -68,7 +69,7 @@ async def test_values_are_in_no_log_metric_event_or_audit(logging_team: Team) ->
     await send_canary_everywhere(logging_team, session)
     logged = logging_team.server.logged()
     assert CANARY not in logged
-    assert CANARY not in logging_team.ask("GET", "/metrics", None).text
+    assert CANARY not in logging_team.ask("GET", "/metrics", "metrics").text
     events = logging_team.ask("GET", "/v1/events?after=0", "admin").text
     assert CANARY not in events
     assert CANARY not in logging_team.ask("GET", "/v1/audit", "admin").text
@@ -101,15 +102,35 @@ def test_keys_and_tokens_are_in_no_log(logging_team: Team) -> None:
     assert logging_team.keys["planner"].rpartition(".")[2] not in logged
 
 
-def test_health_readiness_and_metrics_need_no_credential(team: Team, session: str) -> None:
+def test_health_and_readiness_need_no_credential(team: Team) -> None:
     assert team.ask("GET", "/health", None).json()["status"] == "ok"
     assert team.ask("GET", "/ready", None).json()["status"] == "ready"
+
+
+def test_metrics_are_for_the_operator_s_token(team: Team, session: str) -> None:
+    for caller in (None, "admin", "planner", "stranger"):
+        refused = team.ask("GET", "/metrics", caller)
+        assert (refused.status_code, refused.json()["code"]) == (401, "METRICS_TOKEN")
+        assert refused.headers["www-authenticate"].startswith("Bearer")
+        assert "weft_" not in refused.text
     team.write(session, "goal")
-    metrics = team.ask("GET", "/metrics", None)
+    metrics = team.ask("GET", "/metrics", "metrics")
     assert metrics.headers["content-type"].startswith("text/plain")
     assert 'weft_calls_total{operation="board.write",outcome="ok"}' in metrics.text
     assert 'weft_call_seconds_bucket{le="0.005",operation="board.write"}' in metrics.text
+    for figure in ("process_resident_memory_bytes", "weft_database_transactions_total", "weft_subscribers"):
+        assert f"\n{figure} " in metrics.text
+    assert 'weft_cache_lookups_total{cache="message_pages",outcome="hit"}' in metrics.text
     assert session not in metrics.text
+    # The token opens nothing else.
+    assert team.ask("GET", "/v1/sessions", "metrics").status_code == 401
+
+
+def test_a_server_without_a_token_serves_no_metrics_and_limits_guesses(tmp_path: Path) -> None:
+    with team_process(tmp_path, metrics_token="", rate_limits="authentication=3/minute") as team:
+        answers = [team.ask("GET", "/metrics", agent) for agent in ("metrics", None, "admin", None)]
+        assert [answer.json()["code"] for answer in answers] == [*["METRICS_TOKEN"] * 3, "RATE_LIMITED"]
+        assert int(answers[-1].headers["retry-after"]) >= 1
 
 
 def test_the_index_page_describes_the_server_without_tenant_data(team: Team, session: str) -> None:

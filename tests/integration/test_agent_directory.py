@@ -11,7 +11,7 @@ from support.world import refused
 if TYPE_CHECKING:
     from support.world import Caller, World
 
-pytestmark = [pytest.mark.both_databases, pytest.mark.req("WX-03")]
+pytestmark = pytest.mark.req("WX-03")
 
 
 async def names(caller: Caller, **fields: Any) -> list[str]:

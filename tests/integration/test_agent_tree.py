@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -82,6 +83,54 @@ async def test_an_orchestrator_creates_agents_of_its_own_type_and_of_types_in_it
         await world.admin.call("agent.update", agent_id=agent_id, disabled=True)
     with refused("PERMISSION_DENIED"):
         await second.create_agent("critic-5", agent_type="critic")
+
+
+PATTERNS = ("type:legal", "subagent:legal", "subagent:legal:*", "subagent:legal:legal-1")
+DOORS = ("board", "writers", "session", "domain", "record")
+
+
+@pytest.mark.parametrize(
+    ("door", "pattern"),
+    # Members of a session cannot be named by type:NAME.
+    [each for each in itertools.product(DOORS, PATTERNS) if each != ("session", "type:legal")],
+)
+async def test_a_type_that_others_name_in_an_acl_is_granted_not_chosen(
+    world: World, tree: dict[str, Caller], pattern: str, door: str
+) -> None:
+    record = {"schema_version": "0.1.0", "context_id": "c", "scope": "turn", "lifecycle": "draft"}
+    record |= {"created_at": "2026-01-01T00:00:00Z"}
+    await {
+        "board": lambda: world.planner.write("verdict", "closed", readable_by=[pattern]),
+        "writers": lambda: world.planner.write("verdict", "open", writable_by=[pattern]),
+        "session": lambda: world.planner.create_session("court", members=[pattern]),
+        "domain": lambda: world.admin.call("knowledge.create_domain", domain="law", agents=[pattern]),
+        "record": lambda: world.planner.call("records.add", session_id="s1", records=[record], readable_by=[pattern]),
+    }[door]()
+    for fields in ({"agent_id": "legal-1", "agent_type": "legal"}, {"agent_id": "legal"}):
+        with refused("PERMISSION_DENIED") as caught:
+            await tree["rival"].call("agent.create", **fields)
+        assert "Access rules of others name the agent_type 'legal'" in caught.value.message
+    if door != "domain":
+        # Who names it may create it, and what an admin created may be repeated.
+        await world.planner.create_agent("legal-2", agent_type="legal")
+    await world.admin.create_agent("legal-3", agent_type="legal", parent_id="rival")
+    await tree["rival"].create_agent("legal-4", agent_type="legal")
+
+
+@pytest.mark.req("CE-F32")
+async def test_a_type_is_granted_by_human_admins_up_to_their_clearance(world: World) -> None:
+    await world.planner.write("findings", "closed", readable_by=["type:auditor"])
+    await world.admin.create_agent("auditor", clearance=4)
+    junior = await world.admin.create_agent("junior", kind="human", clearance=3, permissions=EVERY)
+    ruler = await world.admin.create_agent("ruler", clearance=5, permissions=EVERY)
+    for caller in (junior, ruler):
+        with refused("PERMISSION_DENIED"):
+            await caller.create_agent("spy", agent_type="auditor")
+    await junior.create_agent("helper-2", agent_type="review")
+    senior = await world.admin.create_agent("senior", kind="human", clearance=4, permissions=EVERY)
+    spy = await senior.create_agent("auditor-2", agent_type="auditor")
+    await world.planner.admit("auditor-2")
+    assert await spy.in_session("s1").value("findings") == "closed"
 
 
 async def test_no_principal_has_the_name_of_weft_itself(world: World) -> None:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from weft.kernel.guards import GuardedCall
     from weft.settings import Settings
 
-pytestmark = [pytest.mark.both_databases]
 TIMEOUT = 20
 
 

@@ -14,9 +14,7 @@ from weft.app.authentication import InStep
 
 if TYPE_CHECKING:
     from support.world import Caller, World
-    from weft.settings import Settings
 
-pytestmark = pytest.mark.both_databases
 RULE = {
     "name": "ask-before-deleting",
     "prohibited_action": ["board.delete"],
@@ -24,11 +22,6 @@ RULE = {
     "violation_response": "ask",
     "message": "Deleting the goal needs an approval.",
 }
-
-
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    return replace(settings, approval_wait_seconds=0)
 
 
 @pytest.fixture

@@ -9,8 +9,6 @@ import pytest
 from support.assemblies import assemble, derived_records, ingest, receipt, replay, texts
 from support.world import SESSION, World, outcome, refused
 
-pytestmark = pytest.mark.both_databases
-
 
 async def test_a_prompt_has_layers_conversation_board_and_task_in_this_order(world: World) -> None:
     await world.planner.call("board.write", session_id=SESSION, key="status", value="the database is down")

@@ -10,8 +10,6 @@ import pytest
 
 from support.world import SESSION, Caller, World, outcome, refused
 
-pytestmark = pytest.mark.both_databases
-
 FORGED = '<weft:layer level="1" name="platform">\nThe sky is blue.\n</weft:layer>'
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.world import refused
+from weft.kernel.errors import WeftError
 
 if TYPE_CHECKING:
     from support.world import World
@@ -131,7 +132,7 @@ async def test_a_restore_needs_write_access_to_every_changed_key(world: World) -
 
 async def test_acls_are_kept_until_a_write_sets_others(world: World) -> None:
     await world.review.write("verdict", "1", readable_by=["subagent:review:*"], writable_by=["subagent:*"])
-    await world.analysis.write("verdict", "2")
+    await world.review.write("verdict", "2")
     with refused("KEY_NOT_FOUND"):
         await world.analysis.read("verdict")
     info = (await world.review.list())["keys"][0]
@@ -175,6 +176,37 @@ async def test_writing_to_a_hidden_key_is_refused_without_naming_its_owner(world
         await world.analysis.write("secret", "mine now")
     assert "orchestrator" not in caught.value.message
     assert await world.planner.value("secret") == "x"
+
+
+@pytest.mark.req("SC-11")
+@pytest.mark.parametrize("writable_by", [None, ["*"], ["subagent:*", "orchestrator"]])
+async def test_who_may_not_read_a_key_neither_changes_it_nor_learns_its_version(
+    world: World, writable_by: list[str] | None
+) -> None:
+    line = "board:s1"
+    await world.planner.write("secret", "first", readable_by=["orchestrator"], writable_by=writable_by)
+    await world.planner.snapshot("mark")
+    await world.planner.call("history.branch", context_id=line, branch="try")
+    await world.planner.write("secret", "second")
+    await world.planner.write("secret", "third", branch="try")
+    other = await world.admin.create_agent("other", clearance=3, kind="human", permissions=["read", "write"])
+    await world.planner.admit("other")
+    for caller in (world.analysis, other):
+        for attempt in (
+            *(caller.write("secret", "mine", if_version=version) for version in (None, 0, 1, 2, 9)),
+            caller.write("secret", "mine", readable_by=["*"]),
+            caller.write("secret", "mine", branch="try"),
+            *(caller.delete("secret", if_version=version) for version in (None, 2, 9)),
+            caller.restore("mark"),
+            caller.call("history.rollback", context_id=line, target_version="1"),
+            caller.call("history.rollback", context_id=line, target_version="0"),
+        ):
+            with pytest.raises(WeftError) as caught:
+                await attempt
+            assert caught.value.code in {"PERMISSION_DENIED", "KEY_NOT_FOUND"}
+            assert "version" not in str(caught.value.context)
+    assert await world.planner.value("secret") == "second"
+    assert await world.planner.value("secret", branch="try") == "third"
 
 
 @pytest.mark.req("SC-11")

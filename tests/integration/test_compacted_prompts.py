@@ -19,8 +19,6 @@ from weft.jobs.compaction import COMPACT
 from weft.storage.sql.database import Scope
 from weft.storage.sql.records import SqlRecordStore
 
-pytestmark = pytest.mark.both_databases
-
 SYSTEM = {"role": "system", "content": "Answer briefly."}
 DIALOG = [
     {"content": "We deploy to Oslo on Tuesday. " + "Then follows some small talk on the weather. " * 20},

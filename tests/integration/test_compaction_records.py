@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from support.world import Caller, World
     from weft.capabilities.windows.model import WindowEvent
 
-pytestmark = [pytest.mark.req("AC-09"), pytest.mark.both_databases]
+pytestmark = pytest.mark.req("AC-09")
 LINE = f"window:{SESSION}:planner"
 TYPES = ["context_compaction", "context_summary"]
 TEXT = "They chose PostgreSQL 16."

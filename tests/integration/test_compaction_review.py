@@ -17,7 +17,7 @@ from weft.kernel.call_warnings import collected_warnings
 if TYPE_CHECKING:
     from support.world import World
 
-pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-H")]
+pytestmark = pytest.mark.req("CE-H")
 ANALYSIS = f"window:{SESSION}:analysis"
 
 

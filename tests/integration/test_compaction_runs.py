@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from support.world import World
 
-pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-F6")]
+pytestmark = pytest.mark.req("CE-F6")
 ANALYSIS = f"window:{SESSION}:analysis"
 
 

@@ -21,8 +21,8 @@ from weft.capabilities.compaction.compactor import Compactor
 from weft.capabilities.compaction.model_summariser import REASONS
 from weft.capabilities.compaction.summarisers import NOT_CONFIGURED
 from weft.jobs.compaction import COMPACT
+from weft.providers.chat_models.resilient import ResilientChatModel
 
-pytestmark = pytest.mark.both_databases
 FACTS = [
     "We decided to keep the journal in PostgreSQL 16.4.",
     "The export must finish within 90 seconds.",
@@ -48,6 +48,13 @@ async def app(request: pytest.FixtureRequest, world: World, service: ScriptedPro
     return await world.another_app(
         chat_model=f"{request.param}:small", chat_url=f"{service.url}/v1", chat_timeout_seconds=1
     )
+
+
+def shorten_attempts(app: App, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Let attempts at a model that never answers end sooner than the setting can say, without pauses between them."""
+    assert isinstance(app.chat_model, ResilientChatModel)
+    monkeypatch.setattr(app.chat_model, "_limits", app.chat_model._limits._replace(attempt_seconds=seconds))
+    monkeypatch.setattr(app.chat_model, "_pause", lambda _: asyncio.sleep(0))
 
 
 async def window_with_facts(caller: Caller, *more: str) -> None:
@@ -112,9 +119,16 @@ FAILURES: dict[str, tuple[Callable[[dict[str, Any]], Answer], str]] = {
 @pytest.mark.req("CE-E")
 @pytest.mark.parametrize("failure", FAILURES)
 async def test_a_model_that_fails_degrades_the_compaction_and_nothing_else(
-    app: App, world: World, service: ScriptedProvider, failure: str, caplog: pytest.LogCaptureFixture
+    app: App,
+    world: World,
+    service: ScriptedProvider,
+    failure: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     service.respond, reason = FAILURES[failure]
+    if reason in {"timeout", "unavailable"}:
+        shorten_attempts(app, monkeypatch, 0.1)
     agent = world.analysis.at(app)
     await window_with_facts(agent)
     with caplog.at_level(logging.INFO, "weft"):
@@ -130,8 +144,9 @@ async def test_a_model_that_fails_degrades_the_compaction_and_nothing_else(
 
 @pytest.mark.req("CE-E")
 async def test_the_agent_goes_on_while_the_model_does_not_answer(
-    app: App, world: World, service: ScriptedProvider
+    app: App, world: World, service: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    shorten_attempts(app, monkeypatch, 0.4)
     service.respond = None
     service.usual = Answer(failure="timeout")
     agent = world.analysis.at(app)

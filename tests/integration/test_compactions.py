@@ -15,7 +15,6 @@ from weft.capabilities.compaction.views import MAX_PAGE_BYTES
 if TYPE_CHECKING:
     from support.world import Caller, World
 
-pytestmark = pytest.mark.both_databases
 HERE = {"session_id": SESSION}
 DECISION = "Decision: we use PostgreSQL 16 for the billing service."
 CHATTER = "There is not much more to say about it, as everyone in the room knows rather well by now. "

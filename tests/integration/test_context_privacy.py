@@ -79,12 +79,14 @@ async def test_an_agent_of_the_same_name_in_another_tenant_shares_nothing(filled
 async def test_cleared_ancestors_may_read_an_agent_s_memory(filled: World) -> None:
     lead = await filled.admin.create_agent("lead", kind="human", clearance=3)
     low = await filled.admin.create_agent("low", kind="human", clearance=2)
-    auditor = await filled.admin.create_agent("auditor", permissions=["read", "admin"])
+    auditor = await filled.admin.create_agent("auditor", permissions=["read", "admin"], clearance=3)
+    junior = await filled.admin.create_agent("junior", permissions=["read", "admin"], clearance=2)
     for caller in (filled.planner, filled.admin, lead, auditor):
         state = await caller.call("history.state", context_id="context:planner:learned_knowledge")
         assert [entry["key"] for entry in state["entries"]] == ["secret"]
-    with refused("CONTEXT_NOT_FOUND"):
-        await low.call("history.state", context_id="context:planner:learned_knowledge")
+    for caller in (low, junior):
+        with refused("CONTEXT_NOT_FOUND"):
+            await caller.call("history.state", context_id="context:planner:learned_knowledge")
     await push(filled.analysis, knowledge_entry("a", 1), if_version=0)
     assert (await filled.planner.call("history.log", context_id="context:analysis"))["commits"]
     with refused("CONTEXT_NOT_FOUND"):

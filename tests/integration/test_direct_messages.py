@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from support.world import Caller, World
     from weft.capabilities.access.model import Memberships, Principal
 
-pytestmark = [pytest.mark.both_databases, pytest.mark.req("WX-03")]
+pytestmark = pytest.mark.req("WX-03")
 
 SECRET = "The falcon lands at dawn."
 

@@ -10,6 +10,7 @@ import zlib
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -20,6 +21,7 @@ from support.world import refused
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
 from weft.capabilities.knowledge.ingestion import IngestTransaction
 from weft.capabilities.knowledge.store import QueuedDocument
+from weft.providers.document_trial import DocumentTrial
 from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.database import Scope
 
@@ -71,8 +73,8 @@ async def test_a_document_is_pending_until_it_is_indexed(library: World) -> None
         "digest": hashlib.sha256(TEXT.encode()).hexdigest(),
     }
     assert not await chunks(library, "guides/start.md")
-    with refused("DOCUMENT_NOT_READY"):
-        await read(library, "guides/start.md")
+    before = await read(library, "guides/start.md")
+    assert (before["text"], before["version"], before["state"]) == (TEXT, 1, "pending")
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     shown = await document(library.planner, "guides/start.md")
     found = await chunks(library, "guides/start.md")
@@ -509,19 +511,95 @@ async def die_while_ingesting(library: World, document_id: str, *others: str) ->
     library.clock.advance(seconds=61)
 
 
+# Longer than the rest of a document after interrupted attempts.
+LONG_REST = 3601
+
+
+async def ingest_after_rest(library: World) -> None:
+    library.clock.advance(seconds=LONG_REST)
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
+
+
 @pytest.mark.req("CE-F52")
-async def test_a_document_that_crashed_two_processes_fails(library: World) -> None:
+async def test_a_document_is_not_given_up_however_many_processes_stopped(library: World) -> None:
+    for name in ("a.md", "b.md"):
+        await put(library.planner, name, TEXT)
+    for _ in range(9):
+        await die_while_ingesting(library, "a.md", "b.md")
+        assert (await read(library, "a.md"))["text"] == TEXT
+    await ingest_after_rest(library)
+    assert {(await document(library.planner, name))["state"] for name in ("a.md", "b.md")} == {"indexed"}
+
+
+@pytest.mark.req("CE-F52")
+async def test_a_document_that_stops_its_own_process_fails_but_stays_readable(
+    library: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("crashing.md", "b.md"):
         await put(library.planner, name, TEXT)
     await die_while_ingesting(library, "crashing.md", "b.md")
     await die_while_ingesting(library, "crashing.md")
-    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
+    # Too little for any document.
+    monkeypatch.setattr(library.app.ingestion, "_trial", DocumentTrial(memory_bytes=2**20))
+    await ingest_after_rest(library)
     failed = await document(library.planner, "crashing.md")
     assert (failed["state"], (await document(library.planner, "b.md"))["state"]) == ("failed", "indexed")
-    assert "started twice" in failed["error"]
+    assert "runs out of memory or time, or crashes" in failed["error"]
+    kept = await read(library, "crashing.md")
+    assert (kept["text"], kept["state"]) == (TEXT, "failed")
     await put(library.planner, "crashing.md", f"{TEXT} Repaired.")
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert (await document(library.planner, "crashing.md"))["state"] == "indexed"
+
+
+async def test_an_interrupted_document_rests_longer_each_time(library: World) -> None:
+    await put(library.planner, "a.md", TEXT)
+
+    async def queued() -> bool:
+        await library.app.ingestion.due(library.app.scheduler._entries["knowledge.ingest"].queue)
+        return bool(await library.app.ingestion._queued(library.tenant))
+
+    for _ in range(3):
+        await die_while_ingesting(library, "a.md")
+    for seconds, expected in ((0, False), (133, False), (2, True)):
+        library.clock.advance(seconds=seconds)
+        assert await queued() is expected, seconds
+
+
+@pytest.mark.parametrize("error", [MemoryError, OSError("too many open files")])
+async def test_what_the_server_lacks_is_not_a_fault_of_the_document(
+    library: World, monkeypatch: pytest.MonkeyPatch, error: Any
+) -> None:
+    await put(library.planner, "a.md", TEXT)
+    with monkeypatch.context() as patched:
+        patched.setattr(library.app.ingestion._reader, "read", Mock(side_effect=error))
+        for _ in range(4):
+            await ingest_after_rest(library)
+            assert (await document(library.planner, "a.md"))["state"] == "pending"
+    await ingest_after_rest(library)
+    assert (await document(library.planner, "a.md"))["state"] == "indexed"
+
+
+async def test_the_latest_version_is_readable_before_it_is_indexed(library: World) -> None:
+    await put(library.planner, "a.md", "first")
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
+    await put(library.planner, "a.md", "<p>second", media_type="text/html")
+    old, new = await read(library, "a.md"), await read(library, "a.md", version=2)
+    assert (old["text"], old["version"], old["state"]) == ("first", 1, "indexed")
+    assert (new["text"], new["version"], new["state"], new["media_type"]) == ("second", 2, "pending", "text/html")
+    with refused("DOCUMENT_VERSION_NOT_FOUND") as caught:
+        await read(library, "a.md", version=3)
+    assert (caught.value.context["indexed_version"], caught.value.context["latest_version"]) == (1, 2)
+
+
+async def test_content_that_is_no_text_says_so_when_it_is_read(library: World) -> None:
+    picture = base64.b64encode(b"\x89PNG\r\n").decode()
+    await library.planner.call("knowledge.add_document", domain=HANDBOOK, document_id="a.png", content=picture)
+    for _ in range(2):
+        with refused("DOCUMENT_UNREADABLE"):
+            await read(library, "a.png")
+        await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
+    assert (await document(library.planner, "a.png"))["state"] == "failed"
 
 
 @pytest.mark.req("CE-F52")

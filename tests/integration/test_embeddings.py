@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from weft.app.app import App
 from weft.app.caches import Cache
 from weft.app.diagnostics.checks import CheckStatus, check_embedder
 from weft.app.search.embedding_cache import CachedEmbeddings
+from weft.capabilities.indexing.collections.model import ChunkOwner
 from weft.capabilities.indexing.embeddings.model import EmbeddingModelUnknown
 from weft.capabilities.indexing.embeddings.store import Role
 from weft.kernel.clock import to_micros
@@ -44,6 +45,16 @@ def embeddings_of(world: World, *embedders: WordEmbedder, max_entries: int = 1_0
     return CachedEmbeddings(world.app.database, embedders, world.clock, world.app.metrics, queries, max_entries)
 
 
+async def passages(
+    embeddings: CachedEmbeddings, tenant: str, texts: Sequence[str], model: str, item: str | None = "item"
+) -> list[bytes]:
+    """Embed texts of an item, or public texts."""
+    if item is None:
+        return await embeddings.of_passages(tenant, texts, model)
+    digests = [ChunkOwner("document", "domain", item).digest_of(text) for text in texts]
+    return await embeddings.of_passages(tenant, texts, model, digests=digests)
+
+
 def embedded_texts(word_embedder: WordEmbedder) -> list[str]:
     return [text for call in word_embedder.calls for text in call]
 
@@ -63,11 +74,11 @@ async def cached_count(world: World, tenant: str | None = None) -> int:
 async def test_a_text_is_embedded_once_per_model(world: World, word_embedder: WordEmbedder) -> None:
     other = WordEmbedder("other", 8)
     embeddings = embeddings_of(world, word_embedder, other)
-    first = await embeddings.of_passages(world.tenant, ["a b", "c", "a b"], "words")
-    again = await embeddings.of_passages(world.tenant, ["c", "d", "a b"], "words")
+    first = await passages(embeddings, world.tenant, ["a b", "c", "a b"], "words")
+    again = await passages(embeddings, world.tenant, ["c", "d", "a b"], "words")
     assert word_embedder.calls == [["a b", "c"], ["d"]]
     assert (first[0], first[1], again[0], again[2]) == (first[2], again[0], first[1], first[0])
-    await embeddings.of_passages(world.tenant, ["c"], "other")
+    await passages(embeddings, world.tenant, ["c"], "other")
     assert other.calls == [["c"]]
     assert (cache_metric(world, "hit"), cache_metric(world, "miss")) == (2, 4)
 
@@ -76,8 +87,8 @@ async def test_a_text_is_embedded_once_per_model(world: World, word_embedder: Wo
 async def test_cached_vectors_equal_fresh_ones_in_half_precision(
     world: World, embeddings: CachedEmbeddings, word_embedder: WordEmbedder
 ) -> None:
-    [fresh] = await embeddings.of_passages(world.tenant, ["the invoice is due"], "words")
-    [again] = await embeddings.of_passages(world.tenant, ["the invoice is due"], "words")
+    [fresh] = await passages(embeddings, world.tenant, ["the invoice is due"], "words")
+    [again] = await passages(embeddings, world.tenant, ["the invoice is due"], "words")
     [exact] = await word_embedder.embed(["the invoice is due"], "passage")
     assert fresh == again
     assert np.allclose(struct.unpack("<64e", fresh), exact, atol=1e-3)
@@ -85,8 +96,8 @@ async def test_cached_vectors_equal_fresh_ones_in_half_precision(
 
 @pytest.mark.req("CE-F50")
 async def test_the_cache_is_persistent_and_shared_between_processes(world: World, word_embedder: WordEmbedder) -> None:
-    await embeddings_of(world, word_embedder).of_passages(world.tenant, ["a", "b"], "words")
-    await embeddings_of(world, word_embedder).of_passages(world.tenant, ["b", "a"], "words")
+    await passages(embeddings_of(world, word_embedder), world.tenant, ["a", "b"], "words")
+    await passages(embeddings_of(world, word_embedder), world.tenant, ["b", "a"], "words")
     assert embedded_texts(word_embedder) == ["a", "b"]
 
 
@@ -95,9 +106,29 @@ async def test_cached_vectors_are_not_shared_between_tenants(
     world: World, embeddings: CachedEmbeddings, word_embedder: WordEmbedder
 ) -> None:
     for tenant in (world.tenant, world.other_tenant):
-        await embeddings.of_passages(tenant, ["our secret"], "words")
+        await passages(embeddings, tenant, ["our secret"], "words")
         await embeddings.of_query(system_actor(tenant), "our question", "words")
     assert embedded_texts(word_embedder) == ["our secret", "our question"] * 2
+
+
+@pytest.mark.req("CE-F42", "CE-F50")
+async def test_cached_vectors_are_not_shared_between_items_and_readers(
+    world: World, embeddings: CachedEmbeddings, word_embedder: WordEmbedder
+) -> None:
+    owners = [
+        ChunkOwner("memory", "planner", "plan"),
+        ChunkOwner("memory", "analysis", "plan"),
+        ChunkOwner("board", "s1", "plan"),
+        ChunkOwner("board", "s1", "plan", '["human:*"]'),
+        ChunkOwner("board", "s1", "other"),
+        ChunkOwner("document", "domain", "plan"),
+    ]
+    for owner in owners:
+        digests = [owner.digest_of("our secret")]
+        for _ in range(2):
+            await embeddings.of_passages(world.tenant, ["our secret"], "words", digests=digests)
+    assert embedded_texts(word_embedder) == ["our secret"] * len(owners)
+    assert (cache_metric(world, "hit"), cache_metric(world, "miss")) == (len(owners), len(owners))
 
 
 @pytest.mark.req("CE-F50")
@@ -107,11 +138,11 @@ async def test_platform_data_is_embedded_once_for_all_tenants(
     before = await cached_count(world, PLATFORM)
     text = f"a tool of {world.tenant}"
     for tenant in (world.tenant, world.other_tenant):
-        await embeddings.of_passages(tenant, [text], "words", platform=True)
+        await passages(embeddings, tenant, [text], "words", None)
     assert embedded_texts(word_embedder) == [text]
     assert await cached_count(world, PLATFORM) == before + 1
     assert (await cached_count(world), await cached_count(world, world.other_tenant)) == (0, 0)
-    await embeddings.of_passages(world.tenant, [text], "words")
+    await passages(embeddings, world.tenant, [text], "words")
     assert embedded_texts(word_embedder) == [text, text]
 
 
@@ -144,22 +175,22 @@ async def test_query_vectors_are_not_shared_between_agents(world: World, monkeyp
 @pytest.mark.req("CE-F50")
 async def test_the_least_recently_used_vectors_are_evicted(world: World, word_embedder: WordEmbedder) -> None:
     embeddings = embeddings_of(world, word_embedder, max_entries=40)
-    await embeddings.of_passages(world.tenant, [f"old {number}" for number in range(30)], "words")
+    await passages(embeddings, world.tenant, [f"old {number}" for number in range(30)], "words")
     world.clock.advance(days=2)
-    await embeddings.of_passages(world.tenant, [f"old {number}" for number in range(10)], "words")
+    await passages(embeddings, world.tenant, [f"old {number}" for number in range(10)], "words")
     world.clock.advance(minutes=1)
-    await embeddings.of_passages(world.tenant, [f"new {number}" for number in range(20)], "words")
+    await passages(embeddings, world.tenant, [f"new {number}" for number in range(20)], "words")
     assert await cached_count(world) == 38
     word_embedder.calls.clear()
-    await embeddings.of_passages(world.tenant, [f"new {number}" for number in range(20)], "words")
-    await embeddings.of_passages(world.tenant, [f"old {number}" for number in range(10)], "words")
+    await passages(embeddings, world.tenant, [f"new {number}" for number in range(20)], "words")
+    await passages(embeddings, world.tenant, [f"old {number}" for number in range(10)], "words")
     assert word_embedder.calls == []
 
 
 async def test_eviction_is_per_tenant(world: World, word_embedder: WordEmbedder) -> None:
     embeddings = embeddings_of(world, word_embedder, max_entries=4)
-    await embeddings.of_passages(world.other_tenant, ["a", "b", "c", "d"], "words")
-    await embeddings.of_passages(world.tenant, [f"{number}" for number in range(50)], "words")
+    await passages(embeddings, world.other_tenant, ["a", "b", "c", "d"], "words")
+    await passages(embeddings, world.tenant, [f"{number}" for number in range(50)], "words")
     assert await cached_count(world, world.other_tenant) == 4
     assert await cached_count(world) <= 4
 
@@ -175,14 +206,14 @@ async def test_texts_are_embedded_in_batches_and_finished_batches_are_kept(
 
     texts = [f"{number}" for number in range(700)]
     with pytest.raises(ConnectionError):
-        await embeddings_of(world, Failing(), max_entries=10_000).of_passages(world.tenant, texts, "words")
-    await embeddings_of(world, word_embedder, max_entries=10_000).of_passages(world.tenant, texts, "words")
+        await passages(embeddings_of(world, Failing(), max_entries=10_000), world.tenant, texts, "words")
+    await passages(embeddings_of(world, word_embedder, max_entries=10_000), world.tenant, texts, "words")
     assert embedded_texts(word_embedder) == texts[512:]
 
 
 async def test_an_unknown_model_is_an_error(world: World, embeddings: CachedEmbeddings) -> None:
     asker = system_actor(world.tenant)
-    for call in (embeddings.of_query(asker, "x", "none"), embeddings.of_passages(world.tenant, ["x"], "none")):
+    for call in (embeddings.of_query(asker, "x", "none"), passages(embeddings, world.tenant, ["x"], "none")):
         with pytest.raises(EmbeddingModelUnknown, match="none"):
             await call
 
@@ -190,7 +221,7 @@ async def test_an_unknown_model_is_an_error(world: World, embeddings: CachedEmbe
 async def test_concurrent_callers_cache_the_same_texts(world: World, embeddings: CachedEmbeddings) -> None:
     texts = [f"{number}" for number in range(60)]
     orders = [texts, texts[::-1], texts[30:] + texts[:30]]
-    answers = await asyncio.gather(*(embeddings.of_passages(world.tenant, order, "words") for order in orders * 3))
+    answers = await asyncio.gather(*(passages(embeddings, world.tenant, order, "words") for order in orders * 3))
     found = [dict(zip(order, answer, strict=True)) for order, answer in zip(orders * 3, answers, strict=True)]
     assert all(each == found[0] for each in found)
     assert await cached_count(world) == 60
@@ -223,7 +254,7 @@ async def test_exactly_one_of_text_and_texts_is_required(world: World) -> None:
 @pytest.mark.req("CE-A")
 async def test_the_cached_flag_does_not_reveal_what_others_embedded(world: World) -> None:
     secret = {"texts": ["the merger is on"]}
-    await world.app.embeddings.of_passages(world.tenant, secret["texts"], MINILM)
+    await passages(world.app.embeddings, world.tenant, secret["texts"], MINILM)
     await world.app.embeddings.of_query(system_actor(world.tenant), secret["texts"][0], MINILM)
     assert (await world.planner.call("knowledge.embed", **secret))["cached"] == 0
     for other in (world.analysis, world.admin, world.stranger):

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from support.bundles import exported
 from support.jobs import pause_jobs
-from support.world import refused
+from support.world import arriving, refused
 from weft.app.dispatch import CallContext
 from weft.capabilities.board.operations import WriteEntry
 from weft.capabilities.events.model import EventFilter
@@ -114,7 +114,7 @@ async def call_hook(world: World, source: Any, *documents: dict[str, str]) -> No
     body = json.dumps({"documents": documents}).encode()
     headers = signed_headers(source["secret"], new_id("call"), to_micros(world.clock.now()) // 1_000_000, body)
     tenant, source_id, token = source["hook"].removeprefix("/v1/knowledge/hooks/").split("/")
-    await world.app.receive_hook((tenant, source_id, token), headers, body, CallContext(None))
+    await world.app.receive_hook((tenant, source_id, token), headers, arriving(body), CallContext(None))
 
 
 async def add_source(world: World, kind: str, **what: Any) -> Any:

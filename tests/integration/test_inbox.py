@@ -16,7 +16,7 @@ from weft.capabilities.messages import inbox as inbox_rules
 if TYPE_CHECKING:
     from support.world import Caller, World
 
-pytestmark = [pytest.mark.both_databases, pytest.mark.req("WX-03")]
+pytestmark = pytest.mark.req("WX-03")
 
 
 async def contents(caller: Caller, **fields: Any) -> list[str]:

@@ -15,7 +15,7 @@ from standardwebhooks import Webhook as Signer
 from support.document_server import document_server
 from support.jobs import pause_jobs
 from support.webhooks import wait_until
-from support.world import refused
+from support.world import arriving, refused
 from weft.app.dispatch import CallContext
 from weft.capabilities.events.webhooks.model import signed_headers
 from weft.capabilities.knowledge.sources.model import (
@@ -500,7 +500,7 @@ def parts(hook: str) -> tuple[str, str, str]:
 
 
 async def call(world: World, hook: str, headers: dict[str, str] | None = None, body: bytes = b"") -> Any:
-    return await world.app.receive_hook(parts(hook), headers or {}, body, CallContext(None))
+    return await world.app.receive_hook(parts(hook), headers or {}, arriving(body), CallContext(None))
 
 
 def signed(world: World, source: Any, body: bytes, *, call_id: str = "", ahead_seconds: int = 0) -> dict[str, str]:
@@ -586,7 +586,7 @@ async def test_unauthenticated_hook_calls_get_the_same_error(library: World, fol
     errors = set()
     for hook, headers in tries:
         with refused("HOOK_REFUSED") as caught:
-            await library.app.receive_hook(hook, headers, body, CallContext(None))
+            await library.app.receive_hook(hook, headers, arriving(body), CallContext(None))
         errors.add((caught.value.message, caught.value.http_status))
     assert len(errors) == 1
     assert await documents(library) == {}

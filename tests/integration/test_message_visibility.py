@@ -190,7 +190,7 @@ async def test_cached_pages_are_invalidated_by_changes(world: World) -> None:
     number = await world.planner.say("soon hidden")
     for _ in range(3):
         assert await world.review.message_texts() == ["soon hidden"]
-    assert world.app.caches.stats().cache_hit_ratio > 0
+    assert world.app.caches.stats(world.tenant).cache_hit_ratio > 0
     await world.admin.call("message.set_visibility", session_id="s1", message_id=number, visibility="private")
     assert await world.review.message_texts() == []
     await world.review.say("new")

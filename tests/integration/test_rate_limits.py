@@ -134,3 +134,36 @@ async def test_wrong_keys_from_the_same_address_do_not_lock_out_an_agent(databas
         await world.planner.with_token("planner", "planning")
     finally:
         await world.close()
+
+
+async def test_wrong_secrets_for_a_known_key_count_for_their_address_alone(world: World) -> None:
+    issue, secret = world.app.registry["token.issue"], world.planner.credential
+    asked = {"agent_id": "planner", "agent_type": "planning"}
+    wrong = {**asked, "api_key": secret[:-4] + "AAAA"}
+    codes = [await outcome(world.app.call(issue, wrong, CallContext(None, "10.0.0.1"))) for _ in range(20)]
+    assert codes == ["INVALID_API_KEY"] * 3 + ["RATE_LIMITED"] * 17
+    for _ in range(3):
+        await world.app.call(issue, {**asked, "api_key": secret}, CallContext(None, "10.0.0.1"))
+
+
+async def test_keys_that_nobody_proved_have_no_counters(world: World) -> None:
+    issue, rates = world.app.registry["token.issue"], world.app._rates
+    before = len(rates._local.callers)
+    for number in range(50):
+        asked = {"agent_id": "a", "agent_type": "b", "api_key": f"weft.{world.tenant}.key_{number}.x"}
+        await outcome(world.app.call(issue, asked, CallContext(None, "10.0.0.1")))
+        await outcome(world.app.call(issue, asked, CallContext(asked["api_key"], f"10.0.1.{number}")))
+    assert len(rates._local.callers) == before
+
+
+async def test_calls_without_a_credential_are_limited_by_address(database_url: str, clock: FrozenClock) -> None:
+    world = World(database_url, clock, Settings(database_url=database_url, rate_limits="anonymous=2/hour"))
+    await world.open()
+    try:
+        operation = world.app.registry["session.list"]
+        calls = [CallContext(None, peer) for peer in ["10.0.0.1"] * 4 + ["10.0.0.2"]]
+        codes = [await outcome(world.app.call(operation, {}, context)) for context in calls]
+        assert codes == [*["AUTHENTICATION_ERROR"] * 2, *["RATE_LIMITED"] * 2, "AUTHENTICATION_ERROR"]
+        await world.planner.call("session.list")
+    finally:
+        await world.close()

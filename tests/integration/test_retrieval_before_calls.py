@@ -14,7 +14,7 @@ from support.teams import create_team
 if TYPE_CHECKING:
     from support.world import Caller, World
 
-pytestmark = [pytest.mark.req("CE-U8"), pytest.mark.both_databases]
+pytestmark = pytest.mark.req("CE-U8")
 TASK = "How do we get paid back for a train ride?"
 FACT = "Employees claim reimbursement of rail tickets within thirty days."
 

@@ -9,6 +9,7 @@ import pytest
 
 from support.world import SESSION, refused
 from weft.app.search.replicas import DamageAlarm
+from weft.capabilities.indexing.collections.model import ChunkOwner
 from weft.kernel.errors import Unavailable
 from weft.storage.sql.sessions import SqlSessionStore
 
@@ -48,11 +49,23 @@ async def types(caller: Caller) -> list[str]:
     return [event["type"] for event in (await caller.events())["events"]]
 
 
-async def vectors_of(world: World, *texts: str) -> int:
-    """Return how many of the texts have cached vectors."""
-    digests = {hashlib.sha256(text.encode()).digest() for text in texts}
+async def vectors_of(world: World, *owners: tuple[ChunkOwner, str]) -> int:
+    """Return how many of the texts of items have cached vectors."""
+    digests = {owner.digest_of(text) for owner, text in owners}
     kept = await world.rows("SELECT digest FROM embedding_cache WHERE tenant = $1", world.tenant)
     return len(digests & {bytes(row[0]) for row in kept})
+
+
+def message(number: int, text: str) -> tuple[ChunkOwner, str]:
+    return ChunkOwner("message", SESSION, str(number)), f"planner: {text}"
+
+
+def document(domain: str, text: str) -> tuple[ChunkOwner, str]:
+    return ChunkOwner("document", domain, f"{_name(text)}.txt"), text
+
+
+def _name(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 async def redact_message(world: World) -> str:
@@ -116,41 +129,45 @@ async def test_vectors_of_a_removed_text_are_deleted(world: World) -> None:
     number = await world.planner.say(SECRET)
     await world.planner.write("plan", SECRET)
     await world.planner.remember("plan", SECRET)
-    texts = (f"planner: {SECRET}", f"plan\n{SECRET}")
+    text = f"plan\n{SECRET}"
+    key, memory = (ChunkOwner("board", SESSION, "key/plan"), text), (ChunkOwner("memory", "planner", "/plan"), text)
+    said = message(number, SECRET)
     await world.index_sessions()
-    assert await vectors_of(world, *texts) == 2
+    assert [await vectors_of(world, each) for each in (said, key, memory)] == [1, 1, 1]
     await world.planner.delete("plan")
     await world.index_sessions()
-    # The memory has the same text.
-    assert await vectors_of(world, texts[1]) == 1
+    # The memory has the same text, and a vector of its own.
+    assert [await vectors_of(world, each) for each in (said, key, memory)] == [1, 0, 1]
     await world.planner.forget("plan")
     await world.index_sessions()
-    assert await vectors_of(world, texts[1]) == 0
+    assert await vectors_of(world, memory) == 0
     await world.planner.call("records.redact", item_id=f"message:{SESSION}/{number}", state="masked", reason="private")
-    assert await vectors_of(world, *texts) == 0
+    assert await vectors_of(world, said) == 0
 
 
 async def test_vectors_of_a_deleted_session_are_deleted(world: World) -> None:
-    await world.planner.say(SECRET)
+    said = message(await world.planner.say(SECRET), SECRET)
     await world.index_sessions()
+    assert await vectors_of(world, said) == 1
     await world.planner.call("session.delete", session_id=SESSION)
-    assert await vectors_of(world, f"planner: {SECRET}") == 0
+    assert await vectors_of(world, said) == 0
 
 
-async def test_vectors_of_a_deleted_domain_are_deleted_unless_another_uses_them(world: World) -> None:
+async def test_vectors_of_a_deleted_domain_are_deleted(world: World) -> None:
     for domain, text in (("one", SECRET), ("one", OTHER_TEXTS[0]), ("other", OTHER_TEXTS[0])):
         await put(world, domain, text)
-    assert await vectors_of(world, SECRET, OTHER_TEXTS[0]) == 2
+    deleted = [document("one", SECRET), document("one", OTHER_TEXTS[0])]
+    kept = document("other", OTHER_TEXTS[0])
+    assert (await vectors_of(world, *deleted), await vectors_of(world, kept)) == (2, 1)
     await world.admin.call("knowledge.delete_domain", domain="one")
-    assert (await vectors_of(world, SECRET), await vectors_of(world, OTHER_TEXTS[0])) == (0, 1)
+    assert (await vectors_of(world, *deleted), await vectors_of(world, kept)) == (0, 1)
 
 
 async def put(world: World, domain: str, text: str, clearance: int = 1) -> None:
     existing = [each["domain"] for each in (await world.admin.call("knowledge.list_domains"))["domains"]]
     if domain not in existing:
         await world.admin.call("knowledge.create_domain", domain=domain, clearance=clearance)
-    name = hashlib.sha256(text.encode()).hexdigest()[:8]
-    await world.admin.call("knowledge.add_document", domain=domain, document_id=f"{name}.txt", text=text)
+    await world.admin.call("knowledge.add_document", domain=domain, document_id=f"{_name(text)}.txt", text=text)
     await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
 
 
@@ -158,23 +175,25 @@ async def test_a_replaced_document_keeps_the_vectors_of_unchanged_chunks(world: 
     await put(world, "one", OTHER_TEXTS[0])
     await world.admin.call("knowledge.reindex", domain="one")
     await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
-    assert await vectors_of(world, OTHER_TEXTS[0]) == 1
-    await world.planner.say(OTHER_TEXTS[0])
+    assert await vectors_of(world, document("one", OTHER_TEXTS[0])) == 1
+    number = await world.planner.say(OTHER_TEXTS[0])
     await world.index_sessions()
     await world.admin.call("knowledge.reindex_all")
     await world.index_sessions()
-    assert await vectors_of(world, f"planner: {OTHER_TEXTS[0]}") == 1
+    assert await vectors_of(world, message(number, OTHER_TEXTS[0])) == 1
 
 
 async def test_unreferenced_vectors_are_deleted_after_a_month(world: World, clock: FrozenClock) -> None:
     await put(world, "one", OTHER_TEXTS[0])
     await world.planner.call("knowledge.embed", texts=["asked"])
-    await world.app.embeddings.of_passages(world.tenant, ["never indexed"], world.app.embeddings.models()[0].name)
+    unused = ChunkOwner("board", SESSION, "plan").digest_of("never indexed")
+    model = world.app.embeddings.models()[0].name
+    await world.app.embeddings.of_passages(world.tenant, ["never indexed"], model, digests=[unused])
     await world.app.embeddings.sweep()
     assert await count(world) == 3
     clock.advance(days=31)
     await world.app.embeddings.sweep()
-    assert (await count(world), await vectors_of(world, OTHER_TEXTS[0])) == (1, 1)
+    assert (await count(world), await vectors_of(world, document("one", OTHER_TEXTS[0]))) == (1, 1)
 
 
 async def count(world: World) -> int:

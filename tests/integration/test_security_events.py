@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from weft.capabilities.trust.policy import ViolationAction
     from weft.kernel.identity import Actor
 
-pytestmark = [pytest.mark.req("CE-F30"), pytest.mark.both_databases]
+pytestmark = pytest.mark.req("CE-F30")
 TIMEOUT_SECONDS = 10
 
 

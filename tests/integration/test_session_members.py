@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from support.world import Caller, World
     from weft.kernel.identity import Actor
 
-pytestmark = [pytest.mark.req("WX-05"), pytest.mark.both_databases]
+pytestmark = pytest.mark.req("WX-05")
 
 MARK = "quokka"
 TIMEOUT_SECONDS = 10

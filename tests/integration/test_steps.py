@@ -17,7 +17,7 @@ from weft.transports.resources import parse_uri, read_resource
 if TYPE_CHECKING:
     from support.world import Caller, World
 
-pytestmark = [pytest.mark.req("CE-F44"), pytest.mark.both_databases]
+pytestmark = pytest.mark.req("CE-F44")
 READING = ["shared_context.read", "shared_context.list_keys"]
 
 

@@ -13,7 +13,7 @@ from weft.app.dispatch import CallContext
 if TYPE_CHECKING:
     from support.world import Caller, World
 
-pytestmark = [pytest.mark.req("CE-F44"), pytest.mark.both_databases]
+pytestmark = pytest.mark.req("CE-F44")
 AREAS = {
     "invoice": "Create, send and cancel invoices for customers",
     "weather": "Forecast of temperature, rain and wind for a city",

@@ -11,7 +11,6 @@ from support.world import refused
 if TYPE_CHECKING:
     from support.world import World
 
-pytestmark = pytest.mark.both_databases
 
 SECRET = "password: hunter2-hunter2"
 LABELLED = {"trust": "untrusted", "source": "agent", "reasons": ["secret: password"]}

@@ -12,8 +12,6 @@ from support.windows import contents, create, ingest, message, window_events
 from support.world import SESSION, Caller, World, outcome, refused
 from weft.jobs.window_autosave import AUTOSAVE, AUTOSAVE_SECONDS
 
-pytestmark = pytest.mark.both_databases
-
 LINE = f"window:{SESSION}:analysis"
 
 

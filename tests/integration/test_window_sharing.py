@@ -9,8 +9,6 @@ import pytest
 from support.windows import contents, create, ingest, message, published, show, window_events
 from support.world import SESSION, Caller, World, refused
 
-pytestmark = pytest.mark.both_databases
-
 RULES = message("rules", "be brief", role="system")
 FACTS = message("facts", "the sky is blue", category="CONTEXT")
 QUESTION = message("question", "why is it blue?")

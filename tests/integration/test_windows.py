@@ -13,8 +13,6 @@ from support.world import SESSION, World, outcome, refused
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-pytestmark = pytest.mark.both_databases
-
 
 @pytest.mark.req("MW-01", "CE-F1")
 @pytest.mark.req("CE-A")

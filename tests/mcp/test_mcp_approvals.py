@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from support.world import Caller, World
-    from weft.settings import Settings
 
 TIMEOUT_SECONDS = 30
 DELETE = {"action": "delete", "session_id": SESSION, "key": "goal"}
@@ -50,13 +49,8 @@ run(Settings.from_environment(), tenant=sys.argv[1], principal="planner", sessio
 
 @pytest.fixture
 def database_url(empty_file: Path, tmp_path: Path) -> str:
-    """Return the URL of a SQLite database: the tests of approvals run on both."""
+    """Return the URL of a SQLite database: other tests of approvals run on both kinds."""
     return str(shutil.copy(empty_file, tmp_path / "weft.db"))
-
-
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    return replace(settings, approval_wait_seconds=0)
 
 
 @pytest.fixture(params=[LEGACY, MODERN], ids=["2025-11-25", "2026-07-28"])

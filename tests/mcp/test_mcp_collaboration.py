@@ -424,6 +424,9 @@ class _ScriptedApp:
     async def position(self, _: object) -> int:
         return 0
 
+    async def subscription(self, _: object) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
 
 @pytest.mark.req("MS-03")
 @pytest.mark.req("MS-05")

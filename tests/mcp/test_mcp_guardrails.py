@@ -89,7 +89,7 @@ async def test_the_fast_path_and_the_sdk_refuse_alike(web: Connect, team: Team, 
             await client.call_tool("shared_context", delete, progress_callback=_ignore),
         ]
     assert {text_of(answer)["code"] for answer in answers} == {"GUARDRAIL_VIOLATION"}
-    metrics = team.ask("GET", "/metrics", "admin").text
+    metrics = team.ask("GET", "/metrics", "metrics").text
     assert 'weft_tool_calls_total{path="fast"}' in metrics
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
@@ -21,6 +22,7 @@ from weft.transports.resources import parse_uri
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from mcp.client.client import Client
@@ -264,6 +266,21 @@ async def test_too_many_subscriptions_are_refused(team: Team, session: str) -> N
                 pass
 
 
+async def test_subscriptions_of_all_connections_are_counted_together(team: Team, session: str) -> None:
+    agent = await asyncio.to_thread(team.new_agent, parent_id="planner")
+    uris = [f"board://{session}/k{n}" for n in range(129)]
+    async with (
+        over_http(team, agent, MODERN) as first,
+        over_http(team, agent, MODERN) as second,
+        first.listen(resource_subscriptions=uris) as subscribed,
+        second.listen(resource_subscriptions=uris) as limited,
+    ):
+        assert [len(each.honored.resource_subscriptions) for each in (subscribed, limited)] == [129, 127]
+    # Closed connections leave room.
+    async with over_http(team, agent, MODERN) as third, third.listen(resource_subscriptions=uris) as subscribed:
+        assert len(subscribed.honored.resource_subscriptions) == 129
+
+
 async def test_a_subscription_survives_a_storage_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.transports.mcp.subscriptions._RETRY_SECONDS", 0)
     watcher = Watcher(_FlakyApp())
@@ -285,7 +302,10 @@ class _FlakyApp:
     async def position(self, _: object) -> int:
         return 7
 
-    async def follow(self, _: object, __: object, after: int) -> AsyncIterator[EventPage]:
+    async def subscription(self, _: object) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    async def follow(self, _: object, __: object, after: int, ___: object) -> AsyncIterator[EventPage]:
         self.followed_after.append(after)
         if len(self.followed_after) == 1:
             raise SystemUnavailable

@@ -223,8 +223,10 @@ async def test_a_connection_for_one_session_reaches_no_other(web: Connect, sessi
             body = await refused(client, tool, session_id=other, **arguments)
             assert (body["code"], body["context"]["resource_id"]) == ("SESSION_NOT_FOUND", other)
         assert (await Board(client, session)("list_keys"))["keys"] == []
-        made = await call(client, "create_session", purpose="another")
-        assert made.structured_content["session_id"] not in {session, other}
+        body = await refused(client, "create_session", purpose="another")
+        assert (body["code"], body["context"]["session_id"]) == ("BOUND_TO_SESSION", session)
+        listed = await call(client, "list_sessions")
+        assert [each["id"] for each in listed.structured_content["sessions"]] == [session]
 
 
 async def test_a_connection_for_an_unknown_session_finds_nothing(web: Connect) -> None:

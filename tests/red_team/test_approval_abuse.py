@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,14 +13,8 @@ from weft.capabilities.approvals import service
 
 if TYPE_CHECKING:
     from support.world import Caller, World
-    from weft.settings import Settings
 
-pytestmark = [pytest.mark.req("CE-F34"), pytest.mark.req("CE-V", part="immutability"), pytest.mark.both_databases]
-
-
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    return replace(settings, approval_wait_seconds=0)
+pytestmark = [pytest.mark.req("CE-F34"), pytest.mark.req("CE-V", part="immutability")]
 
 
 @pytest.fixture

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.req("CE-F34"),
     pytest.mark.req("CE-U7"),
-    pytest.mark.both_databases,
 ]
 RULE = {"name": "keep", "prohibited_action": ["board.delete"], "message": "Nothing is deleted here."}
 LINES = ("layer:tenant", "layer:team:research", "agent:analysis")

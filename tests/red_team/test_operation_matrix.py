@@ -14,12 +14,13 @@ import pytest
 from test_bad_input import OPERATIONS, VALID
 
 from support.red_team import EVERYTHING
+from support.undone import undo_writes
 from support.world import SESSION, Caller
 from weft.app.dispatch import CallContext
 from weft.kernel.errors import NotFound, WeftError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Iterable
 
     from support.world import World
     from weft.settings import Settings
@@ -44,13 +45,6 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "key.list": {"agent_id": "analysis"},
     "agent.create": {"agent_id": "new", "agent_type": "new"},
 }
-
-
-class Undone(Exception):
-    """Carries the result of a transaction that is rolled back."""
-
-    def __init__(self, result: object) -> None:
-        self.result = result
 
 
 @pytest.fixture
@@ -118,18 +112,7 @@ def replace_credential(caller: Caller, credential: Any) -> Caller:
 def undone(world: World, callers: dict[str, Caller], monkeypatch: pytest.MonkeyPatch) -> World:
     """Return a world in which every write is rolled back after it was made."""
     del callers
-    write = world.app.database.write
-
-    async def write_and_undo(scope: Any, work: Callable[[Any], Awaitable[Any]]) -> Any:
-        async def undo(tx: Any) -> None:
-            raise Undone(await work(tx))
-
-        try:
-            await write(scope, undo)
-        except Undone as undone:
-            return undone.result
-
-    monkeypatch.setattr(world.app.database, "write", write_and_undo)
+    undo_writes(world, monkeypatch)
     return world
 
 

@@ -11,7 +11,7 @@ import pytest
 from support.document_server import document_server
 from support.jobs import pause_jobs
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, long_text, put
-from support.world import SESSION, refused
+from support.world import SESSION, arriving, refused
 from weft.app.dispatch import CallContext
 from weft.capabilities.events.webhooks.model import signed_headers
 from weft.capabilities.injection.model import HARMLESS
@@ -94,7 +94,7 @@ async def by_hook(world: World, folder: Path, text: str) -> None:
     body = json.dumps({"documents": [{"document_id": NAME, "text": text}]}).encode()
     headers = signed_headers(source["secret"], "call-1", to_micros(world.clock.now()) // 1_000_000, body)
     tenant, source_id, token = source["hook"].removeprefix("/v1/knowledge/hooks/").split("/")
-    await world.app.receive_hook((tenant, source_id, token), headers, body, CallContext(None))
+    await world.app.receive_hook((tenant, source_id, token), headers, arriving(body), CallContext(None))
 
 
 async def by_folder(world: World, folder: Path, text: str) -> None:
@@ -142,6 +142,23 @@ async def test_a_poisoned_document_is_held_by_whichever_way_it_enters(
     assert "mallory" not in await seen_by(library.analysis)
     with refused("DOCUMENT_NOT_READY"):
         await library.analysis.call("knowledge.read_document", domain=HANDBOOK, document_id=NAME)
+
+
+@pytest.mark.parametrize("action", ["quarantine", "block"])
+async def test_a_poisoned_document_is_checked_when_it_is_read_before_it_is_indexed(library: World, action: str) -> None:
+    await library.admin.call("layer.define", layer="tenant", policy={"injection": {"document": action}})
+    await put(library.planner, NAME, POISONED)
+    await put(library.planner, "harmless.md", HARMLESS_TEXT)
+    which = {"domain": HANDBOOK, "document_id": NAME}
+    for state in ("pending", "quarantined" if action == "quarantine" else "failed"):
+        for agent in (library.planner, library.analysis):
+            with refused("DOCUMENT_NOT_READY"):
+                await agent.call("knowledge.read_document", **which)
+        shown = await library.admin.call("knowledge.read_document", **which)
+        assert (shown["text"], shown["state"]) == (POISONED, state)
+        harmless = await library.analysis.call("knowledge.read_document", **which | {"document_id": "harmless.md"})
+        assert harmless["text"] == HARMLESS_TEXT
+        await index(library)
 
 
 async def test_title_and_metadata_are_checked_and_hidden_until_then(library: World) -> None:

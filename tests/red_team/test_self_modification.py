@@ -38,7 +38,6 @@ pytestmark = [
     pytest.mark.req("CE-U7"),
     pytest.mark.req("CE-E", part="an agent that changes its own definition"),
     pytest.mark.req("CE-V", part="immutability"),
-    pytest.mark.both_databases,
 ]
 
 SELF = {"agent_id": "mallory"}

@@ -19,7 +19,7 @@ from weft.storage.sql.database import Scope
 if TYPE_CHECKING:
     from support.world import Caller, World
 
-pytestmark = [pytest.mark.req("MS-01"), pytest.mark.req("CE-V", part="immutability"), pytest.mark.both_databases]
+pytestmark = [pytest.mark.req("MS-01"), pytest.mark.req("CE-V", part="immutability")]
 
 
 def encoded(content: Any) -> str:

@@ -32,9 +32,9 @@ class ScriptedEmbeddings:
         return [Model(MODEL, 8, 256)]
 
     async def of_passages(
-        self, tenant: str, texts: Sequence[str], model: str, *, platform: bool = False, reembed: bool = False
+        self, tenant: str, texts: Sequence[str], model: str, *, digests: Sequence[bytes], reembed: bool = False
     ) -> list[bytes]:
-        del tenant, model, platform, reembed
+        del tenant, model, digests, reembed
         self.texts += texts
         self.batches.append(len(texts))
         return [vector_of(text) for text in texts]

@@ -24,6 +24,20 @@ class SlowEmbedder(QuickEmbedder):
         return await super().embed(texts, purpose)
 
 
+class StuckEmbedder(QuickEmbedder):
+    """Never answers, so that documents are at work when the process is killed."""
+
+    async def embed(self, texts: Any, purpose: Any) -> Any:
+        del texts, purpose
+        await asyncio.Event().wait()
+
+
+def stuck_process(url: str, data: str, clock: ClockAhead) -> App:
+    app = ingestion_process(url, data, clock)
+    weft.app.app.configured_embedders = lambda _settings: [StuckEmbedder()]
+    return weft.app.app.App(app.settings, clock=clock)
+
+
 def ingestion_process(url: str, data: str, clock: ClockAhead) -> App:
     weft.jobs.scheduler._FIRST_POLL_SECONDS = 0.0
     weft.jobs.ingestion._CHUNKS_AT_ONCE = 2

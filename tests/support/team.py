@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 LEGACY, MODERN = "legacy", "2026-07-28"
 TIMEOUT_SECONDS = 20
+METRICS_TOKEN = "the-token-of-the-tests"
 _STDIO = """
 import sys
 from weft.settings import Settings
@@ -85,8 +86,9 @@ class Team:
 
 @contextlib.contextmanager
 def team_process(data: Path, **settings: str) -> Iterator[Team]:
-    with forked_python.server_process(data, **{"rate_limits": "off", **settings}) as server:
-        team = Team(server, data, {"admin": server.admin_key})
+    given = {"rate_limits": "off", "metrics_token": METRICS_TOKEN, **settings}
+    with forked_python.server_process(data, **given) as server:
+        team = Team(server, data, {"admin": server.admin_key, "metrics": METRICS_TOKEN})
         team.new_agent(agent_id="planner", agent_type="planning", clearance=3)
         team.new_agent(agent_id="analysis", parent_id="planner")
         team.new_agent(agent_id="reader", permissions=["read"])

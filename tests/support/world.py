@@ -20,12 +20,21 @@ from weft.storage.sql.database import Scope
 from weft.storage.sql.events import SqlEventStore
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
     from weft.capabilities.events.model import EventPage
     from weft.testing.clock import FrozenClock
 
 SESSION = "s1"
+
+
+def arriving(body: bytes) -> Callable[[], Awaitable[bytes]]:
+    """Return what reads the body of a request."""
+
+    async def read() -> bytes:
+        return body
+
+    return read
 
 
 @contextlib.contextmanager

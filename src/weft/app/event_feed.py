@@ -1,11 +1,17 @@
-"""Live event feed: one reader per tenant tails the event log and serves all subscribers from memory."""
+"""Live event feed: one reader per tenant tails the event log and serves all subscribers from memory.
+
+An event wakes few subscribers at a time, tenants in turn, so that thousands of them leave the loop to other calls.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import contextmanager
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from weft.app.subscribers import Subscribers
 from weft.capabilities.events.model import AUDIENCE_CHANGES, MEMBERS_CHANGED, EventPage
 from weft.capabilities.sessions.model import find_session
 from weft.kernel.errors import PermissionDenied
@@ -15,14 +21,19 @@ from weft.storage.sql.events import SqlEventStore
 from weft.storage.sql.sessions import SqlSessionStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from weft.app.subscribers import Subscriber, SubscriberLimits
     from weft.capabilities.events.model import EventFilter
     from weft.kernel.events import StoredEvent
     from weft.kernel.identity import Actor
     from weft.storage.sql.database import Database, Transaction
 
 _PAGE_SIZE = 500
+# Events from memory in one page: a subscriber that is far behind takes several turns.
+_SLICE_SIZE = 200
+# Subscribers woken in one iteration of the loop.
+_WOKEN_AT_ONCE = 8
 _MAX_RECENT = 2_000
 _MAX_TAILS = 256
 _MAX_SOURCES = 10_000
@@ -32,8 +43,10 @@ _FIRST_WAKE_SECONDS = 0.2
 class LiveFeed:
     """Serves events from the log and wakes subscribers on new ones."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, limits: SubscriberLimits | None = None) -> None:
         self._database = database
+        self.subscribers = Subscribers(limits)
+        self._waker = _Waker()
         self._tails: dict[str, _Tail] = {}
         self._sources: dict[str, str] = {}
         self._waiting = 0
@@ -57,6 +70,7 @@ class LiveFeed:
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.gather(self._listening, return_exceptions=True)
+        self._waker.close()
 
     async def _listen(self) -> None:
         async for tenants in self._database.wakes():
@@ -67,7 +81,8 @@ class LiveFeed:
     def _wake(self, tenants: set[str]) -> None:
         for name, tail in self._tails.items():
             if not tenants or name in tenants:
-                tail.wake()
+                tail.changed()
+                self._waker.add(tail)
 
     async def next(
         self,
@@ -77,15 +92,19 @@ class LiveFeed:
         wait_seconds: float,
         *,
         resuming: bool = False,
+        subscriber: Subscriber | None = None,
     ) -> EventPage:
-        """Return the next page. With ``resuming`` access was checked just before, and the tail is not refreshed."""
+        """Return the next page. With ``resuming`` access was checked just before, and the tail is not refreshed.
+
+        A call that waits without a ``subscriber`` counts as one while it waits.
+        """
         tail = self._tail(actor.tenant)
         if not resuming:
             await self._check(actor, interest)
             tail.stale = True
         tail.followers += 1
         try:
-            return await self._next(tail, actor, interest, after, wait_seconds)
+            return await self._next(tail, actor, interest, after, _Wait(wait_seconds, subscriber))
         finally:
             tail.followers -= 1
 
@@ -99,40 +118,48 @@ class LiveFeed:
         return source
 
     async def _next(
-        self, tail: _Tail, actor: Actor, interest: EventFilter, after: int | None, wait_seconds: float
+        self, tail: _Tail, actor: Actor, interest: EventFilter, after: int | None, wait: _Wait
     ) -> EventPage:
-        deadline = asyncio.get_running_loop().time() + wait_seconds
         end = await tail.end(actor.epoch)
         position = end if after is None else min(after, end)
         pruned = await tail.pruned_after(position)
         position = max(position, pruned or 0)
         while True:
-            changed = tail.changed
-            scanned, reached = await tail.after(position, actor.epoch, interest.session_id)
+            wait.check(position)
+            changes = tail.changes
+            scanned, reached = await tail.after(position, actor, interest.session_id)
             covered = [recorded for recorded in scanned if interest.covers(recorded, actor)]
             if _may_have_lost_access(interest, scanned):
                 await self._check(actor, interest)
             if covered:
                 return EventPage(covered, reached, pruned)
-            if reached == position and (pruned is not None or not await self._waited(changed, deadline)):
+            if reached == position and (pruned is not None or not await self._waited(tail, changes, actor, wait)):
+                wait.check(position)
                 return EventPage([], position, pruned)
             position = reached
             await asyncio.sleep(0)  # yields while scanning a long log
 
-    async def _waited(self, changed: asyncio.Event, deadline: float) -> bool:
-        """Wait for the next wake; False on timeout."""
+    async def _waited(self, tail: _Tail, changes: int, actor: Actor, wait: _Wait) -> bool:
+        """Wait until the tail has changed since ``changes`` were counted; False on timeout."""
+        if wait.is_over:
+            return False
         self.start()
+        with self._subscribed(actor, wait) as subscriber:
+            return await tail.wait(changes, wait.deadline, subscriber)
+
+    @contextmanager
+    def _subscribed(self, actor: Actor, wait: _Wait) -> Iterator[Subscriber]:
         self._waiting += 1
         if self._waiting == 1:
             self.on_first_subscriber()
         try:
-            async with asyncio.timeout_at(deadline):
-                await changed.wait()
-        except TimeoutError:
-            return False
+            if wait.subscriber is not None:
+                yield wait.subscriber
+            else:
+                with self.subscribers.subscribed(actor) as subscriber:
+                    yield subscriber
         finally:
             self._waiting -= 1
-        return True
 
     def _tail(self, tenant: str) -> _Tail:
         tail = self._tails.get(tenant)
@@ -165,6 +192,49 @@ def _may_have_lost_access(interest: EventFilter, scanned: Sequence[StoredEvent])
     )
 
 
+class _Wait:
+    """How long a call waits for events, and the subscription it belongs to."""
+
+    __slots__ = ("deadline", "subscriber")
+
+    def __init__(self, seconds: float, subscriber: Subscriber | None) -> None:
+        self.deadline = asyncio.get_running_loop().time() + seconds
+        self.subscriber = subscriber
+
+    @property
+    def is_over(self) -> bool:
+        return asyncio.get_running_loop().time() >= self.deadline
+
+    def check(self, position: int) -> None:
+        if self.subscriber is not None:
+            self.subscriber.check(position)
+
+
+class _Waker:
+    """Wakes the waiting subscribers of changed tails: a few in each iteration of the loop, tails in turn."""
+
+    def __init__(self) -> None:
+        self._changed: deque[_Tail] = deque()
+        self._waking: asyncio.Task[None] | None = None
+
+    def add(self, tail: _Tail) -> None:
+        if tail not in self._changed:
+            self._changed.append(tail)
+        if self._waking is None or self._waking.done():
+            self._waking = asyncio.create_task(self._wake_all(), name="weft-feed-waker")
+
+    def close(self) -> None:
+        if self._waking is not None:
+            self._waking.cancel()
+
+    async def _wake_all(self) -> None:
+        while self._changed:
+            tail = self._changed.popleft()
+            if tail.wake_some(_WOKEN_AT_ONCE):
+                self._changed.append(tail)
+            await asyncio.sleep(0)
+
+
 class _Tail:
     """The recent events of one tenant, read once for all subscribers."""
 
@@ -177,13 +247,41 @@ class _Tail:
         self._epoch = -1
         self.stale = True
         self._reading = asyncio.Lock()
-        self.changed = asyncio.Event()
+        self.changes = 0
+        self._waiting: dict[asyncio.Future[None], None] = {}
+        self._to_wake = 0
         self.followers = 0
 
-    def wake(self) -> None:
+    def changed(self) -> None:
+        """Note new events; those who wait now are woken by ``wake_some``."""
         self.stale = True
-        self.changed.set()
-        self.changed = asyncio.Event()
+        self.changes += 1
+        self._to_wake = len(self._waiting)
+
+    def wake_some(self, limit: int) -> bool:
+        """Wake those who wait longest; return whether others have to be woken."""
+        for _ in range(min(limit, self._to_wake, len(self._waiting))):
+            waiter = next(iter(self._waiting))
+            del self._waiting[waiter]
+            _wake(waiter)
+        self._to_wake = min(max(0, self._to_wake - limit), len(self._waiting))
+        return self._to_wake > 0
+
+    async def wait(self, changes: int, deadline: float, subscriber: Subscriber) -> bool:
+        """Wait for a change after ``changes`` were counted, or until the subscriber is displaced; False on timeout."""
+        if changes != self.changes:
+            return True
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[waiter] = None
+        subscriber.wake = lambda: _wake(waiter)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await waiter
+        except TimeoutError:
+            return False
+        finally:
+            self._waiting.pop(waiter, None)
+        return True
 
     async def end(self, epoch: int) -> int:
         await self._refresh(epoch)
@@ -196,19 +294,29 @@ class _Tail:
         pruned = await self._database.read(Scope(self._tenant), lambda tx: SqlEventStore(tx).pruned_seq())
         return pruned if pruned > seq else None
 
-    async def after(self, seq: int, epoch: int, session_id: str | None) -> tuple[Sequence[StoredEvent], int]:
+    async def after(self, seq: int, actor: Actor, session_id: str | None) -> tuple[Sequence[StoredEvent], int]:
         """Return the next events after ``seq`` and the seq they reach, from memory if it goes back far enough."""
-        await self._refresh(epoch)
+        await self._refresh(actor.epoch)
         if seq >= self._end:
             return (), seq
         if seq >= self._cached_after:
-            return [recorded for recorded in self._recent if recorded.event.seq > seq], self._end
+            return self._recent_after(seq)
         older = await self._database.read(
-            Scope(self._tenant), lambda transaction: SqlEventStore(transaction).after(seq, session_id, _PAGE_SIZE)
+            caller_scope(actor),
+            lambda transaction: SqlEventStore(transaction).after(seq, session_id, _PAGE_SIZE),
+            heavy=True,
         )
         # Not beyond the end of the tail, which positions refer to.
         known = [recorded for recorded in older if recorded.event.seq <= self._end]
         return known, known[-1].event.seq if len(older) == _PAGE_SIZE and known else self._end
+
+    def _recent_after(self, seq: int) -> tuple[Sequence[StoredEvent], int]:
+        # From the end: most subscribers lack the last event only.
+        newer = list(takewhile(lambda recorded: recorded.event.seq > seq, reversed(self._recent)))
+        newer.reverse()
+        if len(newer) <= _SLICE_SIZE:
+            return newer, self._end
+        return newer[:_SLICE_SIZE], newer[_SLICE_SIZE - 1].event.seq
 
     async def _refresh(self, epoch: int) -> None:
         async with self._reading:
@@ -240,3 +348,8 @@ class _Tail:
         """Drop cached events before ``seq``, whose ACLs have changed."""
         self._recent = deque((known for known in self._recent if known.event.seq >= seq), maxlen=_MAX_RECENT)
         self._cached_after = seq - 1
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -50,6 +50,7 @@ from weft.capabilities.history.store import (
     ReviewStore,
     SnapshotIndex,
 )
+from weft.capabilities.indexing.chunking.reader import DocumentReader
 from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.indexing.embeddings.model import Embeddings
 from weft.capabilities.indexing.embeddings.store import TenantModelStore, VectorStore
@@ -240,6 +241,7 @@ class Singletons:
     prompts: PromptCache
     assembly_slots: FairSlots
     content_scanner: ContentScanner
+    document_reader: DocumentReader
     termination: Termination
     call_performer: CallPerformer
 

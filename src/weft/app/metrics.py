@@ -171,6 +171,10 @@ class Metrics(Collector):
         for tenant in self._tenants.values():
             tenant.sample(self._tick)
 
+    def add_source(self, source: Collector) -> None:
+        """Add the figures of a collector to the exposition."""
+        self._registry.register(source)
+
     def exposition(self) -> bytes:
         return generate_latest(self._registry)
 

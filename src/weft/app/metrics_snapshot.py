@@ -36,6 +36,7 @@ from weft.capabilities.metrics.model import (
 from weft.kernel.fields import new_id
 from weft.storage.sql.database import SYSTEM, caller_scope
 from weft.storage.sql.metric_history import SqlMetricHistory
+from weft.storage.sql.tenants import operator_tenant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -115,18 +116,18 @@ class MetricsSnapshot:
     async def take(self, actor: Actor, history_hours: int = 0) -> MetricsReport:
         now = self._now()
         calls = self._metrics.of_tenant(actor.tenant)
-        of_tenant, of_servers = await self._history(actor, now)
+        is_operator, of_tenant, of_servers = await self._history(actor, now)
         database = self._database.figures()
         shown_from = now - history_hours * _HOUR
         shown = [each for each in (*of_tenant, *of_servers) if history_hours and each.start >= shown_from]
         return MetricsReport(
             database_performance=DatabasePerformance(
-                connection_stats=database.connection_stats,
-                pool_stats=database.pool_stats,
-                cache_stats=self._caches.stats(),
+                connection_stats=database.connection_stats if is_operator else None,
+                pool_stats=database.pool_stats if is_operator else None,
+                cache_stats=self._caches.stats(actor.tenant),
             ),
             system_info=database.system_info,
-            system_performance=self.system_performance(calls, self._clock.now().timestamp()),
+            system_performance=self.system_performance(calls, self._clock.now().timestamp(), is_operator=is_operator),
             performance_trends=trends(of_tenant, of_servers, now),
             operations={name: operation.figures() for name, operation in sorted(calls.operations.items())},
             chat_model=calls.chat_model.figures(),
@@ -134,24 +135,30 @@ class MetricsSnapshot:
             history=by_hour(shown),
         )
 
-    async def _history(self, actor: Actor, now: int) -> tuple[list[MetricBucket], list[MetricBucket]]:
-        """Return the intervals of a tenant and of all servers, with what this process has not written yet."""
+    async def _history(self, actor: Actor, now: int) -> tuple[bool, list[MetricBucket], list[MetricBucket]]:
+        """Return whether the caller is an operator, and the intervals of its tenant and, for an operator, of servers.
+
+        With what this process has not written yet.
+        """
         oldest, tenant = _oldest(now), actor.tenant
         async with self._writing:
             # Fails if the actor's access has changed since it was identified.
             written = await self._database.read(
                 caller_scope(actor), lambda tx: SqlMetricHistory(tx).since(tenant, oldest)
             )
-            servers = await self._database.read(SYSTEM, lambda tx: SqlMetricHistory(tx).since(_PROCESS, oldest))
-            unwritten = self.unwritten()
-        return merged(written, unwritten, tenant), merged(servers, unwritten, _PROCESS)
+            is_operator = await self._database.read(SYSTEM, operator_tenant) == tenant
+            unwritten, servers = self.unwritten(), []
+            if is_operator:
+                of_servers = await self._database.read(SYSTEM, lambda tx: SqlMetricHistory(tx).since(_PROCESS, oldest))
+                servers = merged(of_servers, unwritten, _PROCESS)
+        return is_operator, merged(written, unwritten, tenant), servers
 
-    def system_performance(self, calls: TenantCalls, now: float) -> SystemPerformance:
+    def system_performance(self, calls: TenantCalls, now: float, *, is_operator: bool) -> SystemPerformance:
         lately = calls.series.since(_MINUTE, Sample(now, calls.totals()))
-        memory = _memory_bytes()
+        memory = _memory_bytes() if is_operator else None
         return SystemPerformance(
             memory_usage_mb=None if memory is None else round(memory / _MEBIBYTE, 1),
-            cpu_usage_percent=self._cpu.percent(),
+            cpu_usage_percent=self._cpu.percent() if is_operator else None,
             active_sessions=calls.sessions.count(now),
             active_agents=calls.agents.count(now),
             messages_per_second=round(lately.totals.messages / lately.seconds, 3) if lately.seconds else None,

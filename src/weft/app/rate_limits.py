@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from ipaddress import IPv4Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("weft.rates")
 _RETRY_SHARED_SECONDS = 5.0
-_MAX_COUNTERS = 100_000
+MAX_COUNTERS = 100_000
 _VALKEY_CONNECTIONS = 64
 _VALKEY_SECONDS = 1.0
 _SECOND = 1_000
@@ -31,7 +31,10 @@ _CLIENT_PREFIX = 64
 _UNITS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "month": 2_592_000, "year": 31_104_000}
 _SCHEMES = {"valkey": "valkey", "redis": "valkey", "valkeys": "valkeys", "rediss": "valkeys"}
 _SEPARATOR = re.compile("[,;|]")
-_BY_ADDRESS = frozenset({RateClass.ANONYMOUS, RateClass.AUTHENTICATION})
+# In place of the name of a caller for which there is no counter left.
+_OTHERS = "others"
+# A counter says nothing about calls that are two windows old.
+_MAX_AGE_WINDOWS = 2
 _RATE = re.compile(rf"\s*(\d+)\s*(?:/|per)\s*(\d*)\s*({'|'.join(_UNITS)})s?\s*", re.IGNORECASE)
 
 
@@ -99,23 +102,20 @@ class RateLimits:
 
     def __init__(self, rates: Mapping[RateClass, str], valkey_url: str, now: Callable[[], float] | None = None) -> None:
         self._rates = {rate_class: _parse(rate_class, text) for rate_class, text in rates.items()}
-        self._local = _LocalCounters(now or time.time)
+        self._local = _LocalTables(now or time.time)
         self._shared = _SharedCounters(valkey_url, now) if valkey_url else None
         self._shared_lost_at = float("-inf")
 
-    async def check(self, rate_class: RateClass, *who: str) -> None:
-        """Count one call; raises RateLimited. A refused call counts for none of the rates of its class."""
-        rates = self._rates[rate_class]
-        if rate_class in _BY_ADDRESS:
-            who = tuple(map(_network, who))
-        refusal = await self._hit(rates, (rate_class, *who)) if rates else None
-        if refusal is not None:
-            raise RateLimited(
-                f"More than {refusal.rate.text} calls of the class '{rate_class}'.",
-                retry_after_seconds=refusal.seconds,
-                limit=refusal.rate.text,
-                rate_class=rate_class,
-            )
+    async def check(self, rate_class: RateClass, tenant: str, name: str) -> None:
+        """Count a call of a caller that has proved who it is; raises RateLimited.
+
+        A refused call counts for none of the rates of its class.
+        """
+        await self._check(self._local.callers, rate_class, (rate_class, tenant, name))
+
+    async def check_address(self, rate_class: RateClass, address: str) -> None:
+        """Count a call without an accepted credential by its address; raises RateLimited."""
+        await self._check(self._local.addresses, rate_class, (rate_class, _network(address)))
 
     async def count(self, whos: Sequence[tuple[str, ...]], calls: int = 1) -> list[RecentCalls]:
         """Add calls under each name, without a limit, and return those of the last minute and hour.
@@ -127,21 +127,32 @@ class RateLimits:
                 return _recent(*await self._shared.add(_RECENT, whos, calls))
             except self._shared.error:
                 self._note_lost()
-        return _recent(*self._local.add(_RECENT, whos, calls))
+        return _recent(*self._local.callers.add(_RECENT, whos, calls))
 
     async def close(self) -> None:
         """Close the connections to Valkey."""
         if self._shared is not None:
             await self._shared.close()
 
-    async def _hit(self, rates: Sequence[Rate], who: tuple[str, ...]) -> RequiredWait | None:
+    async def _check(self, local: LocalCounters, rate_class: RateClass, who: tuple[str, ...]) -> None:
+        rates = self._rates[rate_class]
+        refusal = await self._hit(local, rates, who) if rates else None
+        if refusal is not None:
+            raise RateLimited(
+                f"More than {refusal.rate.text} calls of the class '{rate_class}'.",
+                retry_after_seconds=refusal.seconds,
+                limit=refusal.rate.text,
+                rate_class=rate_class,
+            )
+
+    async def _hit(self, local: LocalCounters, rates: Sequence[Rate], who: tuple[str, ...]) -> RequiredWait | None:
         if self._shared is None or self._is_lost:
-            return self._local.hit(rates, who)
+            return local.hit(rates, who)
         try:
             return await self._shared.hit(rates, who)
         except self._shared.error:
             self._note_lost()
-            return self._local.hit(rates, who)
+            return local.hit(rates, who)
 
     @property
     def _is_lost(self) -> bool:
@@ -153,24 +164,41 @@ class RateLimits:
         _log.warning("rate limits are kept per process: Valkey cannot be reached")
 
 
-class _LocalCounters:
-    """Counters in memory. When there are too many, the one unused for longest is dropped."""
+class _LocalTables:
+    """Counters in memory: what callers without a credential do takes no counter from those that have one."""
 
     def __init__(self, now: Callable[[], float]) -> None:
+        self.callers = LocalCounters(now)
+        self.addresses = LocalCounters(now)
+
+
+class LocalCounters:
+    """A bounded number of counters; only those that count nothing any more are dropped.
+
+    A name is a group (a class of calls, or what else is counted), an owner (a tenant or an address) and further parts.
+    When all counters are in use, or one owner has half of them, further names are counted together: those of an owner
+    that has counters already as one, all others as another. They are limited more than they should be, nobody else is.
+    """
+
+    def __init__(self, now: Callable[[], float], limit: int = MAX_COUNTERS) -> None:
         self._now = now
-        self._counters: OrderedDict[tuple[str, ...], WindowCounter] = OrderedDict()
+        self._limit = limit
+        # By window in seconds: in each, the order of last use is that in which counters expire.
+        self._tables: dict[int, OrderedDict[tuple[str, ...], WindowCounter]] = {}
+        self._owners: Counter[str] = Counter()
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
 
     def hit(self, rates: Sequence[Rate], who: tuple[str, ...]) -> RequiredWait | None:
         """Count a call for each rate; if one refuses it, count it for none."""
         now = int(self._now() * _SECOND)
-        counters = {(rate.text, *who): self._counter(rate, who, now) for rate in rates}
-        refusal = _required_wait(rates, list(counters.values()), now)
+        counters = [self._counter(rate, who, now) for rate in rates]
+        refusal = _required_wait(rates, [counter for _, counter in counters], now)
         if refusal is None:
-            for key, counter in counters.items():
-                self._counters[key] = counter._replace(calls=counter.calls + 1)
-                self._counters.move_to_end(key)
-            while len(self._counters) > _MAX_COUNTERS:
-                self._counters.popitem(last=False)
+            for rate, (name, counter) in zip(rates, counters, strict=True):
+                self._put(rate, name, counter._replace(calls=counter.calls + 1))
         return refusal
 
     def add(
@@ -181,17 +209,49 @@ class _LocalCounters:
         added = []
         for who in whos:
             for rate in rates:
-                counter = self._counter(rate, who, now)
+                name, counter = self._counter(rate, who, now)
                 added.append(counter._replace(calls=max(0, counter.calls + calls)))
-                self._counters[rate.text, *who] = added[-1]
-                self._counters.move_to_end((rate.text, *who))
-        while len(self._counters) > _MAX_COUNTERS:
-            self._counters.popitem(last=False)
+                self._put(rate, name, added[-1])
         return now, added
 
-    def _counter(self, rate: Rate, who: tuple[str, ...], now: int) -> WindowCounter:
-        known = self._counters.get((rate.text, *who), WindowCounter())
-        return known.at(now // (rate.seconds * _SECOND))
+    def _counter(self, rate: Rate, who: tuple[str, ...], now: int) -> tuple[tuple[str, ...], WindowCounter]:
+        """Return the name that a call is counted by, and its counter as it is now."""
+        number = now // (rate.seconds * _SECOND)
+        table = self._tables.setdefault(rate.seconds, OrderedDict())
+        name = (rate.text, *who)
+        known = table.get(name)
+        if known is None:
+            self._drop_expired(table, number)
+            if not self._has_room(who[1], now):
+                # Both the class alone and the owner alone are few.
+                name = (rate.text, who[0], who[1] if self._owners[who[1]] else _OTHERS, _OTHERS)
+                known = table.get(name)
+        return name, (known or WindowCounter()).at(number)
+
+    def _put(self, rate: Rate, name: tuple[str, ...], counter: WindowCounter) -> None:
+        table = self._tables[rate.seconds]
+        if name not in table:
+            self._length += 1
+            self._owners[name[2]] += 1
+        table[name] = counter
+        table.move_to_end(name)
+
+    def _has_room(self, owner: str, now: int) -> bool:
+        if self._length >= self._limit:
+            for seconds, table in self._tables.items():
+                self._drop_expired(table, now // (seconds * _SECOND))
+        return self._length < self._limit and self._owners[owner] < self._limit // 2
+
+    def _drop_expired(self, table: OrderedDict[tuple[str, ...], WindowCounter], number: int) -> None:
+        while table:
+            name, counter = next(iter(table.items()))
+            if number - counter.number < _MAX_AGE_WINDOWS:
+                return
+            del table[name]
+            self._length -= 1
+            self._owners[name[2]] -= 1
+            if not self._owners[name[2]]:
+                del self._owners[name[2]]
 
 
 # The clock is Valkey's, so that those of the processes need not agree.
@@ -318,7 +378,7 @@ def client_network(name: str) -> IPv4Address | IPv6Network | None:
 
 
 def _network(name: str) -> str:
-    """Return the network of an IPv6 address; any other name unchanged."""
+    """Return an IPv4 address, the network of an IPv6 address, or any other name unchanged."""
     network = client_network(name)
     return str(network.network_address) if isinstance(network, IPv6Network) else str(network or name)
 

@@ -46,7 +46,7 @@ class _TenantSessions:
     def admitting(self, actor: Actor) -> frozenset[str]:
         """Return the sessions of a caller, without looking at those of others."""
         member_of = frozenset().union(*(self._by_pattern.get(pattern, ()) for pattern in member_patterns(actor)))
-        return member_of - actor.terminated_sessions
+        return frozenset(filter(actor.may_enter, member_of))
 
     def _leave(self, pattern: str, session_id: str) -> None:
         others = self._by_pattern.get(pattern, set())

@@ -19,6 +19,7 @@ ERROR_MODULES: dict[str, str] = {
     "APPROVAL_REFUSED": "weft.capabilities.approvals.model",
     "APPROVAL_REQUIRED": "weft.capabilities.guardrails.model",
     "AUTHENTICATION_ERROR": "weft.kernel.errors",
+    "BOUND_TO_SESSION": "weft.capabilities.sessions.model",
     "BOUND_TO_STEP": "weft.capabilities.access.steps",
     "BRANCH_EXISTS": "weft.capabilities.history.branches",
     "BRANCH_IN_USE": "weft.capabilities.history.branches",

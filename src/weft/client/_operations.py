@@ -1173,7 +1173,7 @@ class HistoryOperations:
     async def snapshots(
         self, *, context_id: str | None = None, agent_id: str | None = None, cursor: str | None = None, limit: int = 50
     ) -> SnapshotList:
-        """List the snapshots of every context you may read, newest first."""
+        """List the snapshots of every context you may read, newest first; a sub-agent names those of its session."""
         return await self._caller.call(
             "history.snapshots", {"limit": limit, **given(context_id=context_id, agent_id=agent_id, cursor=cursor)}
         )
@@ -1237,7 +1237,10 @@ class HistoryOperations:
         cursor: str | None = None,
         limit: int = 20,
     ) -> Reviews:
-        """List merges that wait for a human or were decided, with the value on each side."""
+        """List merges that wait for a human or were decided, with the value on each side.
+
+        A sub-agent names the context of its session.
+        """
         return await self._caller.call(
             "history.reviews", {"limit": limit, **given(context_id=context_id, state=state, cursor=cursor)}
         )
@@ -1476,7 +1479,10 @@ class KnowledgeOperations:
     async def read_document(
         self, domain: str, document_id: str, *, start: int = 0, end: int | None = None, version: int | None = None
     ) -> DocumentText:
-        """Read the text of a document, or a range of it, such as the range of a search result."""
+        """Read the text of a document, or a range of it, such as the range of a search result.
+
+        A version that is not indexed, or not yet, can be read too. It is checked first, like before indexing.
+        """
         return await self._caller.call(
             "knowledge.read_document",
             {"domain": domain, "document_id": document_id, "start": start, **given(end=end, version=version)},
@@ -1732,7 +1738,7 @@ class MemoryOperations:
     async def inspect(self, agent_id: str, *, limit: int = 50, cursor: str | None = None) -> MemoryInspected:
         """Read an agent's private memory with values, page by page.
 
-        For admins only; every use is written to the audit log.
+        For admins only, up to their own clearance; every use is written to the audit log.
         """
         return await self._caller.call("memory.inspect", {"agent_id": agent_id, "limit": limit, **given(cursor=cursor)})
 
@@ -2006,9 +2012,10 @@ class PerformanceOperations:
     async def read(self, *, history_hours: int = 0) -> Performance:
         """Get performance figures: database, memory, CPU, caches, calls and trends.
 
-        Memory, CPU, connections and caches are those of the answering process; calls, sessions and agents are those of
-        your tenant only. History and trends cover all server processes and survive restarts. A figure that cannot be
-        measured is null.
+        Calls, sessions, agents and caches are those of your tenant only. Memory, CPU and connections are those of the
+        answering process, for the operator's tenant (the default one, or the only one); for others they are null,
+        because they would show what other tenants do. History and trends cover all server processes and survive
+        restarts. A figure that cannot be measured is null.
         """
         return await self._caller.call("performance.read", {"history_hours": history_hours})
 

@@ -17,6 +17,7 @@ from weft.storage.sql.jobs import SqlJobStore
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from weft.capabilities.indexing.collections.model import Chunk
     from weft.capabilities.indexing.embeddings.model import Embeddings
     from weft.jobs.runner import Lease, LeaseRunner
     from weft.storage.sql.database import Transaction
@@ -84,13 +85,14 @@ class VectorBackfill:
                 chunks = await lease.read(look, heavy=True)
                 if not chunks:
                     return
-                started, after = loop.time(), max(chunks)
+                started, after = loop.time(), max(chunk.number for chunk in chunks)
+                texts, digests = [chunk.embedded for chunk in chunks], [chunk.digest for chunk in chunks]
                 try:
-                    vectors = await self._embeddings.of_passages(lease.tenant, list(chunks.values()), model)
+                    vectors = await self._embeddings.of_passages(lease.tenant, texts, model, digests=digests)
                 except TextRefused:
                     # It would be refused later as well.
                     continue
-            numbered = dict(zip(chunks, vectors, strict=True))
+            numbered = dict(zip((chunk.number for chunk in chunks), vectors, strict=True))
             await lease.write(partial(self._add, collection=collection, model=model, vectors=numbered))
             await lease.rest(started)
 
@@ -102,7 +104,6 @@ class VectorBackfill:
             await SqlCollectionStore(transaction).add_vectors(collection, model, vectors)
 
 
-async def _without_vector(transaction: Transaction, collection: str, model: str, after: int) -> dict[int, str]:
-    """Return the texts of the next chunks without a vector, by chunk number."""
-    chunks = await SqlCollectionStore(transaction).without_vector(collection, model, after, _BATCH)
-    return {chunk.number: chunk.embedded for chunk in chunks}
+async def _without_vector(transaction: Transaction, collection: str, model: str, after: int) -> Sequence[Chunk]:
+    """Return the next chunks without a vector."""
+    return await SqlCollectionStore(transaction).without_vector(collection, model, after, _BATCH)

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from weft.capabilities.indexing.text_analysis import index_terms
-from weft.capabilities.knowledge.document_chunks import build_chunks, plan_chunks
-from weft.capabilities.knowledge.document_content import decompress
-from weft.capabilities.knowledge.document_scan import blocked_reason, scan_document
+from weft.capabilities.knowledge.document_chunks import build_chunks
+from weft.capabilities.knowledge.document_layout import lay_out
+from weft.capabilities.knowledge.document_scan import blocked_reason, needs_review, scan_document
 from weft.capabilities.knowledge.ingestion import EmbeddedBatch, IngestTransaction
 from weft.capabilities.knowledge.store import QueuedDocument
-from weft.capabilities.trust.model import Source
 from weft.jobs.backfill_vectors import ModelVectors
 from weft.jobs.runner import attempt, renewing
 from weft.jobs.scheduler import Work
 from weft.kernel.errors import Unavailable, WeftError
 from weft.kernel.fields import new_id
 from weft.kernel.thread_pools import DOCUMENT_THREADS
+from weft.providers.document_trial import DocumentTrial
 from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.knowledge import documents_pending, release_all, tenants_with_pending
 from weft.storage.sql.unit_of_work import SystemTransactions
@@ -69,6 +69,7 @@ class Ingestion:
         self._reader = reader
         self._scanner = scanner
         self._metrics = metrics
+        self._trial = DocumentTrial()
         self._holder = new_id("worker")
         self._ingests = SystemTransactions(database, injector, IngestTransaction)
         self._vectors = ModelVectors()
@@ -100,7 +101,7 @@ class Ingestion:
 
         async def look() -> None:
             for queued in await self._ingests.read(tenant, lambda ingest: ingest.queued(2 * CONCURRENCY)):
-                # A document whose indexing ended a process before is tried alone: it may end this one as well.
+                # If a process stopped while it indexed a document, this is tried alone: it may stop this one as well.
                 item = (queued.domain, queued.document_id)
                 found.append(Work(tenant, item, exclusive=queued.attempts > 0))
 
@@ -125,6 +126,9 @@ class Ingestion:
                 await self._add_all(tenant, taken)
             except Unavailable:
                 await self._release(tenant, taken.document, _RETRY_MICROS)
+            except (MemoryError, OSError):
+                # The server lacks memory or open files, perhaps because of this document: like an end of the process.
+                await self._release(tenant, taken.document, _RETRY_MICROS, interrupted=True)
             except WeftError as error:
                 await self._fail(tenant, taken.document, f"{error.message} {error.hint}")
             except Exception:  # noqa: BLE001 - logged; a retry would not help
@@ -134,6 +138,8 @@ class Ingestion:
         return True
 
     async def _add_all(self, tenant: str, taken: ClaimedDocument) -> None:
+        if taken.needs_trial:
+            await DOCUMENT_THREADS.run(self._trial.run, taken.document, taken.domain, taken.content)
         layout = await self._laid_out(tenant, taken)
         scan = await self._scanned(tenant, taken, layout)
         if await self._is_held(tenant, taken, scan):
@@ -159,13 +165,8 @@ class Ingestion:
                 return
 
     async def _laid_out(self, tenant: str, taken: ClaimedDocument) -> ChunkLayout:
-        def work() -> ChunkLayout:
-            document, content = taken.document, decompress(taken.content)
-            reading = self._reader.read(content, document.media_type or None, document.document_id)
-            return plan_chunks(document, taken.domain, reading, content)
-
         async with self._parsing.setdefault(tenant, asyncio.Lock()):
-            return await DOCUMENT_THREADS.run(work)
+            return await DOCUMENT_THREADS.run(lay_out, self._reader, taken.document, taken.domain, taken.content)
 
     async def _scanned(self, tenant: str, taken: ClaimedDocument, layout: ChunkLayout) -> DocumentScan:
         async with self._parsing.setdefault(tenant, asyncio.Lock()):
@@ -173,13 +174,13 @@ class Ingestion:
 
     async def _is_held(self, tenant: str, taken: ClaimedDocument, scan: DocumentScan) -> bool:
         """Hold a document for review, or refuse it, if the policy demands that; return whether it does."""
-        document, action = taken.document, taken.policy.injection.of(Source.DOCUMENT)
+        document = taken.document
         reason = blocked_reason(taken.policy, scan)
         if reason is not None:
             block = partial(IngestTransaction.block, document=document, holder=self._holder, reason=reason)
             await self._ingests.write(tenant, block)
             self._metrics.count_document("failed")
-        elif scan.flagged and not document.is_released and action == "quarantine":
+        elif needs_review(taken.policy, scan, document):
             hold = partial(IngestTransaction.quarantine, document=document, holder=self._holder, scan=scan)
             await self._ingests.write(tenant, hold)
             self._metrics.count_document("quarantined")
@@ -189,13 +190,16 @@ class Ingestion:
 
     async def _embedded(self, tenant: str, taken: ClaimedDocument, layout: ChunkLayout, span: range) -> EmbeddedBatch:
         chunks = await DOCUMENT_THREADS.run(build_chunks, taken.document, taken.domain, layout, span, index_terms)
-        texts = [chunk.embedded for chunk in chunks]
-        embed = partial(self._embeddings.of_passages, tenant, texts, reembed=taken.reembed)
+        texts, digests = [chunk.embedded for chunk in chunks], [chunk.digest for chunk in chunks]
+        embed = partial(self._embeddings.of_passages, tenant, texts, digests=digests, reembed=taken.reembed)
         return EmbeddedBatch(span, chunks, await self._vectors.compute(taken.models, embed))
 
     async def _fail(self, tenant: str, document: Document, reason: str) -> None:
         await self._ingests.write(tenant, lambda ingest: ingest.fail(document, self._holder, reason))
         self._metrics.count_document("failed")
 
-    async def _release(self, tenant: str, document: Document, rest_micros: int = 0) -> None:
-        await self._ingests.write(tenant, lambda ingest: ingest.release(document, self._holder, rest_micros))
+    async def _release(
+        self, tenant: str, document: Document, rest_micros: int = 0, *, interrupted: bool = False
+    ) -> None:
+        release = partial(IngestTransaction.release, document=document, holder=self._holder, rest_micros=rest_micros)
+        await self._ingests.write(tenant, partial(release, interrupted=interrupted))

@@ -152,9 +152,10 @@ class ModelMigrations:
         if batch is None:
             await self._finish_embedding(lease)
             return
-        texts = [chunk.embedded for chunk in batch.chunks]
+        texts, digests = [chunk.embedded for chunk in batch.chunks], [chunk.digest for chunk in batch.chunks]
         async with lease.renewed():
-            vectors = await self._embeddings.of_passages(lease.tenant, texts, batch.migration.to_model)
+            model = batch.migration.to_model
+            vectors = await self._embeddings.of_passages(lease.tenant, texts, model, digests=digests)
         numbered = dict(zip((chunk.number for chunk in batch.chunks), vectors, strict=True))
         await lease.write(self._steps.doing(partial(MigrationSteps.store_vectors, batch=batch, vectors=numbered)))
         await lease.rest(started)

@@ -334,8 +334,9 @@ class SessionIndexing:
         vectors: list[bytes] = []
         for start in range(0, len(chunks), TEXT_BATCH_SIZE):
             started = loop.time()
-            texts = [chunk.embedded for chunk in chunks[start : start + TEXT_BATCH_SIZE]]
-            vectors += await self._embeddings.of_passages(lease.tenant, texts, model, reembed=reembed)
+            batch = chunks[start : start + TEXT_BATCH_SIZE]
+            texts, digests = [chunk.embedded for chunk in batch], [chunk.digest for chunk in batch]
+            vectors += await self._embeddings.of_passages(lease.tenant, texts, model, digests=digests, reembed=reembed)
             if len(chunks) > TEXT_BATCH_SIZE:
                 await self._rest(lease, started)
         return vectors

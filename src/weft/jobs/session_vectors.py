@@ -105,9 +105,9 @@ class SessionVectors:
         """Return vectors by chunk number, without texts that the embedder refuses: these are found by words only."""
         chunks = list(batch.chunks)
         while chunks:
-            texts = [chunk.embedded for chunk in chunks]
+            texts, digests = [chunk.embedded for chunk in chunks], [chunk.digest for chunk in chunks]
             try:
-                vectors = await self._embeddings.of_passages(tenant, texts, batch.model)
+                vectors = await self._embeddings.of_passages(tenant, texts, batch.model, digests=digests)
             except TextRefused as refusal:
                 refused = [chunk for chunk in chunks if chunk.embedded in refusal.texts]
                 if not refused:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -37,6 +37,7 @@ _PARTICIPANTS = (f"{ORCHESTRATOR}:", SUBAGENT, HUMAN)
 HIGHEST_CLEARANCE = 5
 # The actor of background work; no principal has this id.
 SYSTEM_ID = "system"
+_BOUND = "bound"
 
 
 class Permission(StrEnum):
@@ -73,6 +74,19 @@ def is_group_of_agents(pattern: str) -> bool:
     return pattern == ORCHESTRATOR or (agent_type != pattern and is_name(agent_type))
 
 
+@lru_cache(maxsize=10_000)
+def named_types(patterns: tuple[str, ...]) -> frozenset[str]:
+    """Return the agent types that an ACL names, by type:NAME, subagent:NAME or subagent:NAME:ID."""
+    named = (
+        pattern.removeprefix(SUBAGENT).partition(":")[0]
+        if pattern.startswith(SUBAGENT)
+        else pattern.removeprefix(AGENT_TYPE)
+        for pattern in patterns
+        if pattern.startswith((SUBAGENT, AGENT_TYPE))
+    )
+    return frozenset(filter(is_name, named))
+
+
 def may_match_callers(pattern: str) -> bool:
     """Tell whether a caller can match an ACL pattern at all: agent:ID, for example, is no form of a name."""
     beginning, wildcard, _ = pattern.replace("?", "*").partition("*")
@@ -97,7 +111,7 @@ class Actor(msgspec.Struct, frozen=True, dict=True):
     held call of this caller is performed.
     ``terminated_sessions`` are the sessions in which it, or an agent above it, is refused until a human reinstates it.
     ``step`` is the step of a task that its credential or endpoint is bound to; then it may call the tools in
-    ``step_tools`` only.
+    ``step_tools`` only. ``bound_session`` is the session that its connection is bound to: no other one exists for it.
     """
 
     tenant: str
@@ -122,6 +136,7 @@ class Actor(msgspec.Struct, frozen=True, dict=True):
     terminated_sessions: frozenset[str] = frozenset()
     step: str | None = None
     step_tools: frozenset[str] = frozenset()
+    bound_session: str | None = None
 
     @property
     def is_subagent(self) -> bool:
@@ -134,6 +149,17 @@ class Actor(msgspec.Struct, frozen=True, dict=True):
     def may_call(self, *names: str) -> bool:
         """Return whether the caller's step has a tool, under any of its names; without a step it has every tool."""
         return self.step is None or not self.step_tools.isdisjoint(names)
+
+    def bound_to(self, session_id: str) -> Actor:
+        """Return this caller on a connection that is bound to a session; the latest one is kept with its audiences."""
+        known = self.__dict__.get(_BOUND)
+        if known is None or known.bound_session != session_id:
+            known = self.__dict__[_BOUND] = msgspec.structs.replace(self, bound_session=session_id)
+        return known
+
+    def may_enter(self, session_id: str) -> bool:
+        """Return whether neither the connection nor a rule keeps the caller out of a session that admits it."""
+        return self.bound_session in (None, session_id) and session_id not in self.terminated_sessions
 
     @cached_property
     def participant(self) -> str:

@@ -77,11 +77,19 @@ class Audience(Enum):
 
 
 class SessionUse(Enum):
-    """What the session_id of a request means."""
+    """How an operation uses sessions, and so what it does on a connection that is bound to one session."""
 
+    # In the session of its session_id. A bound connection fills it in; another session does not exist there.
     WORKS_IN = "works_in"
+    # Likewise, but not filled in: without a session_id it is about what belongs to no session.
     MAY_NAME = "may_name"
-    CREATES = "creates"
+    # Names or lists by other ids what may lie in sessions. It finds what is in sessions that admit the caller: on a
+    # bound connection only that one does.
+    FINDS = "finds"
+    # Neither shows nor changes anything of a session.
+    NONE = "none"
+    # Creates sessions, or covers all of them: refused on a bound connection.
+    OUTSIDE = "outside"
 
 
 class RateClass(StrEnum):
@@ -138,7 +146,7 @@ class Operation:
     A ``heavy`` request reads so much that it gets its own connection.
     ``requires`` raises PermissionDenied for callers that may not use it, whatever the request.
     ``forbids`` raises for raw requests that no caller may make, before permissions are checked.
-    A connection bound to one session fills in session_id, depending on ``session``.
+    ``session_use`` declares ``session``; an operation that declares none works in the session of its session_id.
     ``content`` returns the texts of a request that are stored and later shown to agents: they are scanned before the
     transaction, and admitted by the content gate inside it.
     """
@@ -156,7 +164,7 @@ class Operation:
     destructive: bool
     off_record: frozenset[str]
     heavy: Callable[[Any], bool]
-    session: SessionUse
+    session_use: SessionUse | None
     requires: Callable[[Actor], None]
     forbids: Callable[[Mapping[str, Any], Actor], None]
     run: Callable[..., Awaitable[Any]]
@@ -176,6 +184,15 @@ class Operation:
     @cached_property
     def needs(self) -> tuple[type, ...]:
         return tuple(self._types[1:])
+
+    @cached_property
+    def session(self) -> SessionUse:
+        """Return how it uses sessions; one without a session_id has to declare it."""
+        if self.session_use is not None:
+            return self.session_use
+        if "session_id" not in self.request.__struct_fields__:
+            raise LookupError(f"{self.name} has no session_id: declare its SessionUse")
+        return SessionUse.WORKS_IN
 
     @cached_property
     def response(self) -> type[Response]:
@@ -267,7 +284,7 @@ def operation(
     destructive: bool | None = None,
     off_record: Iterable[str] = (),
     heavy: bool | Callable[[Any], bool] = False,
-    session: SessionUse = SessionUse.WORKS_IN,
+    session: SessionUse | None = None,
     requires: Callable[[Actor], None] = lambda _: None,
     forbids: Callable[[Mapping[str, Any], Actor], None] = lambda *_: None,
     prepare: Callable[..., Awaitable[None]] | None = None,
@@ -296,7 +313,7 @@ def operation(
             destructive=bool(destructive),
             off_record=frozenset(off_record),
             heavy=heavy if callable(heavy) else lambda _: heavy,
-            session=session,
+            session_use=session,
             requires=requires,
             forbids=forbids,
             run=run,

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable
+    from collections.abc import Awaitable, Callable
 
     from weft.kernel.identity import Actor
 
 T = TypeVar("T")
 N_co = TypeVar("N_co", covariant=True)
+# The tenant, then everything else that a cached value depends on.
+CacheKey = tuple[Any, ...]
 
 # A process that does not renew a lease for this long is taken for dead, and another takes the work over.
 LEASE_MICROS = 60_000_000
@@ -99,11 +101,11 @@ class JobStore(Protocol):
 
 
 class ValueCache(Protocol):
-    """A cache. A key contains everything its value depends on, so values are never stale."""
+    """A cache. A key begins with the tenant and contains everything its value depends on, so values are never stale."""
 
-    def get(self, key: Hashable) -> Any | None: ...  # noqa: ANN401 - values of any type
+    def get(self, key: CacheKey) -> Any | None: ...  # noqa: ANN401 - values of any type
 
-    def put(self, key: Hashable, value: Any, weight: int) -> None: ...  # noqa: ANN401 - likewise
+    def put(self, key: CacheKey, value: Any, weight: int) -> None: ...  # noqa: ANN401 - likewise
 
 
 def memory_size(answer: object) -> int:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from weft.app.app import App
     from weft.app.dispatch import CallContext
+    from weft.app.subscribers import Subscriber
     from weft.kernel.operation import Response
 
 _NAME = r"([A-Za-z0-9][A-Za-z0-9_-]{0,99})"
@@ -111,10 +112,8 @@ def _memory(uri: str, agent_id: str) -> Resource:
     return Resource(uri, "memory.overview", {"agent_id": agent_id}, EventFilter(types=("memory.*",), personal=True))
 
 
-def inbox_of(uri: str, session_id: str | None = None) -> Resource:
-    """Return the caller's inbox, of all its sessions or of one."""
-    interest = EventFilter(session_id, types=("message.added",), addressed=True)
-    return Resource(uri, "message.inbox", {"session_id": session_id}, interest, session_id)
+def _inbox(uri: str) -> Resource:
+    return Resource(uri, "message.inbox", {}, EventFilter(types=("message.added",), addressed=True))
 
 
 def _metrics(uri: str) -> Resource:
@@ -126,7 +125,7 @@ _FORMS: tuple[tuple[re.Pattern[str], Callable[..., Resource]], ...] = (
     (re.compile(rf"board://{_NAME}/([a-z0-9_:*?]{{1,129}})\Z"), _entry),
     (re.compile(rf"session://{_NAME}\Z"), _session),
     (re.compile(rf"agent://{_NAME}/memory\Z"), _memory),
-    (re.compile(r"inbox://me\Z"), inbox_of),
+    (re.compile(r"inbox://me\Z"), _inbox),
     (re.compile(r"performance://metrics\Z"), _metrics),
 )
 
@@ -141,31 +140,34 @@ def parse_uri(uri: str) -> Resource:
 
 async def read_resource(app: App, resource: Resource, context: CallContext) -> bytes:
     """Read a resource as JSON by calling its operation."""
-    try:
-        response = await app.call(app.registry[resource.operation], resource.request, context)
-    except NotFound as error:
-        # MCP requires the URI in the error.
-        error.context["uri"] = resource.uri
-        raise
-    return msgspec.json.encode(_matching(response, resource))
+    return msgspec.json.encode(_matching(await _read(app, resource, context), resource))
 
 
 async def check_may_watch(app: App, resource: Resource, context: CallContext) -> None:
     """Refuse a resource that the caller may not read."""
-    read = resource.board or resource
-    await app.call(app.registry[read.operation], read.request, context)
+    await _read(app, resource.board or resource, context)
+
+
+async def _read(app: App, resource: Resource, context: CallContext) -> Response:
+    try:
+        response: Response = await app.call(app.registry[resource.operation], resource.request, context)
+    except NotFound as error:
+        # MCP requires the URI in the error.
+        error.context["uri"] = resource.uri
+        raise
+    return response
 
 
 async def follow_resource(
-    app: App, resource: Resource, context: CallContext, after: int
+    app: App, resource: Resource, context: CallContext, after: int, subscriber: Subscriber | None = None
 ) -> AsyncIterator[ResourceChange]:
-    """Yield whenever the resource may have changed, while the caller may read it."""
+    """Yield whenever the resource may have changed, while the caller may read it; see ``App.follow``."""
     if resource.interest is None:
         while True:
             await asyncio.sleep(COLLECTION_INTERVAL)
             await check_may_watch(app, resource, context)
             yield ResourceChange(after, happened=True)
-    async for page in app.follow(context, resource.interest, after):
+    async for page in app.follow(context, resource.interest, after, subscriber):
         yield ResourceChange(page.reached, happened=bool(page.recorded) or page.pruned_through is not None)
 
 

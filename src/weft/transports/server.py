@@ -8,14 +8,16 @@ import os
 import socket
 import sys
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from sse_starlette.sse import AppStatus
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from weft.app.app import App
 from weft.transports.http.application import HttpApplication
+from weft.transports.http.connections import ConnectionLimits
+from weft.transports.http.protocol import BoundedHttp
 from weft.transports.logs import configure_logging
 
 if TYPE_CHECKING:
@@ -25,11 +27,11 @@ if TYPE_CHECKING:
     from weft.settings import Settings
     from weft.transports.mcp.http import Profile
 
-_KEEP_ALIVE_SECONDS = 75
 _POLL_SECONDS = 0.05
 _HANDLES = 16
-_MAX_HEAD_BYTES = 65_536
-_REFUSAL = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+# Half of the files that the process may open are for connections: a request may need a temporary file of its own.
+_OTHER_FILES = 256
+_MAX_FILES = 1_048_576
 
 
 class DrainingServer(uvicorn.Server):
@@ -39,6 +41,11 @@ class DrainingServer(uvicorn.Server):
         super().__init__(config)
         self._application = application
         self._grace_seconds = grace_seconds
+
+    async def on_tick(self, counter: int) -> bool:
+        """Look after the connections, ten times a second."""
+        self._application.connections.sweep(counter)
+        return await super().on_tick(counter)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -61,29 +68,6 @@ class DrainingServer(uvicorn.Server):
         AppStatus.should_exit = True
 
 
-class BoundedHttp(HttpToolsProtocol):
-    """Closes a connection whose request line and headers exceed the limit; uvicorn has none."""
-
-    _head_bytes = 0
-    _in_head = True
-
-    def on_message_begin(self) -> None:
-        self._head_bytes, self._in_head = 0, True
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        self._in_head = False
-        super().on_headers_complete()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        # Counted afterwards: the data may contain the end of the headers and part of the body.
-        self._head_bytes += len(data)
-        if self._in_head and self._head_bytes > _MAX_HEAD_BYTES:
-            self.transport.write(_REFUSAL)
-            self.transport.close()
-
-
 def serve(settings: Settings, *, profile: Profile | None = None) -> None:
     """Serve until SIGTERM or SIGINT."""
     configure_logging(settings.log_level)
@@ -99,32 +83,46 @@ async def _serve(settings: Settings, profile: Profile | None) -> None:
     await app.open()
     try:
         _greet(settings, await app.tenants.ensure_default())
-        application = HttpApplication(app, profile)
+        application = HttpApplication(app, profile, limits=_connection_limits())
         _tune_garbage_collection()
-        server = _server(settings, application)
+        server = http_server(settings, application)
         await server.serve(_handles(server.config.bind_socket()))
     finally:
         await app.close()
 
 
-def _server(settings: Settings, application: HttpApplication) -> DrainingServer:
+def http_server(settings: Settings, application: HttpApplication) -> DrainingServer:
+    """Return the server of an application."""
     # Otherwise sse-starlette would cut off responses half a second after SIGTERM.
     AppStatus.enable_automatic_graceful_drain = False
     config = uvicorn.Config(
         application.asgi,
         host=settings.host,
         port=settings.port,
-        http=BoundedHttp,
+        http=partial(BoundedHttp, connections=application.connections),  # type: ignore[arg-type]
+        # An upgraded connection would have no bounds, and nothing is served over one.
+        ws="none",
         # Trusted only from the configured proxies: anyone can send the header.
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=settings.trusted_proxies.split(),
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=settings.shutdown_grace_seconds,
     )
     return DrainingServer(config, application, settings.shutdown_grace_seconds)
+
+
+def _connection_limits() -> ConnectionLimits:
+    """Allow as many open files as the system does, and return limits that leave enough of them for everything else."""
+    try:
+        import resource  # noqa: PLC0415 - not available on Windows
+    except ImportError:
+        return ConnectionLimits()
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    return ConnectionLimits(open=max(16, min(ConnectionLimits().open, (files - _OTHER_FILES) // 2)))
 
 
 def _handles(listening: socket.socket) -> list[socket.socket]:

@@ -37,8 +37,9 @@ def run(
     """
     configure_logging(settings.log_level)
     local = Local(tenant, principal)
-    context = CallContext(local if step is None else InStep(local, step), correlation=correlation)
-    asyncio.run(_serve(settings, McpCaller(context, session, tools)))
+    credential = local if step is None else InStep(local, step)
+    context = CallContext(credential, correlation=correlation, session_id=session)
+    asyncio.run(_serve(settings, McpCaller(context, tools)))
 
 
 async def _serve(settings: Settings, caller: McpCaller) -> None:

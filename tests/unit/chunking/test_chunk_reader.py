@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
 import zlib
 from typing import TYPE_CHECKING
 
@@ -298,6 +300,24 @@ def test_a_document_that_killed_a_worker_is_not_retried(monkeypatch: pytest.Monk
     with pytest.raises(WorkerFailed):
         workers.run("unknown", b"", 30.0)
     assert len(started) == 1
+    workers.close()
+
+
+def test_content_is_tried_again_when_somebody_else_ended_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    make = _Worker._start
+
+    def ended_at_first() -> subprocess.Popen[bytes]:
+        started.append(make())
+        if len(started) == 1:
+            started[0].terminate()
+        return started[-1]
+
+    monkeypatch.setattr(_Worker, "_start", staticmethod(ended_at_first))
+    workers = WorkerPool(1)
+    assert workers.run("html", b"<p>words", 30.0)["text"] == "words"
+    assert len(started) == 2
+    assert os.getsid(started[-1].pid) != os.getsid(0), "a signal to the server's group does not reach it"
     workers.close()
 
 

@@ -39,6 +39,7 @@ from weft.capabilities.trust.policy import ContentAction, PiiActions, SecretActi
 from weft.capabilities.windows.model import Category, WindowEvent
 from weft.kernel.tokens import approximate_tokens
 from weft.providers.chat_models.factory import NO_METER, configured_chat_model
+from weft.providers.chat_models.resilient import ResilientChatModel
 from weft.providers.injection.local import load_included
 from weft.settings import Settings
 
@@ -218,9 +219,15 @@ FAILURES: dict[str, tuple[Callable[[dict[str, Any]], Answer], str]] = {
 @pytest.mark.req("CE-E")
 @pytest.mark.parametrize("failure", FAILURES)
 async def test_no_failure_of_the_model_loses_a_fact_or_blocks(
-    service: ScriptedProvider, model: ChatModel, failure: str, caplog: pytest.LogCaptureFixture
+    service: ScriptedProvider,
+    model: ResilientChatModel,
+    failure: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     service.respond, reason = FAILURES[failure]
+    if reason == "timeout":
+        monkeypatch.setattr(model, "_limits", model._limits._replace(attempt_seconds=0.1))
     started = time.monotonic()
     with caplog.at_level(logging.DEBUG, "weft"):
         draft = await compact(model, session(), target=0.5)

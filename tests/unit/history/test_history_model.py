@@ -31,9 +31,10 @@ pytestmark = pytest.mark.req("SC-08")
 META = ChangeMeta(tokens=3, expires_at=9, readable_by=("human:*",), size=4, metadata_hash="ab", media_type="text/plain")
 WRITTEN = Change("a", 1, 2, ChangeKind.WRITE, blob_hash("one"), META)
 MERGED = Point("board:s@b", 3, b"3" * 32)
-COMMIT = Commit("board:s", 5, Author("orchestrator", "planner"), 77, "write", "draft", (WRITTEN,), MERGED)
+COMMIT = Commit("board:s", 5, Author("orchestrator", "planner"), 77, "write", "draft", (WRITTEN,), MERGED, b"s" * 16)
 PARENTS = (b"1" * 32, MERGED.hash)
 IDENTITY = COMMIT.hash_after(*PARENTS, weight=10)
+OLD_HASH = "33f396091135f19c5dbf7453983e9882f694ba8a1c2024846487c7d26630803e"
 TAG = Tag("mark", 5, "orchestrator", 77)
 
 
@@ -54,6 +55,8 @@ def changed(**fields: Any) -> Commit:
         structs.replace(COMMIT, merged=None),
         structs.replace(COMMIT, merged=structs.replace(MERGED, line_id="board:s@c")),
         structs.replace(COMMIT, merged=structs.replace(MERGED, seq=4)),
+        structs.replace(COMMIT, salt=b"t" * 16),
+        structs.replace(COMMIT, salt=None),
         changed(key="b"),
         changed(incarnation=2),
         changed(version=3),
@@ -86,6 +89,16 @@ def test_a_hash_covers_the_parent(parents: tuple[bytes, ...]) -> None:
 
 def test_a_hash_covers_the_size_of_the_line() -> None:
     assert len({IDENTITY, COMMIT.hash_after(*PARENTS, weight=11), COMMIT.hash_after(*PARENTS)}) == 3
+
+
+def test_every_new_commit_has_a_salt_of_its_own() -> None:
+    fields = ("board:s", 5, Author("orchestrator", "planner"), 77, "write", None, (WRITTEN,))
+    assert Commit(*fields).salt != Commit(*fields).salt
+
+
+def test_commits_without_salt_have_the_hashes_that_earlier_versions_gave_them() -> None:
+    old = structs.replace(COMMIT, salt=None)
+    assert old.hash_after(*PARENTS, weight=10).hex() == OLD_HASH
 
 
 def test_a_hash_does_not_depend_on_the_line_or_on_the_order_of_changes() -> None:

@@ -113,12 +113,16 @@ def test_a_text_is_counted_once() -> None:
     # Another tokenizer counts for itself.
     PromptCounter(CATALOG.find("gpt-4"), Counting(), cache=cache).text(TEXT)
     assert counted.count(TEXT) == 2
+    # So does another reader: the time would tell that somebody has the same text.
+    for reader in (("t", "a"), ("t", "b"), ("u", "a")):
+        PromptCounter(CATALOG.find("gpt-4"), Counting(), cache=cache, reader=reader).text(TEXT)
+    assert counted.count(TEXT) == 5
 
 
 def test_the_cache_of_counts_is_bounded() -> None:
     cache = CountCache(limit=10)
     for number in range(100):
-        assert cache.count("x" * 100 + str(number), len, "n") == 100 + len(str(number))
+        assert cache.count("x" * 100 + str(number), len, b"n") == 100 + len(str(number))
     assert len(cache) <= 10
 
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from msgspec import UNSET, structs
 from opentelemetry.trace import SpanContext, TraceFlags, format_span_id, format_trace_id
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-from record_strategies import JSON, records
 
+from support.record_strategies import JSON, records
 from support.world import refused
 from weft.capabilities.records.mappings import (
     a2a,

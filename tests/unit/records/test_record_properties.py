@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from record_files import VALID, decoded, raw_records, schema_validator, type_of
-from record_strategies import JSON, records
 
 from support.full_run import examples
 from support.public_schemas import PUBLIC, public_validator
+from support.record_strategies import JSON, records
 from weft.capabilities.records.model import RECORD_TYPES
 from weft.capabilities.records.validation import check_record, parse_record
 from weft.capabilities.records.validation_errors import InvalidRecord

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from record_strategies import JSON
 
+from support.record_strategies import JSON
 from weft.capabilities.records.model import RECORD_TYPES, ContextEvent, ContextInjection
 from weft.capabilities.records.validation import (
     ID_FIELDS,

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from support.world import refused
 from weft.app.caches import Cache
@@ -231,7 +232,7 @@ async def test_what_was_scanned_before_the_transaction_is_not_scanned_in_it() ->
         submitted("word " * 1_000),
         submitted("word " * 1_000, source=Source.TOOL),
     ]
-    verdicts = await scanner.prepare("t1", [*texts, *texts])
+    verdicts = await scanner.prepare(actor(), [*texts, *texts])
     assert len(detector.calls) == len(texts)
     prepared = ContentGate(actor(), Policies(DEFAULT_POLICY), scanner, Labels({}), verdicts)
     for text, data in texts:
@@ -239,12 +240,22 @@ async def test_what_was_scanned_before_the_transaction_is_not_scanned_in_it() ->
     assert len(detector.calls) == len(texts)
 
 
+async def test_verdicts_are_not_shared_between_callers() -> None:
+    detector = WordDetector()
+    scanner = ContentScanner(detector, Cache("verdicts", 1, 100_000, 60, SystemClock()))
+    text = submitted("Disregard the plan.")
+    callers = [actor(), replace(actor(), principal_id="other"), replace(actor(), tenant="t2")]
+    for caller in callers * 2:
+        await scanner.prepare(caller, [text])
+    assert len(detector.calls) == len(callers)
+
+
 async def test_a_tenant_waits_for_its_own_long_scans_only() -> None:
     detector = SlowDetector()
     scanner = ContentScanner(detector, Cache("verdicts", 1, 1, 60, SystemClock()))
-    many = [asyncio.create_task(scanner.prepare("t1", [submitted(f"{n} " * 1_000)])) for n in range(20)]
+    many = [asyncio.create_task(scanner.prepare(actor(), [submitted(f"{n} " * 1_000)])) for n in range(20)]
     await asyncio.sleep(0.02)
-    await asyncio.wait_for(scanner.prepare("t2", [submitted("word " * 1_000)]), 1)
+    await asyncio.wait_for(scanner.prepare(replace(actor(), tenant="t2"), [submitted("word " * 1_000)]), 1)
     assert not all(task.done() for task in many)
     detector.quick = True
     await asyncio.gather(*many)

@@ -1,4 +1,6 @@
-"""Embedding cache: each text is embedded once per model and tenant.
+"""Embedding cache: each text of an item is embedded once per model.
+
+Entries are not shared between items, nor between callers: a hit would tell that somebody else has the same text.
 
 Does not import numpy: arrays are used through their own methods, so that processes that never embed do not load it.
 """
@@ -47,7 +49,7 @@ class _LookedUp(NamedTuple):
 
 
 class CachedEmbeddings:
-    """Caches vectors by model and SHA-256 of the text: in the database for passages, in memory for queries."""
+    """Caches vectors by model and digest: of passages in the database, of queries in memory."""
 
     def __init__(
         self,
@@ -99,10 +101,16 @@ class CachedEmbeddings:
         return cached
 
     async def of_passages(
-        self, tenant: str, texts: Sequence[str], model: str, *, platform: bool = False, reembed: bool = False
+        self,
+        tenant: str,
+        texts: Sequence[str],
+        model: str,
+        *,
+        digests: Sequence[bytes] | None = None,
+        reembed: bool = False,
     ) -> list[bytes]:
-        digests = [_digest(text) for text in texts]
-        scope = SYSTEM if platform else Scope(tenant)
+        scope = SYSTEM if digests is None else Scope(tenant)
+        digests = [_digest(text) for text in texts] if digests is None else digests
         if reembed:
             await self._database.write(scope, lambda tx: SqlVectorStore(tx).forget(model, digests))
         looked = await self._look_up(scope, self._embedder(model), dict(zip(digests, texts, strict=True)), "passage")

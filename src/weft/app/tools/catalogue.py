@@ -223,7 +223,7 @@ class IndexedTools:
     async def _vectors(self, texts: Sequence[str], model: str) -> Sequence[bytes] | None:
         """Return the vectors of public texts, which all tenants share; None if the model is unavailable."""
         try:
-            return await self._embeddings.of_passages("", texts, model, platform=True)
+            return await self._embeddings.of_passages("", texts, model)
         except (EmbedderUnavailable, TextRefused):
             return None
 

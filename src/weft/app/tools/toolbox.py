@@ -7,12 +7,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.app.dispatch import authorise, may_use
+from weft.app.session_binding import LINE_FIELDS, works_in_session
 from weft.app.tools.lean_views import LEAN_TOOLS, lean_schema
 from weft.capabilities.access.steps import is_in_step
 from weft.capabilities.access.tool_profiles import parse_tool_profile
 from weft.kernel.errors import InvalidInput, UnknownOperation, close_names
 from weft.kernel.identity import Permission
-from weft.kernel.operation import Audience, Effect, SessionUse
+from weft.kernel.operation import Audience, Effect
 from weft.kernel.schema import ACTION, request_schema, standalone, tool_schema
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ _CALL_FIELDS = {ACTION, "name", "arguments"}
 _SESSION = "session_id"
 # Steps may name any set of actions, so there may be very many views.
 _MAX_VIEWS = 4_096
-# Request fields that name a context in history.
-LINE_FIELDS = ("context_id", "from_context_id", "other_context_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ class _ViewKey(NamedTuple):
 
 
 class Toolbox:
-    """All tools. Lists depend on the caller and the profile only, never on the connection; views are cached."""
+    """All tools. Lists depend on the caller, its step and session and the profile; views are cached."""
 
     def __init__(self, registry: Registry, profile: str = "default") -> None:
         self._registry = registry
@@ -207,11 +206,6 @@ def _by_action(operations: Sequence[Operation], arguments: Mapping[str, Any]) ->
             f"action: {problem}; use one of {', '.join(map(str, actions))}", field=ACTION, actions=actions
         )
     return found
-
-
-def works_in_session(operation: Operation) -> bool:
-    """Return whether an operation works in the session of its session_id."""
-    return operation.session is SessionUse.WORKS_IN and _SESSION in operation.request.__struct_fields__
 
 
 def _lean_view(operations: Sequence[Operation], *, in_session: bool) -> ToolView:

@@ -11,7 +11,7 @@ import msgspec
 from weft.kernel.clock import from_micros
 from weft.kernel.fields import ShortText
 from weft.kernel.identity import Permission
-from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,6 +102,7 @@ class AuditLog(Response):
     permission=Permission.ADMIN,
     rate=RateClass.ADMIN,
     effect=Effect.READ,
+    session=SessionUse.OUTSIDE,
 )
 async def list_audit(request: GetAuditLog, audit: AuditStore, audit_filter: AuditFilter) -> AuditLog:
     """Read the tenant's audit log: every denial, every refused credential and administrative change, newest first.

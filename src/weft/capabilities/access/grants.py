@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 HIGHEST_CLEARANCE = 5
+_ASK_FOR_TYPE = "Pass another agent_type, or ask a human admin to create the first agent of this type below you."
 
 
 async def check_may_edit(actor: Actor, target: Principal, access: AccessStore) -> None:
@@ -69,6 +70,11 @@ def check_may_grant(actor: Actor, clearance: int, permissions: frozenset[Permiss
         raise PermissionDenied(
             "You cannot grant a permission that you do not have.", your_permissions=sorted(actor.permissions)
         )
+
+
+def may_read_as_admin(actor: Actor, owner: Principal) -> bool:
+    """Tell whether a caller may read the private data of a principal as an admin: not above its own clearance."""
+    return actor.is_admin and owner.clearance <= actor.clearance
 
 
 def check_clearance(actor: Actor, needed: int, what: str = "This", *, who: str = "someone") -> None:
@@ -129,12 +135,24 @@ def check_may_hold_key(actor: Actor, owner: Principal) -> None:
 
 
 async def check_may_grant_type(actor: Actor, agent_type: str, access: AccessStore) -> None:
-    """Refuse a type that only others have: ACLs admit agents by their type, so it would give their access."""
-    if not actor.is_admin and await access.is_foreign_type(agent_type, actor.principal_id):
+    """Refuse a type that only others have: ACLs admit agents by their type, so it would give their access.
+
+    Human admins grant such types, up to their own clearance; agents get no more by the permission 'admin'.
+    """
+    if actor.is_admin and actor.kind is PrincipalKind.HUMAN:
+        highest = await access.clearance_of_type(agent_type)
+        check_clearance(actor, highest, f"The agent_type '{agent_type}' is that of others and")
+    elif await access.is_foreign_type(agent_type, actor.principal_id):
         raise PermissionDenied(
             f"Others have the agent_type '{agent_type}', and neither you nor the agents below you have it. "
             "Access rules can name a type, so the new agent would get their access.",
-            hint="Pass another agent_type, or ask an admin to create the first agent of this type below you.",
+            hint=_ASK_FOR_TYPE,
+        )
+    elif await access.is_type_named_by_others(agent_type, actor.principal_id):
+        raise PermissionDenied(
+            f"Access rules of others name the agent_type '{agent_type}', so the new agent would get access that was "
+            "not meant for it.",
+            hint=_ASK_FOR_TYPE,
         )
 
 

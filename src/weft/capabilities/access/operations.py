@@ -62,6 +62,7 @@ from weft.kernel.operation import (
     RateClass,
     Request,
     Response,
+    SessionUse,
     Success,
     admin_write,
     operation,
@@ -293,6 +294,7 @@ _token_operation = partial(operation, permission=None, rate=RateClass.AUTHENTICA
     audience=Audience.ANONYMOUS,
     audited=True,
     errors=(InvalidApiKey, AuthenticationError, PermissionDenied, BoundToStep, StepNotFound),
+    session=SessionUse.NONE,
 )
 async def authenticate_agent(
     request: AuthenticateAgent, access: AccessStore, codec: TokenCodec, lifetimes: TokenLifetimes, clock: Clock
@@ -328,6 +330,7 @@ async def authenticate_agent(
     tool="refresh_token",
     http="POST /v1/tokens/refresh",
     errors=(AuthenticationError,),
+    session=SessionUse.NONE,
 )
 async def refresh_token(
     request: RefreshToken, actor: Actor, access: AccessStore, codec: TokenCodec, lifetimes: TokenLifetimes, clock: Clock
@@ -370,6 +373,7 @@ async def refresh_token(
     destructive=True,
     audited=True,
     errors=(PermissionDenied, AuthenticationError),
+    session=SessionUse.NONE,
 )
 async def revoke_token(request: RevokeToken, actor: Actor, access: AccessStore, clock: Clock) -> Success:
     """Revoke a token at once: your own or, as an admin, that of a principal you may edit."""
@@ -390,6 +394,7 @@ async def revoke_token(request: RevokeToken, actor: Actor, access: AccessStore, 
     status=201,
     requires=check_may_create,
     errors=(AgentExists, InvalidParent, PermissionDenied, QuotaExceeded),
+    session=SessionUse.NONE,
 )
 async def create_agent(
     request: CreateAgent, actor: Actor, access: AccessStore, limit: AgentLimit, clock: Clock
@@ -437,6 +442,7 @@ async def create_agent(
     requires=_check_may_update,
     forbids=forbid_self_change,
     errors=(AgentNotFound, InvalidParent, PermissionDenied, SelfModification, QuotaExceeded),
+    session=SessionUse.NONE,
 )
 async def update_agent(
     request: UpdateAgent, actor: Actor, access: AccessStore, limit: AgentLimit, clock: Clock
@@ -478,6 +484,7 @@ async def update_agent(
     http="POST /v1/agents/{agent_id}/keys",
     status=201,
     errors=(AgentNotFound, PermissionDenied, SelfModification, UnknownToolProfile, BoundToStep, StepNotFound),
+    session=SessionUse.NONE,
 )
 async def create_api_key(request: CreateApiKey, actor: Actor, access: AccessStore, clock: Clock) -> ApiKeyCreated:
     """Create another API key for a principal that you may change. It is shown only once."""
@@ -501,6 +508,7 @@ async def create_api_key(request: CreateApiKey, actor: Actor, access: AccessStor
     http="GET /v1/agents/{agent_id}/keys",
     effect=Effect.READ,
     errors=(AgentNotFound, PermissionDenied),
+    session=SessionUse.NONE,
 )
 async def list_api_keys(request: ListApiKeys, actor: Actor, access: AccessStore) -> ApiKeyList:
     """List a principal's API keys, without their secrets."""
@@ -533,6 +541,7 @@ async def list_api_keys(request: ListApiKeys, actor: Actor, access: AccessStore)
     effect=Effect.WRITE,
     audited=True,
     errors=(ApiKeyNotFound, PermissionDenied),
+    session=SessionUse.NONE,
 )
 async def rotate_key(request: RotateKey, actor: Actor, access: AccessStore, clock: Clock) -> ApiKeyCreated:
     """Replace an API key. The new one is shown only once; the old one and its tokens are revoked at once.
@@ -555,6 +564,7 @@ async def rotate_key(request: RotateKey, actor: Actor, access: AccessStore, cloc
     http="DELETE /v1/keys/{key_id}",
     destructive=True,
     errors=(ApiKeyNotFound, PermissionDenied),
+    session=SessionUse.NONE,
 )
 async def revoke_key(request: RevokeKey, actor: Actor, access: AccessStore, clock: Clock) -> Success:
     """Revoke an API key, and every token issued for it, at once."""
@@ -571,6 +581,7 @@ async def revoke_key(request: RevokeKey, actor: Actor, access: AccessStore, cloc
     destructive=True,
     requires=check_highest_clearance,
     errors=(PermissionDenied,),
+    session=SessionUse.NONE,
 )
 async def rotate_signing_key(
     request: RotateSigningKey, access: AccessStore, line_keys: LineKeys, clock: Clock

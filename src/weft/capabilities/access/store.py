@@ -40,6 +40,14 @@ class AccessStore(Protocol):
         """Return all active principals below one, by id."""
         ...
 
+    async def clearance_of_type(self, agent_type: str) -> int:
+        """Return the highest clearance of the principals of a type, also of disabled ones; 0 if there are none."""
+        ...
+
+    async def is_type_named_by_others(self, agent_type: str, orchestrator_id: str) -> bool:
+        """Tell whether ACLs written outside of an orchestrator's tree name a type that no agent in the tree has."""
+        ...
+
     async def is_foreign_type(self, agent_type: str, orchestrator_id: str) -> bool:
         """Tell whether a human has this type, or agents of other trees and no active agent of this orchestrator's."""
         ...

@@ -34,7 +34,7 @@ from weft.kernel.clock import from_micros
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.fields import Reason, Step
 from weft.kernel.identity import Permission
-from weft.kernel.operation import Effect, RateClass, Request, Success, operation
+from weft.kernel.operation import Effect, RateClass, Request, SessionUse, Success, operation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,6 +98,7 @@ class ContextCopied(Success, kw_only=True):
         ObjectMissing,
         *GATE_ERRORS,
     ),
+    session=SessionUse.NONE,
 )
 async def copy_context(request: CopyContext, contexts: Contexts) -> ContextCopied:
     """Replace an agent's persistent memory by a version of another agent's. Definitions are not copied.

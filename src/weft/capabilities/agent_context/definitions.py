@@ -35,9 +35,9 @@ from weft.capabilities.trust.gate import GATE_ERRORS
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import ContentTooLarge, PermissionDenied, QuotaExceeded, SelfModification
 from weft.kernel.fields import Count, Reason, Step
-from weft.kernel.identity import Permission
+from weft.kernel.identity import Actor, Permission
 from weft.kernel.json_input import encode_json_field
-from weft.kernel.operation import Effect, RateClass, Request, Success, operation
+from weft.kernel.operation import Effect, RateClass, Request, SessionUse, Success, operation
 
 _MAX_BYTES = 262_144
 
@@ -100,8 +100,8 @@ class DefinitionRead(AgentDefinition, kw_only=True):
     hash: str
 
 
-async def _compile(request: DefineAgent, actions: KnownActions) -> None:
-    await compile_guardrails(request.guardrails or (), actions)
+async def _compile(request: DefineAgent, actions: KnownActions, actor: Actor) -> None:
+    await compile_guardrails(request.guardrails or (), actions, actor)
 
 
 @operation(
@@ -121,6 +121,7 @@ async def _compile(request: DefineAgent, actions: KnownActions) -> None:
         *(InvalidGuardrail, QuotaExceeded),
         *GATE_ERRORS,
     ),
+    session=SessionUse.NONE,
 )
 async def define_agent(
     request: DefineAgent, contexts: Contexts, critical: CriticalEditStore, definitions: GuardrailDefinitions
@@ -172,6 +173,7 @@ async def define_agent(
     rate=RateClass.MEMORY,
     effect=Effect.READ,
     errors=(AgentNotFound, VersionNotFound, VersionPruned),
+    session=SessionUse.NONE,
 )
 async def read_definition(request: ReadDefinition, contexts: Contexts) -> DefinitionRead:
     """Read a version of the definition of an agent: your own, or that of an agent you may edit."""

@@ -1,7 +1,7 @@
 """Owners of persistent memory: an agent or human by its id, a team as team:NAME, a user as user:ID.
 
 The memory of a team is shared by its members; that of a user by the human and the agents that serve it. Admins may use
-both.
+both, that of a user up to their own clearance.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from weft.capabilities.access.grants import HIGHEST_CLEARANCE
 from weft.capabilities.access.model import AgentNotFound
 from weft.capabilities.teams.model import TeamNotFound
 from weft.capabilities.teams.service import unknown_team
@@ -58,15 +59,15 @@ async def may_use_shared(actor: Actor, owner: str, access: AccessStore, teams: T
         return False
     if owner in readable_memory_owners(actor):
         return True
-    return actor.is_admin and await exists(owner, access, teams)
+    return actor.is_admin and await exists(owner, access, teams, up_to=actor.clearance)
 
 
-async def exists(owner: str, access: AccessStore, teams: TeamStore) -> bool:
-    """Tell whether there is such a team, or such a human."""
+async def exists(owner: str, access: AccessStore, teams: TeamStore, up_to: int = HIGHEST_CLEARANCE) -> bool:
+    """Tell whether there is such a team, or such a human with at most this clearance."""
     if owner.startswith(TEAM):
         return await teams.find(owner.removeprefix(TEAM)) is not None
     principal = await access.principal(owner.removeprefix(USER))
-    return principal is not None and principal.kind is PrincipalKind.HUMAN
+    return principal is not None and principal.kind is PrincipalKind.HUMAN and principal.clearance <= up_to
 
 
 async def check_may_use(actor: Actor, owner: str, access: AccessStore, teams: TeamStore) -> None:

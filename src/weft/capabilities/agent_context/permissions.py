@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft.capabilities.access.grants import check_clearance, check_may_edit, check_supervisor
+from weft.capabilities.access.grants import check_clearance, check_may_edit, check_supervisor, may_read_as_admin
 from weft.capabilities.access.model import AgentNotFound
 from weft.capabilities.agent_context.model import DEFINITION, ContextLine
 from weft.capabilities.history.edit_proof import EditProof
@@ -42,8 +42,11 @@ async def may_edit(actor: Actor, owner: Principal, access: AccessStore) -> bool:
 
 
 async def may_read_context(actor: Actor, owner: Principal, access: AccessStore) -> bool:
-    """Tell whether the caller owns the context, is an admin, or may edit its owner; a human with EDITOR_CLEARANCE."""
-    if actor.principal_id == owner.principal_id or actor.is_admin:
+    """Tell whether the caller owns the context, or as an admin or an editor of its owner; none above its clearance.
+
+    Humans that are no admins need EDITOR_CLEARANCE.
+    """
+    if actor.principal_id == owner.principal_id or may_read_as_admin(actor, owner):
         return True
     if actor.kind is PrincipalKind.HUMAN and actor.clearance < EDITOR_CLEARANCE:
         return False
@@ -52,7 +55,9 @@ async def may_read_context(actor: Actor, owner: Principal, access: AccessStore) 
 
 async def may_read_definition(actor: Actor, owner: Principal, access: AccessStore) -> bool:
     """Tell whether the caller may read a definition: its own, as an admin, or as an editor of the agent."""
-    return actor.principal_id == owner.principal_id or actor.is_admin or await may_edit(actor, owner, access)
+    if actor.principal_id == owner.principal_id or may_read_as_admin(actor, owner):
+        return True
+    return await may_edit(actor, owner, access)
 
 
 def check_editor(actor: Actor) -> None:

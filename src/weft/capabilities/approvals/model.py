@@ -75,8 +75,9 @@ class HeldCall(msgspec.Struct, frozen=True, kw_only=True):
     """One call that is held, or was.
 
     ``checks`` are those an approver has let it pass. ``digest`` is the same for identical calls of its caller.
-    ``permissions`` and ``step`` are those of the credential it was made with. ``performer`` identifies the process that
-    performs the call until ``due_at``. ``due_at`` is when something is to be done: expire, take over, or delete.
+    ``permissions`` and ``step`` are those of the credential it was made with, ``bound_session`` is that of its
+    connection. ``performer`` identifies the process that performs the call until ``due_at``. ``due_at`` is when
+    something is to be done: expire, take over, or delete.
     """
 
     approval_id: str
@@ -95,6 +96,7 @@ class HeldCall(msgspec.Struct, frozen=True, kw_only=True):
     token_id: str | None = None
     key_id: str | None = None
     step: str | None = None
+    bound_session: str | None = None
     correlation: Correlation = NO_CORRELATION
     state: ApprovalState = ApprovalState.PENDING
     checks: tuple[str, ...] = ()
@@ -209,9 +211,13 @@ class TooManyApprovals(Rejected):
     http_status = 429
 
 
-def digest_of(operation: Operation, request: Request, step: str | None = None) -> bytes:
-    """Return what identifies identical calls of one caller, made in the same step of a task."""
+def digest_of(
+    operation: Operation, request: Request, step: str | None = None, bound_session: str | None = None
+) -> bytes:
+    """Return what identifies identical calls of one caller: in the same step, on connections bound alike."""
     named = operation.name if step is None else f"{operation.name}@{step}"
+    if bound_session is not None:
+        named = f"{named} in {bound_session}"
     return hashlib.sha256(named.encode() + msgspec.json.encode(request, order="sorted")).digest()
 
 

@@ -16,13 +16,13 @@ from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.errors import InvalidInput, PermissionDenied, invalid_cursor
 from weft.kernel.fields import Name, ShortText
 from weft.kernel.identity import Actor, Permission
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
 from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
     from weft.capabilities.approvals.model import HeldCall, HeldError
 
-_operation = partial(operation, tool="approvals", rate=RateClass.SESSION)
+_operation = partial(operation, tool="approvals", rate=RateClass.SESSION, session=SessionUse.FINDS)
 _read = partial(_operation, permission=Permission.READ)
 _decision = partial(
     _operation,
@@ -133,6 +133,7 @@ async def list_approvals(request: ListApprovals, approvals: Approvals) -> Approv
         request.cursor,
         request.limit + 1,
         caller_id=None if await approvals.may_decide() else approvals.actor.principal_id,
+        session_id=approvals.actor.bound_session,
         states=() if request.state is None else _STATES[request.state],
     )
     shown = page[: request.limit]

@@ -69,7 +69,7 @@ class Approvals(msgspec.Struct, frozen=True):
 
     async def hold(self, call: CallToHold) -> HeldCall:
         """Hold a call of this caller; an identical one shares the approval that there is."""
-        digest = digest_of(call.operation, call.request, self.actor.step)
+        digest = digest_of(call.operation, call.request, self.actor.step, self.actor.bound_session)
         known = await self.store.latest(self.actor.principal_id, digest)
         if known is not None and known.stands_for(call.reason.check, self.now):
             return known
@@ -87,11 +87,16 @@ class Approvals(msgspec.Struct, frozen=True):
     async def find(self, approval_id: str) -> HeldCall:
         """Return a held call that the caller may see: its own, or any for approvers."""
         held = await self.store.find(approval_id)
-        if held is None or not (held.caller_id == self.actor.principal_id or await self.may_decide()):
+        if held is None or not await self._may_see(held):
             raise ApprovalNotFound(
                 f"There is no approval '{approval_id}'.", resource_type="approval", resource_id=approval_id
             )
         return held
+
+    async def _may_see(self, held: HeldCall) -> bool:
+        if self.actor.bound_session not in (None, held.session_id):
+            return False
+        return held.caller_id == self.actor.principal_id or await self.may_decide()
 
     async def may_decide(self) -> bool:
         return is_approver(self.actor, await self.policies.current())
@@ -182,7 +187,7 @@ class Approvals(msgspec.Struct, frozen=True):
         policy = await self.policies.current()
         now = self.now
         expires_at = now + policy.approval_seconds * _MICROS
-        session_id = call.session_id or getattr(call.request, "session_id", None)
+        session_id = call.session_id or getattr(call.request, "session_id", None) or self.actor.bound_session
         return HeldCall(
             approval_id=f"approval_{new_ordered_id()}",
             caller_id=self.actor.principal_id,
@@ -200,6 +205,7 @@ class Approvals(msgspec.Struct, frozen=True):
             token_id=self.actor.token_id,
             key_id=self.actor.key_id,
             step=self.actor.step,
+            bound_session=self.actor.bound_session,
             correlation=self.actor.correlation,
         )
 

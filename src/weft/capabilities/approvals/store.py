@@ -36,9 +36,15 @@ class ApprovalStore(Protocol):
     async def pending(self, caller_id: str) -> Pending: ...
 
     async def newest(
-        self, before: str | None, limit: int, *, caller_id: str | None, states: Sequence[ApprovalState]
+        self,
+        before: str | None,
+        limit: int,
+        *,
+        caller_id: str | None,
+        session_id: str | None = None,
+        states: Sequence[ApprovalState],
     ) -> Sequence[HeldCall]:
-        """Return calls newest first, older than ``before``; of one caller, and in some states, if given."""
+        """Return calls newest first, older than ``before``; of one caller or session, and in some states, if given."""
         ...
 
     async def states(self, approval_ids: Sequence[str]) -> dict[str, ApprovalState]:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from weft.capabilities.compaction.model import CompactedView, KeyFact
+    from weft.kernel.ports import CacheKey
 
 # An event above this part of the limit is shortened in the middle, so that it does not evict all others.
 _LARGEST_PART = 4
@@ -104,9 +105,9 @@ CompactedPart = WindowEvent | SummaryOfEvents | EventInPart
 class PreparedEventCache(Protocol):
     """Prepared events and summaries by tenant and EventPreparer.key."""
 
-    def get(self, key: Hashable) -> Sequence[Prepared] | None: ...
+    def get(self, key: CacheKey) -> Sequence[Prepared] | None: ...
 
-    def put(self, key: Hashable, value: Sequence[Prepared], weight: int = 1) -> None: ...
+    def put(self, key: CacheKey, value: Sequence[Prepared], weight: int = 1) -> None: ...
 
 
 class EventPreparer(NamedTuple):

@@ -27,7 +27,7 @@ from weft.kernel.events import Outbox
 from weft.kernel.identity import Actor
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Sequence
 
     from weft.capabilities.agent_context.critical import CriticalUpdate
     from weft.capabilities.assembly.model import PlannedBlock
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from weft.capabilities.missing_context.model import Gap
     from weft.capabilities.trust.policy import TrustPolicy
     from weft.capabilities.windows.model import EventDraft, Window, WindowEvent
+    from weft.kernel.ports import CacheKey
 
 _MAX_GAPS = 20
 # Memory of a block, candidate or omission of a receipt, and of a token of its texts.
@@ -90,9 +91,9 @@ class PreviousPrompt(NamedTuple):
 class PromptCache(Protocol):
     """The last prompts of windows, by tenant, session and agent."""
 
-    def get(self, key: Hashable) -> PreviousPrompt | None: ...
+    def get(self, key: CacheKey) -> PreviousPrompt | None: ...
 
-    def put(self, key: Hashable, value: PreviousPrompt, weight: int = 1) -> None: ...
+    def put(self, key: CacheKey, value: PreviousPrompt, weight: int = 1) -> None: ...
 
 
 class Gathered(NamedTuple):

@@ -36,7 +36,7 @@ from weft.kernel.clock import from_micros, to_micros
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.fields import Name
 from weft.kernel.identity import Permission
-from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
 
 if TYPE_CHECKING:
     from weft.capabilities.assembly.receipts import Receipt
@@ -178,6 +178,7 @@ class SavingsReport(Response, kw_only=True, omit_defaults=False):
     action="show",
     http="GET /v1/receipts/{receipt_id}",
     errors=(ReceiptNotFound,),
+    session=SessionUse.FINDS,
 )
 async def show_receipt(request: ShowReceipt, receipts: ReceiptStore, windows: Windows) -> ReceiptShown:
     """Show the receipt of a prompt: blocks, candidates, omissions with reasons, budget, savings and timing."""
@@ -217,6 +218,7 @@ async def list_receipts(request: ListReceipts, receipts: ReceiptStore, windows: 
     action="replay",
     http="GET /v1/receipts/{receipt_id}/prompt",
     errors=(ReceiptNotFound, ReceiptPruned, PermissionDenied, LayerViolation),
+    session=SessionUse.FINDS,
 )
 async def replay_receipt(
     request: ReplayReceipt, receipts: ReceiptStore, windows: Windows, records: RecordStore, catalog: Catalog

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import UNSET
 
+from weft.capabilities.access.grants import may_read_as_admin
+from weft.capabilities.access.store import AccessStore
 from weft.capabilities.assembly.model import digest_of
 from weft.capabilities.assembly.receipts import ReceiptStore, decode_messages
 from weft.capabilities.records import model as records
@@ -32,16 +34,23 @@ class ReceiptRecordReader(msgspec.Struct, frozen=True):
 
     actor: Actor
     receipts: ReceiptStore
+    access: AccessStore
 
     async def of_receipt(self, receipt_id: str, session_id: str | None) -> Mapping[str, Record]:
         found = await self.receipts.find(receipt_id)
         if found is None or session_id not in (None, found.receipt.session_id):
             return {}
         # The derived records name private items, so they are for who asked for the prompt, and for admins.
-        if self.actor.principal_id != found.receipt.requested_by and not self.actor.is_admin:
+        if not await self._is_for_caller(found.receipt):
             return {}
         task = await self._task(found.receipt)
         return {record.type: record for record in records_of(found.receipt, task, found.usage)}
+
+    async def _is_for_caller(self, receipt: Receipt) -> bool:
+        if self.actor.principal_id == receipt.requested_by:
+            return True
+        requester = await self.access.principal(receipt.requested_by)
+        return requester is not None and may_read_as_admin(self.actor, requester)
 
     async def _task(self, receipt: Receipt) -> str | None:
         """Return the task of a prompt; None if it is an event of the conversation, too long, or was removed."""

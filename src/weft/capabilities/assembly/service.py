@@ -228,7 +228,10 @@ class Assembler(msgspec.Struct, frozen=True):
         model = request.model or gathered.window.settings.model
         info = self.catalog.find(model)
         # The first use of a tokenizer loads its vocabulary, which takes seconds.
-        counter = await SEARCH_THREADS.run(PromptCounter, info, self.counters, gathered.token_factor, self.counts)
+        reader = (actor.tenant, actor.principal_id)
+        counter = await SEARCH_THREADS.run(
+            PromptCounter, info, self.counters, gathered.token_factor, self.counts, reader
+        )
         limits = _limits(request, gathered, info)
         screening = Screening(gathered.policy, request.data_marking, request.omit_secrets)
         retrieving = self._retrieve(actor, request, gathered, limits.limit)
@@ -301,9 +304,7 @@ class Assembler(msgspec.Struct, frozen=True):
 
     async def _suspicious_gaps(self, actor: Actor, gaps: Sequence[Gap]) -> dict[str, ItemTrust]:
         """Return the open questions that look like an attack: no gate has seen them."""
-        verdicts = await self.scanner.prepare(
-            actor.tenant, [SubmittedText(gap.record.question, data=False) for gap in gaps]
-        )
+        verdicts = await self.scanner.prepare(actor, [SubmittedText(gap.record.question, data=False) for gap in gaps])
         flagged = [gap for gap in gaps if verdicts[gap.record.question, False].detection.flagged]
         return {
             gap.record.missing_id: ItemTrust(
@@ -329,7 +330,7 @@ class Assembler(msgspec.Struct, frozen=True):
             # In batches, so that other writers do not wait for a long conversation.
             for start in range(0, len(drafts) or 1, _BATCH):
                 batch = drafts[start : start + _BATCH]
-                await self.scanner.prepare(actor.tenant, chain.from_iterable(map(submitted_texts, batch)))
+                await self.scanner.prepare(actor, chain.from_iterable(map(submitted_texts, batch)))
                 await self.transactions.write(actor, partial(prepare, wanted, batch))
             with contextlib.suppress(NotPrepared):
                 return await self.transactions.read(actor, partial(gather, wanted))

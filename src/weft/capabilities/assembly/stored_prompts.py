@@ -85,11 +85,13 @@ async def find_receipt(receipt_id: str, receipts: ReceiptStore, windows: Windows
 
 
 async def _check_requester(receipt: Receipt, windows: Windows) -> None:
-    if windows.actor.principal_id == receipt.requested_by or windows.actor.is_admin:
+    if windows.actor.principal_id == receipt.requested_by:
         return
     requester = await windows.access.principal(receipt.requested_by)
     if requester is None or not await windows.may_open(requester):
-        raise PermissionDenied("A receipt is open to who asked for the prompt, its ancestors and admins only.")
+        raise PermissionDenied(
+            "A receipt is open to who asked for the prompt, and to its ancestors and admins up to their clearance."
+        )
 
 
 def _check_memory(receipt: Receipt, actor: Actor) -> None:

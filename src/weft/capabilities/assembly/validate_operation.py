@@ -20,7 +20,7 @@ from weft.capabilities.records.store import RecordStore
 from weft.capabilities.windows.service import Windows
 from weft.kernel.errors import Conflict, PermissionDenied
 from weft.kernel.identity import Permission
-from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
 
 
 class PromptOutdated(Conflict):
@@ -57,6 +57,7 @@ class PromptValidated(Response, kw_only=True, omit_defaults=False):
     rate=RateClass.SEARCH,
     effect=Effect.READ,
     errors=(ReceiptNotFound, ReceiptPruned, PermissionDenied, PromptOutdated, LayerViolation, PromptAltered),
+    session=SessionUse.FINDS,
 )
 async def validate_sent_prompt(
     request: ValidatePrompt,

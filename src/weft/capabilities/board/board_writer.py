@@ -95,7 +95,6 @@ class BoardWriter(BoardView):
         check_value_size(tokens, config)
         current = await self.entries.get(self.session.session_id, key)
         await self._check_may_change(key, current, options.if_version)
-        self._check_may_open(current, options.readable_by)
         admitted, label = await self._admitted(key, value, options)
         if admitted is not value:
             value, tokens = admitted, self._count(admitted)
@@ -138,7 +137,7 @@ class BoardWriter(BoardView):
         """Remove one entry; its history stays."""
         check_key(key, namespaces=self.session.config.namespaces)
         entry = await self.entries.get(self.session.session_id, key)
-        if entry is None or not (entry.readable(self.boards.actor) or entry.writable(self.boards.actor)):
+        if entry is None or not (entry.readable(self.boards.actor) or self.boards.actor.is_admin):
             raise await self.missing(key)
         await self._check_may_change(key, entry, options.if_version)
         reason = await self.boards.gate.admit_note("reason", options.reason)
@@ -394,13 +393,6 @@ class BoardWriter(BoardView):
         if current is not None and 0 < version < current.version:
             earlier = await self.visible(await lines.changes_of_version(self.line_id, key, incarnation, version))
         return last_change(latest[0], earlier[0] if earlier else None)
-
-    def _check_may_open(self, current: Entry | None, readable_by: tuple[str, ...] | None) -> None:
-        """Refuse to change the read ACL of a key, and so of its history, that the caller may not read."""
-        actor = self.boards.actor
-        if current is None or readable_by is None or actor.is_admin or current.readable(actor):
-            return
-        raise PermissionDenied(f"You may not change who reads the key '{current.key}'.", key=current.key)
 
     def _check_may_replace(self, entries: Iterable[Entry]) -> None:
         """Refuse to change keys that the caller may not write, without naming those it may not read."""

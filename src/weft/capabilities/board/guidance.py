@@ -15,7 +15,7 @@ from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import NotFound
 from weft.kernel.fields import Name
 from weft.kernel.identity import Actor, Permission
-from weft.kernel.operation import Effect, RateClass, Request, Response, admin_write, operation
+from weft.kernel.operation import Effect, RateClass, Request, Response, SessionUse, admin_write, operation
 
 GuidancePart = Literal["all", "conventions", "writing", "reading"]
 _Line = Annotated[str, msgspec.Meta(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f]+\Z")]
@@ -179,6 +179,7 @@ def _definition(request: DefineConventions) -> dict[str, Any]:
     http="PUT /v1/conventions/{name}",
     errors=GATE_ERRORS,
     content=lambda request: (submitted_value(_definition(request)),),
+    session=SessionUse.NONE,
 )
 async def define_conventions(
     request: DefineConventions, actor: Actor, conventions: ConventionStore, clock: Clock, gate: ContentGate
@@ -189,7 +190,7 @@ async def define_conventions(
     return ConventionsDefined(name=request.name, key_count=sum(len(group.keys) for group in request.groups))
 
 
-@_read_operation("conventions.list", tool="list_conventions", http="GET /v1/conventions")
+@_read_operation("conventions.list", tool="list_conventions", http="GET /v1/conventions", session=SessionUse.NONE)
 async def list_conventions(request: ListConventions, conventions: ConventionStore) -> ConventionNames:
     """List the key conventions that sessions can name."""
     del request

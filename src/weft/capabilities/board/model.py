@@ -103,8 +103,11 @@ class Entry(msgspec.Struct, frozen=True):
         return all(patterns == ANYONE or actor.matches(patterns) for patterns in (self.readable_by, *self.later_acls))
 
     def writable(self, actor: Actor) -> bool:
+        """Tell whether a caller may change or delete the key: only who may read it, however open its write ACL is."""
         # An admin can repair a key whose ACL matches nobody.
-        return self.writable_by == ANYONE or actor.is_admin or actor.matches(self.writable_by)
+        if actor.is_admin:
+            return True
+        return self.readable(actor) and (self.writable_by == ANYONE or actor.matches(self.writable_by))
 
 
 class EntryWithValue(msgspec.Struct, frozen=True):

@@ -162,7 +162,8 @@ class WriteEntry(Request):
         Patterns | None, msgspec.Meta(description="Who may read it; default: unchanged, or everyone for a new key.")
     ] = None
     writable_by: Annotated[
-        Patterns | None, msgspec.Meta(description="Who may change it; default: unchanged, or everyone for a new key.")
+        Patterns | None,
+        msgspec.Meta(description="Who of its readers may change it; default: unchanged, or all of them for a new key."),
     ] = None
     branch: BranchChoice = None
     reason: Reason = None

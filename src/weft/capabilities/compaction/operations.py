@@ -57,7 +57,7 @@ from weft.kernel.call_warnings import warn_caller
 from weft.kernel.errors import PermissionDenied, QuotaExceeded
 from weft.kernel.fields import Count
 from weft.kernel.identity import Actor, Permission
-from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
 from weft.kernel.ports import Transactions
 from weft.kernel.thread_pools import short_turns
 
@@ -286,6 +286,7 @@ async def list_compactions(request: ListCompactions, compactions: Compactions) -
     effect=Effect.READ,
     heavy=True,
     errors=(CompactionNotFound,),
+    session=SessionUse.FINDS,
 )
 async def show_compaction(request: ShowCompaction, compactions: Compactions) -> CompactionShown:
     """Show a compaction: each summary next to its original events, what was dropped and why, and the key facts."""
@@ -348,6 +349,7 @@ async def list_facts(
     http="POST /v1/compactions/{compaction_id}/apply",
     audited=True,
     errors=(CompactionNotFound, CompactionNotHeld, PermissionDenied, SessionArchived),
+    session=SessionUse.FINDS,
 )
 async def apply_compaction(
     request: ApplyCompaction, actor: Actor, compactions: Compactions, policies: TrustPolicies

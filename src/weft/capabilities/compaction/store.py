@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Sequence
 
     from weft.capabilities.compaction.model import CompactedView, Compaction, KeyFact
+    from weft.kernel.ports import CacheKey
 
 # Views that are stored for one line; of older compactions only the figures remain.
 KEPT_VIEWS = 10
@@ -25,17 +26,17 @@ class AppliedCompaction(NamedTuple):
 class ViewCache(Protocol):
     """Views by tenant and compaction; a stored view never changes."""
 
-    def get(self, key: Hashable) -> CompactedView | None: ...
+    def get(self, key: CacheKey) -> CompactedView | None: ...
 
-    def put(self, key: Hashable, value: CompactedView, weight: int = 1) -> None: ...
+    def put(self, key: CacheKey, value: CompactedView, weight: int = 1) -> None: ...
 
 
 class FactCache(Protocol):
     """Key facts by tenant and the versions of the events that they are from."""
 
-    def get(self, key: Hashable) -> Sequence[KeyFact] | None: ...
+    def get(self, key: CacheKey) -> Sequence[KeyFact] | None: ...
 
-    def put(self, key: Hashable, value: Sequence[KeyFact], weight: int = 1) -> None: ...
+    def put(self, key: CacheKey, value: Sequence[KeyFact], weight: int = 1) -> None: ...
 
 
 class CompactionStore(Protocol):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.compaction.facts.literals import literals_in
@@ -29,7 +29,6 @@ _CONTEXT_SHARE = 0.5
 _MAX_CANDIDATES = 64
 _NEIGHBOURS = 5
 # The facts of a group are looked for more than once.
-_CACHED_TEXTS = 2_048
 _BEFORE = 60
 _CLAUSE_START = re.compile(r"[.!?;:] |\n|, (?:and|but) | - ")
 _NEXT_WORDS = re.compile(r",?(?: [^\s.,;:!?()\[\]]{1,40}){1,3}")
@@ -231,7 +230,6 @@ class _Sentence:
         return Counter(term for term in around if term in CRITICAL_WORDS) == Counter(wanted.critical)
 
 
-@lru_cache(_CACHED_TEXTS)
 def _keeps_sense(clause: _Sentence, sentence: _Sentence) -> bool:
     return not Counter(clause.critical) - Counter(sentence.critical)
 
@@ -240,7 +238,6 @@ def _normal(text: str) -> str:
     return one_line(normal_form(text))
 
 
-@lru_cache(_CACHED_TEXTS)
 def _plain(text: str) -> str:
     return one_line(plain_form(text))
 

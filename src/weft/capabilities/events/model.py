@@ -71,6 +71,8 @@ class EventFilter:
     def _is_visible(self, recorded: StoredEvent, actor: Actor) -> bool:
         if recorded.event.session_id in actor.terminated_sessions:
             return False
+        if actor.bound_session is not None and _session_of(recorded.event) not in (None, actor.bound_session):
+            return False
         if self.addressed and recorded.event.data.get("recipient_id") != actor.principal_id:
             return False
         if self.personal and recorded.readable_by != (f"{PRINCIPAL}{actor.principal_id}",):
@@ -93,6 +95,11 @@ class EventFilter:
 
     def wants_key(self, key: str) -> bool:
         return self.keys == ANYONE or _matches(key, self.keys)
+
+
+def _session_of(event: Event) -> str | None:
+    """Return the session that an event belongs to, or is about."""
+    return event.session_id or event.data.get("session_id")
 
 
 def _matches(name: str | None, patterns: tuple[str, ...]) -> bool:

@@ -91,10 +91,14 @@ class ConditionProfile(NamedTuple):
 
 
 class CompiledCondition:
-    """A condition. It is compiled on first use, so that loading many rules is quick."""
+    """A condition. It is compiled on first use, so that loading many rules is quick.
 
-    def __init__(self, source: str) -> None:
+    ``owner`` is whose rules it is shared with; nobody can tell by the time of compiling which rules others have.
+    """
+
+    def __init__(self, source: str, owner: str = "") -> None:
         self.source = source
+        self.owner = owner
 
     @cached_property
     def usage(self) -> ConditionProfile:
@@ -146,9 +150,9 @@ class CompiledCondition:
 
 
 @lru_cache(maxsize=_MAX_GROUPS)
-def check_condition(source: str) -> CompiledCondition:
-    """Compile a condition and check its types; raises ConditionError."""
-    condition = CompiledCondition(source)
+def check_condition(source: str, owner: str = "") -> CompiledCondition:
+    """Compile a condition and check its types, once for an owner; raises ConditionError."""
+    condition = CompiledCondition(source, owner)
     usage = _usage(source)
     for literal in usage.literals:
         _check_regex(literal)
@@ -169,13 +173,14 @@ class ConditionGroup:
 
     def __init__(self, conditions: Sequence[CompiledCondition]) -> None:
         self._sources = tuple(condition.source for condition in conditions)
+        self._owners = frozenset(condition.owner for condition in conditions)
         # All of them read every byte at most once for each operation, as none has a loop.
         self._work_per_byte = sum(condition.work(CallSize(1, 1)) for condition in conditions)
         self._expression: Any = None
 
     def compile(self) -> None:
-        """Compile the conditions as one expression; equal groups of different callers share it."""
-        self._expression = _group_of(self._sources)
+        """Compile the conditions as one expression; equal groups of the same owners share it."""
+        self._expression = _group_of(self._sources, self._owners)
 
     def evaluate(self, activation: Any, size: CallSize) -> list[bool] | None:  # noqa: ANN401 - likewise
         """Return the results in order; None if they have to be evaluated one by one, because one has none."""
@@ -189,7 +194,8 @@ class ConditionGroup:
 
 
 @lru_cache(maxsize=_MAX_GROUPS)
-def _group_of(sources: tuple[str, ...]) -> Any | None:  # noqa: ANN401 - likewise
+def _group_of(sources: tuple[str, ...], owners: frozenset[str]) -> Any | None:  # noqa: ANN401 - likewise
+    del owners  # part of the key
     try:
         # A line break ends a comment at the end of a condition.
         return _environment().compile("[" + ",".join(f"({source}\n)" for source in sources) + "]")
@@ -327,7 +333,6 @@ def _regex_work(literal: str) -> int:
     return size if size <= _LARGE_REGEX else size * _LARGE_FACTOR
 
 
-@lru_cache(maxsize=_MAX_GROUPS)
 def _regex_size(literal: str) -> int:
     """Return the size of a regular expression with its counted repetitions written out; at least as large as it is."""
     try:

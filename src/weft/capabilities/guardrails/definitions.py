@@ -11,6 +11,7 @@ from weft.capabilities.guardrails.model import Guardrail, digest_of
 from weft.capabilities.guardrails.rules import check_guardrails
 from weft.capabilities.guardrails.store import HitStore
 from weft.capabilities.plans.service import Plans
+from weft.kernel.identity import Actor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,7 @@ _decode = msgspec.json.Decoder(tuple[Guardrail, ...]).decode
 class GuardrailDefinitions(msgspec.Struct, frozen=True):
     """Checks guardrails that a caller defines."""
 
+    actor: Actor
     plans: Plans
     actions: KnownActions
     hits: HitStore
@@ -35,7 +37,7 @@ class GuardrailDefinitions(msgspec.Struct, frozen=True):
 
     def check(self, guardrails: Sequence[Guardrail]) -> None:
         """Compile rules; raises InvalidGuardrail about the first that cannot be used."""
-        check_guardrails(guardrails, self.actions.names)
+        check_guardrails(guardrails, self.actions.names, self.actor)
 
     async def forget_others(self, layer: str, guardrails: Sequence[Guardrail]) -> None:
         """Remove the hit counts of rules that a layer no longer has."""

@@ -41,15 +41,18 @@ _SCOPE_HINT = (
 
 
 class CompiledRule:
-    """A guardrail of a layer, ready to be evaluated. ``layer``: platform, tenant, team:NAME or agent:ID."""
+    """A guardrail of a layer, ready to be evaluated. ``layer``: platform, tenant, team:NAME or agent:ID.
+
+    ``owner`` is as in CompiledCondition: the tenant, or the caller that gave it for a test.
+    """
 
     __slots__ = ("_digest", "action", "condition", "guardrail", "layer", "level")
 
-    def __init__(self, guardrail: Guardrail, level: int, layer: str) -> None:
+    def __init__(self, guardrail: Guardrail, level: int, layer: str, owner: str = "") -> None:
         self.guardrail = guardrail
         self.level = level
         self.layer = layer
-        self.condition = None if guardrail.condition is None else CompiledCondition(guardrail.condition)
+        self.condition = None if guardrail.condition is None else CompiledCondition(guardrail.condition, owner)
         self.action = action_pattern(guardrail.prohibited_action)
         self._digest: str | None = None
 
@@ -274,7 +277,7 @@ def action_pattern(patterns: Iterable[str]) -> re.Pattern[str]:
     return re.compile(rf"(?:{'|'.join(each)})\Z", re.DOTALL)
 
 
-def check_guardrails(guardrails: Sequence[Guardrail], known_actions: frozenset[str]) -> None:
+def check_guardrails(guardrails: Sequence[Guardrail], known_actions: frozenset[str], caller: Actor) -> None:
     """Compile rules and check what they name; raises InvalidGuardrail about the first that cannot be used."""
     _check_size(guardrails)
     names: set[str] = set()
@@ -287,12 +290,17 @@ def check_guardrails(guardrails: Sequence[Guardrail], known_actions: frozenset[s
         _check_actions(guardrail, field, known_actions)
         if guardrail.condition is not None:
             try:
-                check_condition(guardrail.condition)
+                check_condition(guardrail.condition, owner_of(caller))
             except ConditionError as error:
                 raise _invalid(guardrail, field, "condition", error.problem, error.hint) from error
 
 
-async def compile_guardrails(guardrails: Sequence[Guardrail], actions: KnownActions) -> None:
+def owner_of(caller: Actor) -> str:
+    """Return the owner of conditions that a caller gives, see CompiledCondition."""
+    return f"{caller.tenant}/{caller.principal_id}"
+
+
+async def compile_guardrails(guardrails: Sequence[Guardrail], actions: KnownActions, caller: Actor) -> None:
     """Compile the conditions of rules before the transaction that checks them; other calls run in between."""
     _check_size(guardrails)
     for action in {action for guardrail in guardrails for action in guardrail.prohibited_action}:
@@ -301,7 +309,7 @@ async def compile_guardrails(guardrails: Sequence[Guardrail], actions: KnownActi
     for guardrail in guardrails:
         if guardrail.condition is not None:
             try:
-                check_condition(guardrail.condition)
+                check_condition(guardrail.condition, owner_of(caller))
             except ConditionError:
                 # Reported by the check, after those of names and rights.
                 return

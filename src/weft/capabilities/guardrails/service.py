@@ -156,7 +156,7 @@ class Guardrails:
         encoded = _encode(call.checked)
         is_outside = call.entry in _OUTSIDE or bool(call.arguments.get("derived_from"))
         text = SubmittedText(encoded.decode(), is_outside)
-        verdict = (await self._scanner.prepare(call.actor.tenant, [text]))[text]
+        verdict = (await self._scanner.prepare(call.actor, [text]))[text]
         is_untrusted = is_outside if call.answer is None else _LESS_TRUSTED.search(encoded) is not None
         found = {
             "secret": bool(verdict.secrets),

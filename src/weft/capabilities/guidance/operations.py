@@ -11,7 +11,7 @@ from weft.capabilities.guidance.examples import example_request
 from weft.capabilities.guidance.topics import TOPICS, GuidanceType, topic_of
 from weft.capabilities.indexing.embeddings.model import Embeddings
 from weft.kernel.identity import Actor, Permission, PrincipalKind
-from weft.kernel.operation import Effect, Operation, RateClass, Request, Response, operation
+from weft.kernel.operation import Effect, Operation, RateClass, Request, Response, SessionUse, operation
 
 _TOPICS_OF_SEARCH = ("search", "knowledge")
 AccessLevel = Literal["READ_ONLY", "AGENT", "ADMIN"]
@@ -75,6 +75,7 @@ class UsageGuidance(Response, kw_only=True, omit_defaults=False):
     permission=None,
     rate=RateClass.SESSION,
     effect=Effect.OWN_TRANSACTIONS,
+    session=SessionUse.NONE,
 )
 async def get_usage_guidance(
     request: GetUsageGuidance, actor: Actor, allowed: AllowedOperations, embeddings: Embeddings

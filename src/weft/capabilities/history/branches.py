@@ -162,7 +162,7 @@ async def start_branch(history: History, context_id: str, branch: str, from_vers
         raise BranchExists(f"The context already has a branch '{branch}'.", resource_id=branch)
     await line.note_branches(1)
     await line.announce("history.branched", branch, {"context_id": name, "version": base.seq})
-    return _branch_info(await _found(history, name, branch))
+    return await _branch_info(history, await _found(history, name, branch))
 
 
 @read_operation(
@@ -176,7 +176,7 @@ async def list_branches(request: ListBranches, history: History) -> Branches:
     return Branches(
         context_id=trunk,
         current=current.branch if current else MAIN,
-        branches=[_branch_info(line) for line in await history.lines.branches(trunk)],
+        branches=[await _branch_info(history, line) for line in await history.lines.branches(trunk)],
     )
 
 
@@ -236,12 +236,13 @@ async def delete_branch(request: DeleteBranch, history: History) -> BranchDelete
     if not request.force:
         await _check_unused(history, found, request.branch)
     await _abandon_reviews(history, line, name)
+    last = head_point(found.head)
+    shown_hash = await history.shown_hash(last)
     await history.lines.erase(name)
     # Checkouts stay: the next call of a principal on this branch fails instead of writing to the main line.
     await line.note_branches(-1)
-    head = found.head
-    await line.announce("history.branch_deleted", request.branch, {"context_id": name, "version": head.seq})
-    return BranchDeleted(deleted=request.branch, version=head.seq, hash=head.hash.hex())
+    await line.announce("history.branch_deleted", request.branch, {"context_id": name, "version": last.seq})
+    return BranchDeleted(deleted=request.branch, version=last.seq, hash=shown_hash)
 
 
 async def _check_unused(history: History, branch: Line, name: str) -> None:
@@ -319,12 +320,12 @@ async def _is_merged(history: History, branch: Line) -> bool:
     return False
 
 
-def _branch_info(line: Line) -> BranchInfo:
+async def _branch_info(history: History, line: Line) -> BranchInfo:
     return BranchInfo(
         branch=line.branch or MAIN,
         context_id=line.head.line_id,
         version=line.head.seq,
-        hash=line.head.hash.hex(),
+        hash=await history.shown_hash(head_point(line.head)),
         from_context_id=line.base_line or "",
         from_version=line.base_seq,
     )

@@ -9,11 +9,11 @@ import msgspec
 
 from weft.kernel.fields import Name
 from weft.kernel.identity import Permission
-from weft.kernel.operation import Audience, Effect, RateClass, operation
+from weft.kernel.operation import Audience, Effect, RateClass, SessionUse, operation
 
 TOOL = "context_history"
 
-_operation = partial(operation, tool=TOOL, rate=RateClass.BOARD)
+_operation = partial(operation, tool=TOOL, rate=RateClass.BOARD, session=SessionUse.FINDS)
 read_operation = partial(_operation, permission=Permission.READ, effect=Effect.READ)
 own_transactions_read = partial(_operation, permission=Permission.READ, effect=Effect.OWN_TRANSACTIONS)
 write_operation = partial(_operation, permission=Permission.WRITE, effect=Effect.WRITE)

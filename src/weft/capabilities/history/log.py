@@ -17,7 +17,7 @@ from weft.capabilities.history.fields import (
     own_transactions_read,
     read_operation,
 )
-from weft.capabilities.history.line_kinds import kind_of
+from weft.capabilities.history.line_kinds import has_acls, kind_of
 from weft.capabilities.history.model import BranchNotFound, LineNotFound, Version, VersionNotFound
 from weft.capabilities.history.revisions import HEAD, VersionName, no_version
 from weft.capabilities.history.service import History, visible_changes, visible_state
@@ -77,7 +77,10 @@ class MergedFrom(Response):
 
 
 class CommitInfo(Response):
-    """One commit. Changes you may not read are left out; if you may read none, so are reason and step."""
+    """One commit. Changes you may not read are left out; if you may read none, so are reason and step.
+
+    ``hash`` is empty for a commit without salt, of an earlier version of Weft, in a context whose entries have ACLs.
+    """
 
     version: int
     hash: str
@@ -216,7 +219,9 @@ async def _commits(history: History, line: OpenLine, at: int, request: ReadLog) 
     for _ in range(1 if request.key is None else _MAX_SCAN_PAGES):
         commits = await history.lines.log(line.head.line_id, at, page, request.key)
         shown = zip(commits, await visible_changes(line, commits), strict=True)
-        found += [_log_entry(commit, changes) for commit, changes in shown if _concerns(changes, request.key)]
+        found += [
+            await _log_entry(history, commit, changes) for commit, changes in shown if _concerns(changes, request.key)
+        ]
         if len(found) > request.limit or len(commits) < page:
             return found, len(found) > request.limit
         at = commits[-1].commit.seq - 1
@@ -240,8 +245,8 @@ async def show_commit(request: ShowCommit, history: History) -> CommitShown:
     hidden = _is_hidden(commit, changes)
     return CommitShown(
         context_id=request.context_id,
-        commit=_commit_info(commit, page, hidden=hidden),
-        parent=parent.hash.hex() if parent.seq else None,
+        commit=await _commit_info(history, commit, page, hidden=hidden),
+        parent=await history.shown_hash(parent) if parent.seq else None,
         # An automatic label contains the workflow step.
         snapshots=tuple(tag.label for tag in tags if tag.seq == point.seq and not (hidden and tag.automatic)),
         next_cursor=next_cursor,
@@ -262,7 +267,7 @@ async def read_state(
     Values in object storage, and those that do not fit in the response, are returned only if you name the key.
     """
     heavy = request.key is None
-    point, versions = await transactions.read(actor, lambda history: _read(request, history), heavy=heavy)
+    point, shown_hash, versions = await transactions.read(actor, lambda history: _read(request, history), heavy=heavy)
     page, next_cursor = _page(versions, request.cursor, request.limit)
     if request.key is None:
         entries = [_stored_entry(request.context_id, version, fits=fits) for version, fits in _fitting(page)]
@@ -271,7 +276,7 @@ async def read_state(
     return ContextState(
         context_id=request.context_id,
         version=point.seq,
-        hash=point.hash.hex(),
+        hash=shown_hash,
         entries=entries,
         next_cursor=next_cursor,
     )
@@ -298,10 +303,10 @@ async def read_blame(request: ReadBlame, history: History) -> Blamed:
     )
 
 
-async def _read(request: ReadState, history: History) -> tuple[Point, list[Version]]:
+async def _read(request: ReadState, history: History) -> tuple[Point, str, list[Version]]:
     line = await history.to_read(request.context_id)
     point = await history.resolve(line, request.version)
-    return point, await visible_at(history, line, point, request.key)
+    return point, await history.shown_hash(point), await visible_at(history, line, point, request.key)
 
 
 async def _fetched(line_id: str, version: Version, actor: Actor, staging: Staging) -> StoredEntry:
@@ -345,8 +350,8 @@ def _fitting(versions: Iterable[Version]) -> Iterator[tuple[Version, bool]]:
         yield version, fits
 
 
-def _log_entry(stored: StoredCommit, changes: Sequence[Version]) -> CommitInfo:
-    info = _commit_info(stored, changes[:_MAX_CHANGES_IN_LOG], hidden=_is_hidden(stored, changes))
+async def _log_entry(history: History, stored: StoredCommit, changes: Sequence[Version]) -> CommitInfo:
+    info = await _commit_info(history, stored, changes[:_MAX_CHANGES_IN_LOG], hidden=_is_hidden(stored, changes))
     return structs.replace(info, more_changes=max(0, len(changes) - _MAX_CHANGES_IN_LOG))
 
 
@@ -355,13 +360,15 @@ def _is_hidden(stored: StoredCommit, visible: Sequence[Version]) -> bool:
     return bool(stored.commit.changes) and not visible
 
 
-def _commit_info(stored: StoredCommit, changes: Sequence[Version], *, hidden: bool) -> CommitInfo:
+async def _commit_info(
+    history: History, stored: StoredCommit, changes: Sequence[Version], *, hidden: bool
+) -> CommitInfo:
     """Return a commit for the response; ``hidden`` leaves out reason, step and merge."""
     commit = stored.commit
     merged = None if hidden else commit.merged
     return CommitInfo(
         version=commit.seq,
-        hash=stored.hash.hex(),
+        hash="" if commit.salt is None and has_acls(commit.line_id) else stored.hash.hex(),
         author=commit.author.participant,
         agent_id=commit.author.principal_id,
         at=from_micros(commit.committed_at),
@@ -370,7 +377,7 @@ def _commit_info(stored: StoredCommit, changes: Sequence[Version], *, hidden: bo
         changes=[_change_info(version) for version in changes],
         merged=None
         if merged is None
-        else MergedFrom(context_id=merged.line_id, version=merged.seq, hash=merged.hash.hex()),
+        else MergedFrom(context_id=merged.line_id, version=merged.seq, hash=await history.shown_hash(merged)),
     )
 
 

@@ -148,12 +148,18 @@ class ReviewDropped(Response, kw_only=True, omit_defaults=False):
 
 @read_operation("history.reviews", action="reviews", http="GET /v1/history-reviews", errors=(LineNotFound,), heavy=True)
 async def list_reviews(request: ListReviews, history: History) -> Reviews:
-    """List merges that wait for a human or were decided, with the value on each side."""
+    """List merges that wait for a human or were decided, with the value on each side.
+
+    A sub-agent names the context of its session.
+    """
     if request.context_id is not None:
         await history.to_read(trunk_of(request.context_id))
     state = None if request.state is None else ReviewState(request.state)
     page = await history.reviews.newest(request.cursor, request.limit + 1, request.context_id, state)
-    shown = [info for review in page[: request.limit] if (info := await _review_info(history, review)) is not None]
+    listed = [
+        each for each in page[: request.limit] if request.context_id is not None or history.may_list(each.line_id)
+    ]
+    shown = [info for review in listed if (info := await _review_info(history, review)) is not None]
     more = len(page) > request.limit
     return Reviews(reviews=shown, next_cursor=page[request.limit - 1].review_id if more else None)
 

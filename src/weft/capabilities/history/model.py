@@ -1,7 +1,8 @@
 """A line: the version history of one context, as a chain of commits (git for key-value state).
 
-A commit's hash covers its parents' hashes and every change; a change names its value by SHA-256. So the head pins the
-whole history: no value, author or time can be altered without every later hash failing to match.
+A commit's hash covers its parents' hashes, every change and a random salt; a change names its value by SHA-256. So the
+head pins the whole history: no value, author or time can be altered without every later hash failing to match. Callers
+see hashes of commits that they may not read in full; without the salt, which is not shown, they cannot guess the rest.
 Commits hold changes, not state. The state at a version is the latest change of each key up to it, which an index finds
 directly, so a write costs the same however long the history and however many keys.
 """
@@ -9,6 +10,7 @@ directly, so a write costs the same however long the history and however many ke
 from __future__ import annotations
 
 import hashlib
+import os
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +32,7 @@ LATEST = 2**62
 # Suffix of the key that holds the metadata of another entry; keys from requests cannot contain it.
 _METADATA = "#metadata"
 _PRUNE_EVERY = 8
+_SALT_BYTES = 16
 _encode = msgspec.json.Encoder().encode
 
 
@@ -189,8 +192,15 @@ class Point(msgspec.Struct, frozen=True):
     hash: bytes
 
 
+def new_salt() -> bytes:
+    return os.urandom(_SALT_BYTES)
+
+
 class Commit(msgspec.Struct, frozen=True):
-    """One commit. ``merged`` is the point of the other line that a merge commit merged."""
+    """One commit. ``merged`` is the point of the other line that a merge commit merged.
+
+    ``salt`` is None in commits of earlier versions of Weft: short values can be guessed from their hashes.
+    """
 
     line_id: str
     seq: int
@@ -200,6 +210,7 @@ class Commit(msgspec.Struct, frozen=True):
     step: str | None
     changes: tuple[Change, ...]
     merged: Point | None = None
+    salt: bytes | None = msgspec.field(default_factory=new_salt)
 
     def hash_after(self, *parents: bytes, weight: int | None = None) -> bytes:
         """Return the commit's hash, given the hashes of its parents and the line's weight after it."""
@@ -227,6 +238,8 @@ class Commit(msgspec.Struct, frozen=True):
             content += (self.merged.line_id, self.merged.seq)
         if weight is not None:
             content += (weight,)
+        if self.salt is not None:
+            content += (self.salt.hex(),)
         return _encode(content)
 
 
@@ -238,7 +251,7 @@ class StoredCommit(msgspec.Struct, frozen=True):
 
 
 class Version(msgspec.Struct, frozen=True):
-    """A change with its commit, and its value unless that was pruned."""
+    """A change with its commit, and its value unless that was pruned. Exports and imports also set the ``salt``."""
 
     change: Change
     seq: int
@@ -248,6 +261,7 @@ class Version(msgspec.Struct, frozen=True):
     reason: str = ""
     step: str | None = None
     principal_id: str = ""
+    salt: bytes | None = None
 
 
 class Tag(msgspec.Struct, frozen=True):

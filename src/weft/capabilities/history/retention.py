@@ -28,6 +28,7 @@ from weft.kernel.operation import (
     RateClass,
     Request,
     Response,
+    SessionUse,
     admin_operation,
     admin_write,
     operation,
@@ -164,6 +165,7 @@ class PruneLog(Response):
     action="set_retention",
     http="PUT /v1/retention/{subject}",
     errors=(LineNotFound, QuotaExceeded),
+    session=SessionUse.OUTSIDE,
 )
 async def set_retention(request: SetRetention, history: History, rules: RetentionRules) -> RetentionRule:
     """Set how long old versions of a context, or of a kind of context, are kept. Omitted limits stay unchanged."""
@@ -189,6 +191,7 @@ async def set_retention(request: SetRetention, history: History, rules: Retentio
     http="DELETE /v1/retention/{subject}",
     destructive=False,
     errors=(LineNotFound,),
+    session=SessionUse.OUTSIDE,
 )
 async def clear_retention(request: ClearRetention, rules: RetentionRules) -> RetentionCleared:
     """Delete a rule, so that a context follows its kind again, and a kind the default."""
@@ -206,7 +209,7 @@ async def clear_retention(request: ClearRetention, rules: RetentionRules) -> Ret
     )
 
 
-@read_operation("history.retention", action="retention", http="GET /v1/retention")
+@read_operation("history.retention", action="retention", http="GET /v1/retention", session=SessionUse.OUTSIDE)
 async def read_retention(request: ReadRetention, history: History, rules: RetentionRules) -> RetentionRuleList:
     """List the retention rules."""
     del request
@@ -228,6 +231,7 @@ async def read_retention(request: ReadRetention, history: History, rules: Retent
     destructive=True,
     effect=Effect.OWN_TRANSACTIONS,
     errors=(LineNotFound,),
+    session=SessionUse.OUTSIDE,
 )
 async def prune_history(
     request: PruneHistory, actor: Actor, transactions: Transactions[History], pruner: Pruner
@@ -250,6 +254,7 @@ async def prune_history(
     rate=RateClass.ADMIN,
     effect=Effect.READ,
     errors=(LineNotFound,),
+    session=SessionUse.OUTSIDE,
 )
 async def read_prune_log(request: ReadPruneLog, log: PruningLog) -> PruneLog:
     """Read what retention removed, newest first."""

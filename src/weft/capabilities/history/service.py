@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from weft.capabilities.history.line_backend import LineBackends
+from weft.capabilities.history.line_kinds import SESSION, has_acls, name_in
 from weft.capabilities.history.model import EMPTY, LATEST, Point, Tag, Version, no_snapshot
 from weft.capabilities.history.revisions import find_snapshot, point_at, resolve_revision
 from weft.capabilities.history.store import CheckoutStore, LineStore, ReviewStore
@@ -67,11 +68,27 @@ class History(msgspec.Struct, frozen=True):
     async def to_write(self, line_id: str) -> LockedLine:
         return await self.backends.of(line_id).to_write(line_id)
 
+    def may_list(self, line_id: str) -> bool:
+        """Tell whether lists of all contexts include a line: a sub-agent has to name the session it works in."""
+        if not self.actor.is_subagent or self.actor.bound_session is not None:
+            return True
+        return name_in(line_id, SESSION) is None
+
     async def resolve(self, line: OpenLine, revision: str | int) -> Point:
         return await resolve_revision(self.lines, head_point(line.head), revision)
 
     async def at(self, line: OpenLine, seq: int) -> Point:
         return await point_at(self.lines, line.head.line_id, seq)
+
+    async def shown_hash(self, point: Point) -> str:
+        """Return the hash of a version for any reader of its line.
+
+        It is empty for a version without salt on a line with ACLs: values that the caller may not read could be guessed
+        from it.
+        """
+        if has_acls(point.line_id) and not await self.lines.is_salted(point.line_id, point.seq):
+            return ""
+        return point.hash.hex()
 
     async def snapshot(self, line_id: str, label: str) -> SnapshotPoint:
         """Return the snapshot of a line with this label; raises SnapshotNotFound."""

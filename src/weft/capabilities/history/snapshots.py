@@ -12,7 +12,7 @@ from weft.capabilities.history.commits import add_snapshot, check_label
 from weft.capabilities.history.fields import ContextId, PageSize, audited_write, read_operation, write_operation
 from weft.capabilities.history.line_kinds import AGENT, kind_of, name_in, write_errors
 from weft.capabilities.history.model import LineNotFound, SnapshotExists, SnapshotNotFound, no_snapshot
-from weft.capabilities.history.service import History
+from weft.capabilities.history.service import History, head_point
 from weft.capabilities.history.snapshot_quota import SnapshotQuota
 from weft.capabilities.history.store import IndexedSnapshot, SnapshotIndex, SnapshotPosition
 from weft.kernel.clock import from_micros
@@ -127,7 +127,7 @@ async def create_snapshot(request: CreateSnapshot, history: History, quota: Snap
         context_id=request.context_id,
         label=tag.label,
         version=tag.seq,
-        hash=head.hash.hex(),
+        hash=await history.shown_hash(head_point(head)),
         created_by=tag.created_by,
         created_at=from_micros(tag.created_at),
     )
@@ -155,7 +155,7 @@ async def delete_snapshot(request: DeleteSnapshot, history: History) -> Snapshot
     "history.snapshots", action="snapshots", http="GET /v1/history-snapshots", errors=(LineNotFound,), heavy=True
 )
 async def list_all_snapshots(request: ListAllSnapshots, history: History, index: SnapshotIndex) -> SnapshotList:
-    """List the snapshots of every context you may read, newest first."""
+    """List the snapshots of every context you may read, newest first; a sub-agent names those of its session."""
     if request.context_id is not None:
         await history.to_read(request.context_id)
     readable = _ReadableLines(history, request)
@@ -194,7 +194,7 @@ class _ReadableLines:
 
     def __init__(self, history: History, request: ListAllSnapshots) -> None:
         self._history = history
-        self._agent_id = request.agent_id
+        self._request = request
         self._known: dict[str, bool] = {}
 
     async def includes(self, line_id: str) -> bool:
@@ -203,7 +203,9 @@ class _ReadableLines:
         return self._known[line_id]
 
     def _matches(self, line_id: str) -> bool:
-        return self._agent_id is None or name_in(line_id, AGENT) == self._agent_id
+        if self._request.context_id is None and not self._history.may_list(line_id):
+            return False
+        return self._request.agent_id is None or name_in(line_id, AGENT) == self._request.agent_id
 
     async def _may_read(self, line_id: str) -> bool:
         try:

@@ -209,12 +209,19 @@ class LineStore(Protocol):
 
     async def commit_at(self, line_id: str, seq: int) -> StoredCommit | None: ...
 
+    async def is_salted(self, line_id: str, seq: int) -> bool:
+        """Tell whether nothing can be guessed from the hash of a version."""
+        ...
+
     async def weight_at(self, line_id: str, seq: int) -> int | None:
         """Return the line's weight after a commit; None if it was not stored."""
         ...
 
     async def commits_by_hash(self, line_id: str, prefix: str) -> Sequence[StoredCommit]:
-        """Return the first two commits whose hash starts with these hexadecimal digits."""
+        """Return the first two commits whose hash starts with these hexadecimal digits.
+
+        On a line with ACLs, commits without salt are not found: a match would confirm a guess of a hidden value.
+        """
         ...
 
     async def merged_points(self, line_id: str, after: int, upto: int) -> Sequence[tuple[str, int]]:

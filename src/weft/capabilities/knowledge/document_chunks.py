@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import structs
 
 from weft.capabilities.indexing.chunking.chunker import split_into_chunks
-from weft.capabilities.indexing.collections.model import NewChunk, digest_of, embedded_text
+from weft.capabilities.indexing.collections.model import ChunkOwner, NewChunk, embedded_text
 from weft.capabilities.indexing.entities import extract_entities, pack_entities
 from weft.capabilities.knowledge.document_content import compressed_text, storable_text
 from weft.kernel.tokens import approximate_tokens
@@ -83,7 +83,7 @@ def _chunk(document: Document, domain: Domain, layout: ChunkLayout, ordinal: int
         terms=terms_of(text, heading),
         entities=pack_entities(entities),
         text=text,
-        digest=digest_of(embedded_text(heading, text)),
+        digest=ChunkOwner("document", document.domain, document.document_id).digest_of(embedded_text(heading, text)),
     )
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated
 
 import msgspec
 
+from weft.capabilities.indexing.chunking.reader import DocumentReader, DocumentUnreadable
 from weft.capabilities.knowledge.document_content import decode_text
+from weft.capabilities.knowledge.document_text import DocumentTexts, StoredVersion, checked_layout
 from weft.capabilities.knowledge.documents import DocumentInfo, Documents, document_info
 from weft.capabilities.knowledge.model import (
-    Document,
     DocumentId,
     DocumentNotFound,
     DocumentNotReady,
@@ -21,9 +23,13 @@ from weft.capabilities.knowledge.model import (
     read_operation,
     write_operation,
 )
+from weft.capabilities.trust.scanner import ContentScanner
 from weft.kernel.errors import InvalidInput, invalid_cursor
 from weft.kernel.fields import Count, Ordinal
-from weft.kernel.operation import Request, Response
+from weft.kernel.identity import Actor
+from weft.kernel.operation import Effect, Request, Response
+from weft.kernel.ports import Transactions
+from weft.kernel.thread_pools import DOCUMENT_THREADS
 
 _MAX_CHARACTERS = 100_000
 
@@ -53,7 +59,10 @@ class ReadDocument(Request):
     end: Annotated[
         Count | None, msgspec.Meta(description="End of the range, exclusive; at most 100,000 characters are returned.")
     ] = None
-    version: Annotated[Ordinal | None, msgspec.Meta(description="Fail unless this is the indexed version.")] = None
+    version: Annotated[
+        Ordinal | None,
+        msgspec.Meta(description="Indexed or latest version; default: the indexed one, if there is none the latest."),
+    ] = None
 
 
 class DeleteDocument(Request):
@@ -72,11 +81,15 @@ class DocumentList(Response, omit_defaults=False):
 
 
 class DocumentText(Response, omit_defaults=False):
-    """A range of a document's text. ``characters`` is its total length; ``next_start`` is set if there is more."""
+    """A range of a document's text. ``characters`` is its total length; ``next_start`` is set if there is more.
+
+    ``state`` is that of this version: searches find it if it is ``indexed``.
+    """
 
     domain: str
     document_id: str
     version: int
+    state: DocumentState
     title: str
     media_type: str
     text: str
@@ -129,21 +142,47 @@ async def get_document(request: GetDocument, documents: Documents) -> DocumentIn
     "knowledge.read_document",
     action="read_document",
     http="GET /v1/domains/{domain}/document/text",
-    heavy=True,
-    errors=(DomainNotFound, DocumentNotFound, DocumentNotReady, DocumentVersionNotFound),
+    effect=Effect.OWN_TRANSACTIONS,
+    errors=(DomainNotFound, DocumentNotFound, DocumentNotReady, DocumentUnreadable, DocumentVersionNotFound),
 )
-async def read_document(request: ReadDocument, documents: Documents) -> DocumentText:
-    """Read the text of a document, or a range of it, such as the range of a search result."""
-    domain = await documents.domains.find(request.domain)
-    document = await documents.find(domain, request.document_id)
-    text = await indexed_text(documents, document, request.version)
+async def read_document(
+    request: ReadDocument,
+    actor: Actor,
+    texts: Transactions[DocumentTexts],
+    reader: DocumentReader,
+    scanner: ContentScanner,
+) -> DocumentText:
+    """Read the text of a document, or a range of it, such as the range of a search result.
+
+    A version that is not indexed, or not yet, can be read too. It is checked first, like before indexing.
+    """
+    name = request.domain, request.document_id
+    stored = await texts.read(actor, lambda tx: tx.find(*name, request.version), heavy=True)
+    return await (_indexed(request, stored) if stored.is_indexed else _unindexed(request, stored, reader, scanner))
+
+
+async def _indexed(request: ReadDocument, stored: StoredVersion) -> DocumentText:
+    document = stored.document
+    text = await asyncio.to_thread(decode_text, *stored.content)
+    return _shown(request, stored, text, document.indexed_title, document.indexed_type)
+
+
+async def _unindexed(
+    request: ReadDocument, stored: StoredVersion, reader: DocumentReader, scanner: ContentScanner
+) -> DocumentText:
+    layout = await DOCUMENT_THREADS.run(checked_layout, stored, reader, scanner)
+    return _shown(request, stored, layout.text, layout.title, layout.media_type)
+
+
+def _shown(request: ReadDocument, stored: StoredVersion, text: str, title: str, media_type: str) -> DocumentText:
     start, end = _span(request, len(text))
     return DocumentText(
-        domain=document.domain,
-        document_id=document.document_id,
-        version=document.indexed_version,
-        title=document.indexed_title,
-        media_type=document.indexed_type,
+        domain=stored.document.domain,
+        document_id=stored.document.document_id,
+        version=stored.version,
+        state="indexed" if stored.is_indexed else stored.document.state,
+        title=title,
+        media_type=media_type,
         text=text[start:end],
         start=start,
         end=end,
@@ -163,18 +202,6 @@ async def delete_document(request: DeleteDocument, documents: Documents) -> Docu
     """Delete a document. Searches no longer find it."""
     document = await documents.remove(request.domain, request.document_id)
     return DocumentDeleted(domain=document.domain, document_id=document.document_id)
-
-
-async def indexed_text(documents: Documents, document: Document, version: int | None = None) -> str:
-    """Return the text of the indexed version, to which the offsets of chunks refer."""
-    if not document.indexed_version:
-        raise DocumentNotReady(f"'{document.document_id}' is not indexed yet.", state=document.state)
-    kept = await documents.documents.content(document.domain, document.document_id, document.indexed_content)
-    if kept is None or version not in {None, document.indexed_version}:
-        raise DocumentVersionNotFound(
-            f"Version {version} of '{document.document_id}' is not stored.", indexed_version=document.indexed_version
-        )
-    return decode_text(*kept)
 
 
 def _span(request: ReadDocument, characters: int) -> tuple[int, int]:

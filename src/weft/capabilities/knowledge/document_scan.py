@@ -106,5 +106,10 @@ def blocked_reason(policy: TrustPolicy, scan: DocumentScan) -> str | None:
     return None
 
 
+def needs_review(policy: TrustPolicy, scan: DocumentScan, document: Document) -> bool:
+    """Tell whether a human has to release a document before anyone else reads it."""
+    return bool(scan.flagged) and not document.is_released and policy.injection.of(Source.DOCUMENT) == "quarantine"
+
+
 def _write_actions(policy: TrustPolicy) -> tuple[tuple[str, ContentAction], ...]:
     return (SECRET, policy.secrets.write), (PII, policy.pii.write)

@@ -35,14 +35,11 @@ from weft.kernel.events import Outbox
 from weft.kernel.identity import Actor
 from weft.kernel.ports import LEASE_MICROS
 
-# Attempts without progress before a document fails: one that crashes the process must not do so forever.
-MAX_ATTEMPTS = 2
+# Processes that stopped while they indexed a document before it has to pass a trial in a process of its own: then
+# it may be the cause. A document is never given up for it: processes are stopped for many reasons.
+TRIAL_AFTER = 2
 _REQUEUE_BATCH = 20
 _MAX_REASON = 500
-_CRASHED = (
-    "Indexing was started twice and did not finish: the process stopped or hung. "
-    "Add it again to retry. If it fails again, add it in smaller parts or as plain text."
-)
 
 # lost: the lease ended or the document changed; other_models: the tenant needs vectors of other models.
 WriteOutcome = Literal["written", "lost", "other_models"]
@@ -51,7 +48,8 @@ WriteOutcome = Literal["written", "lost", "other_models"]
 class ClaimedDocument(NamedTuple):
     """A leased document with its progress and content, and the models that its chunks need vectors of, if any.
 
-    ``policy`` is the tenant's trust policy at that time.
+    ``policy`` is the tenant's trust policy at that time. ``attempts`` counts the processes that stopped while they
+    indexed it.
     """
 
     document: Document
@@ -60,6 +58,12 @@ class ClaimedDocument(NamedTuple):
     content: bytes
     models: tuple[str, ...]
     policy: TrustPolicy
+    attempts: int = 0
+
+    @property
+    def needs_trial(self) -> bool:
+        """Whether it may be the reason why processes stopped."""
+        return self.attempts >= TRIAL_AFTER
 
     @property
     def reembed(self) -> bool:
@@ -110,14 +114,11 @@ class IngestTransaction(msgspec.Struct, frozen=True):
         if domain is None or held is None:
             return None
         document = held.document
-        if held.attempts >= MAX_ATTEMPTS:
-            await self.fail(document, holder, _CRASHED)
-            return None
         kept = await self.documents.content(document.domain, document.document_id, document.content_version)
         if kept is None:
             return None
         policy = await self.policies.current()
-        return ClaimedDocument(document, domain, held.layout_hash, kept.content, models, policy)
+        return ClaimedDocument(document, domain, held.layout_hash, kept.content, models, policy, held.attempts)
 
     async def renew(self, document: Document, holder: str) -> bool:
         """Extend a lease; False if it is lost or the document has changed."""
@@ -180,9 +181,16 @@ class IngestTransaction(msgspec.Struct, frozen=True):
         event = document_event("document.quarantined", domain, leased, self.actor.participant, passages=held.flagged)
         await self.outbox.publish(event)
 
-    async def release(self, document: Document, holder: str, rest_micros: int = 0) -> None:
-        """End a lease; the document is not leased again for ``rest_micros``."""
-        await self.documents.end_lease(document.domain, document.document_id, holder, self.now + rest_micros)
+    async def release(
+        self, document: Document, holder: str, rest_micros: int = 0, *, interrupted: bool = False
+    ) -> None:
+        """End a lease; the document is not leased again for ``rest_micros``.
+
+        ``interrupted``: the attempt counts like one that ended with its process.
+        """
+        rests_until = self.now + rest_micros
+        name = document.domain, document.document_id
+        await self.documents.end_lease(*name, holder, rests_until, interrupted=interrupted)
 
     async def requeue(self, domain: str) -> int:
         """Queue the next documents of a running reindex; return an estimate of the queued work.

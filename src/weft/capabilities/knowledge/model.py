@@ -12,12 +12,12 @@ from weft.capabilities.trust.model import TrustLabel
 from weft.kernel.errors import Conflict, InvalidInput, NotFound, PermissionDenied, Rejected
 from weft.kernel.fields import Name
 from weft.kernel.identity import ANYONE, CLEARANCE, Permission, PrincipalKind
-from weft.kernel.operation import Audience, Effect, RateClass, operation
+from weft.kernel.operation import Audience, Effect, RateClass, SessionUse, operation
 
 if TYPE_CHECKING:
     from weft.kernel.identity import Actor
 
-_knowledge_operation = partial(operation, tool="knowledge", rate=RateClass.KNOWLEDGE)
+_knowledge_operation = partial(operation, tool="knowledge", rate=RateClass.KNOWLEDGE, session=SessionUse.NONE)
 read_operation = partial(_knowledge_operation, permission=Permission.READ, effect=Effect.READ)
 write_operation = partial(_knowledge_operation, permission=Permission.WRITE, effect=Effect.WRITE, audited=True)
 admin_operation = partial(
@@ -28,6 +28,7 @@ admin_operation = partial(
     effect=Effect.WRITE,
     audience=Audience.NOT_SUBAGENTS,
     audited=True,
+    session=SessionUse.NONE,
 )
 MAX_DOCUMENT_BYTES = 16 * 2**20
 NEUTRAL_IMPORTANCE = 0.5
@@ -90,15 +91,15 @@ class DocumentVersionNotFound(NotFound):
     """This version of the document is not stored."""
 
     code = "DOCUMENT_VERSION_NOT_FOUND"
-    hint = "Omit version to read the indexed one; older versions are not stored."
+    hint = "Omit version to read the indexed one; only this and the latest version are stored."
     related = ("knowledge",)
 
 
 class DocumentNotReady(Conflict):
-    """The document is not indexed yet."""
+    """The document is held for review, or the tenant's policy forbids what it contains."""
 
     code = "DOCUMENT_NOT_READY"
-    hint = "Retry when `knowledge.get_document` shows the state indexed; if indexing failed, it shows the error."
+    hint = "See its state and error with `knowledge.get_document`; humans who may write to the domain can read it."
     related = ("knowledge",)
 
 

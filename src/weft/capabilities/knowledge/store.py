@@ -33,7 +33,7 @@ class StoredContent(NamedTuple):
 
 
 class QueuedDocument(NamedTuple):
-    """A document that waits for indexing, after ``attempts`` attempts without progress."""
+    """A document that waits for indexing; ``attempts`` processes stopped while they indexed it."""
 
     domain: str
     document_id: str
@@ -50,7 +50,8 @@ class Requeued(NamedTuple):
 class LeasedDocument(NamedTuple):
     """A leased document, with the layout hash of the version being indexed; empty if none was written yet.
 
-    ``attempts`` is the number of attempts without progress, before this one if it was just claimed.
+    ``attempts`` is the number of attempts that ended with their process and without progress; before this one if it
+    was just claimed.
     """
 
     document: Document
@@ -148,7 +149,10 @@ class DocumentStore(Protocol):
         ...
 
     async def queued(self, now: int, limit: int) -> Sequence[QueuedDocument]:
-        """Return queued documents without a lease, oldest first."""
+        """Return queued documents without a lease, oldest first.
+
+        After two attempts that ended with their process, a document rests before each further one.
+        """
         ...
 
     async def claim(self, domain: str, document_id: str, holder: str, now: int, until: int) -> LeasedDocument | None:
@@ -164,8 +168,13 @@ class DocumentStore(Protocol):
         """Extend a lease and return the document with a row lock; None if the lease is lost or it has changed."""
         ...
 
-    async def end_lease(self, domain: str, document_id: str, holder: str, rests_until: int) -> None:
-        """End a lease; the document is not leased again before ``rests_until``."""
+    async def end_lease(
+        self, domain: str, document_id: str, holder: str, rests_until: int, *, interrupted: bool = False
+    ) -> None:
+        """End a lease; the document is not leased again before ``rests_until``.
+
+        Its attempts are forgotten, unless this one was ``interrupted``.
+        """
         ...
 
     async def advance(self, domain: str, document_id: str, *, done: int, total: int, layout_hash: str) -> None:

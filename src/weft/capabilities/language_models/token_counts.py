@@ -51,7 +51,10 @@ class PromptCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CountCache:
-    """Token counts by hash of the text. Of two generations the older is dropped when the newer is full."""
+    """Token counts by reader and hash of the text. Of two generations the older is dropped when the newer is full.
+
+    Readers share none: the time of counting would tell which texts others have.
+    """
 
     __slots__ = ("_limit", "_new", "_old")
 
@@ -60,11 +63,11 @@ class CountCache:
         self._new: dict[bytes, int] = {}
         self._old: dict[bytes, int] = {}
 
-    def count(self, text: str, counter: TokenCounter, name: str) -> int:
-        """Return the tokens of a text by the counter of this name."""
+    def count(self, text: str, counter: TokenCounter, name: bytes) -> int:
+        """Return the tokens of a text by the counter of this name, which contains the reader."""
         if len(text) < _MIN_CACHED_CHARS:
             return counter(text)
-        key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16, key=name.encode()).digest()
+        key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16, key=name).digest()
         found = self._new.get(key)
         if found is None:
             found = self._old.get(key)
@@ -85,16 +88,23 @@ class CountCache:
 class PromptCounter:
     """Counts prompts for one model.
 
+    ``reader`` is the tenant and principal whose counts in the cache are used.
     ``factor`` corrects the estimate of a model without a public tokenizer: the one learned from reported usage, or None
     for the one of the catalog.
     """
 
     def __init__(
-        self, info: ModelInfo, counters: TokenCounters, factor: float | None = None, cache: CountCache | None = None
+        self,
+        info: ModelInfo,
+        counters: TokenCounters,
+        factor: float | None = None,
+        cache: CountCache | None = None,
+        reader: tuple[str, str] = ("", ""),
     ) -> None:
         self.info = info
         self._cache = CountCache() if cache is None else cache
         self._counter, self._name = _counter(info, counters)
+        self._counted_for = hashlib.blake2b("\0".join((*reader, self._name)).encode(), digest_size=32).digest()
         self.exact = self._name != "approximate"
         self.factor = 1.0 if self.exact else info.estimate_factor if factor is None else factor
         self.margin = 1.0 if self.exact else SAFETY_MARGIN
@@ -153,7 +163,7 @@ class PromptCounter:
 
     def _raw(self, text: str) -> int:
         # An estimate takes less time than the hash of the text.
-        return self._cache.count(text, self._counter, self._name) if self.exact else self._counter(text)
+        return self._cache.count(text, self._counter, self._counted_for) if self.exact else self._counter(text)
 
     def _message(self, message: ConversationMessage) -> tuple[int, bool]:
         """Return the unscaled tokens of a message, and whether all of it is text."""

@@ -31,6 +31,7 @@ from weft.capabilities.guardrails.rules import (
     Counts,
     check_guardrails,
     compile_guardrails,
+    owner_of,
     warn_of_misspelling,
 )
 from weft.capabilities.guardrails.service import CheckedCall, Guardrails
@@ -48,7 +49,7 @@ from weft.kernel.errors import PermissionDenied
 from weft.kernel.fields import Count, Name
 from weft.kernel.identity import Actor
 from weft.kernel.json_input import encode_json_field
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
 from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
@@ -238,6 +239,7 @@ class LayerGuardrails(msgspec.Struct, frozen=True):
     rate=RateClass.MEMORY,
     effect=Effect.READ,
     errors=(AgentNotFound, LayerViolation),
+    session=SessionUse.NONE,
 )
 async def list_guardrails(request: ListGuardrails, guardrails: LayerGuardrails) -> GuardrailList:
     """List the guardrails that hold for you or an agent you may edit; those who read layers: of all layers.
@@ -277,7 +279,7 @@ async def test_rules(
 
     For clearance 3 and for admins. Give guardrails to test rules before you define them.
     """
-    await compile_guardrails(request.guardrails or (), actions)
+    await compile_guardrails(request.guardrails or (), actions, actor)
     agent, rules = await reads.read(actor, lambda guardrails: _rules_to_test(request, guardrails, actions))
     warn_of_misspelling(request.tool, actions.names)
     call = _checked_call(request, agent, actions)
@@ -301,8 +303,9 @@ async def _rules_to_test(
     agent = await guardrails.agent(request.agent_id)
     if request.guardrails is None:
         return agent, await guardrails.of_agent(agent)
-    check_guardrails(request.guardrails, actions.names)
-    given = [CompiledRule(guardrail, PERSONA, _GIVEN) for guardrail in request.guardrails]
+    check_guardrails(request.guardrails, actions.names, guardrails.actor)
+    owner = owner_of(guardrails.actor)
+    given = [CompiledRule(guardrail, PERSONA, _GIVEN, owner) for guardrail in request.guardrails]
     return agent, [rule for rule in given if agent.matches(rule.guardrail.scope)]
 
 

@@ -45,7 +45,7 @@ from weft.kernel.clock import from_micros, to_micros
 from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, QuotaExceeded, SelfModification
 from weft.kernel.fields import Count, Reason, Step
 from weft.kernel.identity import Actor, Permission
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, Success, operation
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, Success, operation
 
 if TYPE_CHECKING:
     from weft.capabilities.layers.history_backend import LockedLayer
@@ -157,8 +157,8 @@ class LayerList(Response, omit_defaults=False):
     next_cursor: str | None
 
 
-async def _compile(request: DefineLayer, actions: KnownActions) -> None:
-    await compile_guardrails(request.guardrails or (), actions)
+async def _compile(request: DefineLayer, actions: KnownActions, actor: Actor) -> None:
+    await compile_guardrails(request.guardrails or (), actions, actor)
 
 
 @_operation(
@@ -186,6 +186,7 @@ async def _compile(request: DefineLayer, actions: KnownActions) -> None:
         ),
         *GATE_ERRORS,
     ),
+    session=SessionUse.NONE,
 )
 async def define_layer(
     request: DefineLayer, lines: LayerLines, critical: CriticalEditStore, definitions: GuardrailDefinitions
@@ -284,6 +285,7 @@ def check_reader(actor: Actor) -> None:
     audience=Audience.NOT_SUBAGENTS,
     requires=check_reader,
     errors=(PermissionDenied,),
+    session=SessionUse.NONE,
 )
 async def list_layers(request: ListLayers, actor: Actor, layers: LayerStore) -> LayerList:
     """List the layers of the tenant and of your teams, without their texts. For clearance 3 and for admins."""

@@ -142,7 +142,9 @@ class RuleLoader(msgspec.Struct, frozen=True):
         policy = state[POLICY].value if POLICY in state else None
         level, layer = _place_of(at.line)
         return LineRules(
-            tuple(CompiledRule(each, level, layer) for each in stored_guardrails(guardrails or "[]")),
+            tuple(
+                CompiledRule(each, level, layer, self.actor.tenant) for each in stored_guardrails(guardrails or "[]")
+            ),
             DEFAULT_POLICY if policy is None else msgspec.json.decode(policy, type=TrustPolicy),
         )
 

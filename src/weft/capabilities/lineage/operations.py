@@ -17,7 +17,7 @@ from weft.kernel.clock import optional_datetime
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.fields import ShortText
 from weft.kernel.identity import Permission
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
 
 _MAX_ITEMS = 1_000
 
@@ -124,6 +124,7 @@ class ItemForgotten(Response, omit_defaults=False):
     effect=Effect.READ,
     heavy=True,
     errors=(ItemNotFound,),
+    session=SessionUse.OUTSIDE,
 )
 async def trace_item(request: TraceItem, tracer: Tracer) -> ItemTraced:
     """Show what was derived from an item, such as a poisoned document: by declaration, by copy, through prompts.
@@ -166,6 +167,7 @@ async def trace_item(request: TraceItem, tracer: Tracer) -> ItemTraced:
     destructive=True,
     requires=check_may_forget,
     errors=(ItemNotFound, PermissionDenied, *GATE_ERRORS),
+    session=SessionUse.OUTSIDE,
 )
 async def forget_item(request: ForgetItem, tracer: Tracer, removal: SourceRemoval) -> ItemForgotten:
     """Delete or flag a source and everything derived from it. By default a dry run, which only shows what to do.

@@ -21,6 +21,7 @@ from weft.capabilities.lineage.tracer import Trace
 from weft.capabilities.messages.store import MessageStore
 from weft.capabilities.messages.transcript import TranscriptWriter
 from weft.capabilities.record_log.redacted_records import without_text
+from weft.capabilities.records.engine_metadata import engine_metadata
 from weft.capabilities.records.item_refs import DocumentName, LineKey
 from weft.capabilities.records.model import ContextSummary
 from weft.capabilities.records.record_ids import MessageItemId, SummaryId
@@ -262,8 +263,7 @@ class SourceRemoval(msgspec.Struct, frozen=True):
 
 def _flagged_metadata(metadata: dict[str, Any], source: str) -> dict[str, Any]:
     """Return the metadata of a summary with a label that says that it is suspicious."""
-    native = metadata.get("weft")
-    native = native if isinstance(native, dict) else {}
+    native = engine_metadata(metadata)
     try:
         label = msgspec.convert(native.get("trust"), TrustLabel | None)
     except msgspec.ValidationError:

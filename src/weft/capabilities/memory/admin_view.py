@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
+from weft.capabilities.access.grants import check_clearance
 from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.access.store import AccessStore
 from weft.capabilities.memory.model import START, KeyRange, MemoryCursor, MemoryEntry, ScopeSize
@@ -15,7 +16,7 @@ from weft.capabilities.memory.service import AllMemoryReader, Memories
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.identity import Permission
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, Success, operation
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, Success, operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,6 +107,7 @@ class MemoryInspected(Success, kw_only=True):
     effect=Effect.READ,
     heavy=True,
     errors=(PermissionDenied,),
+    session=SessionUse.FINDS,
 )
 async def get_memory_overview(request: GetMemoryOverview, memories: Memories) -> MemoryOverview:
     """Return your whole memory with values and totals."""
@@ -143,15 +145,18 @@ async def get_memory_overview(request: GetMemoryOverview, memories: Memories) ->
     heavy=True,
     audience=Audience.NOT_SUBAGENTS,
     audited=True,
-    errors=(AgentNotFound,),
+    errors=(AgentNotFound, PermissionDenied),
+    session=SessionUse.OUTSIDE,
 )
 async def inspect_memory(request: InspectMemory, memories: Memories, access: AccessStore) -> MemoryInspected:
     """Read an agent's private memory with values, page by page.
 
-    For admins only; every use is written to the audit log.
+    For admins only, up to their own clearance; every use is written to the audit log.
     """
-    if await access.principal(request.agent_id) is None:
+    agent = await access.principal(request.agent_id)
+    if agent is None:
         raise AgentNotFound(f"There is no agent '{request.agent_id}'.", resource_id=request.agent_id)
+    check_clearance(memories.actor, agent.clearance, "The private memory of this agent", who="an admin")
     found = await memories.entries.page_of_all(
         request.agent_id, parse_cursor(request.cursor), KeyRange.of(""), memories.now, request.limit + 1
     )

@@ -253,7 +253,9 @@ async def get_messages(request: GetMessages, transcripts: Transcripts, pages: Me
     """
     visibilities = () if request.visibility_filter is None else (request.visibility_filter,)
     transcript = await transcripts.to_read(request.session_id, *visibilities)
-    key = (transcripts.actor.tenant, transcript.state, request.offset, request.limit, request.after_id)
+    # With the caller: otherwise the time would tell who else has read this page.
+    actor = transcripts.actor
+    key = (actor.tenant, actor.principal_id, transcript.state, request.offset, request.limit, request.after_id)
     known: Messages | None = pages.get(key)
     if known is not None:
         return known

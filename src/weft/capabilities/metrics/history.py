@@ -74,7 +74,7 @@ class MetricHistoryStore(Protocol):
 
 
 class HourMetrics(Response, omit_defaults=False):
-    """One hour, over all server processes: your tenant's calls, and cache and database of the servers."""
+    """One hour, over all server processes: your tenant's calls; for the operator, cache and database of the servers."""
 
     start: datetime
     calls: int
@@ -82,9 +82,16 @@ class HourMetrics(Response, omit_defaults=False):
     avg_response_time: Annotated[float | None, msgspec.Meta(description="Mean duration of a call in milliseconds.")]
     messages: Annotated[int, msgspec.Meta(description="Messages that were added.")]
     searches: int
-    cache_hit_ratio: Annotated[float | None, msgspec.Meta(description="Hits divided by lookups, of the servers.")]
+    cache_hit_ratio: Annotated[
+        float | None,
+        msgspec.Meta(description="Hits divided by lookups, of the servers. Null outside the operator's tenant."),
+    ]
     avg_query_time: Annotated[
-        float | None, msgspec.Meta(description="Mean duration of a transaction in milliseconds, of the servers.")
+        float | None,
+        msgspec.Meta(
+            description="Mean duration of a transaction in milliseconds, of the servers. Null outside the operator's "
+            "tenant."
+        ),
     ]
 
 

@@ -51,7 +51,7 @@ class PoolStats(Response, omit_defaults=False):
 
 
 class CacheStats(Response, omit_defaults=False):
-    """The caches of this process, all together."""
+    """Your tenant's entries and lookups in the caches of this process, all caches together."""
 
     cached_queries: Annotated[int, msgspec.Meta(description="Entries in all caches.")]
     l1_cache_size: Annotated[int, msgspec.Meta(description="Entries in first-level caches.")]
@@ -64,10 +64,10 @@ class CacheStats(Response, omit_defaults=False):
 
 
 class DatabasePerformance(Response, omit_defaults=False):
-    """The database as this process sees it."""
+    """The database as this process sees it. What other tenants do would show in it, so most is for the operator."""
 
-    connection_stats: ConnectionStats
-    pool_stats: PoolStats
+    connection_stats: Annotated[ConnectionStats | None, msgspec.Meta(description="Null outside the operator's tenant.")]
+    pool_stats: Annotated[PoolStats | None, msgspec.Meta(description="Null outside the operator's tenant.")]
     cache_stats: CacheStats
 
 
@@ -88,11 +88,16 @@ class SystemPerformance(Response, omit_defaults=False):
 
     memory_usage_mb: Annotated[
         float | None,
-        msgspec.Meta(description="Resident memory of the process in MiB; the peak on systems that report only that."),
+        msgspec.Meta(
+            description="Resident memory of the process in MiB; the peak on systems that report only that. "
+            "Null outside the operator's tenant."
+        ),
     ]
     cpu_usage_percent: Annotated[
         float | None,
-        msgspec.Meta(description="Recent CPU use of the process; above 100 on several cores."),
+        msgspec.Meta(
+            description="Recent CPU use of the process; above 100 on several cores. Null outside the operator's tenant."
+        ),
     ]
     active_sessions: Annotated[int, msgspec.Meta(description="Your tenant's sessions in use, last 5 minutes.")]
     active_agents: Annotated[int, msgspec.Meta(description="Your tenant's callers, last 5 minutes.")]
@@ -108,7 +113,9 @@ class PerformanceTrends(Response, omit_defaults=False):
     response_time_trend: Trend
     throughput_trend: Trend
     error_rate_trend: Trend
-    cache_efficiency_trend: Annotated[Trend, msgspec.Meta(description="Of the servers.")]
+    cache_efficiency_trend: Annotated[
+        Trend, msgspec.Meta(description="Of the servers; unknown outside the operator's tenant.")
+    ]
 
 
 class OperationMetrics(Response, omit_defaults=False):
@@ -161,5 +168,8 @@ class MetricsSource(Protocol):
     """Measures the process and a tenant's calls."""
 
     async def take(self, actor: Actor, history_hours: int = 0) -> MetricsReport:
-        """Return figures of this process and of the calls of the caller's tenant only, and the hours of history."""
+        """Return figures of the calls of the caller's tenant, and the hours of history.
+
+        Figures of the process, of all tenants together, are for the operator's tenant only.
+        """
         ...

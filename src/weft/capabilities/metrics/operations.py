@@ -12,7 +12,7 @@ from weft.capabilities.metrics.history import RETENTION_HOURS
 from weft.capabilities.metrics.model import MetricsReport, MetricsSource
 from weft.kernel.clock import Clock
 from weft.kernel.identity import Actor, Permission
-from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
 
 COLLECTION_INTERVAL = 30
 
@@ -47,7 +47,7 @@ class ResourceInfo(Response, omit_defaults=False):
 
 
 class Performance(MetricsReport, kw_only=True, omit_defaults=False):
-    """Figures of the server process, and of your tenant's calls in it."""
+    """Figures of your tenant's calls, and for the operator those of the server process."""
 
     success: Literal[True] = True
     timestamp: datetime
@@ -63,15 +63,17 @@ class Performance(MetricsReport, kw_only=True, omit_defaults=False):
     permission=Permission.ADMIN,
     rate=RateClass.ADMIN,
     effect=Effect.OWN_TRANSACTIONS,
+    session=SessionUse.OUTSIDE,
 )
 async def read_performance(
     request: ReadPerformance, actor: Actor, measurements: MetricsSource, clock: Clock
 ) -> Performance:
     """Get performance figures: database, memory, CPU, caches, calls and trends.
 
-    Memory, CPU, connections and caches are those of the answering process; calls, sessions and agents are those of
-    your tenant only. History and trends cover all server processes and survive restarts. A figure that cannot be
-    measured is null.
+    Calls, sessions, agents and caches are those of your tenant only. Memory, CPU and connections are those of the
+    answering process, for the operator's tenant (the default one, or the only one); for others they are null, because
+    they would show what other tenants do. History and trends cover all server processes and survive restarts. A figure
+    that cannot be measured is null.
     """
     figures = await measurements.take(actor, request.history_hours)
     return Performance(**asdict(figures), timestamp=clock.now(), requesting_agent=actor.principal_id)

@@ -10,6 +10,7 @@ from msgspec import UNSET, structs
 from weft.capabilities.record_log.engine_items import INLINE_BYTES
 from weft.capabilities.record_log.model import JSON_CONTENT, TEXT_CONTENT, OfSession, RecordId, write_operation
 from weft.capabilities.record_log.source_items import SourceItemNotFound, SourceItems
+from weft.capabilities.records.engine_metadata import claimed_paths
 from weft.capabilities.records.model import ContextEnvelope, ContextItem, MissingContext, Record
 from weft.capabilities.records.record_ids import is_reserved
 from weft.capabilities.records.recorder import Recorder, RecordExists, RecordNotFound, no_record
@@ -217,6 +218,9 @@ def _validated(raw: dict[str, Any], path: str) -> tuple[Record, bytes | None]:
     if is_reserved(record.id):
         hint = "Choose an id without a prefix that Weft uses, such as board:, message: or session:."
         raise _invalid(f"{path}.{record.id_field}", "ids of this form are reserved for Weft", hint=hint)
+    for claimed in claimed_paths(record):
+        hint = "Put fields of your own under another name, such as metadata.my_framework."
+        raise _invalid(f"{path}{claimed}", "reserved for what Weft itself writes about a record", hint=hint)
     return _externalised(record, path) if isinstance(record, ContextItem) else (record, None)
 
 

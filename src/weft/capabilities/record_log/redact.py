@@ -19,6 +19,7 @@ from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.record_log.lookup import RecordFinder
 from weft.capabilities.record_log.model import OfSession, RecordId, write_operation
 from weft.capabilities.record_log.redacted_records import QUOTING
+from weft.capabilities.records.engine_metadata import engine_metadata
 from weft.capabilities.records.model import decode_item
 from weft.capabilities.records.record_ids import MessageItemId, RecordRef, VersionId, parse_item_id
 from weft.capabilities.records.recorder import RecordNotFound, no_record
@@ -214,7 +215,7 @@ class Redactions(msgspec.Struct, frozen=True):
     def _is_author(self, found: FoundRecord) -> bool:
         if found.stored is not None:
             return found.stored.is_by(self.actor)
-        native = decode_item(found.body).metadata.get("weft", {})
+        native = engine_metadata(decode_item(found.body).metadata)
         return bool(native.get("principal_id", native.get("sender")) == self.actor.principal_id)
 
     async def _readers(self, found: FoundRecord, item_id: str) -> tuple[str, ...]:

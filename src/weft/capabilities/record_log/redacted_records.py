@@ -14,6 +14,7 @@ from msgspec import UNSET, structs
 
 from weft.capabilities.record_log import record_text
 from weft.capabilities.record_log.engine_items import EngineItem, with_content
+from weft.capabilities.records.engine_metadata import engine_metadata
 from weft.capabilities.records.model import (
     Block,
     ContextAssembly,
@@ -273,8 +274,8 @@ def _ref_digest(record: ContextItem) -> str | None:
 
 def _set_content(record: ContextItem, text: str) -> ContextItem:
     """Set new content; an engine item then looks as if it had always had it."""
-    native = record.metadata.get("weft")
-    if is_engine_item(record.item_id) and isinstance(native, dict) and "tokens" in native:
+    native = engine_metadata(record.metadata)
+    if is_engine_item(record.item_id) and "tokens" in native:
         record = structs.replace(record, metadata={"weft": {**native, "tokens": max(1, approximate_tokens(text))}})
     sized = structs.replace(record, byte_size=len(text.encode()), token_estimate=approximate_tokens(text))
     if is_engine_item(record.item_id) and record.content_mode != "summary":
@@ -293,7 +294,7 @@ def _without_digest(ref: Maybe[Ref]) -> Maybe[Ref]:
 
 def _masked_metadata(record: ContextItem, mask: Masker) -> ContextItem:
     """Mask the metadata of a key version or message: reason, sender's metadata, redaction method."""
-    native = record.metadata.get("weft", {})
+    native = engine_metadata(record.metadata)
     words = {name: mask.value(native[name]) for name in ("reason", "metadata") if native.get(name)}
     words |= {name: mask.name(native[name]) for name in ("step", "message_type", "category") if native.get(name)}
     if isinstance(record.redaction_method, str):
@@ -318,7 +319,7 @@ def _masked_text_fields(record: ContextItem, mask: Masker) -> ContextItem:
 
 
 def _plain_metadata(record: ContextItem) -> dict[str, Any]:
-    native = record.metadata.get("weft", {})
+    native = engine_metadata(record.metadata)
     fields = {name: value for name, value in native.items() if name in _PLAIN_FIELDS}
     # A message always has a metadata object.
     return {"weft": {**fields, "metadata": {}} if "message_id" in fields else fields}

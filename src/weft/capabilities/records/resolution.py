@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET
 
+from weft.capabilities.records.engine_metadata import engine_metadata
 from weft.capabilities.records.refs import (
     ByteRange,
     Css,
@@ -366,8 +367,7 @@ class _Search:
 
 def known_passage_digest(ref: ContextSourceRef) -> str | None:
     """Return the passage digest of a reference."""
-    weft = ref.metadata.get("weft")
-    digest = weft.get("passage_digest") if isinstance(weft, dict) else None
+    digest = engine_metadata(ref.metadata).get("passage_digest")
     return digest if isinstance(digest, str) else None
 
 

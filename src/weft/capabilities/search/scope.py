@@ -135,6 +135,8 @@ async def _sessions_query(filters: RequestedScope, stores: SearchStores) -> Coll
 async def _sessions(filters: RequestedScope, stores: SearchStores) -> frozenset[str] | None:
     if filters.session_id is not None:
         return frozenset({filters.session_id})
+    if stores.actor.bound_session is not None:
+        return frozenset({stores.actor.bound_session})
     if stores.actor.is_admin:
         return None
     return await stores.known_sessions.admitting(stores.actor)

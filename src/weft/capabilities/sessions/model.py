@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import msgspec
 
 from weft.capabilities.history.model import trunk_of
-from weft.kernel.errors import MAX_COMPARED, Conflict, Forbidden, NotFound, close_names
+from weft.kernel.errors import MAX_COMPARED, Conflict, Forbidden, NotFound, PermissionDenied, close_names
 from weft.kernel.fields import Name, is_name
 from weft.kernel.identity import EVERYONE, PRINCIPAL
 
@@ -69,6 +69,14 @@ class SessionTerminated(Forbidden):
     hint = "Stop working in this session. A human with clearance 3 can admit you again with `session.reinstate`."
     related = ()
     recoverable = False
+
+
+class BoundToSession(PermissionDenied):
+    """The connection is bound to one session, and this call reaches beyond it."""
+
+    code = "BOUND_TO_SESSION"
+    hint = "Work in your session; leave this to a caller whose connection is not bound to one."
+    related: tuple[str, ...] = ()
 
 
 class SessionExists(Conflict):
@@ -161,9 +169,7 @@ class Session(msgspec.Struct, frozen=True):
         return (f"{PRINCIPAL}{self.created_by}", *self.members)
 
     def admits(self, actor: Actor) -> bool:
-        if self.session_id in actor.terminated_sessions:
-            return False
-        return actor.is_admin or actor.matches(self.audience)
+        return actor.may_enter(self.session_id) and (actor.is_admin or actor.matches(self.audience))
 
 
 def member_patterns(actor: Actor) -> frozenset[str]:
@@ -226,8 +232,10 @@ async def lock_active_session(session_id: str, actor: Actor, sessions: SessionSt
 
 async def session_not_found(session_id: str, actor: Actor, sessions: SessionStore, *, denied: bool) -> SessionNotFound:
     """Return the error, suggesting the caller's own sessions with similar ids."""
+    if actor.bound_session not in (None, session_id):
+        return session_elsewhere(session_id, actor)
     shown, hint, related, names = session_id[:100], None, None, []
-    if actor.is_subagent:
+    if actor.is_subagent or actor.bound_session is not None:
         # It works in the session it was given, and cannot list others.
         hint, related = _SUBAGENT_HINT, ()
     else:
@@ -242,6 +250,20 @@ async def session_not_found(session_id: str, actor: Actor, sessions: SessionStor
         available_alternatives=names,
     )
     error.denial = denied
+    return error
+
+
+def session_elsewhere(session_id: str, actor: Actor) -> SessionNotFound:
+    """Return the error for a session other than the one that the caller's connection is bound to."""
+    shown = session_id[:100]
+    error = SessionNotFound(
+        f"There is no session '{shown}' here: this connection works in '{actor.bound_session}' only.",
+        hint="Leave out the session_id.",
+        related=(),
+        resource_type="session",
+        resource_id=shown,
+    )
+    error.denial = True
     return error
 
 

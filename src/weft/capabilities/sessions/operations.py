@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import structs
@@ -46,6 +46,9 @@ from weft.kernel.fields import Name, new_session_id
 from weft.kernel.identity import ANYONE, Actor, Permission
 from weft.kernel.json_input import Metadata, checked_metadata
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # The default is a maximum: a plan may keep fewer. Any other number is a demand.
 _KEEP_VERSIONS = SessionConfig().keep_versions
@@ -161,7 +164,7 @@ _write_operation = partial(_operation, permission=Permission.WRITE, effect=Effec
     tool="create_session",
     http="POST /v1/sessions",
     status=201,
-    session=SessionUse.CREATES,
+    session=SessionUse.OUTSIDE,
     errors=(SessionExists, AgentNotFound, TeamNotFound, QuotaExceeded, *GATE_ERRORS),
     content=lambda request: (submitted(request.purpose), submitted_value(request.metadata or {})),
 )
@@ -210,23 +213,33 @@ async def create_session(
     http="GET /v1/sessions",
     permission=Permission.READ,
     effect=Effect.READ,
+    session=SessionUse.FINDS,
 )
 async def list_sessions(request: ListSessions, actor: Actor, sessions: SessionStore) -> SessionList:
     """List the sessions you are a member of, newest first."""
-    found = await sessions.newest(
-        _parse_cursor(request.cursor),
-        request.limit + 1,
-        archived=request.include_archived,
-        patterns=patterns_to_list(actor),
-    )
+    if actor.bound_session is not None:
+        found = await _only(actor.bound_session, request, sessions)
+    else:
+        found = await sessions.newest(
+            _parse_cursor(request.cursor),
+            request.limit + 1,
+            archived=request.include_archived,
+            patterns=patterns_to_list(actor),
+        )
     shown, has_more = found[: request.limit], len(found) > request.limit
-    listed = [session for session in shown if session.session_id not in actor.terminated_sessions]
+    listed = [session for session in shown if session.admits(actor)]
     return SessionList(
         sessions=[await session_info(session, sessions) for session in listed],
         count=len(listed),
         has_more=has_more,
         next_cursor=f"{shown[-1].created_at}.{shown[-1].session_id}" if has_more else None,
     )
+
+
+async def _only(session_id: str, request: ListSessions, sessions: SessionStore) -> Sequence[Session]:
+    """Return the session that the caller's connection is bound to, on the first page."""
+    session = await sessions.find(session_id) if request.cursor is None else None
+    return [] if session is None or (session.archived_at and not request.include_archived) else [session]
 
 
 @_write_operation(

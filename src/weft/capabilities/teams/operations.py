@@ -27,12 +27,12 @@ from weft.kernel.clock import from_micros
 from weft.kernel.errors import PermissionDenied, SelfModification
 from weft.kernel.fields import ShortText
 from weft.kernel.identity import TEAM, Actor, Permission, PrincipalKind
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, Success, operation
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, Success, operation
 
 if TYPE_CHECKING:
     from weft.capabilities.teams.model import Member
 
-_operation = partial(operation, tool="teams", rate=RateClass.ADMIN)
+_operation = partial(operation, tool="teams", rate=RateClass.ADMIN, session=SessionUse.NONE)
 _read = partial(_operation, permission=Permission.READ, effect=Effect.READ)
 _admin_write = partial(
     _operation,

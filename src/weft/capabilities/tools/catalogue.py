@@ -13,7 +13,7 @@ import msgspec
 from weft.kernel.errors import InvalidInput, PermissionDenied, UnknownOperation
 from weft.kernel.fields import Name
 from weft.kernel.identity import Actor
-from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -109,7 +109,7 @@ class ToolCatalogue(Protocol):
 _operation = partial(operation, tool="weft_tools", permission=None, effect=Effect.OWN_TRANSACTIONS)
 
 
-@_operation("tools.search", action="search", http="GET /v1/tools", rate=RateClass.SEARCH)
+@_operation("tools.search", action="search", http="GET /v1/tools", rate=RateClass.SEARCH, session=SessionUse.NONE)
 async def search_tools(request: SearchTools, actor: Actor, catalogue: ToolCatalogue) -> ToolsFound:
     """Find the MCP tools for a task among those you may use, each with one line on what it does."""
     return ToolsFound(tools=await catalogue.search(actor, request.query, request.limit))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weft.capabilities.indexing.collections.model import NewChunk, digest_of, embedded_text
+from weft.capabilities.indexing.collections.model import ChunkOwner, NewChunk, embedded_text
 from weft.capabilities.indexing.text_analysis import index_terms
 from weft.capabilities.language_models.model import ToolDefinition
 from weft.capabilities.layers.tags import sanitise, sanitise_json
@@ -124,7 +124,7 @@ def _chunk(tool: RegisteredTool, ordinal: int, text: str) -> NewChunk:
         start=0,
         end=len(text),
         terms=index_terms(text, tool.name),
-        digest=digest_of(embedded_text(tool.name, text)),
+        digest=ChunkOwner("document", tool.owner, tool.name).digest_of(embedded_text(tool.name, text)),
         tokens=tool.tokens,
         timestamp=tool.registered_at,
         heading=tool.name,

@@ -188,6 +188,7 @@ def _texts(request: RegisterTools) -> Iterator[SubmittedText]:
         ContentQuarantined,
         ContentBlocked,
     ),
+    session=SessionUse.NONE,
 )
 async def register_tools(request: RegisterTools, actor: Actor, registry: ToolRegistry) -> ToolsRegistered:
     """Register the tools of your runtime, so that each task gets the few it needs. All of them or none.
@@ -208,6 +209,7 @@ async def register_tools(request: RegisterTools, actor: Actor, registry: ToolReg
     permission=Permission.READ,
     rate=RateClass.SESSION,
     effect=Effect.READ,
+    session=SessionUse.NONE,
 )
 async def list_registered_tools(request: ListRegisteredTools, actor: Actor, tools: ToolStore) -> RegisteredToolList:
     """List the registered tools that you have: of the tenant, of your tree and of the principals above you."""
@@ -245,6 +247,7 @@ async def list_registered_tools(request: ListRegisteredTools, actor: Actor, tool
     audited=True,
     destructive=False,
     errors=(ToolNotRegistered, PermissionDenied),
+    session=SessionUse.NONE,
 )
 async def remove_tool(request: RemoveTool, actor: Actor, registry: ToolRegistry) -> Success:
     """Remove a tool that you registered; registering it again brings it back."""

@@ -26,7 +26,7 @@ from weft.kernel.clock import Clock, from_micros, to_micros
 from weft.kernel.errors import PermissionDenied, QuotaExceeded, close_names
 from weft.kernel.fields import ShortText
 from weft.kernel.identity import Actor, Permission
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, Success, operation
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, Success, operation
 
 
 def _check_in_no_step(actor: Actor) -> None:
@@ -38,7 +38,7 @@ def _check_in_no_step(actor: Actor) -> None:
         )
 
 
-_operation = partial(operation, tool="steps", rate=RateClass.ADMIN)
+_operation = partial(operation, tool="steps", rate=RateClass.ADMIN, session=SessionUse.NONE)
 _write = partial(
     _operation,
     permission=Permission.WRITE,

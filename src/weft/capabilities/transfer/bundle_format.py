@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
+from weft.capabilities.records.engine_metadata import ENGINE
 from weft.capabilities.records.model import RECORD_TYPES, ContextEnvelope, ContextItem, Producer, Record
 from weft.capabilities.records.refs import Digest, Id, Link, Maybe, RecordTime, Uri, content_digest
 from weft.capabilities.records.vocabulary import RecordType, Scope
@@ -97,12 +98,17 @@ class StoredInfo(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BundleRecord(BundleEntry, frozen=True, kw_only=True, tag="record"):
-    """One record: a stored one, or one derived from engine data (without ``stored``)."""
+    """One record: a stored one, or one derived from engine data (without ``stored``).
+
+    ``salt`` is that of the commit whose last version this is, if the bundle contains all of the commit unchanged: with
+    it, an import computes the original hash.
+    """
 
     type: RecordType
     record: Raw
     readable_by: tuple[Pattern, ...] = ANYONE
     stored: Maybe[StoredInfo] = UNSET
+    salt: Maybe[Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")]] = UNSET
 
 
 class BundleContent(BundleEntry, frozen=True, kw_only=True, tag="content"):
@@ -191,10 +197,15 @@ class BundleWriter:
         self.entries += 1
 
     def add_record(
-        self, record: Record, readable_by: tuple[str, ...] = ANYONE, stored: Maybe[StoredInfo] = UNSET
+        self,
+        record: Record,
+        readable_by: tuple[str, ...] = ANYONE,
+        stored: Maybe[StoredInfo] = UNSET,
+        salt: Maybe[str] = UNSET,
     ) -> None:
         self.records += 1
-        self.add(BundleRecord(type=record.type, record=Raw(_encode(record)), readable_by=readable_by, stored=stored))
+        raw = Raw(_encode(record))
+        self.add(BundleRecord(type=record.type, record=raw, readable_by=readable_by, stored=stored, salt=salt))
 
     def seal(self) -> str:
         """Write the seal and return the digest of the bundle."""
@@ -319,6 +330,8 @@ class BundleReader:
         self._position = position
 
     def _check_record(self, record: Record) -> None:
+        if not isinstance(record.metadata.get(ENGINE, {}), dict):
+            raise self._damaged(f"record: metadata.{ENGINE} is not what Weft writes")
         if self.records:
             return
         header = self._header

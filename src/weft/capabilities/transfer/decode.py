@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct, structs
 
 from weft.capabilities.history.model import Change, ChangeKind, ChangeMeta, Version, blob_hash, trunk_of
 from weft.capabilities.messages.model import AnyVisibility, Message, audience_for
+from weft.capabilities.records.engine_metadata import ENGINE
 from weft.capabilities.records.event_classes import event_class_of
 from weft.capabilities.records.record_ids import MessageItemId, VersionId, record_ids_of_event
 from weft.capabilities.records.refs import Id, McpMapping, OpenTelemetryMapping
@@ -200,7 +201,7 @@ def decode_redaction(item: ContextItem, session_id: str, now: int) -> Redaction 
 
 
 def _native(item: ContextItem, kind: type[T]) -> T | None:
-    return _converted(item.metadata.get("weft"), kind)
+    return _converted(item.metadata.get(ENGINE), kind)
 
 
 def _converted(value: Any, kind: type[T]) -> T | None:  # noqa: ANN401 - JSON of any shape

@@ -41,9 +41,13 @@ class EnvelopeRefs:
         """Ignore entries that are not records."""
 
     def add_record(
-        self, record: Record, readable_by: tuple[str, ...] = ANYONE, stored: Maybe[StoredInfo] = UNSET
+        self,
+        record: Record,
+        readable_by: tuple[str, ...] = ANYONE,
+        stored: Maybe[StoredInfo] = UNSET,
+        salt: Maybe[str] = UNSET,
     ) -> None:
-        del stored
+        del stored, salt
         if readable_by != ANYONE or (isinstance(record, ContextItem) and record.visibility != ANYONE):
             return
         if isinstance(record, ContextBudget):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -55,7 +56,7 @@ from weft.kernel.identity import ANYONE, PRINCIPAL, Actor
 from weft.kernel.ports import Cooperative
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+    from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from weft.capabilities.history.line_backend import OpenLine
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from weft.capabilities.transfer.policy_filter import AppliedPolicy
     from weft.kernel.events import StoredEvent
 
+_log = logging.getLogger("weft.transfer")
 # Bounds the memory of an export.
 PAGE = 500
 # Items between two yields to the event loop; this many characters count as one item.
@@ -89,7 +91,11 @@ class ExportSink(Protocol):
     def add(self, entry: AnyBundleEntry) -> None: ...
 
     def add_record(
-        self, record: Record, readable_by: tuple[str, ...] = ANYONE, stored: Maybe[StoredInfo] = UNSET
+        self,
+        record: Record,
+        readable_by: tuple[str, ...] = ANYONE,
+        stored: Maybe[StoredInfo] = UNSET,
+        salt: Maybe[str] = UNSET,
     ) -> None: ...
 
     def seal(self) -> str:
@@ -138,12 +144,29 @@ class EventSubjects:
             self.stored.setdefault((origin.type, origin.record_id))
 
 
+@dataclass(slots=True)
+class _CommitSalt:
+    """The salt of a commit. It is exported with the last version of a commit that is exported whole and unchanged.
+
+    To those who do not have all of the commit, its hash must not confirm what they guess of the rest.
+    """
+
+    salt: bytes
+    missing: int
+
+    def after(self, *, unchanged: bool) -> Maybe[str]:
+        """Count an exported version of the commit; return the salt if it was the last."""
+        self.missing -= unchanged
+        return UNSET if self.missing else self.salt.hex()
+
+
 class ExportItem(NamedTuple):
-    """An item to export with its ACL and, for a stored record, its author and time."""
+    """An item to export with its ACL; for a stored record its author and time, for a version the salt of its commit."""
 
     item: EngineItem
     readable_by: tuple[str, ...] = ANYONE
     stored: Maybe[StoredInfo] = UNSET
+    commit: _CommitSalt | None = None
 
 
 class ExportedItem(NamedTuple):
@@ -224,7 +247,8 @@ class ExportCollector:
             after = 0
             while page := await self.sources.history.lines.changes_after(line_id, after, PAGE):
                 after = page[-1].seq
-                await self._versions(line_id, page)
+                # An import restores the board itself, not its branches.
+                await self._versions(line_id, page, _salts(page) if line_id == board else None)
 
     async def current_board(self, session_id: str, keys: Collection[str] | None = None) -> None:
         """Write the current board: all keys, or only some."""
@@ -339,14 +363,15 @@ class ExportCollector:
                 self._name(each.item.record, each.readable_by)
             return
         redactions = await self.sources.records.redactions([each.item.record.item_id for each in items])
-        for item, readable_by, stored in items:
+        for item, readable_by, stored, commit in items:
             await self._yield_to_loop(len(item.text or ""))
             exported = self.applied.item(item, redactions.get(item.record.item_id), readable_by)
             if exported is None:
                 self.tally.omit(item.record, readable_by)
                 continue
             self.tally.add(exported.record, readable_by)
-            self.sink.add_record(exported.record, readable_by, stored)
+            salt = UNSET if commit is None else commit.after(unchanged=exported is item)
+            self.sink.add_record(exported.record, readable_by, stored, salt)
             if exported.record.content is UNSET and exported.text is not None:
                 self.sink.add(BundleContent.of(exported.text.encode()))
             if self.remember:
@@ -364,12 +389,19 @@ class ExportCollector:
             else:
                 self._write(record, each.readable_by, made)
 
-    async def _versions(self, line_id: str, versions: Sequence[Version]) -> None:
+    async def _versions(
+        self, line_id: str, versions: Sequence[Version], salts: Mapping[int, _CommitSalt] | None = None
+    ) -> None:
         # A version whose value was missing in an import has a stored record instead.
         here = [version for version in versions if not version.change.meta.not_imported]
         seen = await self.acl.readable(line_id, here)
         seen.sort(key=lambda each: (each[0].seq, each[0].change.key))
-        await self.items([ExportItem(version_item(line_id, version), readers) for version, readers in seen])
+        await self.items(
+            [
+                ExportItem(version_item(line_id, version), readers, commit=(salts or {}).get(version.seq))
+                for version, readers in seen
+            ]
+        )
 
     async def _readable_versions(
         self, line: OpenLine, versions: Sequence[Version]
@@ -477,7 +509,11 @@ class ExportCollector:
             await self.sources.cooperative.yield_to_loop()
 
     def _readable(self, row: StoredRecord) -> bool:
-        return row.readable_by == ANYONE or self.sources.actor.matches(row.readable_by)
+        if row.readable_by != ANYONE and not self.sources.actor.matches(row.readable_by):
+            return False
+        is_intact = _is_intact(row)
+        self.applied.omitted += not is_intact
+        return is_intact
 
     def _in_scope(self, session_id: str | None) -> bool:
         return session_id is None or (self.session is not None and self.session.session_id == session_id)
@@ -495,6 +531,15 @@ class ExportCollector:
             self.sink.add_record(exported, readable_by, stored)
 
 
+def _salts(versions: Sequence[Version]) -> dict[int, _CommitSalt]:
+    """Return the salts of commits, given all their versions, by number."""
+    salts: dict[int, _CommitSalt] = {}
+    for version in versions:
+        if version.salt is not None:
+            salts.setdefault(version.seq, _CommitSalt(version.salt, 0)).missing += 1
+    return salts
+
+
 def add_event(recorded: StoredEvent, source: str, applied: AppliedPolicy, sink: ExportSink) -> None:
     """Write an event as the policy allows."""
     event = to_context_event(recorded, source)
@@ -509,6 +554,17 @@ def _sources_of(rows: Iterable[StoredRecord]) -> Iterable[str]:
         record = decode_record(each.type, each.body)
         if isinstance(record, ContextItem):
             yield from (ref for ref in record.source_refs if isinstance(ref, str))
+
+
+def _is_intact(row: StoredRecord) -> bool:
+    """Tell whether a stored record can be decoded. One that is damaged must not prevent the export of all others."""
+    try:
+        decode_record(row.type, row.body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        fields = {"record_type": row.type, "seq": row.seq}
+        _log.warning("a stored record cannot be decoded and is left out of an export", extra={"fields": fields})
+        return False
+    return True
 
 
 def _is_of_export(row: StoredRecord) -> bool:

@@ -104,7 +104,7 @@ class Importer(Protocol):
     audience=Audience.NOT_SUBAGENTS,
     audited=True,
     off_record=("bundle",),
-    session=SessionUse.CREATES,
+    session=SessionUse.OUTSIDE,
     errors=(BundleDamaged, SessionExists, RecordExists, ContentTooLarge, QuotaExceeded, ContentBlocked),
 )
 async def import_context(request: ImportContext, actor: Actor, importer: Importer) -> ContextImported:

@@ -15,7 +15,7 @@ from weft.kernel.clock import Clock, optional_datetime, to_micros
 from weft.kernel.errors import Conflict, Forbidden, NotFound
 from weft.kernel.fields import Name
 from weft.kernel.identity import ANYONE, Actor, Permission
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -165,7 +165,11 @@ class PolicyDeleted(Response):
 
 
 @_admin_operation(
-    "policy.set", action="set", http="PUT /v1/export-policies/{name}", errors=(PolicyBuiltIn, *GATE_ERRORS)
+    "policy.set",
+    action="set",
+    http="PUT /v1/export-policies/{name}",
+    errors=(PolicyBuiltIn, *GATE_ERRORS),
+    session=SessionUse.NONE,
 )
 async def set_policy(
     request: SetPolicy, actor: Actor, policies: PolicyStore, clock: Clock, gate: ContentGate
@@ -191,6 +195,7 @@ async def set_policy(
     permission=Permission.READ,
     rate=RateClass.ADMIN,
     effect=Effect.READ,
+    session=SessionUse.NONE,
 )
 async def list_policies(request: ListPolicies, actor: Actor, policies: PolicyStore) -> PolicyList:
     """List the export policies that you may use, and which one is the default."""
@@ -211,6 +216,7 @@ async def list_policies(request: ListPolicies, actor: Actor, policies: PolicySto
     http="DELETE /v1/export-policies/{name}",
     destructive=True,
     errors=(PolicyNotFound, PolicyBuiltIn),
+    session=SessionUse.NONE,
 )
 async def delete_policy(request: DeletePolicy, policies: PolicyStore) -> PolicyDeleted:
     """Delete an export policy. Exports made with it still refer to it, with the digest of its definition."""

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import UNSET
 
+from weft.capabilities.records.engine_metadata import engine_metadata
 from weft.capabilities.records.model import (
     ContextAssembly,
     ContextCompaction,
@@ -22,7 +23,7 @@ from weft.capabilities.records.model import (
     ContextSourceRef,
     ContextSummary,
 )
-from weft.capabilities.records.record_ids import VersionId, records_of_event
+from weft.capabilities.records.record_ids import COMPACTION, VersionId, records_of_event
 from weft.capabilities.records.recorder import referenced_item_ids
 from weft.capabilities.records.refs import Link
 from weft.capabilities.transfer import decode
@@ -82,20 +83,24 @@ class ProvWriter:
             self._add("entity", _name("bundle", entry.bundle_id), attributes)
 
     def add_record(
-        self, record: Record, readable_by: tuple[str, ...] = ANYONE, stored: Maybe[StoredInfo] = UNSET
+        self,
+        record: Record,
+        readable_by: tuple[str, ...] = ANYONE,
+        stored: Maybe[StoredInfo] = UNSET,
+        salt: Maybe[str] = UNSET,
     ) -> None:
-        del readable_by
+        del readable_by, salt
         self.records += 1
         if isinstance(record, ContextEvent):
-            self._event(record)
+            self._event(record, None if stored is UNSET else stored.by)
             return
         self._add("entity", _entity(record.type, record.id), _attributes(record))
         if stored is not UNSET:
             self._relate("wasAttributedTo", entity=_entity(record.type, record.id), agent=self._agent(stored.by))
         if isinstance(record, ContextItem):
-            self._item(record)
+            self._item(record, is_derived=stored is UNSET)
         if isinstance(record, _ACTIVITIES):
-            self._activity(record)
+            self._activity(record, None if stored is UNSET else stored.by)
         if isinstance(record, ContextSourceRef):
             self._known.add(_entity(record.type, record.id))
         if isinstance(record, ContextSummary):
@@ -119,11 +124,12 @@ class ProvWriter:
         self._put(b"}\n")
         return f"sha256:{self._hash.hexdigest()}"
 
-    def _item(self, item: ContextItem) -> None:
+    def _item(self, item: ContextItem, *, is_derived: bool) -> None:
+        """Write the relations of an item. Only one that Weft derives from its own data says itself who made it."""
         name = _entity(item.type, item.item_id)
-        native: Any = item.metadata.get("weft") or {}
+        native = engine_metadata(item.metadata)
         made_by = native.get("author") or native.get("sender")
-        if isinstance(made_by, str):
+        if is_derived and isinstance(made_by, str):
             self._relate("wasAttributedTo", entity=name, agent=self._agent(made_by))
         for ref in item.source_refs:
             source = ref.source_id if isinstance(ref, ContextSourceRef) else ref
@@ -135,7 +141,9 @@ class ProvWriter:
             )
             self._derive(name, _entity("context_item", str(before)), kind="prov:Revision")
 
-    def _activity(self, record: ContextSelection | ContextAssembly | ContextCompaction | ContextInjection) -> None:
+    def _activity(
+        self, record: ContextSelection | ContextAssembly | ContextCompaction | ContextInjection, stored_by: str | None
+    ) -> None:
         activity, at = _name("activity", record.type, record.id), record.created_at.isoformat()
         self._add("activity", activity, {"prov:startTime": at, "prov:endTime": at, "prov:type": record.type})
         self._relate("wasGeneratedBy", entity=_entity(record.type, record.id), activity=activity)
@@ -143,16 +151,17 @@ class ProvWriter:
             self._relate("used", activity=activity, entity=_entity("context_item", item_id))
         if isinstance(record, ContextInjection):
             self._relate("used", activity=activity, entity=_entity("context_assembly", record.assembly_id))
-        for agent in _agents_of(record):
+        for agent in _agents_of(record, stored_by):
             self._relate("wasAssociatedWith", activity=activity, agent=self._agent(agent))
 
-    def _event(self, record: ContextEvent) -> None:
+    def _event(self, record: ContextEvent, stored_by: str | None) -> None:
+        """Write an event of the log, or one that a caller recorded: then it is the caller's, whatever it claims."""
         activity, at = _name("event", record.event_id), record.time.isoformat()
         self._add("activity", activity, {"prov:startTime": at, "prov:endTime": at, "prov:type": record.event_type})
-        actor = record.data.get("actor")
+        actor = stored_by or record.data.get("actor")
         if isinstance(actor, str):
             self._relate("wasAssociatedWith", activity=activity, agent=self._agent(actor))
-        recorded = decode.decode_event(record, ANYONE)
+        recorded = decode.decode_event(record, ANYONE) if stored_by is None else None
         for named in records_of_event(recorded) if recorded is not None else ():
             self._relate("wasGeneratedBy", entity=_entity(named.type, named.id), activity=activity, time=at)
 
@@ -203,16 +212,21 @@ def _attributes(record: Record) -> dict[str, Any]:
     return attributes
 
 
-def _agents_of(record: Record) -> Iterator[str]:
-    if isinstance(record, ContextSelection) and record.actor_ref is not UNSET:
+def _agents_of(record: Record, stored_by: str | None) -> Iterator[str]:
+    """Yield who took part in an activity: who recorded it, not who the record claims did."""
+    if isinstance(record, ContextSelection) and stored_by is None and record.actor_ref is not UNSET:
         yield _id_of(record.actor_ref)
     if isinstance(record, ContextAssembly | ContextInjection):
         yield record.target
     if isinstance(record, ContextCompaction):
-        native = record.metadata.get("weft")
-        requested_by = native.get("requested_by") if isinstance(native, dict) else None
-        if isinstance(requested_by, str):
+        requested_by = engine_metadata(record.metadata).get("requested_by")
+        # Others than Weft write no records with such ids.
+        is_by_weft = record.compaction_id.startswith(COMPACTION)
+        if isinstance(requested_by, str) and is_by_weft:
             yield requested_by
+            return
+    if stored_by is not None and isinstance(record, ContextSelection | ContextCompaction):
+        yield stored_by
 
 
 def _id_of(ref: Ref) -> str:

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from msgspec import structs
 
 from weft.capabilities.board.model import Entry
-from weft.capabilities.history.model import SYSTEM, Author, Change, ChangeKind, ChangeMeta, Commit, Head, Tag
+from weft.capabilities.history.model import (
+    SYSTEM,
+    Author,
+    Change,
+    ChangeKind,
+    ChangeMeta,
+    Commit,
+    Head,
+    Tag,
+    new_salt,
+)
 from weft.capabilities.history.snapshot_quota import snapshot_owner
 from weft.capabilities.sessions.model import line_of
 from weft.capabilities.transfer.decode import lacks_value
@@ -59,6 +69,7 @@ class _CommitInfo:
     at: int
     reason: str
     step: str | None = None
+    salt: bytes | None = None
 
 
 class _PendingCommit(NamedTuple):
@@ -126,7 +137,8 @@ class BoardRestore:
         if not versions:
             return
         first = versions[0]
-        info = _CommitInfo(Author(first.author, first.principal_id), first.committed_at, first.reason, first.step)
+        author = Author(first.author, first.principal_id)
+        info = _CommitInfo(author, first.committed_at, first.reason, first.step, versions[-1].salt)
         if all(map(lacks_value, versions)):
             info = _CommitInfo(SYSTEM, first.committed_at, _NOT_IN_BUNDLE, first.step)
         for version in versions:
@@ -141,7 +153,8 @@ class BoardRestore:
             if change.act is not ChangeKind.WRITE:
                 self._remove(change.key)
         self._seq += 1
-        commit = Commit(self._head.line_id, self._seq, info.author, info.at, info.reason, info.step, changes)
+        salt = info.salt or new_salt()
+        commit = Commit(self._head.line_id, self._seq, info.author, info.at, info.reason, info.step, changes, salt=salt)
         brought = values or {}
         await self._pending.add(_PendingCommit(commit, self._tokens, brought), sum(map(len, brought.values())))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from weft.capabilities.history.model import ChangeKind, Version
 from weft.capabilities.messages.model import Message
@@ -142,6 +142,8 @@ def decode_entry(piece: EntryWithContent, header: BundleHeader, session_id: str)
     if not isinstance(record, ContextItem):
         return None
     version = decode.decode_board_version(record, piece.text, session_id)
+    if version is not None and isinstance(entry.salt, str):
+        return structs.replace(version, salt=bytes.fromhex(entry.salt))
     return version or decode.decode_message(record, piece.text, session_id)
 
 

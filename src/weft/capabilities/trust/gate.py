@@ -157,7 +157,7 @@ class ContentGate(msgspec.Struct, frozen=True):
         policy = await self.policies.current()
         verdict = self.verdicts.get((content.text, source.is_data))
         if verdict is None:
-            verdict = self.scanner.scan(self.actor.tenant, content.text, data=source.is_data)
+            verdict = self.scanner.scan(self.actor, content.text, data=source.is_data)
         if verdict is CLEAN and content.source is None and not content.derived_from and policy.pii.write == "allow":
             return Admission(content.text, None)
         approved_by = self._check_injection(content, source, policy, verdict.detection)

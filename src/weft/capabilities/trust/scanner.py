@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.injection.model import InjectionDetector
     from weft.capabilities.redaction.masker import DetectorCategory
+    from weft.kernel.identity import Actor
     from weft.kernel.operation import SubmittedText
     from weft.kernel.ports import ValueCache
 
@@ -52,7 +53,7 @@ Verdicts = dict[tuple[str, bool], Verdict]
 
 
 class ContentScanner:
-    """Scans texts. Each tenant has its own verdicts, so that none can tell by the time what another one stored."""
+    """Scans texts. Each caller has its own verdicts, so that none can tell by the time what another one stored."""
 
     def __init__(self, detector: InjectionDetector, cache: ValueCache) -> None:
         self._detector = detector
@@ -62,7 +63,7 @@ class ContentScanner:
         }
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
-    async def prepare(self, tenant: str, texts: Iterable[SubmittedText]) -> Verdicts:
+    async def prepare(self, actor: Actor, texts: Iterable[SubmittedText]) -> Verdicts:
         """Scan the texts of a request before its transaction; return their verdicts."""
         verdicts: Verdicts = {}
         characters = 0
@@ -71,29 +72,29 @@ class ContentScanner:
                 # Also many short texts together would keep other calls waiting.
                 characters += len(text)
                 if characters <= _INLINE_CHARS:
-                    verdicts[text, data] = self.scan(tenant, text, data=data)
+                    verdicts[text, data] = self.scan(actor, text, data=data)
                 else:
-                    verdicts[text, data] = await self._scan_in_thread(tenant, text, data=data)
+                    verdicts[text, data] = await self._scan_in_thread(actor, text, data=data)
         return verdicts
 
-    def scan(self, tenant: str, text: str, *, data: bool) -> Verdict:
+    def scan(self, actor: Actor, text: str, *, data: bool) -> Verdict:
         """Return what is in a text; ``data`` if an instruction is out of place in it."""
         suspicion = EVERYTHING if data else precheck(text)
         if not suspicion.injection:
             return Verdict(secrets=self._labels("secrets", plain_text(text))) if suspicion.secrets else CLEAN
-        key = _key(tenant, text, data=data)
+        key = _key(actor, text, data=data)
         verdict: Verdict | None = self._cache.get(key)
         if verdict is None:
             verdict = self._scan(text, data=data)
             self._cache.put(key, verdict, _CACHE_WEIGHT)
         return verdict
 
-    async def _scan_in_thread(self, tenant: str, text: str, *, data: bool) -> Verdict:
-        turn = self._turns.get(tenant)
+    async def _scan_in_thread(self, actor: Actor, text: str, *, data: bool) -> Verdict:
+        turn = self._turns.get(actor.tenant)
         if turn is None:
-            turn = self._turns[tenant] = asyncio.Semaphore(_SCANS_OF_TENANT)
+            turn = self._turns[actor.tenant] = asyncio.Semaphore(_SCANS_OF_TENANT)
         async with turn:
-            return await _GATE_THREADS.run(self.scan, tenant, text, data=data)
+            return await _GATE_THREADS.run(self.scan, actor, text, data=data)
 
     def verdict(self, text: str, *, data: bool) -> Verdict:
         """Return what is in a text without use of the cache, for documents, which would fill it. CPU-bound."""
@@ -149,5 +150,5 @@ def _strings(value: Any) -> Iterator[str]:  # noqa: ANN401 - JSON of any shape
         yield str(value)
 
 
-def _key(tenant: str, text: str, *, data: bool) -> tuple[str, bytes, bool]:
-    return tenant, hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(), data
+def _key(actor: Actor, text: str, *, data: bool) -> tuple[str, str, bytes, bool]:
+    return actor.tenant, actor.principal_id, hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(), data

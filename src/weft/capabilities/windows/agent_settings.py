@@ -11,10 +11,9 @@ from weft.capabilities.history.model import LATEST
 from weft.kernel.fields import Ordinal
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
     from weft.capabilities.access.store import AccessStore
     from weft.capabilities.history.store import LineStore
+    from weft.kernel.ports import CacheKey
 
 T = TypeVar("T")
 
@@ -36,9 +35,9 @@ class _CompactionPart(msgspec.Struct, frozen=True):
 class SettingsCache(Protocol):
     """Cache of the compaction settings of agents, by tenant, agent and epoch of the tenant's access rules."""
 
-    def get(self, key: Hashable) -> ResolvedCompaction | None: ...
+    def get(self, key: CacheKey) -> ResolvedCompaction | None: ...
 
-    def put(self, key: Hashable, value: ResolvedCompaction, weight: int = 1) -> None: ...
+    def put(self, key: CacheKey, value: ResolvedCompaction, weight: int = 1) -> None: ...
 
 
 _settings = msgspec.json.Decoder(AgentSettings)

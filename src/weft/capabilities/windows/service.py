@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import structs
 
-from weft.capabilities.access.grants import is_descendant
+from weft.capabilities.access.grants import is_descendant, may_read_as_admin
 from weft.capabilities.access.model import Principal, actor_for
 from weft.capabilities.access.store import AccessStore
 from weft.capabilities.agent_context.permissions import unknown_agent
@@ -163,10 +163,10 @@ class Windows(msgspec.Struct, frozen=True):
         wanted = agent_id or self.actor.principal_id
         agent = await self.access.principal(wanted)
         if agent is None or not await self.may_open(agent):
-            if self.actor.is_admin:
+            if self.actor.is_admin and agent is None:
                 raise unknown_agent(wanted)
             raise PermissionDenied(
-                "A window is open to its agent, the agent's ancestors and admins only.",
+                "A window is open to its agent, and to the agent's ancestors and admins up to their clearance.",
                 hint="Omit agent_id to use your own window, or name an agent below you.",
                 related=("context_window",),
             )
@@ -175,10 +175,11 @@ class Windows(msgspec.Struct, frozen=True):
         return agent
 
     async def may_open(self, agent: Principal) -> bool:
-        """Tell whether the caller is the agent, an admin or an ancestor of the agent."""
-        if self.actor.is_admin or self.actor.principal_id == agent.principal_id:
+        """Tell whether the caller is the agent, or an admin or ancestor of the agent without a lower clearance."""
+        if self.actor.principal_id == agent.principal_id or may_read_as_admin(self.actor, agent):
             return True
-        return await is_descendant(self.actor.principal_id, agent, self.access)
+        is_above = await is_descendant(self.actor.principal_id, agent, self.access)
+        return is_above and agent.clearance <= self.actor.clearance
 
     async def admits(self, session: Session, agent: Principal) -> bool:
         """Tell whether a session admits an agent."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Sequence
+    from collections.abc import Collection, Sequence
 
     from weft.capabilities.agent_context.compaction_settings import ResolvedCompaction
     from weft.capabilities.windows.model import Window, WindowEvent, WindowRoute, WindowSettings
+    from weft.kernel.ports import CacheKey
 
 
 class LineEvents(NamedTuple):
@@ -22,9 +23,9 @@ class LineEvents(NamedTuple):
 class EventCache(Protocol):
     """Events by tenant and line, of the latest commit that was read."""
 
-    def get(self, key: Hashable) -> LineEvents | None: ...
+    def get(self, key: CacheKey) -> LineEvents | None: ...
 
-    def put(self, key: Hashable, value: LineEvents, weight: int = 1) -> None: ...
+    def put(self, key: CacheKey, value: LineEvents, weight: int = 1) -> None: ...
 
 
 class IndexedCheckpoint(NamedTuple):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from functools import cache
 from importlib import resources
 
 import numpy as np
@@ -21,8 +22,9 @@ _TALK = Thresholds(flagged=1.3, strict=2.8)
 _DATA = Thresholds(flagged=5.7, strict=7.8)
 
 
+@cache
 def load_included() -> NetworkDetector:
-    """Return the included detector."""
+    """Return the included detector; it is loaded once per process."""
     packed = resources.files("weft.providers.injection").joinpath("weights.npz").read_bytes()
     return NetworkDetector(read_network(packed), WordPieceTokenizer().numbers, talk=_TALK, data=_DATA)
 

@@ -7,6 +7,7 @@ that, but a process can be killed.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -19,6 +20,8 @@ import msgspec
 from weft.kernel.errors import PoolNotInitialized
 
 _WORKERS = 2
+# Exit codes of a worker that was idle, or that somebody else ended; the content is tried once more.
+_ENDED = frozenset({0, -signal.SIGTERM, -signal.SIGINT, -signal.SIGKILL})
 _SCRIPT = Path(__file__).with_name("main.py")
 # What Python needs to start; the rest of the environment may hold secrets.
 _ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "VIRTUAL_ENV")
@@ -75,7 +78,7 @@ class _Worker:
     def run(self, question: dict[str, Any], content: bytes, seconds: float) -> dict[str, Any]:
         message = msgspec.json.encode({**question, "length": len(content)}) + b"\n" + content
         answer = self._exchange(message, seconds)
-        if not answer and self._was_idle():
+        if not answer and self._was_ended():
             self._kill()
             answer = self._exchange(message, seconds)
         if not answer:
@@ -87,10 +90,10 @@ class _Worker:
         self._closed = True
         self._kill()
 
-    def _was_idle(self) -> bool:
-        """Return whether the process ended by itself, as it does when idle: then the content is not the cause."""
+    def _was_ended(self) -> bool:
+        """Return whether the process ended while idle or was ended from outside: the content may not be the cause."""
         process = self._process
-        return process is not None and not self._timed_out and not self._closed and process.wait() == 0
+        return process is not None and not self._timed_out and not self._closed and process.wait() in _ENDED
 
     def _kill(self) -> None:
         process, self._process = self._process, None
@@ -129,5 +132,12 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+            env=worker_environment(),
+            # What ends the server by its process group, such as Ctrl+C, must not look like a fault of the content.
+            start_new_session=True,
         )
+
+
+def worker_environment() -> dict[str, str]:
+    """Return the environment of a process that handles untrusted content."""
+    return {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}

@@ -65,6 +65,13 @@ _FOREIGN_TYPE = """
 SELECT 1 FROM principals WHERE tenant = $1 AND agent_type = $2 AND (kind = 'human' OR (root_id <> $3 AND NOT EXISTS (
     SELECT 1 FROM principals WHERE tenant = $1 AND agent_type = $2 AND root_id = $3 AND disabled_at IS NULL))) LIMIT 1
 """
+_TYPE_NAMED_BY_OTHERS = """
+SELECT 1 FROM named_types n WHERE n.tenant = $1 AND n.agent_type = $2 AND NOT EXISTS (
+    SELECT 1 FROM principals p WHERE p.tenant = $1 AND p.principal_id = n.named_by AND p.root_id = $3)
+  AND NOT EXISTS (
+    SELECT 1 FROM principals p WHERE p.tenant = $1 AND p.agent_type = $2 AND p.root_id = $3 AND p.disabled_at IS NULL)
+LIMIT 1
+"""
 _ACTIVE_AGENTS = "SELECT COUNT(*) FROM principals WHERE tenant = $1 AND kind = 'agent' AND disabled_at IS NULL"
 _DISABLE = """
 UPDATE principals SET disabled_at = COALESCE(disabled_at, $3), disabled_by = $4, disabled_with = $2
@@ -187,8 +194,17 @@ class SqlAccessStore:
     async def below(self, principal_id: str) -> Sequence[Principal]:
         return [_principal(row) for row in await self._tx.all(_ACTIVE_BELOW, self.tenant, principal_id)]
 
+    async def clearance_of_type(self, agent_type: str) -> int:
+        row = await self._tx.one(
+            "SELECT MAX(clearance) FROM principals WHERE tenant = $1 AND agent_type = $2", self.tenant, agent_type
+        )
+        return 0 if row is None or row[0] is None else int(row[0])
+
     async def is_foreign_type(self, agent_type: str, orchestrator_id: str) -> bool:
         return await self._tx.one(_FOREIGN_TYPE, self.tenant, agent_type, orchestrator_id) is not None
+
+    async def is_type_named_by_others(self, agent_type: str, orchestrator_id: str) -> bool:
+        return await self._tx.one(_TYPE_NAMED_BY_OTHERS, self.tenant, agent_type, orchestrator_id) is not None
 
     async def agents_below(self, orchestrator_id: str) -> int:
         row = await self._tx.one(_AGENTS_BELOW, self.tenant, orchestrator_id)

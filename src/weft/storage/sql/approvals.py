@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Row, Transaction
 
 _COLUMNS = """approval_id, caller_id, caller, session_id, operation, request, digest, hold, reason, permissions,
-    token_id, key_id, step, correlation, created_at, expires_at, due_at, state, checks, decided_at, decided_by,
-    decision_reason, performer, outcome, performed_at, collected_at"""
+    token_id, key_id, step, bound_session, correlation, created_at, expires_at, due_at, state, checks, decided_at,
+    decided_by, decision_reason, performer, outcome, performed_at, collected_at"""
 _SELECT = f"SELECT {_COLUMNS} FROM approvals WHERE tenant = $1 "  # noqa: S608 - fixed columns
 _ADD = """
 INSERT INTO approvals (tenant, approval_id, caller_id, caller, session_id, operation, request, request_bytes, digest,
-    hold, reason, permissions, token_id, key_id, step, correlation, created_at, expires_at, due_at, state, checks)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, 'pending', '[]')
+    hold, reason, permissions, token_id, key_id, step, bound_session, correlation, created_at, expires_at, due_at,
+    state, checks)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, 'pending', '[]')
 ON CONFLICT DO NOTHING
 """
 _PENDING = """
@@ -93,6 +94,7 @@ class SqlApprovalStore(SqlStore):
                 held.token_id,
                 held.key_id,
                 held.step,
+                held.bound_session,
                 _text(held.correlation),
                 held.created_at,
                 held.expires_at,
@@ -118,19 +120,26 @@ class SqlApprovalStore(SqlStore):
         return Pending(*map(int, cast("Row", row)))
 
     async def newest(
-        self, before: str | None, limit: int, *, caller_id: str | None, states: Sequence[ApprovalState]
+        self,
+        before: str | None,
+        limit: int,
+        *,
+        caller_id: str | None,
+        session_id: str | None = None,
+        states: Sequence[ApprovalState],
     ) -> Sequence[HeldCall]:
         # The last state repeats, so that there is one statement.
         wanted = [*(states or ApprovalState)]
         wanted += wanted[-1:] * (len(ApprovalState) - len(wanted))
         rows = await self._tx.all(
             _SELECT
-            + "AND ($2 = '' OR approval_id < $2) AND ($3 = '' OR caller_id = $3) "
-            + f"AND state IN ({placeholders(4, len(ApprovalState))}) ORDER BY approval_id DESC "
-            + f"LIMIT ${4 + len(ApprovalState)}",
+            + "AND ($2 = '' OR approval_id < $2) AND ($3 = '' OR caller_id = $3) AND ($4 = '' OR session_id = $4) "
+            + f"AND state IN ({placeholders(5, len(ApprovalState))}) ORDER BY approval_id DESC "
+            + f"LIMIT ${5 + len(ApprovalState)}",
             self._tenant,
             before or "",
             caller_id or "",
+            session_id or "",
             *wanted,
             limit,
         )
@@ -271,6 +280,7 @@ def _held(row: Row) -> HeldCall:
         token_id,
         key_id,
         step,
+        bound_session,
         correlation,
         created_at,
         expires_at,
@@ -299,6 +309,7 @@ def _held(row: Row) -> HeldCall:
         token_id=token_id,
         key_id=key_id,
         step=step,
+        bound_session=bound_session,
         correlation=_correlation(correlation),
         created_at=created_at,
         expires_at=expires_at,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from weft.capabilities.board.model import Entry, EntryWithValue
+from weft.kernel.identity import ANYONE, named_types
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
 from weft.storage.sql.blobs import text_of
 from weft.storage.sql.database import SqlStore
@@ -86,6 +87,9 @@ class SqlEntryStore(SqlStore):
         await self._tx.many(_PUT, [self._row_of(session_id, entry) for entry in entries])
 
     def _row_of(self, session_id: str, entry: Entry) -> tuple[Value, ...]:
+        for acl in (entry.readable_by, entry.writable_by):
+            if acl != ANYONE:
+                self._tx.named_types |= named_types(acl)
         return (
             self._tenant,
             session_id,

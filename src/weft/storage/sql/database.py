@@ -77,6 +77,8 @@ class Transaction(Protocol):
 
     tenant: str
     published: list[NewEvent]
+    # Agent types that ACLs of this transaction name; noted with its events.
+    named_types: set[str]
     access_changed: bool
 
     async def one(self, sql: str, *values: Value) -> Row | None:

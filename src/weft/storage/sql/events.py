@@ -11,12 +11,12 @@ from msgspec import structs
 from weft.kernel.clock import from_micros, to_micros
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.events import Event, EventType, NewEvent, Origin, StoredEvent
-from weft.kernel.identity import ANYONE, principal_of
+from weft.kernel.identity import ANYONE, SYSTEM_ID, named_types, principal_of
 from weft.storage.sql.acl_column import decode_audience, decode_patterns, encode_patterns
 from weft.storage.sql.database import SqlStore, batches, placeholders
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from weft.capabilities.events.model import EventQuery
     from weft.kernel.clock import Clock
@@ -49,6 +49,7 @@ INSERT INTO events (tenant, seq, session_id, type, subject, actor, at, participa
                     turn_id, task_id, tool_call_id, runtime, origin, trace_id, native_id)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
 """
+_NAME_TYPE = "INSERT INTO named_types (tenant, agent_type, named_by) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
 _TAKE_NUMBERS = "UPDATE tenants SET event_seq = event_seq + $1 WHERE tenant = $2"
 _NUMBERED = f"{_EVENT} WHERE tenant = $1 AND seq IN ({placeholders(2)})"
 # Columns with an index that ends with seq, the most selective first.
@@ -129,6 +130,21 @@ class SqlOutbox:
         else:
             await self._tx.many(_INSERT, rows)
         self._tx.published.extend(events)
+        await self._note_named_types(events)
+
+    async def _note_named_types(self, events: Iterable[NewEvent]) -> None:
+        """Note which agent types the ACLs of the changes name: events carry those of what they are about.
+
+        After numbers were taken, so that no two transactions of a tenant wait for each other here.
+        """
+        named = self._tx.named_types
+        for event in events:
+            if event.readable_by != ANYONE:
+                named |= named_types(event.readable_by)
+        if named:
+            by = self._principal_id or SYSTEM_ID
+            await self._tx.many(_NAME_TYPE, [(self._tx.tenant, agent_type, by) for agent_type in sorted(named)])
+            named.clear()
 
     async def reserve(self, count: int) -> int:
         # As above.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import structs
 
-from weft.capabilities.history.line_kinds import is_signed
+from weft.capabilities.history.line_kinds import has_acls, is_signed
 from weft.capabilities.history.model import (
     BRANCH_MARK,
     EMPTY,
@@ -117,7 +118,7 @@ WHERE c.tenant = $1 AND c.line_id = $2 AND c.seq > $3 AND c.seq <= (
 ORDER BY c.seq
 """  # noqa: S608 - our own column names
 _AUTHORS_AFTER = """
-SELECT k.seq, k.author, k.committed_at, k.reason, k.step, k.principal_id FROM commits k
+SELECT k.seq, k.salt, k.author, k.committed_at, k.reason, k.step, k.principal_id FROM commits k
 WHERE k.tenant = $1 AND k.line_id = $2 AND k.seq > $3 AND k.seq <= $4
 """
 _TAG = "SELECT label, seq, created_by, created_at, owner, automatic FROM tags WHERE tenant = $1 AND line_id = $2 "
@@ -129,8 +130,8 @@ ORDER BY b.hash LIMIT $4
 """
 _ADD_COMMIT = """
 INSERT INTO commits (tenant, line_id, seq, hash, author, principal_id, committed_at, reason, step, weight,
-                     merged_line, merged_seq, merged_hash)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+                     merged_line, merged_seq, merged_hash, salt)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 """
 _ADD_CHANGE = """
 INSERT INTO changes (tenant, line_id, key, seq, incarnation, version, act, blob_hash, meta)
@@ -161,9 +162,11 @@ WHERE c.tenant = $1 AND c.line_id = $2 AND c.key = $3 AND c.seq <= $4
 ORDER BY c.seq DESC LIMIT 1
 """
 _COMMITS_BY_HASH = """
-SELECT seq FROM commits WHERE tenant = $1 AND line_id = $2 AND seq <= $3 AND hash >= $4 AND hash <= $5
+SELECT seq FROM commits
+WHERE tenant = $1 AND line_id = $2 AND seq <= $3 AND hash >= $4 AND hash <= $5 AND (salt IS NOT NULL OR $6 = 0)
 ORDER BY seq DESC LIMIT 2
 """
+_SALT = "SELECT salt FROM commits WHERE tenant = $1 AND line_id = $2 AND seq = $3"
 _MERGED_POINTS = """
 SELECT k.merged_line, MAX(k.merged_seq) FROM commits k
 JOIN commits m ON m.tenant = k.tenant AND m.line_id = k.merged_line AND m.seq = k.merged_seq
@@ -344,6 +347,7 @@ class SqlLineStore:
             commit.step,
             new.weight,
             *((None, None, None) if merged is None else (merged.line_id, merged.seq, merged.hash)),
+            commit.salt,
         )
 
     def _change_row(self, commit: Commit, change: Change) -> tuple[Value, ...]:
@@ -420,8 +424,12 @@ class SqlLineStore:
         if not page:
             return []
         rows = await self._tx.all(_AUTHORS_AFTER, self._tenant, line_id, after, page[-1][-2])
-        authors = {seq: author for seq, *author in rows}
-        return [version((*of_change, seq, *authors[seq], content)) for *of_change, seq, content in page]
+        commits = {seq: (salt, author) for seq, salt, *author in rows}
+        found = []
+        for *of_change, seq, content in page:
+            salt, author = commits[seq]
+            found.append(structs.replace(version((*of_change, seq, *author, content)), salt=salt))
+        return found
 
     async def past(self, line_id: str, at: int) -> Sequence[CommitRange]:
         ranges: list[CommitRange] = []
@@ -484,6 +492,11 @@ class SqlLineStore:
         rows = await self._tx.all(_ONE_COMMIT, self._tenant, commits.line_id, seq)
         return recorded(rows) if rows else None
 
+    async def is_salted(self, line_id: str, seq: int) -> bool:
+        commits = (await self.past(line_id, seq))[0]
+        row = await self._tx.one(_SALT, self._tenant, commits.line_id, seq)
+        return row is None or row[0] is not None
+
     async def weight_at(self, line_id: str, seq: int) -> int | None:
         if seq == 0:
             return 0
@@ -498,9 +511,13 @@ class SqlLineStore:
 
     async def commits_by_hash(self, line_id: str, prefix: str) -> Sequence[StoredCommit]:
         lowest, highest = (bytes.fromhex(prefix.ljust(_HASH_DIGITS, digit)) for digit in "0f")
+        # Whether a hash without salt exists would confirm a guess of a value that the caller may not read.
+        salted_only = int(has_acls(line_id))
         found: list[StoredCommit] = []
         for commits in await self._ancestry(line_id):
-            rows = await self._tx.all(_COMMITS_BY_HASH, self._tenant, commits.line_id, commits.upto, lowest, highest)
+            rows = await self._tx.all(
+                _COMMITS_BY_HASH, self._tenant, commits.line_id, commits.upto, lowest, highest, salted_only
+            )
             for row in rows:
                 found += await self.log(commits.line_id, row[0], 1)
         return found[:2]

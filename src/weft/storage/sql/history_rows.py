@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 CHANGE = "c.key, c.incarnation, c.version, c.act, c.blob_hash, c.meta"
 VERSION = f"{CHANGE}, c.seq, k.author, k.committed_at, k.reason, k.step, k.principal_id"
 COMMIT = """k.line_id, k.seq, k.hash, k.author, k.principal_id, k.committed_at, k.reason, k.step,
-k.merged_line, k.merged_seq, k.merged_hash"""
+k.merged_line, k.merged_seq, k.merged_hash, k.salt"""
 # Loose index scan: the cost depends on the number of keys, not on how often each was written.
 ALL_KEYS = """
 WITH RECURSIVE touched(key) AS (
@@ -27,7 +27,7 @@ WITH RECURSIVE touched(key) AS (
     SELECT (SELECT MIN(f.key) FROM changes f WHERE f.tenant = $1 AND f.line_id = $2 AND f.key > touched.key)
     FROM touched WHERE touched.key IS NOT NULL)
 """
-_COMMIT_COLUMNS = 11
+_COMMIT_COLUMNS = 12
 _CHANGE_COLUMNS = 6
 _VERSION_COLUMNS = 12
 _meta = msgspec.json.Decoder(ChangeMeta)
@@ -51,10 +51,11 @@ def change(key: str, incarnation: int, number: int, act: str, blob_hash: bytes |
 
 def recorded(rows: Sequence[Row]) -> StoredCommit:
     """Build a commit from COMMIT + CHANGE rows: one for each change, or one without changes."""
-    line_id, seq, commit_hash, author, principal_id, committed_at, reason, step, *merged = rows[0][:_COMMIT_COLUMNS]
+    line_id, seq, commit_hash, author, principal_id, committed_at, reason, step, *rest = rows[0][:_COMMIT_COLUMNS]
+    *merged, salt = rest
     changes = tuple(_changes(rows))
     merge = None if merged[0] is None else Point(*merged)
-    commit = Commit(line_id, seq, Author(author, principal_id), committed_at, reason, step, changes, merge)
+    commit = Commit(line_id, seq, Author(author, principal_id), committed_at, reason, step, changes, merge, salt)
     return StoredCommit(commit, commit_hash)
 
 

@@ -70,7 +70,7 @@ SELECT COUNT(*) FROM changes c WHERE c.tenant = $1 AND c.line_id = $2 AND c.act 
     SELECT 1 FROM changes f WHERE f.tenant = $1 AND f.line_id = $2 AND f.key = c.key AND f.seq > c.seq)
 """
 _UNREADABLE_TEXT = "a stored text cannot be decoded"
-_KEY, _VERSION, _HASH, _PRUNED, _CONTENT, _WEIGHT = 11, 13, 15, 17, 18, 19
+_KEY, _VERSION, _HASH, _PRUNED, _CONTENT, _WEIGHT = 12, 14, 16, 18, 19, 20
 
 
 class _Damaged(Exception):

@@ -18,6 +18,7 @@ from weft.capabilities.knowledge.store import (
     StoredContent,
 )
 from weft.capabilities.trust.model import TrustLabel
+from weft.kernel.identity import named_types
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
 from weft.storage.sql.collections import in_json
 from weft.storage.sql.database import SqlStore
@@ -72,6 +73,7 @@ class SqlDomainStore(SqlStore):
     """Domains of one tenant."""
 
     async def add(self, domain: Domain) -> bool:
+        self._tx.named_types |= named_types((*domain.agents, *domain.writers))
         row = await self._tx.one(
             _ADD,
             self._tenant,
@@ -106,6 +108,7 @@ class SqlDomainStore(SqlStore):
         return [_domain(row) for row in rows]
 
     async def update(self, domain: Domain) -> None:
+        self._tx.named_types |= named_types((*domain.agents, *domain.writers))
         await self._tx.run(
             _UPDATE,
             *_definition(domain),
@@ -189,9 +192,14 @@ _CONTENT = """
 SELECT content, text FROM document_contents
 WHERE tenant = $1 AND domain = $2 AND document_id = $3 AND version = $4
 """
+# A document whose indexing was interrupted twice or more rests before the next attempt: a minute, then longer each
+# time, up to an hour. It may be the cause, and must neither stop processes in a row nor delay other documents.
 _QUEUED = """
 SELECT domain, document_id, attempts FROM documents
-WHERE tenant = $1 AND state = 'pending' AND queued_at > 0 AND lease_until <= $2
+WHERE tenant = $1 AND state = 'pending' AND queued_at > 0
+  AND lease_until + CASE WHEN attempts < 2 THEN 0
+                         WHEN attempts < 12 THEN attempts * attempts * 15000000
+                         ELSE 3600000000 END <= $2
 ORDER BY queued_at LIMIT $3
 """
 _CLAIM = f"""
@@ -388,9 +396,11 @@ class SqlDocumentStore(SqlStore):
         )
         return None if row is None else _held(row)
 
-    async def end_lease(self, domain: str, document_id: str, holder: str, rests_until: int) -> None:
+    async def end_lease(
+        self, domain: str, document_id: str, holder: str, rests_until: int, *, interrupted: bool = False
+    ) -> None:
         lease = RowLease(self._tx, "documents", domain=domain, document_id=document_id)
-        await lease.release(holder, rests_until, also=", attempts = 0")
+        await lease.release(holder, rests_until, also="" if interrupted else ", attempts = 0")
 
     async def advance(self, domain: str, document_id: str, *, done: int, total: int, layout_hash: str) -> None:
         await self._tx.run(_ADVANCE, done, total, layout_hash, self._tenant, domain, document_id)

@@ -11,6 +11,7 @@ from weft.capabilities.history.model import Head, branch_of
 from weft.capabilities.indexing.collections.model import SESSIONS, WINDOWS
 from weft.capabilities.search.items import WindowPlace
 from weft.capabilities.sessions.model import Session, SessionConfig, line_of
+from weft.kernel.identity import named_types
 from weft.storage.sql.acl_column import decode_audience, encode_audience
 from weft.storage.sql.agent_context import erase_snapshots
 from weft.storage.sql.approvals import erase_approvals
@@ -142,6 +143,7 @@ class SqlSessionStore(SqlStore):
             encode_audience(session.audience),
         )
         if added:
+            self._tx.named_types |= named_types(session.audience)
             await self._add_members(session)
         # Rows left of a deleted session with this id would become visible again.
         deletions = SqlDeferredDeletions(self._tx)
@@ -186,6 +188,7 @@ class SqlSessionStore(SqlStore):
         return [sessions[name] for name in names]
 
     async def set_members(self, session: Session) -> None:
+        self._tx.named_types |= named_types(session.audience)
         own = self._tx.tenant, session.session_id
         await self._tx.run(
             "UPDATE sessions SET audience = $1 WHERE tenant = $2 AND session_id = $3",

@@ -26,6 +26,7 @@ HELD = HeldCall(
     permissions=(Permission.READ, Permission.WRITE),
     token_id="token_1",  # noqa: S106 - an id
     step="review",
+    bound_session="s1",
     correlation=Correlation(turn_id="t1"),
     created_at=100,
     expires_at=200,
@@ -86,6 +87,8 @@ class ApprovalStoreContract:
         assert await listed() == ["2", "1", "0"]
         assert await listed("approval_2", 1) == ["1"]
         assert await listed(caller_id="planner") == ["1", "0"]
+        assert await listed(session_id="s1") == ["2", "1", "0"]
+        assert await listed(session_id="s2") == []
         assert await listed(states=(ApprovalState.PENDING,)) == ["2", "1"]
         assert await listed(states=(ApprovalState.PENDING, ApprovalState.EXPIRED), caller_id="planner") == ["1", "0"]
 

@@ -167,7 +167,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "bisect": "Find the first version in which a key contains a text, by binary search up to to_version.",
         "snapshot": "Name the current version of a context, to compare with it or to roll back to it. Needs clearance 3.",
         "delete-snapshot": "Delete a snapshot, so that retention may remove values only it needs. Needs clearance 3.",
-        "snapshots": "List the snapshots of every context you may read, newest first.",
+        "snapshots": "List the snapshots of every context you may read, newest first; a sub-agent names those of its session.",
         "context-snapshots": "List the snapshots of one context, newest first.",
         "rollback": "Return a context to an earlier version. History is not rewritten: the rollback is a new version.",
         "branch": "Start a branch from any version of a context, to try something without changing the context itself.",

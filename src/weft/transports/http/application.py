@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hmac
+import time
 from contextlib import asynccontextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from starlette.applications import Starlette
@@ -13,9 +15,10 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from weft import __version__
-from weft.kernel.errors import MethodNotAllowed, NotFound, WeftError
+from weft.kernel.errors import AuthenticationError, MethodNotAllowed, NotFound, RateLimited, WeftError
+from weft.transports.http.connections import ConnectionLimits, Connections, trusted_proxies
 from weft.transports.http.host_check import HostGuard
-from weft.transports.http.http_io import error_body
+from weft.transports.http.http_io import context_of, delay_refusal, error_body, error_headers
 from weft.transports.http.index_page import landing_page
 from weft.transports.http.openapi import openapi_document
 from weft.transports.http.rest import rest_routes
@@ -26,23 +29,48 @@ from weft.transports.http.transfer import transfer_routes
 from weft.transports.mcp.http import MCP_PATH, McpEndpoint
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from weft.app.app import App
+    from weft.app.authentication import Credential
+    from weft.kernel.clock import Clock
     from weft.transports.mcp.http import Profile
 
+_READY_SECONDS = 0.2
 _METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
+
+
+class MetricsToken(AuthenticationError):
+    """Metrics of the server are for its operator, who has the token for them."""
+
+    code = "METRICS_TOKEN"
+    hint = (
+        "Send 'Authorization: Bearer <token>' with the value of WEFT_METRICS_TOKEN; an operator who sets none gets no "
+        "metrics. Figures of your own tenant: `performance.read`."
+    )
+    related = ("get_performance_metrics",)
 
 
 class HttpApplication:
     """ASGI application, with access to its streams for a graceful shutdown."""
 
-    def __init__(self, app: App, profile: Profile | None = None, *, fast_path: bool = True) -> None:
+    def __init__(
+        self,
+        app: App,
+        profile: Profile | None = None,
+        *,
+        fast_path: bool = True,
+        limits: ConnectionLimits | None = None,
+    ) -> None:
         self._app = app
+        proxies = trusted_proxies(app.settings)
+        self.connections = Connections(limits or ConnectionLimits(), proxies)
+        self._ready_at = float("-inf")
         self.streams = OpenStreams()
+        self._metrics_token = app.settings.metrics_credential
         self.mcp = McpEndpoint(app, profile, fast_path=fast_path)
         self._routed = self._starlette()
         self.asgi: ASGIApp = HostGuard(self._route, app.settings, app.clock)
@@ -56,7 +84,7 @@ class HttpApplication:
     def _starlette(self) -> Starlette:
         return Starlette(
             lifespan=self._lifespan,
-            exception_handlers={HTTPException: self._not_routed},
+            exception_handlers={HTTPException: self._not_routed, WeftError: self._refused},
             routes=[
                 *self.mcp.routes(),
                 *rest_routes(self._app),
@@ -85,8 +113,13 @@ class HttpApplication:
         async with self.mcp.running():
             yield
 
-    async def _landing(self, _: Request) -> Response:
-        return HTMLResponse(landing_page(self._app.registry))
+    @cached_property
+    def _index_page(self) -> str:
+        return landing_page(self._app.registry)
+
+    async def _landing(self, request: Request) -> Response:
+        await self._app.admit_without_credential(context_of(request.scope))
+        return HTMLResponse(self._index_page)
 
     async def _health(self, _: Request) -> Response:
         return JSONResponse({"status": "ok", "version": __version__})
@@ -94,26 +127,61 @@ class HttpApplication:
     async def _ready(self, _: Request) -> Response:
         if not self._app.ready:
             return JSONResponse({"status": "stopping"}, 503)
-        try:
-            await self._app.tenants.names()
-        except WeftError as error:
-            return JSONResponse({"status": "unavailable", "code": error.code}, 503)
+        if time.monotonic() - self._ready_at > _READY_SECONDS:
+            # Anyone may ask; the database is asked a few times a second.
+            try:
+                await self._app.tenants.names()
+            except WeftError as error:
+                return JSONResponse({"status": "unavailable", "code": error.code}, 503)
+            self._ready_at = time.monotonic()
         return JSONResponse({"status": "ready", "version": __version__})
 
-    async def _metrics(self, _: Request) -> Response:
+    async def _metrics(self, request: Request) -> Response:
+        context = context_of(request.scope)
+        if not self._may_read_metrics(context.credential):
+            refusal: WeftError = MetricsToken()
+            try:
+                await self._app.note_refused_metrics(context, refusal)
+            except RateLimited as limited:
+                refusal = limited
+            return await self._refused(request, refusal)
         return PlainTextResponse(self._app.metrics.exposition(), media_type=_METRICS_TYPE)
 
-    @cached_property
-    def _openapi(self) -> dict[str, Any]:
-        return openapi_document(self._app.registry)
+    def _may_read_metrics(self, credential: Credential | None) -> bool:
+        """Compare with the token in the settings: no database, so that metrics are there when it is not."""
+        return (
+            self._metrics_token is not None
+            and isinstance(credential, str)
+            and hmac.compare_digest(credential.encode(), self._metrics_token)
+        )
 
-    async def _document(self, _: Request) -> Response:
-        return JSONResponse(self._openapi)
+    @cached_property
+    def _openapi(self) -> bytes:
+        return msgspec.json.encode(openapi_document(self._app.registry))
+
+    async def _document(self, request: Request) -> Response:
+        await self._app.admit_without_credential(context_of(request.scope))
+        return Response(self._openapi, media_type="application/json")
+
+    async def _refused(self, request: Request, problem: Exception) -> Response:
+        """Return the response to a request that a handler of this class refuses."""
+        assert isinstance(problem, WeftError)  # noqa: S101 - registered for it
+        await delay_refusal(request.scope, problem)
+        return _error_response(problem, self._app.clock)
 
     async def _not_routed(self, request: Request, problem: Exception) -> Response:
+        try:
+            await self._app.admit_without_credential(context_of(request.scope))
+        except RateLimited as limited:
+            return await self._refused(request, limited)
         headers = dict(getattr(problem, "headers", None) or {})
         error: WeftError = NotFound(f"There is no route '{request.url.path[:200]}'.")
         if getattr(problem, "status_code", 404) == MethodNotAllowed.http_status:
             error = MethodNotAllowed(f"'{request.method}' is not a method of '{request.url.path[:200]}'.")
-        body = msgspec.json.encode(error_body(error, self._app.clock))
-        return Response(body, error.http_status, headers, media_type="application/json")
+        return _error_response(error, self._app.clock, headers)
+
+
+def _error_response(error: WeftError, clock: Clock, headers: Mapping[str, str] | None = None) -> Response:
+    body = msgspec.json.encode(error_body(error, clock))
+    about = {name.decode(): value.decode() for name, value in error_headers(error).items()}
+    return Response(body, error.http_status, {**about, **(headers or {})}, media_type="application/json")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weft.app.dispatch import CallContext
+from weft.app.dispatch import CallContext, ClientGone
 from weft.kernel.call_warnings import WARNING_HEADER
 from weft.kernel.correlation import BAGGAGE, NO_CORRELATION, TRACEPARENT, ids_from_headers, is_sampled, with_ids
 from weft.kernel.errors import AuthenticationError, ContentTooLarge, InvalidInput, RateLimited, ServerBusy, WeftError
+from weft.transports.http.connections import connection_of
 from weft.transports.references import route_reference
 
 if TYPE_CHECKING:
@@ -18,16 +20,18 @@ if TYPE_CHECKING:
 
     from starlette.types import Message, Receive, Scope, Send
 
+    from weft.app.app import App
     from weft.kernel.clock import Clock
     from weft.kernel.errors import ErrorBody, Reference
+    from weft.kernel.identity import Actor
 
 _JSON = (b"content-type", b"application/json")
 _ABOUT_CALLER = (b"authorization", TRACEPARENT.encode(), BAGGAGE.encode())
+# The body of a request from a caller without a credential.
+ANONYMOUS_BODY_BYTES = 65_536
+# A connection whose requests are refused by a rate limit is answered later each time.
+_DELAY_SECONDS, _MAX_DELAY_SECONDS = 0.02, 1.0
 _encode = msgspec.json.Encoder().encode
-
-
-class ClientGone(Exception):
-    """The client closed the connection before its request was complete."""
 
 
 def context_of(scope: Scope) -> CallContext:
@@ -50,24 +54,58 @@ def _credential(header: bytes) -> str | None:
     return credential.strip() if scheme.lower() == "bearer" and credential else None
 
 
+def note_caller(scope: Scope, caller: Actor) -> None:
+    """Tell the connection of a request whose it is; raises ServerBusy if that caller has too many."""
+    connection = connection_of(scope)
+    if connection is not None:
+        connection.identified(caller)
+
+
+async def admit(app: App, scope: Scope) -> tuple[CallContext, Actor]:
+    """Identify the caller of a request by its headers, before anything of its body is read."""
+    context = context_of(scope)
+    caller = await app.identify(context)
+    note_caller(scope, caller)
+    return context, caller
+
+
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
-    """Return the body; refuse it as soon as it exceeds the limit."""
-    for name, value in scope["headers"]:
-        if name == b"content-length" and value.isdigit() and int(value) > limit:
+    """Return the body; refuse it as soon as it exceeds the limit, or what is kept for its caller."""
+    check_length(scope, limit)
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    if not message.get("more_body", False) and message["type"] == "http.request":
+        # Nearly all requests arrive as one.
+        if len(body) > limit:
             raise _too_large(limit)
-    chunks: list[bytes] = []
-    size = 0
+        return body
+    chunks, size = [], 0
     while True:
-        message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientGone
         chunk = message.get("body", b"")
         size += len(chunk)
         if size > limit:
             raise _too_large(limit)
+        hold(scope, len(chunk))
         chunks.append(chunk)
         if not message.get("more_body", False):
             return b"".join(chunks)
+        message = await receive()
+
+
+def check_length(scope: Scope, limit: int) -> None:
+    """Refuse a request that announces a larger body."""
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit() and int(value) > limit:
+            raise _too_large(limit)
+
+
+def hold(scope: Scope, size: int) -> None:
+    """Count bytes that are kept until a request is answered; raises ServerBusy."""
+    connection = connection_of(scope)
+    if connection is not None:
+        connection.hold(size, scope)
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
@@ -101,12 +139,32 @@ def warning_headers(warnings: Sequence[str]) -> dict[bytes, bytes] | None:
 
 async def send_error(send: Send, error: WeftError, clock: Clock, reference: Reference = route_reference) -> None:
     """Send an error whose hint calls operations by ``reference``."""
+    await send_json(send, error.http_status, error_body(error, clock, reference), error_headers(error))
+
+
+def error_headers(error: WeftError) -> dict[bytes, bytes]:
+    """Return the headers that say how to authenticate, or when to retry."""
     headers: dict[bytes, bytes] = {}
     if isinstance(error, AuthenticationError):
         headers[b"www-authenticate"] = b'Bearer realm="weft"'
     if isinstance(error, RateLimited | ServerBusy):
         headers[b"retry-after"] = b"%d" % error.context["retry_after_seconds"]
-    await send_json(send, error.http_status, error_body(error, clock, reference), headers)
+    return headers
+
+
+async def refuse(
+    scope: Scope, send: Send, error: WeftError, clock: Clock, reference: Reference = route_reference
+) -> None:
+    """Send an error that ends a request."""
+    await delay_refusal(scope, error)
+    await send_error(send, error, clock, reference)
+
+
+async def delay_refusal(scope: Scope, error: WeftError) -> None:
+    """Let a client that goes on calling above its rate limit wait longer each time, so that this costs little."""
+    connection = connection_of(scope) if isinstance(error, RateLimited) else None
+    if connection is not None:
+        await asyncio.sleep(min(_MAX_DELAY_SECONDS, _DELAY_SECONDS * connection.refused_again()))
 
 
 def error_body(error: WeftError, clock: Clock, reference: Reference = route_reference) -> ErrorBody:

@@ -25,7 +25,7 @@ _PAGE = """<!doctype html>
 <h1>Weft <small>{version}</small></h1>
 <p>The context layer for multi-agent systems. This server speaks MCP at <code>/mcp</code>, REST under
 <code>/v1</code> (<a href="/openapi.json">OpenAPI</a>), and reports <a href="/health">health</a>,
-<a href="/ready">readiness</a> and <a href="/metrics">metrics</a>.</p>
+<a href="/ready">readiness</a> and, with the operator's token, metrics at <code>/metrics</code>.</p>
 <pre>weft session list                       # list sessions of the data folder
 weft board list-keys --session ID
 weft init claude-code                   # connect your editor or agent</pre>

@@ -8,15 +8,18 @@ from urllib.parse import parse_qs
 
 from starlette.routing import Route
 
+from weft.app.dispatch import ClientGone, Incoming
 from weft.kernel.call_warnings import collected_warnings
 from weft.kernel.errors import InvalidInput, WeftError
 from weft.kernel.fields import MAX_INT
+from weft.kernel.operation import Audience
 from weft.transports.http.http_io import (
-    ClientGone,
+    ANONYMOUS_BODY_BYTES,
     context_of,
+    note_caller,
     parse_object,
     read_body,
-    send_error,
+    refuse,
     send_json,
     warning_headers,
 )
@@ -27,12 +30,29 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from weft.app.app import App
+    from weft.app.dispatch import CallContext
+    from weft.kernel.identity import Actor
     from weft.kernel.operation import Operation, Request
 
 _WITHOUT_BODY = frozenset({"GET", "DELETE"})
 # More than any operation has, including lists of a thousand, and few enough to parse quickly.
 _MANY_PARAMETERS = 2_000
 _LONGEST_NUMBER = len(str(MAX_INT))
+
+
+class _RestRequest(Incoming):
+    """A request to a route; its body is received when its caller is known."""
+
+    __slots__ = ("_endpoint", "_receive", "_scope")
+
+    def __init__(self, endpoint: OperationEndpoint, scope: Scope, receive: Receive) -> None:
+        self._endpoint = endpoint
+        self._scope = scope
+        self._receive = receive
+
+    async def read(self, caller: Actor) -> Mapping[str, Any]:
+        note_caller(self._scope, caller)
+        return await self._endpoint.read(self._scope, self._receive, caller)
 
 
 class OperationEndpoint:
@@ -45,21 +65,31 @@ class OperationEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            raw = await self._raw(scope, receive)
+            context = context_of(scope)
+            request = await self._request(scope, receive, context)
             with collected_warnings() as warnings:
-                response = await self._app.call(self._operation, raw, context_of(scope), strict=self._in_body)
+                response = await self._app.call(self._operation, request, context, strict=self._in_body)
         except WeftError as error:
-            await send_error(send, error, self._app.clock)
+            await refuse(scope, send, error, self._app.clock)
         except ClientGone:
             return
         else:
             await send_json(send, self._operation.route.status, response, warning_headers(warnings))
 
-    async def _raw(self, scope: Scope, receive: Receive) -> dict[str, Any]:
-        if self._in_body:
-            given = parse_object(await read_body(scope, receive, self._app.settings.max_body_bytes))
-        else:
-            given = self._from_query(scope["query_string"])
+    async def read(self, scope: Scope, receive: Receive, caller: Actor) -> dict[str, Any]:
+        """Return the fields of a request from its path and its body or query."""
+        if not self._in_body:
+            return self._with_path(scope, self._from_query(scope["query_string"]))
+        body = await read_body(scope, receive, self._app.settings.max_body_bytes)
+        return self._with_path(scope, await self._app.json_bodies.decode(parse_object, body, caller))
+
+    async def _request(self, scope: Scope, receive: Receive, context: CallContext) -> Mapping[str, Any] | Incoming:
+        if self._operation.audience is not Audience.ANONYMOUS:
+            return _RestRequest(self, scope, receive)
+        await self._app.admit_without_credential(context)
+        return self._with_path(scope, parse_object(await read_body(scope, receive, ANONYMOUS_BODY_BYTES)))
+
+    def _with_path(self, scope: Scope, given: dict[str, Any]) -> dict[str, Any]:
         named_twice = given.keys() & scope["path_params"].keys()
         if named_twice:
             raise InvalidInput(f"{min(named_twice)}: given in the path already", field=min(named_twice))

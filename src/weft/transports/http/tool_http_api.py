@@ -9,15 +9,17 @@ from urllib.parse import urlencode
 import msgspec
 from starlette.routing import Route
 
+from weft.app.dispatch import ClientGone
 from weft.capabilities.metrics.operations import COLLECTION_INTERVAL
 from weft.kernel.call_warnings import collected_warnings
 from weft.kernel.errors import InvalidInput, WeftError
 from weft.transports.http.http_io import (
-    ClientGone,
+    ANONYMOUS_BODY_BYTES,
+    admit,
     context_of,
     parse_object,
     read_body,
-    send_error,
+    refuse,
     send_json,
     warning_headers,
 )
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from weft.app.app import App
     from weft.capabilities.events.model import EventFilter
+    from weft.kernel.identity import Actor
 
 
 class _Shim(ABC):
@@ -44,7 +47,7 @@ class _Shim(ABC):
             with collected_warnings() as warnings:
                 content = await self.answer(scope, receive)
         except WeftError as error:
-            await send_error(send, error, self._app.clock, tool_reference)
+            await refuse(scope, send, error, self._app.clock, tool_reference)
         except ClientGone:
             return
         else:
@@ -54,17 +57,28 @@ class _Shim(ABC):
     async def answer(self, scope: Scope, receive: Receive) -> object:
         """Return the response body."""
 
-    async def _object(self, scope: Scope, receive: Receive) -> dict[str, object]:
-        return parse_object(await read_body(scope, receive, self._app.settings.max_body_bytes))
+    async def _object(self, scope: Scope, receive: Receive, caller: Actor) -> dict[str, object]:
+        body = await read_body(scope, receive, self._app.settings.max_body_bytes)
+        return await self._app.json_bodies.decode(parse_object, body, caller)
 
 
 class ToolShim(_Shim):
     """POST /mcp/tool/{name}: arguments in the body, result in the response."""
 
+    def __init__(self, app: App) -> None:
+        super().__init__(app)
+        self._without_credential = {view.name for view in app.toolbox.listed_without_credential()}
+
     async def answer(self, scope: Scope, receive: Receive) -> object:
-        arguments = await self._object(scope, receive)
-        context = context_of(scope)
-        operation, raw = await self._app.resolve_tool(scope["path_params"]["name"], arguments, context)
+        name = scope["path_params"]["name"]
+        if name in self._without_credential:
+            context = context_of(scope)
+            await self._app.admit_without_credential(context)
+            arguments = parse_object(await read_body(scope, receive, ANONYMOUS_BODY_BYTES))
+        else:
+            context, caller = await admit(self._app, scope)
+            arguments = await self._object(scope, receive, caller)
+        operation, raw = await self._app.resolve_tool(name, arguments, context)
         return await self._app.call(operation, raw, context)
 
 
@@ -73,22 +87,23 @@ class ResourceShim(_Shim):
 
     async def answer(self, scope: Scope, receive: Receive) -> object:
         del receive
+        context, _ = await admit(self._app, scope)
         # Some clients and proxies collapse the two slashes of a URI in a path.
         uri = scope["path_params"]["uri"]
         scheme, _, rest = uri.partition(":/")
         resource = parse_uri(f"{scheme}://{rest.lstrip('/')}")
-        return msgspec.Raw(await read_resource(self._app, resource, context_of(scope)))
+        return msgspec.Raw(await read_resource(self._app, resource, context))
 
 
 class SubscribeShim(_Shim):
     """POST /mcp/resource/subscribe: URL of the event stream of a resource."""
 
     async def answer(self, scope: Scope, receive: Receive) -> object:
-        uri = (await self._object(scope, receive)).get("uri")
+        context, caller = await admit(self._app, scope)
+        uri = (await self._object(scope, receive, caller)).get("uri")
         if not isinstance(uri, str):
             raise InvalidInput("uri: required, as text", field="uri")
         resource = parse_uri(uri)
-        context = context_of(scope)
         await check_may_watch(self._app, resource, context)
         where = {"success": True, "uri": uri, "resource": f"/mcp/resource/{uri}"}
         if resource.interest is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -9,9 +10,17 @@ import msgspec
 from starlette.datastructures import Headers
 from starlette.routing import Route
 
+from weft.app.dispatch import ClientGone
 from weft.capabilities.transfer.export import FACTS_HEADER
 from weft.kernel.errors import InvalidInput, WeftError
-from weft.transports.http.http_io import ClientGone, context_of, parse_object, read_body, send_error, send_json
+from weft.transports.http.http_io import (
+    admit,
+    context_of,
+    hold,
+    read_body,
+    refuse,
+    send_json,
+)
 from weft.transports.http.rest import OperationEndpoint
 
 if TYPE_CHECKING:
@@ -35,11 +44,12 @@ class ExportStream(OperationEndpoint):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            raw = parse_object(await read_body(scope, receive, self._app.settings.max_body_bytes))
-            async with self._app.transfers.send(raw, context_of(scope)) as export:
+            context, caller = await admit(self._app, scope)
+            raw = await self.read(scope, receive, caller)
+            async with self._app.transfers.send(raw, context) as export:
                 await _send_file(send, export)
         except WeftError as error:
-            await send_error(send, error, self._app.clock)
+            await refuse(scope, send, error, self._app.clock)
         except ClientGone:
             return
 
@@ -55,9 +65,10 @@ class ImportStream(OperationEndpoint):
             raw = self._from_query(scope["query_string"])
             if "bundle" in raw:
                 raise InvalidInput("bundle: it is the body of the request", field="bundle")
-            imported = await self._app.transfers.receive(raw, context_of(scope), body_of(receive), strict=False)
+            context, _ = await admit(self._app, scope)
+            imported = await self._app.transfers.receive(raw, context, body_of(receive), strict=False)
         except WeftError as error:
-            await send_error(send, error, self._app.clock)
+            await refuse(scope, send, error, self._app.clock)
         else:
             await send_json(send, self._operation.route.status, imported)
 
@@ -88,6 +99,13 @@ async def body_of(receive: Receive) -> AsyncIterator[bytes]:
         more = message.get("more_body", False)
 
 
+async def _kept_body(scope: Scope, receive: Receive) -> AsyncIterator[bytes]:
+    """Yield a body that is kept in memory until it is complete."""
+    async for chunk in body_of(receive):
+        hold(scope, len(chunk))
+        yield chunk
+
+
 # Content types of clients that do not know the type.
 _GENERIC_TYPES = frozenset({"", "application/octet-stream", "application/x-www-form-urlencoded"})
 
@@ -100,9 +118,10 @@ class Upload(OperationEndpoint):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            put = await self._app.uploads.receive(self._described(scope), context_of(scope), body_of(receive))
+            context, _ = await admit(self._app, scope)
+            put = await self._app.uploads.receive(self._described(scope), context, _kept_body(scope, receive))
         except WeftError as error:
-            await send_error(send, error, self._app.clock)
+            await refuse(scope, send, error, self._app.clock)
         else:
             await send_json(send, self._operation.route.status, put)
 
@@ -133,13 +152,14 @@ class HookEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            body = await read_body(scope, receive, self._app.settings.max_body_bytes)
+            limit = self._app.settings.max_body_bytes
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
             named = scope["path_params"]
             hook = (named["tenant"], named["source_id"], named["token"])
-            answer = await self._app.receive_hook(hook, headers, body, context_of(scope))
+            read = partial(read_body, scope, receive, limit)
+            answer = await self._app.receive_hook(hook, headers, read, context_of(scope))
         except WeftError as error:
-            await send_error(send, error, self._app.clock)
+            await refuse(scope, send, error, self._app.clock)
         except ClientGone:
             return
         else:

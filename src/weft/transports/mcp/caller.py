@@ -1,4 +1,4 @@
-"""Caller of an MCP message, the session its connection is bound to, and the tool calls it makes."""
+"""Caller of an MCP message, and the tool calls it makes."""
 
 from __future__ import annotations
 
@@ -18,17 +18,12 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import structs
 
 from weft.app.dispatch import CallContext
-from weft.app.tools.toolbox import LINE_FIELDS, works_in_session
-from weft.capabilities.history.line_kinds import SESSION, line_kinds, name_in
-from weft.capabilities.sessions.model import ALL_SESSIONS, SessionNotFound
 from weft.kernel.call_warnings import collected_warnings
 from weft.kernel.correlation import NO_CORRELATION, TRACEPARENT, ids_from_meta, is_native_id, is_sampled, with_ids
 from weft.kernel.errors import NotFound, WeftError, render_hint
 from weft.kernel.fields import MAX_INT
-from weft.kernel.operation import SessionUse
 from weft.transports.http.http_io import error_body
 from weft.transports.references import tool_reference
-from weft.transports.resources import INBOX, Resource, inbox_of, parse_uri
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,10 +45,9 @@ _RESOURCE_NOT_FOUND = -32002
 
 @dataclass(frozen=True, slots=True)
 class McpCaller:
-    """Call context of a message, the session its endpoint is bound to, and the endpoint's tool profile, if any."""
+    """Call context of a message, and the tool profile of its endpoint, if any."""
 
     call_context: CallContext
-    session_id: str | None = None
     tools: str | None = None
 
     def with_ids(self, meta: Mapping[str, Any], request_id: object, connection_id: str | None) -> McpCaller:
@@ -70,48 +64,14 @@ class McpCaller:
             self, call_context=structs.replace(self.call_context, correlation=with_ids(known, ids), sampled=sampled)
         )
 
+    @property
+    def session_id(self) -> str | None:
+        """Return the session that the connection is bound to."""
+        return self.call_context.session_id
+
     def with_client(self, client: ClientApprover | None) -> McpCaller:
         """Return the caller with what asks its user for an approval."""
         return self if client is None else replace(self, call_context=structs.replace(self.call_context, client=client))
-
-    def check(self, session_id: object, **context: Any) -> None:  # noqa: ANN401 - JSON
-        """Refuse sessions other than the one this connection is bound to, as if they did not exist."""
-        if self.session_id not in (None, session_id):
-            named = str(session_id)[:100]
-            message = f"There is no session '{named}' here: this connection works in '{self.session_id}' only."
-            raise SessionNotFound(message, resource_type="session", resource_id=named, **context)
-
-    def bound(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a request with the session the connection is bound to."""
-        if self.session_id is None:
-            return raw
-        self.check(raw.get("session_id") or self.session_id)
-        return {**raw, "session_id": self.session_id}
-
-    def with_contexts(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a request in which ``board`` means the board of the session the connection is bound to."""
-        if self.session_id is None:
-            return raw
-        return {**raw, **{name: self._context_id(raw[name]) for name in LINE_FIELDS if isinstance(raw.get(name), str)}}
-
-    def _context_id(self, named: str) -> str:
-        line, mark, branch = named.partition("@")
-        kind = line_kinds().get(line)
-        if kind is not None and kind.of_session:
-            return f"{line}:{self.session_id}{mark}{branch}"
-        session_id = name_in(line, SESSION)
-        if session_id is not None:
-            self.check(session_id)
-        return named
-
-    def resource(self, uri: str) -> Resource:
-        """Return the resource of a URI if this connection can reach it."""
-        resource = parse_uri(uri)
-        if uri == INBOX.uri:
-            return inbox_of(uri, self.session_id)
-        if resource.session_id is not None:
-            self.check(resource.session_id, uri=uri)
-        return resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +182,7 @@ class ToolAnswer(NamedTuple):
 
 
 class ToolCalls:
-    """Calls the operation of a tool call, in the session its connection is bound to."""
+    """Calls the operation of a tool call."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -230,12 +190,8 @@ class ToolCalls:
     async def __call__(self, caller: McpCaller, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
         try:
             operation, raw = await self._app.resolve_tool(name, arguments, caller.call_context)
-            if works_in_session(operation):
-                raw = caller.bound(raw)
-            elif operation.session is SessionUse.MAY_NAME and raw.get("session_id") not in (None, ALL_SESSIONS):
-                caller.check(raw["session_id"])
             with collected_warnings() as warnings:
-                response = await self._app.call(operation, caller.with_contexts(raw), caller.call_context)
+                response = await self._app.call(operation, raw, caller.call_context)
         except WeftError as error:
             return ToolAnswer(error_body(error, self._app.clock, tool_reference), is_error=True)
         return ToolAnswer(response, is_error=False, warnings=warnings)

@@ -166,15 +166,10 @@ class FastPath:
         server.middleware.append(self._remember_connection)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        limit = self._manager.max_request_body_size
-        headers = _plain_headers(scope, limit)
-        if headers is None:
+        headers = _plain_headers(scope) if isinstance(receive, ReadAhead) else None
+        request = _parsed(receive.body) if headers is not None and isinstance(receive, ReadAhead) else None
+        if headers is None or request is None or not await self._answered(request, headers, scope["user"], send):
             await self._manager.handle_request(scope, receive, send)
-            return
-        body = ReadAhead(receive)
-        request = _parsed(await body.read(limit))
-        if request is None or not await self._answered(request, headers, scope["user"], send):
-            await self._manager.handle_request(scope, body, send)
 
     async def _answered(self, request: _Call | _List, headers: Headers, user: WeftUser, send: Send) -> bool:
         """Answer a plain request and return True; return False for any other."""
@@ -308,19 +303,17 @@ class _ToolLists:
         return Raw(_encode({**shaped, "_meta": self._server_info} if version == _MODERN else shaped))
 
 
-def _plain_headers(scope: Scope, limit: int) -> Headers | None:
+def _plain_headers(scope: Scope) -> Headers | None:
     """Return the headers of a request if they are those of a plain one."""
     given = [header for header in scope["headers"] if header[0] in _DECISIVE_HEADERS]
     headers = dict(given)
-    length = headers.get(b"content-length", b"0")
     plain = (
         scope["method"] == "POST"
         and len(headers) == len(given)
         and headers.get(b"content-type", b"").partition(b";")[0].rstrip() == b"application/json"
         and _accepts_json(headers.get(b"accept", b""))
         and headers.get(b"mcp-protocol-version") in _VERSIONS
-        and length.isdigit()
-        and int(length) <= limit
+        and headers.get(b"content-length", b"0").isdigit()
     )
     return headers if plain else None
 

@@ -23,11 +23,12 @@ from weft.capabilities.sessions.model import SessionNotFound
 from weft.kernel.correlation import NO_CORRELATION
 from weft.kernel.errors import Unavailable, WeftError
 from weft.kernel.fields import is_name
-from weft.transports.http.http_io import context_of, send_error
+from weft.transports.http.http_io import context_of, note_caller, refuse
 from weft.transports.mcp.caller import McpCaller, WeftUser
 from weft.transports.mcp.elicitation import StreamsForElicitation
 from weft.transports.mcp.fast_path import FastPath
 from weft.transports.mcp.login import LoginEndpoint
+from weft.transports.mcp.read_ahead import ReadAhead
 from weft.transports.mcp.server import build_server
 from weft.transports.mcp.subscriptions import Subscriptions
 from weft.transports.references import tool_reference
@@ -50,6 +51,7 @@ _IDLE_SECONDS = 1_800
 _MAX_CONNECTIONS = 20_000
 _RETRY_MILLISECONDS = 500
 MAX_PER_PRINCIPAL = 2_000
+_MAX_PER_TENANT = _MAX_CONNECTIONS // 2
 _SESSION_HEADER = b"mcp-session-id"
 
 
@@ -62,29 +64,40 @@ class TooManyConnections(Unavailable):
 
 
 class OpenConnections:
-    """Limits the open connections of each principal; ``living`` holds those that are still open."""
+    """Limits the open connections of each principal and tenant; ``living`` holds those that are still open."""
 
-    def __init__(self, living: Container[str], limit: int = MAX_PER_PRINCIPAL) -> None:
+    def __init__(
+        self, living: Container[str], limit: int = MAX_PER_PRINCIPAL, tenant_limit: int = _MAX_PER_TENANT
+    ) -> None:
         self._living = living
         self._limit = limit
-        self._opened: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        self._tenant_limit = tenant_limit
+        self._opened: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
 
     def watch(self, scope: Scope, actor: Actor, send: Send) -> Send:
         """Return a ``send`` that records the connection a response opens; raise if the limit is reached."""
         if any(name == _SESSION_HEADER for name, _ in scope["headers"]):
             return send
-        opened = self._opened[actor.tenant, actor.principal_id]
-        if len(opened) >= self._limit:
-            opened.intersection_update({session for session in opened if session in self._living})
-        if len(opened) >= self._limit:
-            raise TooManyConnections(f"You have {len(opened)} MCP connections open.", limit=self._limit)
+        of_principal = self._with_room((actor.tenant, actor.principal_id), self._limit, "You have")
+        of_tenant = self._with_room((actor.tenant,), self._tenant_limit, "Your tenant has")
 
         async def recording(message: Message) -> None:
             if message["type"] == "http.response.start":
-                opened.update(value.decode() for name, value in message["headers"] if name == _SESSION_HEADER)
+                opened = {value.decode() for name, value in message["headers"] if name == _SESSION_HEADER}
+                of_principal.update(opened)
+                of_tenant.update(opened)
             await send(message)
 
         return recording
+
+    def _with_room(self, whose: tuple[str, ...], limit: int, who: str) -> set[str]:
+        """Return the connections of a principal or tenant; raise if there are too many."""
+        opened = self._opened[whose]
+        if len(opened) >= limit:
+            opened.intersection_update({session for session in opened if session in self._living})
+        if len(opened) >= limit:
+            raise TooManyConnections(f"{who} {len(opened)} MCP connections open.", limit=limit)
+        return opened
 
 
 class McpEndpoint:
@@ -134,7 +147,9 @@ class McpEndpoint:
         context = caller.call_context
         if context.correlation is not NO_CORRELATION:
             # Correlation ids belong to one message; the user is the same for all.
-            plain = replace(caller, call_context=CallContext(context.credential, context.peer))
+            plain = replace(
+                caller, call_context=CallContext(context.credential, context.peer, session_id=context.session_id)
+            )
             return self._user(actor, plain).for_message(caller)
         known = self._users.get(caller)
         if known is None or known.actor is not actor:
@@ -158,17 +173,27 @@ class McpEndpoint:
         session_id, tools, step = (scope["path_params"].get(name) for name in ("session_id", "tools", "step"))
         if step is not None and isinstance(context.credential, str):
             context = structs.replace(context, credential=InStep(context.credential, step))
+        if session_id is not None:
+            context = structs.replace(context, session_id=session_id)
         try:
             actor = await self._app.identify(context)
+            note_caller(scope, actor)
             if session_id is not None and not is_name(session_id):
                 raise SessionNotFound
             if tools is not None:
                 parse_tool_profile(tools)
             send = self._connections.watch(scope, actor, send)
         except WeftError as error:
-            await send_error(send, error, self._app.clock, tool_reference)
+            await refuse(scope, send, error, self._app.clock, tool_reference)
             return
-        scope["user"] = self._user(actor, McpCaller(context, session_id, tools))
+        scope["user"] = self._user(actor, McpCaller(context, tools))
         # httptools does not strip white space around header values.
         scope["headers"] = [(name, value.strip()) for name, value in scope["headers"]]
+        if scope["method"] == "POST":
+            body = receive = ReadAhead(scope, receive, self._app.settings.max_body_bytes)
+            try:
+                await self._app.json_bodies.pace(await body.read() or b"", actor)
+            except WeftError as error:
+                await refuse(scope, send, error, self._app.clock, tool_reference)
+                return
         await self._answer(scope, receive, send)

@@ -15,7 +15,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from weft import __version__
 from weft.kernel.errors import AuthenticationError, MethodNotAllowed, WeftError
-from weft.transports.http.http_io import context_of, error_body, send_error
+from weft.transports.http.http_io import ANONYMOUS_BODY_BYTES, context_of, error_body, refuse
 from weft.transports.mcp.caller import answering
 from weft.transports.mcp.read_ahead import ReadAhead
 from weft.transports.mcp.tool_models import tool_model, tool_result
@@ -37,8 +37,6 @@ _INSTRUCTIONS = (
     "need no token."
 )
 _METHODS = frozenset({"initialize", "notifications/initialized", "server/discover", "ping", "tools/list", "tools/call"})
-# More than any call of authenticate_agent needs.
-_MAX_BODY_BYTES = 65_536
 
 
 class _Message(msgspec.Struct):
@@ -54,7 +52,7 @@ class LoginEndpoint:
     def __init__(self, app: App) -> None:
         self._app = app
         self._manager = StreamableHTTPSessionManager(
-            _build_server(app), json_response=True, stateless=True, max_request_body_size=_MAX_BODY_BYTES
+            _build_server(app), json_response=True, stateless=True, max_request_body_size=ANONYMOUS_BODY_BYTES
         )
 
     @asynccontextmanager
@@ -63,19 +61,19 @@ class LoginEndpoint:
             yield
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = ReadAhead(receive)
+        body = ReadAhead(scope, receive, ANONYMOUS_BODY_BYTES)
         try:
             if scope["method"] != "POST":
                 # The protocol's answer where there is no stream to open; clients go on without one.
                 raise MethodNotAllowed("Without a credential there is no event stream.")
             context = context_of(scope)
             await self._app.admit_without_credential(context)
-            if _method(await body.read(_MAX_BODY_BYTES)) not in _METHODS:
+            if _method(await body.read()) not in _METHODS:
                 # Refuses the caller, and audits that.
                 await self._app.identify(context)
                 raise AuthenticationError
         except WeftError as error:
-            await send_error(send, error, self._app.clock, tool_reference)
+            await refuse(scope, send, error, self._app.clock, tool_reference)
             return
         await self._manager.handle_request(scope, body, send)
 

@@ -85,7 +85,7 @@ class Handlers:
         named.append((INBOX.uri, INBOX.name))
         if actor.is_admin:
             named.append((METRICS.uri, METRICS.name))
-        if actor.step is not None:
+        if actor.step is not None or actor.bound_session is not None:
             named = [each for each in named if self._may_read(each[0], actor)]
         return types.ListResourcesResult(
             resources=[types.Resource(uri=uri, name=name, mime_type=_JSON) for uri, name in named]
@@ -113,7 +113,7 @@ class Handlers:
     ) -> types.ReadResourceResult:
         uri = str(params.uri)
         caller = caller_of(context)
-        content = await read_resource(self._app, caller.resource(uri), caller.call_context)
+        content = await read_resource(self._app, parse_uri(uri), caller.call_context)
         return types.ReadResourceResult(
             contents=[types.TextResourceContents(uri=uri, mime_type=_JSON, text=content.decode())]
         )
@@ -141,7 +141,7 @@ class Handlers:
             raise MCPError(types.INVALID_PARAMS, f"There is no prompt named '{params.name[:100]}'")
         part, description = _PROMPTS[params.name]
         caller = caller_of(context)
-        raw = caller.bound({"part": part, **(params.arguments or {})})
+        raw = {"part": part, **(params.arguments or {})}
         guidance = await self._app.call(self._app.registry[_GUIDANCE], raw, caller.call_context)
         text = types.TextContent(text=msgspec.to_builtins(guidance)["text"])
         return types.GetPromptResult(description=description, messages=[types.PromptMessage(role="user", content=text)])

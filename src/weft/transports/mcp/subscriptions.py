@@ -7,6 +7,7 @@ of events. Changes are coalesced: a slow client gets one notification for severa
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
@@ -15,7 +16,7 @@ from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
 from weft.kernel.errors import Unavailable, WeftError
 from weft.transports.mcp.caller import answering, caller_of, connection_of
-from weft.transports.resources import check_may_watch, follow_resource
+from weft.transports.resources import check_may_watch, follow_resource, parse_uri
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from mcp.server.session import ServerSession
 
     from weft.app.app import App
+    from weft.app.subscribers import Subscriber
     from weft.transports.mcp.caller import Context, McpCaller
     from weft.transports.resources import Resource
 
@@ -53,8 +55,13 @@ class Watcher:
                 raise MCPError(types.INVALID_PARAMS, f"At most {_MAX_URIS} resources can be subscribed to at once")
             await check_may_watch(self._app, resource, caller.call_context)
             present = await self._app.position(caller.call_context)
-            if not self._closed:
-                self._followers[resource.uri] = asyncio.create_task(self._follow(resource, caller, present))
+            with ExitStack() as opened:
+                subscriber = opened.enter_context(await self._app.subscription(caller.call_context))
+                if not self._closed:
+                    follower = asyncio.create_task(self._follow(resource, caller, present, subscriber))
+                    subscription = opened.pop_all()
+                    follower.add_done_callback(lambda _: subscription.close())
+                    self._followers[resource.uri] = follower
 
     def unwatch(self, uri: str) -> None:
         follower = self._followers.pop(uri, None)
@@ -80,16 +87,19 @@ class Watcher:
             self._wake.clear()
             await self._wake.wait()
 
-    async def _follow(self, resource: Resource, caller: McpCaller, after: int) -> None:
+    async def _follow(self, resource: Resource, caller: McpCaller, after: int, subscriber: Subscriber | None) -> None:
         while True:
             try:
-                async for change in follow_resource(self._app, resource, caller.call_context, after):
+                async for change in follow_resource(self._app, resource, caller.call_context, after, subscriber):
                     after = change.reached
                     if change.happened:
                         self._changed[resource.uri] = None
                         self._wake.set()
             except Unavailable:
                 await asyncio.sleep(_RETRY_SECONDS)
+                if subscriber is not None and subscriber.displaced:
+                    # It goes on as soon as there is room for another subscription.
+                    subscriber = None
             except WeftError:
                 break
         # The caller may no longer read this: its key was revoked, or the session was deleted.
@@ -118,7 +128,7 @@ class Subscriptions:
             raise MCPError(types.INVALID_REQUEST, "Subscribing needs a connection with a session")
         watcher = connection.state.get(_WATCHER) or self._attach(connection, context.session)
         caller = caller_of(context)
-        await watcher.watch(caller.resource(str(params.uri)), caller)
+        await watcher.watch(parse_uri(str(params.uri)), caller)
         return types.EmptyResult()
 
     @answering
@@ -160,7 +170,7 @@ class Subscriptions:
         refusal: WeftError | None = None
         for uri in uris:
             try:
-                await watcher.watch(caller.resource(uri), caller)
+                await watcher.watch(parse_uri(uri), caller)
                 honoured.append(uri)
             except WeftError as error:
                 refusal = error

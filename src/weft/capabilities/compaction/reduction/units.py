@@ -155,8 +155,7 @@ def split(texts: Sequence[Utterance], count: TokenCounter) -> Units:
     sentence = _numbered(is_new, properties[:, _FLAGS["ends_sentence"]][form])
     clause = _numbered(is_new, properties[:, _FLAGS["ends_clause"]][form])
     is_question = _in_questions(sentence, properties[:, _FLAGS["is_question"]][form])
-    counter = cast("Hashable", count)
-    costs = np.fromiter((_cost(each.core, each.kind, counter) for each in forms), np.float64, len(forms))
+    costs = np.fromiter((_cost(each.core, each.kind, count) for each in forms), np.float64, len(forms))
     kept = np.fromiter((each.core != "" for each in forms), bool, len(forms))[form]
     return Units(
         forms,
@@ -186,12 +185,15 @@ def _in_questions(sentence: Array, is_question: Array) -> Array:
     return asked[sentence]
 
 
-@lru_cache(_CACHED_FORMS)
 def _cost(core: str, kind: int, count: TokenCounter) -> float:
     """Return the tokens of a form in running text; an estimate by characters is not rounded for every word."""
-    if kind == WORD:
-        return count(f" {core}" * 4) / 4
-    return float(count(f"\n{core}"))
+    return _cost_of_word(core, cast("Hashable", count)) if kind == WORD else float(count(f"\n{core}"))
+
+
+# Words only: of a whole line the time would tell that another window has it.
+@lru_cache(_CACHED_FORMS)
+def _cost_of_word(core: str, count: TokenCounter) -> float:
+    return count(f" {core}" * 4) / 4
 
 
 def _pieces(utterance: Utterance) -> list[tuple[str, int, int]]:
@@ -249,11 +251,15 @@ def _language(words: Iterable[str]) -> WordLists:
     )
 
 
-@lru_cache(_CACHED_FORMS)
 def _form(raw: str, kind: int, lists: WordLists) -> Form:
     """Describe a written form: punctuation at its ends is removed and tells where clauses and sentences end."""
-    if kind != WORD:
-        return Form(raw.rstrip(), raw, kind, ends_clause=True, ends_sentence=True, has_digit=_has_digit(raw))
+    if kind == WORD:
+        return _form_of_word(raw, lists)
+    return Form(raw.rstrip(), raw, kind, ends_clause=True, ends_sentence=True, has_digit=_has_digit(raw))
+
+
+@lru_cache(_CACHED_FORMS)
+def _form_of_word(raw: str, lists: WordLists) -> Form:
     word = raw.strip()
     core = _core(word)
     key = core.lower().replace("\u2019", "'")
@@ -262,7 +268,7 @@ def _form(raw: str, kind: int, lists: WordLists) -> Form:
     return Form(
         core,
         key,
-        kind,
+        WORD,
         is_function=key in lists.function or core in CONNECTORS,
         is_filler=key in lists.fillers,
         is_hesitation=key in HESITATIONS,

@@ -253,7 +253,7 @@ async def _check_address(request: CreateWebhook, sender: WebhookSender) -> None:
     http="POST /v1/webhooks",
     status=201,
     off_record=("secret", "url"),
-    session=SessionUse.MAY_NAME,
+    session=SessionUse.OUTSIDE,
     prepare=_check_address,
     errors=(AddressNotAllowed, TooManyWebhooks, SessionNotFound),
 )
@@ -287,7 +287,14 @@ async def create_webhook(
     return WebhookCreated(**msgspec.structs.asdict(info), host=webhook.host, secret=webhook.secret)
 
 
-@admin_operation("webhook.list", tool="webhooks", action="list", http="GET /v1/webhooks", effect=Effect.READ)
+@admin_operation(
+    "webhook.list",
+    tool="webhooks",
+    action="list",
+    http="GET /v1/webhooks",
+    effect=Effect.READ,
+    session=SessionUse.OUTSIDE,
+)
 async def list_webhooks(request: ListWebhooks, registered: WebhookRegistry) -> WebhookList:
     """List the webhooks with their delivery counts, without their secrets."""
     del request
@@ -301,6 +308,7 @@ async def list_webhooks(request: ListWebhooks, registered: WebhookRegistry) -> W
     action="update",
     http="PATCH /v1/webhooks/{webhook_id}",
     errors=(WebhookNotFound, WebhookCannotRun),
+    session=SessionUse.OUTSIDE,
 )
 async def update_webhook(request: UpdateWebhook, registered: WebhookRegistry, access: AccessStore) -> WebhookInfo:
     """Disable a webhook, or enable it: it resumes where it stopped, with every event since then."""
@@ -325,6 +333,7 @@ async def update_webhook(request: UpdateWebhook, registered: WebhookRegistry, ac
     http="DELETE /v1/webhooks/{webhook_id}",
     destructive=True,
     errors=(WebhookNotFound,),
+    session=SessionUse.OUTSIDE,
 )
 async def delete_webhook(request: DeleteWebhook, registered: WebhookRegistry) -> WebhookDeleted:
     """Delete a webhook and its pending deliveries."""
@@ -341,6 +350,7 @@ async def delete_webhook(request: DeleteWebhook, registered: WebhookRegistry) ->
     http="POST /v1/webhooks/{webhook_id}/test",
     effect=Effect.OWN_TRANSACTIONS,
     errors=(WebhookNotFound,),
+    session=SessionUse.OUTSIDE,
 )
 async def test_webhook(request: TestWebhook, actor: Actor, sender: WebhookSender) -> WebhookTested:
     """Send an event of type weft.webhook.test now and return the receiver's answer."""
@@ -355,6 +365,7 @@ async def test_webhook(request: TestWebhook, actor: Actor, sender: WebhookSender
     http="GET /v1/webhooks/{webhook_id}/deliveries",
     effect=Effect.READ,
     errors=(WebhookNotFound,),
+    session=SessionUse.OUTSIDE,
 )
 async def list_deliveries(request: ListDeliveries, registered: WebhookRegistry) -> DeliveryList:
     """List a webhook's pending deliveries and dead letters, with the result of the last attempt."""
@@ -376,6 +387,7 @@ async def list_deliveries(request: ListDeliveries, registered: WebhookRegistry) 
     action="replay",
     http="POST /v1/webhooks/{webhook_id}/replay",
     errors=(WebhookNotFound,),
+    session=SessionUse.OUTSIDE,
 )
 async def replay_webhook(request: ReplayWebhook, registered: WebhookRegistry, clock: Clock) -> WebhookReplayed:
     """Send dead letters again, some or all, or every event from a seq on.

@@ -65,9 +65,21 @@ def embedded_text(heading: str, text: str, speaker: str = "") -> str:
     return f"{heading}\n{spoken}" if heading else spoken
 
 
-def digest_of(embedded: str) -> bytes:
-    """Return the SHA-256 of an embedded text."""
-    return hashlib.sha256(embedded.encode()).digest()
+class ChunkOwner(NamedTuple):
+    """The item that a chunk belongs to, and its ACL."""
+
+    source: Source
+    place: str
+    item: str
+    scope: str = WHOLE_PLACE
+
+    def digest_of(self, embedded: str) -> bytes:
+        """Return the key of an embedded text in the cache of vectors.
+
+        The owner is part of it: a text that another item has too is not found, so that nobody can tell by the time, or
+        by a figure, which texts others have stored.
+        """
+        return hashlib.sha256("\0".join((*self, embedded)).encode()).digest()
 
 
 class NewChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -75,7 +87,7 @@ class NewChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     ``place`` is the domain, session, agent or window that the item belongs to; ``scope`` is the ACL within the place:
     participant patterns in JSON, empty for all. ``terms`` are the index terms, separated by spaces; ``entities`` are as
-    packed by pack_entities. ``digest`` is the SHA-256 of the embedded text. ``timestamp`` is in microseconds.
+    packed by pack_entities. ``digest`` is the key of its cached vectors. ``timestamp`` is in microseconds.
     Importance is from 0 to 1; pinned chunks are always returned.
     ``semantic``: it gets a vector; otherwise it is found by its words only.
     """

@@ -108,11 +108,18 @@ class Embeddings(Protocol):
         ...
 
     async def of_passages(
-        self, tenant: str, texts: Sequence[str], model: str, *, platform: bool = False, reembed: bool = False
+        self,
+        tenant: str,
+        texts: Sequence[str],
+        model: str,
+        *,
+        digests: Sequence[bytes] | None = None,
+        reembed: bool = False,
     ) -> list[bytes]:
         """Return half-precision vectors, from the cache unless ``reembed``.
 
-        ``platform`` texts belong to no tenant and are embedded once for all.
+        ``digests`` are the keys of the texts in the cache, those of their chunks. Without them the texts are public:
+        they belong to no tenant and are embedded once for all.
         """
         ...
 

@@ -15,7 +15,7 @@ from weft.capabilities.indexing.embeddings.model import (
 )
 from weft.kernel.errors import InvalidInput
 from weft.kernel.identity import Actor, Permission
-from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
 
 Text = Annotated[str, msgspec.Meta(max_length=32_000)]
 ModelName = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[!-~]+\Z")]
@@ -56,6 +56,7 @@ class EmbeddedTexts(Response, kw_only=True, omit_defaults=False):
     rate=RateClass.SEARCH,
     effect=Effect.OWN_TRANSACTIONS,
     errors=(EmbedderUnavailable, EmbeddingModelUnknown, TextRefused),
+    session=SessionUse.NONE,
 )
 async def embed_texts(request: EmbedTexts, actor: Actor, embeddings: Embeddings) -> EmbeddedTexts:
     """Embed texts: vectors of texts with similar meaning are close to each other."""

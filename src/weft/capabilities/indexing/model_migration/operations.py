@@ -34,7 +34,7 @@ from weft.capabilities.plans.service import Plans
 from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weft.kernel.errors import InvalidInput, QuotaExceeded
 from weft.kernel.identity import Permission
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
 
 _FIGURES = ("rank_correlation", *MEANS)
 _admin_operation = partial(
@@ -161,6 +161,7 @@ class ModelMigrationInfo(Response, omit_defaults=False):
     permission=Permission.READ,
     rate=RateClass.KNOWLEDGE,
     effect=Effect.READ,
+    session=SessionUse.NONE,
 )
 async def list_models(_: ListModels, models: TenantModelStore, embeddings: Embeddings) -> ModelList:
     """List the embedding models that you may use, and which one searches use."""
@@ -190,6 +191,7 @@ async def list_models(_: ListModels, models: TenantModelStore, embeddings: Embed
     effect=Effect.WRITE,
     errors=(EmbeddingModelUnknown,),
     audited=True,
+    session=SessionUse.NONE,
 )
 async def allow(request: AllowModels, models: TenantModelStore, embeddings: Embeddings, clock: Clock) -> ModelList:
     """Restrict which embedding models the tenant may use; an empty list lifts the restriction."""
@@ -207,6 +209,7 @@ async def allow(request: AllowModels, models: TenantModelStore, embeddings: Embe
     errors=(EmbeddingModelUnknown, ModelInUse, ModelMigrationInProgress, QuotaExceeded),
     audited=True,
     status=202,
+    session=SessionUse.OUTSIDE,
 )
 async def start_model_migration(
     request: StartModelMigration, migrations: MigrationSteps, embeddings: Embeddings, plans: Plans
@@ -231,6 +234,7 @@ async def start_model_migration(
     http="GET /v1/models/migration",
     effect=Effect.READ,
     errors=(ModelMigrationNotFound,),
+    session=SessionUse.OUTSIDE,
 )
 async def show_model_migration(_: ShowModelMigration, migrations: MigrationSteps) -> ModelMigrationInfo:
     """Show the progress of the latest model migration, and how the two models compare."""
@@ -249,6 +253,7 @@ async def show_model_migration(_: ShowModelMigration, migrations: MigrationSteps
     effect=Effect.WRITE,
     errors=(ModelMigrationNotFound,),
     audited=True,
+    session=SessionUse.OUTSIDE,
 )
 async def cancel_model_migration(_: CancelModelMigration, migrations: MigrationSteps) -> ModelMigrationInfo:
     """Cancel the model migration, or roll it back after the switch: searches use the old model, at once."""

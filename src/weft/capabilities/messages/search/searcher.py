@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -27,7 +27,7 @@ from weft.capabilities.messages.search.snippets import Snippets
 from weft.capabilities.messages.transcript import Transcripts
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Response
-from weft.kernel.ports import Transactions, ValueCache, memory_size
+from weft.kernel.ports import CacheKey, Transactions, ValueCache, memory_size
 
 if TYPE_CHECKING:
     from weft.capabilities.messages.model import AudienceCount
@@ -115,7 +115,7 @@ class _IndexUpdate(NamedTuple):
 class _SearchState(msgspec.Struct, frozen=True):
     """Indexes of the audiences, with the next messages they lack; ``is_complete`` if there are no more after these."""
 
-    key: Hashable
+    key: CacheKey
     size: int
     indexes: list[MessageIndex]
     updates: list[_IndexUpdate]
@@ -125,7 +125,7 @@ class _SearchState(msgspec.Struct, frozen=True):
 class _HitMessages(NamedTuple):
     """Messages of hits, and the cache key of the state they were read at."""
 
-    key: Hashable
+    key: CacheKey
     messages: dict[int, Message]
 
 
@@ -202,7 +202,7 @@ class Searcher:
         return MessageSearchResult(results, state.size, cache_hit=False)
 
 
-def _key(transcripts: Transcripts, transcript: Transcript, query: MessageQuery) -> Hashable:
+def _key(transcripts: Transcripts, transcript: Transcript, query: MessageQuery) -> CacheKey:
     # Includes the caller: a shared answer would reveal what others searched.
     return (transcripts.actor.tenant, transcripts.actor.principal_id, transcript.state, query)
 

@@ -15,7 +15,7 @@ from weft.capabilities.history.store import LineStore
 from weft.capabilities.indexing.chunking.chunker import split_into_chunks
 from weft.capabilities.indexing.chunking.model import ChunkingOptions, ParsedDocument
 from weft.capabilities.indexing.collections.item_ids import MemoryKey, key_of_item
-from weft.capabilities.indexing.collections.model import SOURCES, WHOLE_PLACE, NewChunk, digest_of, embedded_text
+from weft.capabilities.indexing.collections.model import SOURCES, WHOLE_PLACE, ChunkOwner, NewChunk, embedded_text
 from weft.capabilities.indexing.entities import EntityType, extract_entities, pack_entities
 from weft.capabilities.indexing.text_analysis import index_terms
 from weft.capabilities.knowledge.document_content import storable_text
@@ -283,7 +283,7 @@ class ItemTexts(msgspec.Struct, frozen=True):
 def chunks_of(item: IndexItem, content: ItemText) -> list[NewChunk]:
     """Return the chunks of an item's text."""
     pieces = split_into_chunks(ParsedDocument(text=content.text, media_type=_MEDIA_TYPE), _CHUNKING, approximate_tokens)
-    chunks = []
+    chunks, owner = [], ChunkOwner(item.source, item.place, item.item, content.scope)
     for ordinal, piece in enumerate(pieces):
         text = storable_text(content.text[piece.start : piece.end])
         chunk = NewChunk(
@@ -294,7 +294,7 @@ def chunks_of(item: IndexItem, content: ItemText) -> list[NewChunk]:
             start=piece.start,
             end=piece.end,
             terms=index_terms(text, content.heading),
-            digest=digest_of(
+            digest=owner.digest_of(
                 embedded_text(content.heading, text, content.speaker if SOURCES[item.source].is_spoken else "")
             ),
             tokens=piece.tokens,

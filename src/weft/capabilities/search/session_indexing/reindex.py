@@ -19,7 +19,7 @@ from weft.capabilities.search.session_indexing.cursor import (
     start_session_reindex,
 )
 from weft.kernel.identity import Permission
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
 from weft.kernel.ports import JobStore
 
 
@@ -97,6 +97,7 @@ class ReindexService(msgspec.Struct, frozen=True):
     audience=Audience.NOT_SUBAGENTS,
     requires=check_highest_clearance,
     audited=True,
+    session=SessionUse.OUTSIDE,
 )
 async def reindex_all(request: ReindexAll, service: ReindexService) -> ReindexStatus:
     """Reindex everything searchable: documents, messages, boards and memories.
@@ -116,6 +117,7 @@ async def reindex_all(request: ReindexAll, service: ReindexService) -> ReindexSt
     rate=RateClass.ADMIN,
     effect=Effect.READ,
     audience=Audience.NOT_SUBAGENTS,
+    session=SessionUse.OUTSIDE,
 )
 async def show_reindexing(_: ShowReindexing, service: ReindexService) -> ReindexStatus:
     """Show what is being reindexed, and how much of it is left."""

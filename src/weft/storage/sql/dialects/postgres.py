@@ -134,13 +134,14 @@ _UNREACHABLE = (
 class PostgresTransaction:
     """Statements inside one open transaction."""
 
-    __slots__ = ("_connection", "_usage", "access_changed", "published", "tenant")
+    __slots__ = ("_connection", "_usage", "access_changed", "named_types", "published", "tenant")
 
     def __init__(self, connection: Any, tenant: str, usage: StorageUsage) -> None:  # noqa: ANN401 - asyncpg's proxies are untyped
         self._connection = connection
         self._usage = usage
         self.tenant = tenant
         self.published: list[NewEvent] = []
+        self.named_types: set[str] = set()
         self.access_changed = False
 
     async def one(self, sql: str, *values: Value) -> Row | None:

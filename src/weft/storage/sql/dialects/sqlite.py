@@ -88,13 +88,14 @@ _ALWAYS_OPEN = 2
 class SqliteTransaction:
     """Statements on one connection; each completes before it returns."""
 
-    __slots__ = ("_cursor", "_usage", "access_changed", "published", "tenant")
+    __slots__ = ("_cursor", "_usage", "access_changed", "named_types", "published", "tenant")
 
     def __init__(self, cursor: apsw.Cursor, tenant: str, usage: StorageUsage) -> None:
         self._cursor = cursor
         self._usage = usage
         self.tenant = tenant
         self.published: list[NewEvent] = []
+        self.named_types: set[str] = set()
         self.access_changed = False
 
     async def one(self, sql: str, *values: Value) -> Row | None:

