@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from weft import __version__
 from weft.kernel.errors import AuthenticationError, MethodNotAllowed, NotFound, RateLimited, WeftError
+from weft.transports.http.byte_budget import ByteBudget
 from weft.transports.http.connections import ConnectionLimits, Connections, trusted_proxies
 from weft.transports.http.host_check import HostGuard
 from weft.transports.http.http_io import context_of, delay_refusal, error_body, error_headers
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from weft.transports.mcp.http import Profile
 
 _READY_SECONDS = 0.2
+# What is kept for slow clients: so many bytes, and so many bodies of the largest size.
+_KEPT_BYTES, _KEPT_BODIES = 2**28, 64
 _METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 
 
@@ -66,8 +69,11 @@ class HttpApplication:
         limits: ConnectionLimits | None = None,
     ) -> None:
         self._app = app
-        proxies = trusted_proxies(app.settings)
-        self.connections = Connections(limits or ConnectionLimits(), proxies)
+        self.connections = Connections(
+            limits or ConnectionLimits(),
+            trusted_proxies(app.settings),
+            ByteBudget(max(_KEPT_BYTES, _KEPT_BODIES * app.settings.max_body_bytes)),
+        )
         self._ready_at = float("-inf")
         self.streams = OpenStreams()
         self._metrics_token = app.settings.metrics_credential
