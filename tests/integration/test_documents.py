@@ -559,9 +559,11 @@ async def test_an_interrupted_document_rests_longer_each_time(library: World) ->
         await library.app.ingestion.due(library.app.scheduler._entries["knowledge.ingest"].queue)
         return bool(await library.app.ingestion._queued(library.tenant))
 
-    for _ in range(3):
+    for _ in range(5):
+        assert await queued()
         await die_while_ingesting(library, "a.md")
-    for seconds, expected in ((0, False), (133, False), (2, True)):
+        library.clock.advance(seconds=15)
+    for seconds, expected in ((0, False), (43, False), (2, True)):
         library.clock.advance(seconds=seconds)
         assert await queued() is expected, seconds
 

@@ -151,7 +151,7 @@ class DocumentStore(Protocol):
     async def queued(self, now: int, limit: int) -> Sequence[QueuedDocument]:
         """Return queued documents without a lease, oldest first.
 
-        After two attempts that ended with their process, a document rests before each further one.
+        After four attempts that ended with their process, a document rests before each further one.
         """
         ...
 

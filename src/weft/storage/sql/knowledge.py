@@ -192,13 +192,14 @@ _CONTENT = """
 SELECT content, text FROM document_contents
 WHERE tenant = $1 AND domain = $2 AND document_id = $3 AND version = $4
 """
-# A document whose indexing was interrupted twice or more rests before the next attempt: a minute, then longer each
-# time, up to an hour. It may be the cause, and must neither stop processes in a row nor delay other documents.
+# A document whose indexing was interrupted four times or more rests before the next attempt: 15 seconds, then longer
+# each time, up to an hour. It passed its trials, but may be the cause all the same, and must neither stop one process
+# after the other nor delay other documents for ever.
 _QUEUED = """
 SELECT domain, document_id, attempts FROM documents
 WHERE tenant = $1 AND state = 'pending' AND queued_at > 0
-  AND lease_until + CASE WHEN attempts < 2 THEN 0
-                         WHEN attempts < 12 THEN attempts * attempts * 15000000
+  AND lease_until + CASE WHEN attempts < 4 THEN 0
+                         WHEN attempts < 18 THEN (attempts - 3) * (attempts - 3) * 15000000
                          ELSE 3600000000 END <= $2
 ORDER BY queued_at LIMIT $3
 """

@@ -209,15 +209,16 @@ class DocumentStoreContract:
         assert [await starts("me", 10), await starts("you", 11)] == [0, 1]
         # A claim by the same holder is not counted as a failed attempt.
         assert [await starts("you", 12), await starts("me", 13)] == [2, 2]
-        assert list(await stores.documents.queued(14, 9)) == []
-        after_rest = 14 + 135_000_000
+        assert list(await stores.documents.queued(14, 9)) == [QueuedDocument(*NAMES, 3)]
+        assert [await starts("you", 14)] == [3]
+        after_rest = 15 + 15_000_000
         assert list(await stores.documents.queued(after_rest - 1, 9)) == []
-        assert list(await stores.documents.queued(after_rest, 9)) == [QueuedDocument(*NAMES, 3)]
+        assert list(await stores.documents.queued(after_rest, 9)) == [QueuedDocument(*NAMES, 4)]
         await stores.documents.advance(*NAMES, done=2, total=5, layout_hash="c1")
-        assert [await starts("you", 15), await starts("me", 16)] == [0, 1]
-        await stores.documents.end_lease(*NAMES, "me", 0, interrupted=True)
-        assert [await starts("me", 17), await starts("you", 18)] == [2, 3]
-        await stores.documents.end_lease(*NAMES, "you", 0)
+        assert [await starts("me", 15), await starts("you", 16)] == [0, 1]
+        await stores.documents.end_lease(*NAMES, "you", 0, interrupted=True)
+        assert [await starts("you", 17), await starts("me", 18)] == [2, 3]
+        await stores.documents.end_lease(*NAMES, "me", 0)
         assert await starts("you", 17) == 0
         await stores.documents.put(later(DOCUMENT, 2), b"y", 18)
         assert await starts("me", 19) == 0
