@@ -12,9 +12,10 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from weft.app.subscribers import Subscribers
-from weft.capabilities.events.model import AUDIENCE_CHANGES, MEMBERS_CHANGED, EventPage
+from weft.capabilities.events.model import AUDIENCE_CHANGES, MEMBERS_CHANGED, EventPage, is_about_a_key
 from weft.capabilities.sessions.model import find_session
 from weft.kernel.errors import PermissionDenied
+from weft.kernel.identity import ANYONE
 from weft.storage.sql.access import SqlAccessStore
 from weft.storage.sql.database import AccessChanged, Scope, caller_scope
 from weft.storage.sql.events import SqlEventStore
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from weft.app.subscribers import Subscriber, SubscriberLimits
     from weft.capabilities.events.model import EventFilter
-    from weft.kernel.events import StoredEvent
+    from weft.kernel.events import Event, StoredEvent
     from weft.kernel.identity import Actor
     from weft.storage.sql.database import Database, Transaction
 
@@ -36,7 +37,10 @@ _SLICE_SIZE = 200
 _WOKEN_AT_ONCE = 8
 _MAX_RECENT = 2_000
 _MAX_TAILS = 256
+# Keys of a tenant whose ACLs a tail remembers.
+_MAX_ACLS = 10_000
 _MAX_SOURCES = 10_000
+_Key = tuple[str | None, str | None, str]
 _FIRST_WAKE_SECONDS = 0.2
 
 
@@ -245,6 +249,7 @@ class _Tail:
         self._cached_after = -1
         self._end = -1
         self._epoch = -1
+        self._acls: dict[_Key, tuple[str, ...]] = {}
         self.stale = True
         self._reading = asyncio.Lock()
         self.changes = 0
@@ -338,16 +343,40 @@ class _Tail:
                 dropped = len(self._recent) + (end - self._end) - _MAX_RECENT
                 self._cached_after = self._recent[min(dropped, len(self._recent)) - 1].event.seq
             new = await store.after(self._end, None, _MAX_RECENT)
+            await self._reread_closed(new, store)
             self._recent.extend(new)
             readdressed = [recorded.event.seq for recorded in new if recorded.event.type in AUDIENCE_CHANGES]
             if readdressed:
                 self._drop_before(readdressed[-1])
         self._end = end
 
+    async def _reread_closed(self, new: Sequence[StoredEvent], store: SqlEventStore) -> None:
+        """Read the cached events of keys again whose ACL is another one now."""
+        changed = {about for recorded in new if (about := self._noted_acl(recorded)) is not None}
+        cached = [known.event.seq for known in self._recent if _key_of(known.event) in changed] if changed else []
+        if cached:
+            fresh = {recorded.event.seq: recorded for recorded in await store.numbered(cached)}
+            self._recent = deque((fresh.get(known.event.seq, known) for known in self._recent), maxlen=_MAX_RECENT)
+
+    def _noted_acl(self, recorded: StoredEvent) -> _Key | None:
+        """Note the ACL of a key, and return the key if it had another one before."""
+        about = _key_of(recorded.event)
+        if about is None or self._acls.get(about, ANYONE) == recorded.readable_by:
+            return None
+        if len(self._acls) >= _MAX_ACLS:
+            self._acls.clear()
+        self._acls[about] = recorded.readable_by
+        return about
+
     def _drop_before(self, seq: int) -> None:
         """Drop cached events before ``seq``, whose ACLs have changed."""
         self._recent = deque((known for known in self._recent if known.event.seq >= seq), maxlen=_MAX_RECENT)
         self._cached_after = seq - 1
+
+
+def _key_of(event: Event) -> _Key | None:
+    """Return session, branch and key of an event that is about a key."""
+    return (event.session_id, event.data.get("branch"), event.subject) if is_about_a_key(event) else None
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

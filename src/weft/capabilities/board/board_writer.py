@@ -123,6 +123,7 @@ class BoardWriter(BoardView):
         commit_meta = CommitMeta(reason or "write", options.step)
         await self._commit([change_of(entry)], commit_meta, weight_change=tokens - freed)
         await self._prune(entry)
+        await self._note_acls([entry])
         await boards.outbox.publish(self._key_event("written", entry))
         await self._notify([entry])
         return entry
@@ -203,6 +204,7 @@ class BoardWriter(BoardView):
         )
         for entry in [each for each in written if self._is_prune_due(each)][:_MAX_PRUNED_KEYS]:
             await self._prune(entry)
+        await self._note_acls(written)
         origin = _origin(commit_meta)
         await self.boards.outbox.publish(
             *(self._key_event("written", entry, origin) for entry in written),
@@ -339,6 +341,11 @@ class BoardWriter(BoardView):
             weight=self.head.weight + weight_change,
             next_expiry_at=_earliest([self.head.next_expiry_at, *(c.meta.expires_at for c in changes)]),
         )
+
+    async def _note_acls(self, written: Iterable[Entry]) -> None:
+        """Have the events of keys that are closed now hidden from those who could read them before."""
+        if any(entry.readable_by != ANYONE for entry in written):
+            await self.boards.sessions.note_key_acls(self.session.session_id)
 
     async def _notify(self, written: Iterable[Entry]) -> None:
         if self.branch is not None:

@@ -44,8 +44,12 @@ class KeyVersion(NamedTuple):
 
 async def later_acls(lines: LineStore, line_id: str, versions: Sequence[Version]) -> list[tuple[Patterns, ...]]:
     """Return, for each version, the later ACLs of its key on the line and on those it branched from."""
-    acls = AclHistory(lines, await lines.past(line_id, LATEST))
-    return await acls.of([KeyVersion.of(version) for version in versions])
+    return await later_key_acls(lines, line_id, [KeyVersion.of(version) for version in versions])
+
+
+async def later_key_acls(lines: LineStore, line_id: str, versions: Sequence[KeyVersion]) -> list[tuple[Patterns, ...]]:
+    """Return the same for changes of keys."""
+    return await AclHistory(lines, await lines.past(line_id, LATEST)).of(versions)
 
 
 async def later_acls_of_base(lines: LineStore, line_id: str, versions: Sequence[Version]) -> list[tuple[Patterns, ...]]:

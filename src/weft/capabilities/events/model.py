@@ -88,7 +88,7 @@ class EventFilter:
             return True
         if not self.wants_type(event):
             return False
-        return self.keys == ANYONE or (_is_about_a_key(event) and self.wants_key(event.subject))
+        return self.keys == ANYONE or (is_about_a_key(event) and self.wants_key(event.subject))
 
     def wants_type(self, event: Event) -> bool:
         return self.types == ANYONE or _matches(event.type, self.types) or _matches(event_class_of(event), self.types)
@@ -106,7 +106,8 @@ def _matches(name: str | None, patterns: tuple[str, ...]) -> bool:
     return name is not None and any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _is_about_a_key(event: Event) -> bool:
+def is_about_a_key(event: Event) -> bool:
+    """Tell whether the subject of an event is a key of a board or of a branch of it."""
     return event.type.startswith(("board.", "branch.")) and event.type not in _SNAPSHOT_EVENTS
 
 

@@ -47,6 +47,10 @@ class SessionStore(Protocol):
         """
         ...
 
+    async def note_key_acls(self, session_id: str) -> None:
+        """Note that a key of the board has a read ACL: its earlier events are read by that from now on."""
+        ...
+
     async def set_members(self, session: Session) -> None:
         """Store the members of a session."""
         ...

@@ -162,7 +162,12 @@ class ImportService(msgspec.Struct, frozen=True):
     async def _is_free(self, session: Session, *, dry_run: bool) -> bool:
         """Tell whether the session id was free; unless in a dry run, the session is created then."""
         sessions = self.stores.sessions
-        return await sessions.find(session.session_id) is None if dry_run else await sessions.add(session)
+        if dry_run:
+            return await sessions.find(session.session_id) is None
+        is_free = await sessions.add(session)
+        if is_free:
+            await sessions.note_key_acls(session.session_id)
+        return is_free
 
     async def _store(self, file: BinaryIO) -> dict[str, int]:
         """Store the records of a bundle without a session as they are, readable by admins."""

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import structs
 
+from weft.capabilities.board.model import intersect_acls
+from weft.capabilities.board.read_acl import KeyVersion, later_key_acls
+from weft.capabilities.events.model import is_about_a_key
+from weft.capabilities.history.model import line_name
+from weft.capabilities.sessions.model import line_of
 from weft.kernel.clock import from_micros, to_micros
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.events import Event, EventType, NewEvent, Origin, StoredEvent
 from weft.kernel.identity import ANYONE, SYSTEM_ID, named_types, principal_of
 from weft.storage.sql.acl_column import decode_audience, decode_patterns, encode_patterns
 from weft.storage.sql.database import SqlStore, batches, placeholders
+from weft.storage.sql.history import SqlLineStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,11 +31,11 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Row, Transaction, Value
 
 # An event of a session is for the session's members of now; its own copy counts outside sessions, and for the deletion
-# of a session. The members of a session that is gone are nobody.
+# of a session. The members of a session that is gone are nobody. A star before them: keys of the session had ACLs.
 _EVENT = """
 SELECT seq, type, session_id, subject, actor, at, data,
        CASE WHEN session_id IS NULL OR (type = 'session.deleted' AND origin IS NULL) THEN participants
-            ELSE COALESCE((SELECT s.audience FROM sessions s
+            ELSE COALESCE((SELECT CASE s.key_acls WHEN 0 THEN s.audience ELSE '*' || s.audience END FROM sessions s
                            WHERE s.tenant = events.tenant AND s.session_id = events.session_id), '[]') END,
        readable_by,
        turn_id, task_id, tool_call_id, runtime, origin, principal_id
@@ -50,6 +58,8 @@ INSERT INTO events (tenant, seq, session_id, type, subject, actor, at, participa
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
 """
 _NAME_TYPE = "INSERT INTO named_types (tenant, agent_type, named_by) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
+# Mark before the members of a session, and their column.
+_KEY_ACLS, _PARTICIPANTS = "*", 7
 _TAKE_NUMBERS = "UPDATE tenants SET event_seq = event_seq + $1 WHERE tenant = $2"
 _NUMBERED = f"{_EVENT} WHERE tenant = $1 AND seq IN ({placeholders(2)})"
 # Columns with an index that ends with seq, the most selective first.
@@ -239,13 +249,13 @@ class SqlEventStore(SqlStore):
             )
         else:
             rows = await self._tx.all(_AFTER, self._tx.tenant, session_id, seq, limit)
-        return [_recorded(row) for row in rows]
+        return await self._recorded(rows)
 
     async def before(self, seq: int, limit: int) -> Sequence[StoredEvent]:
         rows = await self._tx.all(
             _EVENT + "WHERE tenant = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3", self._tx.tenant, seq, limit
         )
-        return [_recorded(row) for row in rows]
+        return await self._recorded(rows)
 
     async def find(self, wanted: EventQuery, after: int, limit: int) -> Sequence[StoredEvent]:
         upto = _LAST if wanted.upto is None else wanted.upto
@@ -261,7 +271,7 @@ class SqlEventStore(SqlStore):
         rows = await self._tx.all(
             _SEARCHES[index], self._tx.tenant, *by_index, after, upto, *others, *when, int(wanted.items), limit
         )
-        return [_recorded(row) for row in rows]
+        return await self._recorded(rows)
 
     async def _span(self, since: int | None, until: int | None) -> tuple[int, int]:
         """Return the first and the last number in a time range. Imported events are older than their neighbours."""
@@ -276,13 +286,43 @@ class SqlEventStore(SqlStore):
     async def numbered(self, numbers: Sequence[int]) -> Sequence[StoredEvent]:
         found: list[StoredEvent] = []
         for batch in batches(numbers):
-            found += map(_recorded, await self._tx.all(_NUMBERED, self._tx.tenant, *batch))
+            found += await self._recorded(await self._tx.all(_NUMBERED, self._tx.tenant, *batch))
         return sorted(found, key=lambda recorded: recorded.event.seq)
+
+    async def _recorded(self, rows: Sequence[Row]) -> list[StoredEvent]:
+        """Return events as they may be read now: those of a key also by the ACLs that it got later."""
+        events = [_recorded(row) for row in rows]
+        closable = defaultdict[str, list[int]](list)
+        for place, row in enumerate(rows):
+            if _has_key_acls(row) and is_about_a_key(events[place].event):
+                closable[_line_of(events[place].event)].append(place)
+        for line_id, places in closable.items():
+            versions = [_key_version(events[place].event) for place in places]
+            later = await later_key_acls(SqlLineStore(self._tx), line_id, versions)
+            for place, acls in zip(places, later, strict=True):
+                readers = intersect_acls(events[place].readable_by, *acls)
+                events[place] = replace(events[place], readable_by=readers)
+        return events
 
     async def source(self) -> str:
         row = await self._tx.one("SELECT created_at FROM tenants WHERE tenant = $1", self._tx.tenant)
         made = f"{self._tx.tenant} {row[0] if row else 0}"
         return f"urn:weft:{hashlib.sha256(made.encode()).hexdigest()[:20]}"
+
+
+def _has_key_acls(row: Row) -> bool:
+    """Tell whether keys of the session of an event had ACLs, by the mark before the session's members."""
+    participants = row[_PARTICIPANTS]
+    return participants is not None and participants.startswith(_KEY_ACLS)
+
+
+def _line_of(event: Event) -> str:
+    """Return the board or branch that an event of a key is about."""
+    return line_name(line_of(event.session_id or ""), event.data.get("branch"))
+
+
+def _key_version(event: Event) -> KeyVersion:
+    return KeyVersion(event.subject, event.data.get("incarnation", 1), event.data.get("commit", 0))
 
 
 def _columns(correlation: Correlation) -> tuple[str | None, str | None, str | None, str | None]:
@@ -318,7 +358,7 @@ def _recorded(row: Row) -> StoredEvent:
     )
     return StoredEvent(
         event,
-        ANYONE if participants is None else decode_audience(participants),
+        ANYONE if participants is None else decode_audience(participants.removeprefix(_KEY_ACLS)),
         decode_patterns(readable_by),
         _correlation(*correlation),
         None if origin is None else _origin.decode(origin),

@@ -88,8 +88,9 @@ _TABLES_OF_SESSIONS = (
     "sessions",
 )
 _ADD = """
-INSERT INTO sessions (tenant, session_id, purpose, metadata, config, created_by, created_at, updated_at, audience)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING
+INSERT INTO sessions (tenant, session_id, purpose, metadata, config, created_by, created_at, updated_at, audience,
+                      key_acls)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0) ON CONFLICT DO NOTHING
 """
 _ADD_MEMBER = """
 INSERT INTO session_members (tenant, pattern, created_at, session_id, archived) VALUES ($1, $2, $3, $4, $5)
@@ -186,6 +187,13 @@ class SqlSessionStore(SqlStore):
         names = [session_id for _, session_id in sorted(found, reverse=True)[:limit]]
         sessions = {each.session_id: each for each in await self.find_several(names)}
         return [sessions[name] for name in names]
+
+    async def note_key_acls(self, session_id: str) -> None:
+        await self._tx.run(
+            "UPDATE sessions SET key_acls = 1 WHERE tenant = $1 AND session_id = $2 AND key_acls = 0",
+            self._tx.tenant,
+            session_id,
+        )
 
     async def set_members(self, session: Session) -> None:
         self._tx.named_types |= named_types(session.audience)
