@@ -105,6 +105,8 @@ class Connection:
                         break
                 received = (received + chunk)[:16]
             except TimeoutError:
+                if self._writer.is_closing():
+                    break
                 self._writer.write(drip)
         self._writer.close()
         return [int(received[9:12])] if received.startswith(b"HTTP/1.1 ") else []
