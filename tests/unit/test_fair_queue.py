@@ -244,3 +244,25 @@ async def test_a_slot_granted_to_a_cancelled_call_is_not_lost() -> None:
     with pytest.raises(asyncio.CancelledError):
         await waiting
     await asyncio.wait_for(slots.take("t", "p"), 1)
+
+
+async def test_holders_and_waiters_may_be_cancelled_together() -> None:
+    slots = FairSlots(4)
+
+    async def work() -> None:
+        while True:
+            async with slots.hold("t", "p"):
+                await asyncio.sleep(0)
+
+    for _ in range(20):
+        tasks = [asyncio.create_task(work()) for _ in range(10)]
+        for _ in range(3):
+            await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        assert {type(result) for result in await asyncio.gather(*tasks, return_exceptions=True)} == {
+            asyncio.CancelledError
+        }
+    assert slots._free == 4
+    assert not slots._shares._tenants
+    assert not slots._queue

@@ -202,7 +202,9 @@ class BufferedReadCounts:
             self._reads[tenant, session_id, key] = [1, at]
 
     async def flush(self, database: Database) -> None:
-        reads, self._reads = self._reads, {}
+        buffered, self._reads = self._reads, {}
+        # Reads in threads may still add to it.
+        reads = dict(buffered)
         for tenant in {tenant for tenant, _, _ in reads}:
             of_tenant = [(s, k, count, at) for (t, s, k), (count, at) in reads.items() if t == tenant]
 

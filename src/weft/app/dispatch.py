@@ -39,9 +39,11 @@ from weft.kernel.errors import (
     WeftError,
     is_audited,
 )
+from weft.kernel.fair_queue import FairSlots
 from weft.kernel.guards import GuardedCall
 from weft.kernel.identity import PrincipalKind
 from weft.kernel.operation import Audience, Effect, PreparationOutdated, RateClass
+from weft.kernel.thread_pools import CALLER
 from weft.storage.sql.access import SqlAccessStore
 from weft.storage.sql.approvals import SqlApprovalStore
 from weft.storage.sql.database import AccessChanged, Scope, caller_scope
@@ -71,6 +73,10 @@ _MAX_TRIES = 5
 # How often a call is prepared whose preparation others outdate.
 _PREPARATIONS = 4
 _BUSY_SECONDS = 2
+# Heavy calls with transactions of their own at the same time: parts of their work run on the event loop.
+_HEAVY_CALLS = 8
+_MAX_HEAVY_WAITING = 64
+_MAX_HEAVY_WAIT_SECONDS = 30.0
 # Actions of audit rows about callers that were not let in.
 _AUTHENTICATE, _RATE_LIMIT = "authenticate", "rate_limit"
 # No request has these fields: the credential names the tenant.
@@ -154,6 +160,9 @@ class Dispatcher:
         self._guards = guards
         self._scanner = scanner
         self._held_calls = held_calls
+        self._heavy_calls = FairSlots(
+            _HEAVY_CALLS, max_wait_seconds=_MAX_HEAVY_WAIT_SECONDS, max_waiting=_MAX_HEAVY_WAITING
+        )
 
     async def call(
         self,
@@ -220,6 +229,7 @@ class Dispatcher:
         handler: Handler | None,
     ) -> Any:  # noqa: ANN401 - as above
         """Authorise, parse, guard, run, guard; again from authorising if access rules changed meanwhile."""
+        CALLER.set((actor.tenant, actor.principal_id))
         for _ in range(_MAX_TRIES):
             try:
                 _check_allowed(operation, raw, actor)
@@ -263,6 +273,7 @@ class Dispatcher:
 
     async def perform_approved(self, operation: Operation, raw: Mapping[str, Any], actor: Actor) -> Any:  # noqa: ANN401
         """Perform an approved call as its caller, with the rights it has now. It was rated when it was made."""
+        CALLER.set((actor.tenant, actor.principal_id))
         started = time.perf_counter()
         outcome = "ok"
         try:
@@ -386,9 +397,11 @@ class Dispatcher:
             return await self._write_prepared(call, scope, verdicts)
         await self._prepare(call)
         if operation.effect is not Effect.READ:
-            return await operation.run(
-                request, *self._container.arguments(operation.needs, CallScope(call.actor, None))
-            )
+            arguments = self._container.arguments(operation.needs, CallScope(call.actor, None))
+            if not operation.heavy(request):
+                return await operation.run(request, *arguments)
+            async with self._heavy_calls.hold(scope.tenant or "", scope.principal):
+                return await operation.run(request, *arguments)
         if operation.audited and (actor := call.actor) is not None:
             # Committed before anything is shown.
             await self._database.write(scope, lambda tx: self._auditor.trail(tx, actor).record(operation, request))

@@ -15,6 +15,7 @@ from weft.capabilities.object_storage.model import (
 )
 from weft.capabilities.object_storage.store import UploadDecision
 from weft.kernel.clock import to_micros
+from weft.kernel.thread_pools import SHORT_THREADS
 from weft.storage.sql.database import SYSTEM, Scope
 from weft.storage.sql.object_storage import SqlObjectIndex, removals_are_held
 
@@ -50,7 +51,7 @@ class Objects:
         self._clock = clock
 
     async def stage(self, tenant: str, owner: str, contents: Sequence[bytes], *, epoch: int | None = None) -> None:
-        waiting = await asyncio.to_thread(_by_path, tenant, owner, contents)
+        waiting = await SHORT_THREADS.run(_by_path, tenant, owner, contents)
         for pause in _RETRY_SECONDS:
             if not waiting:
                 return
@@ -66,7 +67,7 @@ class Objects:
         if found is None or not found.uploaded:
             raise ObjectMissing
         content = await self._store.get(pointer.object, found.version, pointer.size)
-        await asyncio.to_thread(pointer.check, content)
+        await SHORT_THREADS.run(pointer.check, content)
         return content
 
     async def sweep(self, tenant: str) -> int:

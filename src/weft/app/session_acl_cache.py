@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,14 +28,21 @@ class _TenantSessions:
 
     def __init__(self, seq: int) -> None:
         self.seq = seq
+        self._lock = threading.Lock()
         self._audiences: dict[str, tuple[str, ...]] = {}
         self._by_pattern: dict[str, set[str]] = {}
 
     def __len__(self) -> int:
         return len(self._audiences)
 
-    def take(self, changed: Iterable[tuple[str, tuple[str, ...] | None]]) -> None:
-        """Apply changed ACLs; None for a deleted session."""
+    def take(self, changed: Iterable[tuple[str, tuple[str, ...] | None]], seq: int) -> None:
+        """Apply changed ACLs as of an event, unless newer ones are applied; None for a deleted session."""
+        with self._lock:
+            if self.seq <= seq:
+                self._take(changed)
+                self.seq = seq
+
+    def _take(self, changed: Iterable[tuple[str, tuple[str, ...] | None]]) -> None:
         for session_id, audience in changed:
             for pattern in self._audiences.pop(session_id, ()):
                 self._leave(pattern, session_id)
@@ -45,7 +53,8 @@ class _TenantSessions:
 
     def admitting(self, actor: Actor) -> frozenset[str]:
         """Return the sessions of a caller, without looking at those of others."""
-        member_of = frozenset().union(*(self._by_pattern.get(pattern, ()) for pattern in member_patterns(actor)))
+        with self._lock:
+            member_of = frozenset().union(*(self._by_pattern.get(pattern, ()) for pattern in member_patterns(actor)))
         return frozenset(filter(actor.may_enter, member_of))
 
     def _leave(self, pattern: str, session_id: str) -> None:
@@ -60,6 +69,8 @@ class SessionAclCache:
 
     def __init__(self) -> None:
         self._tenants: OrderedDict[str, _TenantSessions] = OrderedDict()
+        # Searches read in threads.
+        self._lock = threading.Lock()
 
     async def of(self, transaction: Transaction) -> _TenantSessions:
         """Return the sessions of the transaction's tenant, at its snapshot or newer."""
@@ -69,19 +80,17 @@ class SessionAclCache:
             known = await _all(transaction, seq)
             self._keep(tenant, known)
         elif known.seq < seq:
-            changed = await SqlSessionStore(transaction).audiences_changed(known.seq)
-            # A concurrent search may have applied newer changes.
-            if known.seq <= seq:
-                known.take(changed)
-                known.seq = seq
-        if tenant in self._tenants:
-            self._tenants.move_to_end(tenant)
+            known.take(await SqlSessionStore(transaction).audiences_changed(known.seq), seq)
+        with self._lock:
+            if tenant in self._tenants:
+                self._tenants.move_to_end(tenant)
         return known
 
     def _keep(self, tenant: str, known: _TenantSessions) -> None:
-        self._tenants[tenant] = known
-        while len(self._tenants) > 1 and sum(map(len, self._tenants.values())) > _MAX_SESSIONS:
-            self._tenants.popitem(last=False)
+        with self._lock:
+            self._tenants[tenant] = known
+            while len(self._tenants) > 1 and sum(map(len, self._tenants.values())) > _MAX_SESSIONS:
+                self._tenants.popitem(last=False)
 
 
 async def _is_too_old(known: int, seq: int, transaction: Transaction) -> bool:
@@ -96,7 +105,7 @@ async def _all(transaction: Transaction, seq: int) -> _TenantSessions:
     after = ""
     while True:
         page = await store.audiences(after, _PAGE_SIZE)
-        known.take(page)
+        known.take(page, seq)
         if len(page) < _PAGE_SIZE:
             return known
         after = page[-1][0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import tempfile
 from contextlib import ExitStack, asynccontextmanager
@@ -29,7 +28,7 @@ from weft.capabilities.transfer.prov_json import ProvWriter
 from weft.capabilities.transfer.scan_bundle import scan_bundle
 from weft.capabilities.transfer.validate_bundle import validate_bundle
 from weft.kernel.errors import ContentTooLarge, InvalidInput
-from weft.kernel.thread_pools import DOCUMENT_THREADS
+from weft.kernel.thread_pools import DOCUMENT_THREADS, SHORT_THREADS
 from weft.storage.sql.unit_of_work import CallerTransactions
 
 if TYPE_CHECKING:
@@ -159,10 +158,10 @@ class Transfers:
             # Recorded in its own transaction, which is short however large the export is.
             events = await self._exports.write(actor, lambda tx: tx.record(export))
             limit.lift()
-            return await asyncio.to_thread(finish_export, export, events, sink)
+            return await DOCUMENT_THREADS.run(finish_export, export, events, sink)
 
     async def import_from(self, actor: Actor, request: ImportContext, file: BinaryIO) -> ContextImported:
-        bundle = await asyncio.to_thread(validate_bundle, file, request.expected_digest)
+        bundle = await DOCUMENT_THREADS.run(validate_bundle, file, request.expected_digest)
         await DOCUMENT_THREADS.run(scan_bundle, file, bundle, self._scanner)
         if request.dry_run:
             return await self._imports.read(
@@ -282,7 +281,7 @@ class _Upload:
         assert call.actor is not None  # noqa: S101 - uploads need a credential
         if self._content is None:
             self._content = await self._received(call)
-        content = await asyncio.to_thread(pack_content, self._content)
+        content = await SHORT_THREADS.run(pack_content, self._content)
         prepared = PreparedDocument(request.document_id, document_meta(request), content)
         put = await self._writes.write(call.actor, lambda tx: tx.put_all(add_document, request.domain, [prepared]))
         return put_response(*put)

@@ -20,7 +20,7 @@ from weft.jobs.runner import attempt, renewing
 from weft.jobs.scheduler import Work
 from weft.kernel.errors import Unavailable, WeftError
 from weft.kernel.fields import new_id
-from weft.kernel.thread_pools import DOCUMENT_THREADS
+from weft.kernel.thread_pools import CALLER, DOCUMENT_THREADS
 from weft.providers.document_trial import DocumentTrial
 from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.knowledge import documents_pending, release_all, tenants_with_pending
@@ -116,6 +116,7 @@ class Ingestion:
             self._metrics.set_pending_documents(await self._database.read(SYSTEM, documents_pending, heavy=True))
 
     async def _index(self, tenant: str, queued: QueuedDocument) -> bool:
+        CALLER.set((tenant, ""))
         self._has_claimed = True
         taken = await self._ingests.write(tenant, lambda ingest: ingest.take(queued, self._holder))
         if taken is None:

@@ -12,6 +12,7 @@ from weft.kernel.clock import to_micros
 from weft.kernel.errors import WeftError
 from weft.kernel.fields import new_id
 from weft.kernel.ports import LEASE_MICROS, Progress
+from weft.kernel.thread_pools import CALLER
 from weft.storage.sql.database import SYSTEM, Scope
 from weft.storage.sql.jobs import SqlJobStore, tenants_with_due
 from weft.storage.sql.unit_of_work import logged_write
@@ -54,6 +55,7 @@ class LeaseRunner:
         self, tenant: str, name: str, work: Callable[[Lease], Awaitable[T]], *, only_if_due: bool = False
     ) -> T | None:
         """Run the work while its lease is held, then release it; None if another process holds or takes the lease."""
+        CALLER.set((tenant, ""))
         lease = Lease(self, tenant, name)
         if not await lease.claim(self.now if only_if_due else _ALWAYS):
             return None

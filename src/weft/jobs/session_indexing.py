@@ -31,6 +31,7 @@ from weft.jobs.backfill_vectors import ModelVectors
 from weft.jobs.scheduler import Work
 from weft.kernel.errors import WeftError
 from weft.kernel.ports import Progress
+from weft.kernel.thread_pools import SHORT_THREADS
 from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.embeddings import SqlTenantModelStore
 from weft.storage.sql.events import SqlEventStore
@@ -263,7 +264,7 @@ class SessionIndexing:
         texts = [await self._text_or_error(tenant, change) for change in found.changes]
         given = list(zip(found.changes, texts, strict=True))
         # In a thread: it may be a megabyte of text.
-        chunked = await asyncio.to_thread(lambda: [_chunks_or_error(change, text) for change, text in given])
+        chunked = await SHORT_THREADS.run(lambda: [_chunks_or_error(change, text) for change, text in given])
         tried = zip(found.changes, chunked, strict=True)
         failed = {change.item: item_chunks for change, item_chunks in tried if isinstance(item_chunks, Exception)}
         before = self._tries.get((tenant, job), {})

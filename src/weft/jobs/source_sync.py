@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -37,6 +36,7 @@ from weft.jobs.scheduler import Work
 from weft.kernel.errors import InvalidInput, QuotaExceeded, Unavailable, WeftError
 from weft.kernel.fields import is_name
 from weft.kernel.guards import GuardedCall
+from weft.kernel.thread_pools import SHORT_THREADS
 from weft.storage.sql.database import SYSTEM, Scope
 from weft.storage.sql.knowledge_sources import SqlSourceStore, sources_to_look_at
 from weft.storage.sql.unit_of_work import SystemTransactions, logged_write
@@ -243,7 +243,7 @@ class SourceSyncJob:
             about, content = await self._guarded(tenant, source, file.document_id, about, content, "sync")
         except WeftError as error:
             return SourceItem(structs.replace(file, error=error.message))
-        made = await asyncio.to_thread(pack_content, content)
+        made = await SHORT_THREADS.run(pack_content, content)
         return SourceItem(structs.replace(file, digest=made.digest), about, made)
 
     async def _guarded(
@@ -295,9 +295,9 @@ class SourceSyncJob:
     async def _hook_item(self, tenant: str, source: KnowledgeSource, document: NewDocument) -> SourceItem:
         name = f"{source.prefix}{document.document_id}"
         check_document_name(name)
-        content = await asyncio.to_thread(decode_content, document.text, document.content)
+        content = await SHORT_THREADS.run(decode_content, document.text, document.content)
         about, content = await self._guarded(tenant, source, name, document_meta(document), content, "hook")
-        made = await asyncio.to_thread(pack_content, content)
+        made = await SHORT_THREADS.run(pack_content, content)
         return SourceItem(SyncedFile(name, made.size, 0, made.digest), about, made)
 
     def _now(self) -> int:

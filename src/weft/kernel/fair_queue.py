@@ -272,7 +272,8 @@ class FairSlots:
     """Bounds concurrent work of one event loop, shared fairly by tenants and principals.
 
     ``share`` is the part of the slots that one tenant may hold (see Shares). More than ``max_waiting`` of one
-    principal, or a wait above ``max_wait_seconds``, raises ServerBusy.
+    principal, or a wait above ``max_wait_seconds``, raises ServerBusy. Work of the system itself has no principal and
+    may wait in any number.
     """
 
     def __init__(
@@ -296,7 +297,7 @@ class FairSlots:
             self._free -= 1
             self._shares.take(tenant, principal)
             return
-        if self._queue.waiting(tenant, principal) >= self._max_waiting:
+        if principal and self._queue.waiting(tenant, principal) >= self._max_waiting:
             raise self._busy()
         await self._wait(_Wait((tenant, principal), asyncio.get_running_loop().create_future()))
 
@@ -314,7 +315,7 @@ class FairSlots:
             async with asyncio.timeout(self._max_wait_seconds):
                 await wait.granted
         except BaseException as error:
-            if not self._queue.remove(*wait.flow, wait):
+            if not self._queue.remove(*wait.flow, wait) and not wait.granted.cancelled():
                 # It was granted at the moment it gave up.
                 self.give_back(*wait.flow, 0.0)
             if isinstance(error, TimeoutError):
@@ -323,9 +324,11 @@ class FairSlots:
 
     def _grant(self) -> None:
         while self._free and self._queue and (wait := self._queue.pop(self._shares.full)) is not None:
-            self._free -= 1
-            self._shares.take(*wait.flow)
-            wait.granted.set_result(None)
+            # Who was cancelled just now has not left the queue yet.
+            if not wait.granted.done():
+                self._free -= 1
+                self._shares.take(*wait.flow)
+                wait.granted.set_result(None)
 
     def _busy(self) -> ServerBusy:
         return server_busy(self._mean_seconds * (1 + len(self._queue) / self.total))

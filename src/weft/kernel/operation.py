@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from weft.kernel.identity import Actor
 
 
+# Reading more rows than this takes long enough that others would notice it.
+_LARGE_PAGE = 200
+
+
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Wire(msgspec.StructMeta):
     """Makes requests and responses frozen and keyword-only."""
@@ -143,7 +147,8 @@ class Operation:
 
     An ``audited`` one adds a row to the audit log, without the fields in ``off_record`` (values).
     A ``destructive`` one removes something that no other call brings back: interfaces for humans ask first.
-    A ``heavy`` request reads so much that it gets its own connection.
+    A ``heavy`` request costs more the more is stored. As a read it gets a thread and a connection of its own; with its
+    own transactions it holds one of the slots that tenants and principals share. Large pages are always heavy.
     ``requires`` raises PermissionDenied for callers that may not use it, whatever the request.
     ``forbids`` raises for raw requests that no caller may make, before permissions are checked.
     ``session_use`` declares ``session``; an operation that declares none works in the session of its session_id.
@@ -312,7 +317,7 @@ def operation(
             audited=audited,
             destructive=bool(destructive),
             off_record=frozenset(off_record),
-            heavy=heavy if callable(heavy) else lambda _: heavy,
+            heavy=_heavy(effect, heavy if callable(heavy) else lambda _: heavy),
             session_use=session,
             requires=requires,
             forbids=forbids,
@@ -326,6 +331,12 @@ def operation(
 
 admin_operation = partial(operation, permission=Permission.ADMIN, rate=RateClass.ADMIN, audience=Audience.NOT_SUBAGENTS)
 admin_write = partial(admin_operation, effect=Effect.WRITE, audited=True)
+
+
+def _heavy(effect: Effect, declared: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    if effect is not Effect.READ:
+        return declared
+    return lambda request: (getattr(request, "limit", None) or 0) > _LARGE_PAGE or declared(request)
 
 
 def _lazy(

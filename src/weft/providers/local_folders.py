@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import stat
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from weft.capabilities.knowledge.sources.model import (
     is_excluded_folder,
     is_included,
 )
+from weft.kernel.thread_pools import DOCUMENT_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,13 +47,13 @@ class AllowedFolders:
         self._roots = roots
 
     async def check(self, tenant: str, folder: str) -> None:
-        await asyncio.to_thread(self._place, tenant, folder)
+        await DOCUMENT_THREADS.run(self._place, tenant, folder)
 
     async def files(self, tenant: str, source: KnowledgeSource) -> Sequence[SourceFile]:
-        return await asyncio.to_thread(self._files, tenant, source)
+        return await DOCUMENT_THREADS.run(self._files, tenant, source)
 
     async def read(self, tenant: str, source: KnowledgeSource, path: str, max_bytes: int) -> bytes:
-        return await asyncio.to_thread(self._read, tenant, source, path, max_bytes)
+        return await DOCUMENT_THREADS.run(self._read, tenant, source, path, max_bytes)
 
     def _place(self, tenant: str, folder: str) -> _Place:
         """Resolve a folder; raises FolderRefused if it is outside the roots or missing."""

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from weft.capabilities.object_storage.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable
 from weft.kernel.errors import DiskFull
+from weft.kernel.thread_pools import SHORT_THREADS
 from weft.providers.s3_versioning import S3Location, turn_on_versioning
 from weft.settings import InvalidSetting
 
@@ -90,15 +91,15 @@ class ObjectFolder:
         self._durable: set[Path] = set()
 
     async def put(self, path: str, content: bytes) -> str | None:
-        await asyncio.to_thread(self._put, self._file(path), content)
+        await SHORT_THREADS.run(self._put, self._file(path), content)
         return None
 
     async def get(self, path: str, version: str | None, size: int) -> bytes:
         del version  # a folder has none
-        return await asyncio.to_thread(self._get, self._file(path), size)
+        return await SHORT_THREADS.run(self._get, self._file(path), size)
 
     async def delete(self, path: str) -> None:
-        await asyncio.to_thread(self._delete, self._file(path))
+        await SHORT_THREADS.run(self._delete, self._file(path))
 
     def _file(self, path: str) -> Path:
         # Some file systems ignore case, and would mix up the files of two agents.

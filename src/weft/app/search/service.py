@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 from functools import partial
 from importlib import import_module
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from weft.capabilities.search.session_indexing.cursor import pending_source
 from weft.capabilities.search.stores import PendingEvents
 from weft.jobs.runner import attempt
-from weft.kernel.thread_pools import SEARCH_THREADS
+from weft.kernel.thread_pools import SEARCH_THREADS, SHORT_THREADS
 from weft.search_index.paths import remove_unknown
 from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.database import SYSTEM, Scope
@@ -78,7 +77,7 @@ class SearchIndexes:
         """Remove files of deleted collections, and change records that no replica needs any more."""
         tenants = await self._database.read(SYSTEM, tenant_names)
         collections = {tenant: await self._database.read(Scope(tenant), _collections) for tenant in tenants}
-        await asyncio.to_thread(remove_unknown, self._folder, {tenant: set(collections[tenant]) for tenant in tenants})
+        await SHORT_THREADS.run(remove_unknown, self._folder, {tenant: set(collections[tenant]) for tenant in tenants})
         for tenant, states in collections.items():
             await self._prune_changes(Scope(tenant), states)
             await self._database.tidy_vectors(tenant)

@@ -222,6 +222,7 @@ async def pull_context(request: PullContext, contexts: Contexts, layers: Session
 
 @_own_context_operation(
     "context.read",
+    heavy=True,
     tool="read_context",
     http="GET /v1/context",
     effect=Effect.OWN_TRANSACTIONS,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -44,6 +43,7 @@ from weft.kernel.identity import Actor, Permission
 from weft.kernel.json_input import Metadata, encode_json_field, metadata_json
 from weft.kernel.operation import Effect, RateClass, Request, Response, SubmittedText, Success, operation
 from weft.kernel.ports import Transactions
+from weft.kernel.thread_pools import SHORT_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -184,7 +184,7 @@ async def stage_push(request: PushContext, actor: Actor, staging: Staging, reads
         return
     admitted = await reads.read(actor, lambda contexts: _admitted(given, contexts.gate), heavy=True)
     is_large = sum(len(each.value.content) for each in given if each.value) > _LARGE_BYTES
-    entries = await asyncio.to_thread(_entries, admitted, actor) if is_large else _entries(admitted, actor)
+    entries = await SHORT_THREADS.run(_entries, admitted, actor) if is_large else _entries(admitted, actor)
     # Check first, so that nothing is uploaded for a push that will be rejected.
     await reads.read(actor, lambda contexts: _check_push(request, entries, contexts), heavy=True)
     contents = [entry.outside for entry in entries if entry.outside is not None]

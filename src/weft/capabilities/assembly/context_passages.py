@@ -47,7 +47,7 @@ async def gather_passages(
     pins, others = sorted(found.pinned, key=packing_order), sorted(found.hits, key=packing_order)
     passages = [hit.passage for hit in (*pins, *others)]
     read = partial(with_surroundings, passages, SURROUNDING_PLACES, alone=len(pins))
-    refs = await retriever.stores.read(actor, read)
+    refs = await retriever.stores.read(actor, read, heavy=True)
     scores = {hit.passage.chunk_id: hit.ranked.score for hit in (*pins, *others)}
     return GatheredPassages(refs, scores, found.scope, found, pins)
 
@@ -56,7 +56,9 @@ async def gather_surroundings(search: SimilarSearch, chunk_id: str) -> GatheredP
     """Return a chunk with its surroundings."""
     origin = await search.passage(chunk_id)
     scope, _ = await search.retriever.open_scope(search.actor, search.filters)
-    refs = await search.retriever.stores.read(search.actor, partial(with_surroundings, [origin], _MAX_DISTANCE))
+    refs = await search.retriever.stores.read(
+        search.actor, partial(with_surroundings, [origin], _MAX_DISTANCE), heavy=True
+    )
     return GatheredPassages(refs, {chunk_id: 1.0}, scope, None)
 
 

@@ -131,6 +131,7 @@ class ContextResponse(SearchFacts, kw_only=True):
 
 @operation(
     "search.get_context",
+    heavy=True,
     tool="get_context",
     http="POST /v1/search/get-context",
     permission=Permission.READ,

@@ -175,6 +175,7 @@ class SavingsReport(Response, kw_only=True, omit_defaults=False):
 
 @_read(
     "receipt.show",
+    heavy=True,
     action="show",
     http="GET /v1/receipts/{receipt_id}",
     errors=(ReceiptNotFound,),
@@ -192,6 +193,7 @@ async def show_receipt(request: ShowReceipt, receipts: ReceiptStore, windows: Wi
 
 @_read(
     "receipt.list",
+    heavy=True,
     action="list",
     http="GET /v1/receipts",
     errors=(SessionNotFound, PermissionDenied),
@@ -215,6 +217,7 @@ async def list_receipts(request: ListReceipts, receipts: ReceiptStore, windows: 
 
 @_read(
     "receipt.replay",
+    heavy=True,
     action="replay",
     http="GET /v1/receipts/{receipt_id}/prompt",
     errors=(ReceiptNotFound, ReceiptPruned, PermissionDenied, LayerViolation),

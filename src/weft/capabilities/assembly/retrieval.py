@@ -163,7 +163,7 @@ async def retrieve(retriever: Retriever, actor: Actor, request: RetrievalRequest
     results = await retriever.find_each(actor, queries, _scope_of(request))
     found = _fused(results)
     gone = found.unreadable.difference(found.hits)
-    reasons = await retriever.stores.read(actor, partial(unreadable_reasons, gone)) if gone else {}
+    reasons = await retriever.stores.read(actor, partial(unreadable_reasons, gone), heavy=True) if gone else {}
     selection = _select(found, top_k)
     return Retrieved(
         passages=await _with_surroundings(retriever, actor, selection.kept, request.surroundings),
@@ -316,7 +316,7 @@ async def _with_surroundings(
     passages = [hit.passage for hit in pins_first[: alone + _MAX_SURROUNDED]]
     around: dict[str, list[PassageRef]] = {}
     if reach and alone < len(hits):
-        refs = await retriever.stores.read(actor, partial(with_surroundings, passages, reach, alone=alone))
+        refs = await retriever.stores.read(actor, partial(with_surroundings, passages, reach, alone=alone), heavy=True)
         for ref in sorted(
             (ref for ref in refs if ref.distance), key=lambda ref: (ref.distance, ref.rank, ref.position)
         ):

@@ -320,7 +320,7 @@ class Assembler(msgspec.Struct, frozen=True):
         inline = [draft.event_id for draft in drafts] if request.inline else None
         wanted = GatherRequest(request.session_id, request.agent_id, request.model, inline, request.fresh)
         try:
-            return await self.transactions.read(actor, partial(gather, wanted))
+            return await self.transactions.read(actor, partial(gather, wanted), heavy=True)
         except NotPrepared as error:
             missing = [draft for draft in drafts if draft.event_id not in error.stored]
             return await self._prepare_and_gather(actor, wanted, missing)
@@ -333,7 +333,7 @@ class Assembler(msgspec.Struct, frozen=True):
                 await self.scanner.prepare(actor, chain.from_iterable(map(submitted_texts, batch)))
                 await self.transactions.write(actor, partial(prepare, wanted, batch))
             with contextlib.suppress(NotPrepared):
-                return await self.transactions.read(actor, partial(gather, wanted))
+                return await self.transactions.read(actor, partial(gather, wanted), heavy=True)
         raise WindowChanged("The window is rolled back or deleted again and again while its prompt is assembled.")
 
     async def _retrieve(self, actor: Actor, request: AssemblyRequest, gathered: Gathered, room: int) -> Retrieved:

@@ -50,6 +50,7 @@ class PromptValidated(Response, kw_only=True, omit_defaults=False):
 
 @operation(
     "context.validate_prompt",
+    heavy=True,
     tool="receipts",
     action="validate",
     http="POST /v1/receipts/{receipt_id}/validate",

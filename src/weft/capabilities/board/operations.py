@@ -510,6 +510,7 @@ async def list_snapshots(request: ListSnapshots, boards: Boards) -> Snapshots:
 
 @_read_operation(
     "board.read_snapshot",
+    heavy=True,
     action="read_snapshot",
     http="GET /v1/sessions/{session_id}/snapshots/{label}",
     errors=(SessionNotFound, BranchNotFound, SnapshotNotFound),
@@ -528,6 +529,7 @@ async def read_snapshot(request: ReadSnapshot, boards: Boards, history: History)
 
 @_read_operation(
     "board.compare_snapshots",
+    heavy=True,
     action="compare_snapshots",
     http="GET /v1/sessions/{session_id}/snapshots/{from_label}/comparison",
     errors=(SessionNotFound, BranchNotFound, SnapshotNotFound),

@@ -322,6 +322,7 @@ async def expand_compaction(request: ExpandCompaction, compactions: Compactions)
 
 @_read(
     "compaction.facts",
+    heavy=True,
     action="facts",
     http="GET /v1/sessions/{session_id}/facts",
     effect=Effect.OWN_TRANSACTIONS,

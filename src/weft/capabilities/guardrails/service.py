@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +17,7 @@ from weft.kernel.errors import InvalidInput
 from weft.kernel.guards import EntryPoint
 from weft.kernel.identity import Actor, PrincipalKind
 from weft.kernel.operation import SubmittedText
+from weft.kernel.thread_pools import SHORT_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -168,7 +168,7 @@ class Guardrails:
 
     async def _personal_data(self, text: str, verdict: Verdict) -> Sequence[str]:
         if verdict.pii is None and len(text) > _INLINE_CHARS:
-            return await asyncio.to_thread(self._scanner.pii, text, verdict)
+            return await SHORT_THREADS.run(self._scanner.pii, text, verdict)
         return self._scanner.pii(text, verdict)
 
     async def _refusal(self, call: CheckedCall, hit: Evaluation) -> GuardrailViolation:

@@ -51,6 +51,7 @@ class Bisected(Response):
 
 @own_transactions_read(
     "history.bisect",
+    heavy=True,
     action="bisect",
     http="GET /v1/history/{context_id}/bisect",
     errors=(*READ_ERRORS, VersionPruned, ObjectStorageUnavailable, ObjectMissing, ObjectDamaged),

@@ -84,7 +84,9 @@ class Differences(Response, kw_only=True, omit_defaults=False):
     modified: list[KeyDiff]
 
 
-@own_transactions_read("history.diff", action="diff", http="GET /v1/history/{context_id}/diff", errors=READ_ERRORS)
+@own_transactions_read(
+    "history.diff", heavy=True, action="diff", http="GET /v1/history/{context_id}/diff", errors=READ_ERRORS
+)
 async def compare_versions(
     request: CompareVersions, actor: Actor, transactions: Transactions[History], staging: Staging
 ) -> Differences:

@@ -255,6 +255,7 @@ async def show_commit(request: ShowCommit, history: History) -> CommitShown:
 
 @own_transactions_read(
     "history.state",
+    heavy=True,
     action="state",
     http="GET /v1/history/{context_id}/state",
     errors=(*READ_ERRORS, ObjectStorageUnavailable, ObjectMissing, ObjectDamaged),

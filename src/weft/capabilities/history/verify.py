@@ -50,6 +50,7 @@ class Verified(Response, kw_only=True, omit_defaults=True):
 
 @own_transactions_read(
     "history.verify",
+    heavy=True,
     action="verify",
     http="POST /v1/history/{context_id}/verify",
     errors=(LineNotFound, BranchNotFound, ObjectStorageUnavailable),

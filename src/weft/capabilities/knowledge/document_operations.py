@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict
 
@@ -36,6 +35,7 @@ from weft.kernel.errors import InvalidInput, QuotaExceeded
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Effect, Operation, Request, Response, shared_fields
 from weft.kernel.ports import Transactions
+from weft.kernel.thread_pools import SHORT_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -141,7 +141,7 @@ async def add_document(request: AddDocument, actor: Actor, writes: Transactions[
 
     It is chunked, embedded and indexed in the background; until then searches find the previous version.
     """
-    prepared = await asyncio.to_thread(_prepared, request)
+    prepared = await SHORT_THREADS.run(_prepared, request)
     put = await writes.write(actor, lambda tx: tx.put_all(add_document, request.domain, [prepared]))
     return put_response(*put)
 
@@ -159,7 +159,7 @@ async def add_documents(request: AddDocuments, actor: Actor, writes: Transaction
     names = [document.document_id for document in request.documents]
     if len(set(names)) < len(names):
         raise InvalidInput("documents: two have the same document_id.", field="documents")
-    prepared = await asyncio.to_thread(lambda: [_prepared(document) for document in request.documents])
+    prepared = await SHORT_THREADS.run(lambda: [_prepared(document) for document in request.documents])
     put = await writes.write(actor, lambda tx: tx.put_all(add_documents, request.domain, prepared))
     return DocumentsPut(documents=[put_response(each) for each in put])
 

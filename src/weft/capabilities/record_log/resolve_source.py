@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import re
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -41,6 +39,7 @@ from weft.kernel.identity import Actor
 from weft.kernel.json_input import encode_json_field
 from weft.kernel.operation import Effect, Request
 from weft.kernel.ports import Transactions
+from weft.kernel.thread_pools import ThreadPool
 
 if TYPE_CHECKING:
     from weft.capabilities.history.model import Version
@@ -54,7 +53,7 @@ _ENTRY = re.compile(r"board://([^/?#]+)/([^/?#]+)(?:\?([^#]*))?\Z")
 _MESSAGE = re.compile(r"session://([^/?#]+)#message-([0-9]{1,15})\Z")
 _GONE = "The source does not exist (any more), or you may not read it."
 # A separate pool: the shared threads are for short work.
-_RESOLVE_POOL = ThreadPoolExecutor(max_workers=2, thread_name_prefix="weft-resolve")
+_RESOLVE_THREADS = ThreadPool("resolve", 3, share=2 / 3)
 _NO_TEXT = "This source holds many items and has no text: name one of them, as in board://SESSION/KEY."
 
 
@@ -106,6 +105,7 @@ class _SourceText(NamedTuple):
 
 @read_operation(
     "records.resolve",
+    heavy=True,
     action="resolve",
     http="POST /v1/records/resolve",
     effect=Effect.OWN_TRANSACTIONS,
@@ -134,10 +134,7 @@ async def resolve_source(
     if source.text is None:
         return _resolved(ref, lost(source.missing_reason))
     # Outside of any transaction: the time grows with the length of the source.
-    loop = asyncio.get_running_loop()
-    return _resolved(
-        ref, await loop.run_in_executor(_RESOLVE_POOL, resolve, ref, source.text, source.media_type, markup)
-    )
+    return _resolved(ref, await _RESOLVE_THREADS.run(resolve, ref, source.text, source.media_type, markup))
 
 
 def _resolved(ref: ContextSourceRef, resolution: PassageResolution) -> SourceResolved:

@@ -123,6 +123,7 @@ class RecordShown(Response):
 
 @read_operation(
     "records.show",
+    heavy=True,
     action="show",
     http="GET /v1/records/show",
     effect=Effect.OWN_TRANSACTIONS,

@@ -52,6 +52,7 @@ class EntityListing(Response, kw_only=True, omit_defaults=False):
 
 @operation(
     "entity.list",
+    heavy=True,
     tool="list_entities",
     http="GET /v1/entities",
     permission=Permission.READ,

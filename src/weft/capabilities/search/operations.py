@@ -111,6 +111,7 @@ class SimilarResponse(SearchFacts, kw_only=True):
 
 @operation(
     "search.query",
+    heavy=True,
     tool="search",
     http="POST /v1/search",
     permission=Permission.READ,
@@ -147,6 +148,7 @@ async def search_query(request: SearchQuery, actor: Actor, retriever: Retriever)
 
 @operation(
     "search.find_similar",
+    heavy=True,
     tool="find_similar",
     http="POST /v1/search/similar",
     permission=Permission.READ,

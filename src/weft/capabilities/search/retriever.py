@@ -216,7 +216,7 @@ class Retriever:
     async def _references(self, actor: Actor, query: str, filters: RequestedScope) -> tuple[Reference, ...]:
         if filters.session_id is None or not may_refer(query):
             return ()
-        recent = await self.stores.read(actor, partial(recent_items, filters.session_id, filters.window))
+        recent = await self.stores.read(actor, partial(recent_items, filters.session_id, filters.window), heavy=True)
         return tuple(await SEARCH_THREADS.run(resolve_references, query, recent, actor.principal_id))
 
     async def open_scope(
@@ -227,9 +227,9 @@ class Retriever:
         A query may be among those that the model being migrated to answers.
         """
         resolve = partial(self._resolve, filters, query)
-        scope = await self.stores.read(actor, resolve)
+        scope = await self.stores.read(actor, resolve, heavy=True)
         if scope.own_pending and await self.index_wait.until_indexed(actor, scope.own_pending):
-            scope = _without_indexed(await self.stores.read(actor, resolve), scope.own_pending)
+            scope = _without_indexed(await self.stores.read(actor, resolve, heavy=True), scope.own_pending)
         views = await self._open_views(actor, scope)
         return scope._replace(partial=any(view.lag for view in views)), views
 
@@ -237,7 +237,7 @@ class Retriever:
         """Return the chunks that the caller may read now, in the same order."""
         candidates = list(ranked)
         keys = [(each.collection, each.number) for each in candidates]
-        passages = await self.stores.read(actor, partial(read_numbers, keys))
+        passages = await self.stores.read(actor, partial(read_numbers, keys), heavy=True)
         return [
             SearchHit(each, passages[chunk_id])
             for each in candidates
@@ -340,7 +340,7 @@ class Retriever:
             if not unreadable:
                 break
             found |= unreadable
-            gone |= unreadable | await self.stores.read(actor, partial(read_siblings, unreadable))
+            gone |= unreadable | await self.stores.read(actor, partial(read_siblings, unreadable), heavy=True)
             views = await self._open_views(actor, scope, gone)
         return views, found
 

@@ -109,7 +109,14 @@ class ToolCatalogue(Protocol):
 _operation = partial(operation, tool="weft_tools", permission=None, effect=Effect.OWN_TRANSACTIONS)
 
 
-@_operation("tools.search", action="search", http="GET /v1/tools", rate=RateClass.SEARCH, session=SessionUse.NONE)
+@_operation(
+    "tools.search",
+    action="search",
+    http="GET /v1/tools",
+    rate=RateClass.SEARCH,
+    session=SessionUse.NONE,
+    heavy=True,
+)
 async def search_tools(request: SearchTools, actor: Actor, catalogue: ToolCatalogue) -> ToolsFound:
     """Find the MCP tools for a task among those you may use, each with one line on what it does."""
     return ToolsFound(tools=await catalogue.search(actor, request.query, request.limit))

@@ -257,6 +257,7 @@ async def remove_tool(request: RemoveTool, actor: Actor, registry: ToolRegistry)
 
 @_operation(
     "tools.select",
+    heavy=True,
     action="select",
     http="POST /v1/tool-selections",
     permission=Permission.READ,

@@ -172,6 +172,7 @@ class Exporter(Protocol):
 
 @operation(
     "bundle.export",
+    heavy=True,
     tool="export_context",
     http="POST /v1/export",
     permission=Permission.READ,

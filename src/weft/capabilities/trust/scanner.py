@@ -7,17 +7,16 @@ what was not prepared.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakValueDictionary
 
 from weft.capabilities.injection.model import HARMLESS, Detection
 from weft.capabilities.redaction.detector import Scanner
 from weft.capabilities.redaction.masker import DETECTORS, Masker
 from weft.capabilities.trust.precheck import EVERYTHING, MAX_CHARS, precheck
-from weft.kernel.thread_pools import ThreadPool
+from weft.kernel.thread_pools import CALLER, ThreadPool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,10 +30,8 @@ if TYPE_CHECKING:
 # Longer texts are scanned in a thread.
 _INLINE_CHARS = MAX_CHARS
 _CACHE_WEIGHT = 400
-_THREADS = 2
-# Scans of one tenant at a time: the other thread is free for others.
-_SCANS_OF_TENANT = 1
-_GATE_THREADS = ThreadPool("gate", _THREADS)
+# One tenant takes one of them: the other thread is free for others.
+_GATE_THREADS = ThreadPool("gate", 2)
 _JSON_STARTS = ("{", "[", '"')
 
 
@@ -61,7 +58,6 @@ class ContentScanner:
         self._scanners: dict[DetectorCategory, Scanner] = {
             category: Scanner(detectors) for category, detectors in DETECTORS.items()
         }
-        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def prepare(self, actor: Actor, texts: Iterable[SubmittedText]) -> Verdicts:
         """Scan the texts of a request before its transaction; return their verdicts."""
@@ -90,11 +86,8 @@ class ContentScanner:
         return verdict
 
     async def _scan_in_thread(self, actor: Actor, text: str, *, data: bool) -> Verdict:
-        turn = self._turns.get(actor.tenant)
-        if turn is None:
-            turn = self._turns[actor.tenant] = asyncio.Semaphore(_SCANS_OF_TENANT)
-        async with turn:
-            return await _GATE_THREADS.run(self.scan, actor, text, data=data)
+        scan = partial(self.scan, actor, text, data=data)
+        return await _GATE_THREADS.run_for((actor.tenant, actor.principal_id), scan)
 
     def verdict(self, text: str, *, data: bool) -> Verdict:
         """Return what is in a text without use of the cache, for documents, which would fill it. CPU-bound."""

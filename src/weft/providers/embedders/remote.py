@@ -14,6 +14,7 @@ import httpx2
 import msgspec
 
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, Model, TextRefused
+from weft.kernel.thread_pools import SHORT_THREADS
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class RemoteEmbedder:
             error.texts = refused
             raise error
         # In a thread: decoding thousands of numbers would block the event loop.
-        return await asyncio.to_thread(self._unit_vectors, exchanges)
+        return await SHORT_THREADS.run(self._unit_vectors, exchanges)
 
     async def release_idle(self, seconds: float) -> bool:
         """Return False: the model is in the memory of the service."""

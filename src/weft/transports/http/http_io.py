@@ -12,6 +12,7 @@ from weft.app.dispatch import CallContext, ClientGone
 from weft.kernel.call_warnings import WARNING_HEADER
 from weft.kernel.correlation import BAGGAGE, NO_CORRELATION, TRACEPARENT, ids_from_headers, is_sampled, with_ids
 from weft.kernel.errors import AuthenticationError, ContentTooLarge, InvalidInput, RateLimited, ServerBusy, WeftError
+from weft.transports.encoding import encode_answer
 from weft.transports.http.connections import connection_of
 from weft.transports.references import route_reference
 
@@ -31,7 +32,6 @@ _ABOUT_CALLER = (b"authorization", TRACEPARENT.encode(), BAGGAGE.encode())
 ANONYMOUS_BODY_BYTES = 65_536
 # A connection whose requests are refused by a rate limit is answered later each time.
 _DELAY_SECONDS, _MAX_DELAY_SECONDS = 0.02, 1.0
-_encode = msgspec.json.Encoder().encode
 
 
 def context_of(scope: Scope) -> CallContext:
@@ -122,7 +122,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
 
 
 async def send_json(send: Send, status: int, content: object, headers: Mapping[bytes, bytes] | None = None) -> None:
-    body = _encode(content)
+    body = await encode_answer(content)
     start: Message = {
         "type": "http.response.start",
         "status": status,

@@ -29,6 +29,7 @@ from weft.app.tools.toolbox import called_tool
 from weft.kernel.correlation import META_KEYS
 from weft.kernel.errors import WeftError
 from weft.kernel.operation import Effect
+from weft.transports.encoding import encode_answer, sliced
 from weft.transports.http.http_io import send_json
 from weft.transports.mcp.caller import ToolCalls, connection_of
 from weft.transports.mcp.elicitation import PassedOn, can_elicit
@@ -109,7 +110,7 @@ class _List(Struct, tag_field="method", tag=_LIST, forbid_unknown_fields=True):
 
 
 class _Text(Struct, tag_field="type", tag="text"):
-    text: str
+    text: str | Raw
 
 
 class _CallResult(Struct, rename="camel"):
@@ -223,9 +224,9 @@ class FastPath:
         self._metrics.count_tool_call("fast")
         answer = await self._call(caller, request.params.name, request.params.arguments)
         # The text of a tool result repeats its structured content, so it is encoded once.
-        content = _encode(answer.content)
+        content = await encode_answer(answer.content)
         warnings = [_Text(shown_warning(warning)) for warning in answer.warnings]
-        return _CallResult((_Text(content.decode()), *warnings), Raw(content), answer.is_error)
+        return _CallResult((_Text(await sliced(content.decode())), *warnings), Raw(content), answer.is_error)
 
     def _known_envelope(self, meta: Raw | UnsetType) -> _Envelope | None:
         """Return what a stateless-era request says about its client and call, if its envelope is plain."""

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from weft.app.tools.toolbox import ToolView
 
+_MAX_STRUCTURED_BYTES = 256 * 1024
+
 
 def tool_model(view: ToolView) -> types.Tool:
     """Return a tool as tools/list describes it."""
@@ -32,6 +34,7 @@ def tool_result(content: msgspec.Struct, *, is_error: bool, warnings: Sequence[s
     encoded = msgspec.json.encode(content)
     return types.CallToolResult(
         content=[types.TextContent(text=text) for text in (encoded.decode(), *map(shown_warning, warnings))],
-        structured_content=msgspec.json.decode(encoded),
+        # The SDK goes through it value by value.
+        structured_content=None if len(encoded) > _MAX_STRUCTURED_BYTES else msgspec.json.decode(encoded),
         is_error=is_error,
     )

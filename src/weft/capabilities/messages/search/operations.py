@@ -70,6 +70,7 @@ class MessageSearchResponse(Response, kw_only=True, omit_defaults=False):
 
 @operation(
     "message.search",
+    heavy=True,
     tool="search_context",
     http="GET /v1/sessions/{session_id}/messages/search",
     permission=Permission.READ,

@@ -18,7 +18,15 @@ import asyncpg
 
 from weft.capabilities.metrics.model import SystemInfo
 from weft.kernel.errors import DiskFull, InternalError, InvalidInput, PoolNotInitialized, SystemUnavailable
-from weft.storage.sql.database import AccessChanged
+from weft.kernel.fair_queue import FairSlots
+from weft.storage.sql.database import SYSTEM, AccessChanged
+from weft.storage.sql.dialects.heavy_reads import (
+    MAX_STEPS,
+    STATEMENT_STEPS,
+    UNLIMITED_STEPS,
+    HeavyReads,
+    TooManySteps,
+)
 from weft.storage.sql.dialects.postgres_vectors import (
     add_partitions,
     lacks_partition,
@@ -113,6 +121,10 @@ _CHANNEL = "weft_events"
 _SCHEMA_LOCK = 0x77656674
 _ATTEMPTS = 5
 _POOL_SIZE = 16
+# Connections that one tenant may hold at the same time; its principals one less each.
+_SHARE = 0.75
+_MAX_WAIT_SECONDS = 60.0
+_MAX_WAITING = 10_000
 _CONNECT_SECONDS = 10.0
 _MISSED_WAKE_POLL_SECONDS = 1.0
 _WAKE_EVERY_SECONDS = 0.005
@@ -134,11 +146,18 @@ _UNREACHABLE = (
 class PostgresTransaction:
     """Statements inside one open transaction."""
 
-    __slots__ = ("_connection", "_usage", "access_changed", "named_types", "published", "tenant")
+    __slots__ = ("_connection", "_steps_left", "_usage", "access_changed", "named_types", "published", "tenant")
 
-    def __init__(self, connection: Any, tenant: str, usage: StorageUsage) -> None:  # noqa: ANN401 - asyncpg's proxies are untyped
+    def __init__(
+        self,
+        connection: Any,  # noqa: ANN401 - asyncpg's proxies are untyped
+        tenant: str,
+        usage: StorageUsage,
+        max_steps: int = UNLIMITED_STEPS,
+    ) -> None:
         self._connection = connection
         self._usage = usage
+        self._steps_left = max_steps
         self.tenant = tenant
         self.published: list[NewEvent] = []
         self.named_types: set[str] = set()
@@ -146,11 +165,13 @@ class PostgresTransaction:
 
     async def one(self, sql: str, *values: Value) -> Row | None:
         self._usage.statements += 1
+        self._step(STATEMENT_STEPS)
         return await self._connection.fetchrow(_rendered(sql), *values)
 
     async def all(self, sql: str, *values: Value) -> Sequence[Row]:
         self._usage.statements += 1
         rows: Sequence[Row] = await self._connection.fetch(_rendered(sql), *values)
+        self._step(STATEMENT_STEPS + len(rows))
         return rows
 
     async def run(self, sql: str, *values: Value) -> None:
@@ -171,6 +192,11 @@ class PostgresTransaction:
     async def yield_to_loop(self) -> None:
         await asyncio.sleep(0)
 
+    def _step(self, steps: int) -> None:
+        self._steps_left -= steps
+        if self._steps_left < 0:
+            raise TooManySteps
+
 
 @cache
 def _rendered(sql: str) -> str:
@@ -189,6 +215,8 @@ class PostgresDatabase:
         self._usage = StorageUsage()
         self._opened = self._in_use = 0
         self._knows_vectors = True
+        self._slots = FairSlots(_POOL_SIZE, share=_SHARE, max_wait_seconds=_MAX_WAIT_SECONDS, max_waiting=_MAX_WAITING)
+        self._heavy_reads: HeavyReads[_HeavyReader] = HeavyReads(lambda: _HeavyReader(url))
 
     async def open(self) -> None:
         async with _translated(self._usage):
@@ -206,17 +234,34 @@ class PostgresDatabase:
             await self._announcer
         if self._pool is not None:
             pool, self._pool = self._pool, None
+            await asyncio.to_thread(self._heavy_reads.close)
             await pool.close()
 
     async def read(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]], *, heavy: bool = False) -> T:
-        del heavy  # the server does the work
-        async with self._entered(scope, isolation="repeatable_read", readonly=True) as transaction:
-            return await work(transaction)
+        if self._pool is None:
+            raise PoolNotInitialized
+        if not heavy:
+            try:
+                return await self._read(scope, work)
+            except TooManySteps:
+                pass
+        return await self._heavy_reads.run(scope, lambda reader, usage: reader.read(scope, work, usage))
+
+    async def _read(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        async with _translated(self._usage), self._acquired(scope) as connection:
+            # Background work paces itself, and may not expect to run in a thread.
+            max_steps = MAX_STEPS if scope.principal else UNLIMITED_STEPS
+            async with _entered(connection, scope, self._usage, max_steps=max_steps) as transaction:
+                return await work(transaction)
 
     async def write(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]]) -> T:
         for attempts_left in reversed(range(_ATTEMPTS)):
             try:
-                async with self._entered(scope, isolation="read_committed", readonly=False) as transaction:
+                async with (
+                    _translated(self._usage),
+                    self._acquired(scope) as connection,
+                    _entered(connection, scope, self._usage, readonly=False) as transaction,
+                ):
                     result = await work(transaction)
             except _LOST_RACES as error:
                 if not attempts_left:
@@ -266,7 +311,8 @@ class PostgresDatabase:
                 await listening
 
     def query_totals(self) -> tuple[int, float]:
-        return self._usage.transactions, self._usage.seconds
+        usage = self._usage + self._heavy_reads.usage
+        return usage.transactions, usage.seconds
 
     def figures(self) -> DatabaseMetrics:
         pool = self._pool
@@ -279,14 +325,15 @@ class PostgresDatabase:
         )
         # The pool does not count a connection that was lost while in use.
         open_now = max(pool.get_size() if pool is not None else 0, self._in_use)
-        connections = Connections(self._opened, open_now, self._in_use)
-        return database_figures(self._usage, connections, info)
+        heavy = self._heavy_reads
+        connections = Connections(self._opened + heavy.opened, open_now + heavy.open, self._in_use + heavy.in_use)
+        return database_figures(self._usage + heavy.usage, connections, info)
 
     @asynccontextmanager
-    async def _acquired(self) -> AsyncIterator[Any]:
-        """Acquire a connection, measuring the wait and the time it was held."""
+    async def _acquired(self, scope: Scope = SYSTEM) -> AsyncIterator[Any]:
+        """Acquire a connection for the principal of a scope, measuring the wait and the time it was held."""
         asked = time.perf_counter()
-        async with self._connections().acquire() as connection:
+        async with self._slots.hold(scope.tenant or "", scope.principal), self._connections().acquire() as connection:
             started = time.perf_counter()
             self._in_use += 1
             self._usage.waited(started - asked)
@@ -317,22 +364,6 @@ class PostgresDatabase:
             yield connection
             if await connection.fetchval(_UNGUARDED):
                 await connection.execute(_SECURE)
-
-    @asynccontextmanager
-    async def _entered(self, scope: Scope, *, isolation: str, readonly: bool) -> AsyncIterator[PostgresTransaction]:
-        async with (
-            _translated(self._usage),
-            self._acquired() as connection,
-            connection.transaction(isolation=isolation, readonly=readonly),
-        ):
-            self._usage.statements += 1
-            if scope.tenant is None:
-                await connection.execute("SET LOCAL ROLE weft_system")
-            else:
-                epoch = await connection.fetchval("SELECT weft_enter($1)", scope.tenant)
-                if scope.epoch is not None and epoch != scope.epoch:
-                    raise AccessChanged
-            yield PostgresTransaction(connection, scope.tenant or "", self._usage)
 
     def _connections(self) -> Any:  # noqa: ANN401 - asyncpg's pool is untyped
         if self._pool is None:
@@ -376,6 +407,65 @@ class PostgresDatabase:
                 finally:
                     await connection.close()
             await asyncio.sleep(_MISSED_WAKE_POLL_SECONDS)
+
+
+class _HeavyReader:
+    """The connection of one thread of heavy reads, with an event loop of its own."""
+
+    def __init__(self, url: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        try:
+            self._connection = self._loop.run_until_complete(_connected(url))
+        except BaseException:
+            self._loop.close()
+            raise
+
+    def is_open(self) -> bool:
+        return not self._connection.is_closed()
+
+    def close(self) -> None:
+        self._loop.run_until_complete(self._connection.close())
+        self._loop.close()
+
+    def read(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]], usage: StorageUsage) -> T:
+        return self._loop.run_until_complete(self._read(scope, work, usage))
+
+    async def _read(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]], usage: StorageUsage) -> T:
+        started = time.perf_counter()
+        try:
+            async with _translated(usage), _entered(self._connection, scope, usage) as transaction:
+                return await work(transaction)
+        finally:
+            usage.ended(time.perf_counter() - started)
+
+
+async def _connected(url: str) -> Any:  # noqa: ANN401 - asyncpg's own type is private
+    async with _translated(StorageUsage()):
+        connection = await asyncpg.connect(url, timeout=_CONNECT_SECONDS)
+        await register_vector_codec(connection)
+        return connection
+
+
+@asynccontextmanager
+async def _entered(
+    connection: Any,  # noqa: ANN401 - asyncpg's own type is private
+    scope: Scope,
+    usage: StorageUsage,
+    *,
+    readonly: bool = True,
+    max_steps: int = UNLIMITED_STEPS,
+) -> AsyncIterator[PostgresTransaction]:
+    """Open a transaction in a scope."""
+    isolation = "repeatable_read" if readonly else "read_committed"
+    async with connection.transaction(isolation=isolation, readonly=readonly):
+        usage.statements += 1
+        if scope.tenant is None:
+            await connection.execute("SET LOCAL ROLE weft_system")
+        else:
+            epoch = await connection.fetchval("SELECT weft_enter($1)", scope.tenant)
+            if scope.epoch is not None and epoch != scope.epoch:
+                raise AccessChanged
+        yield PostgresTransaction(connection, scope.tenant or "", usage, max_steps)
 
 
 async def _nothing_to_reset(_connection: Any) -> None:  # noqa: ANN401 - asyncpg's own type is private

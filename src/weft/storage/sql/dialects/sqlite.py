@@ -13,6 +13,7 @@ import threading
 import time
 from contextlib import contextmanager
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -30,6 +31,13 @@ from weft.kernel.errors import (
 )
 from weft.kernel.fair_queue import server_busy
 from weft.storage.sql.database import SYSTEM, AccessChanged
+from weft.storage.sql.dialects.heavy_reads import (
+    MAX_STEPS,
+    STATEMENT_STEPS,
+    UNLIMITED_STEPS,
+    HeavyReads,
+    TooManySteps,
+)
 from weft.storage.sql.dialects.sqlite_planner import teach_planner
 from weft.storage.sql.dialects.sqlite_writes import (
     GROUP_LIMIT,
@@ -80,19 +88,21 @@ _EPOCH = "SELECT access_epoch FROM tenants WHERE tenant = $1"
 _BUSY_MILLISECONDS = 10_000
 _CHECKPOINT_PAGES = 4_000
 _CACHE_KIBIBYTES = 32 * 1024
+_HEAVY_CACHE_KIBIBYTES = 8 * 1024
 _FOREIGN_WRITE_POLL_SECONDS = 0.1
-# The writer's connection and the reader's; heavy reads open one each.
+# The writer's connection and the reader's; each thread of heavy reads opens one at its first.
 _ALWAYS_OPEN = 2
 
 
 class SqliteTransaction:
     """Statements on one connection; each completes before it returns."""
 
-    __slots__ = ("_cursor", "_usage", "access_changed", "named_types", "published", "tenant")
+    __slots__ = ("_cursor", "_steps_left", "_usage", "access_changed", "named_types", "published", "tenant")
 
-    def __init__(self, cursor: apsw.Cursor, tenant: str, usage: StorageUsage) -> None:
+    def __init__(self, cursor: apsw.Cursor, tenant: str, usage: StorageUsage, max_steps: int = UNLIMITED_STEPS) -> None:
         self._cursor = cursor
         self._usage = usage
+        self._steps_left = max_steps
         self.tenant = tenant
         self.published: list[NewEvent] = []
         self.named_types: set[str] = set()
@@ -100,12 +110,15 @@ class SqliteTransaction:
 
     async def one(self, sql: str, *values: Value) -> Row | None:
         self._usage.statements += 1
+        self._step(STATEMENT_STEPS)
         # All statements of a transaction share this cursor, so the next one closes an unfinished result.
         return self._cursor.execute(_rendered(sql), values).fetchone()
 
     async def all(self, sql: str, *values: Value) -> Sequence[Row]:
         self._usage.statements += 1
-        return self._cursor.execute(_rendered(sql), values).fetchall()
+        rows = list(islice(self._cursor.execute(_rendered(sql), values), self._steps_left + 1))
+        self._step(STATEMENT_STEPS + len(rows))
+        return rows
 
     async def run(self, sql: str, *values: Value) -> None:
         self._usage.statements += 1
@@ -122,6 +135,11 @@ class SqliteTransaction:
 
     async def yield_to_loop(self) -> None:
         """Do nothing: long work runs on a separate thread."""
+
+    def _step(self, steps: int) -> None:
+        self._steps_left -= steps
+        if self._steps_left < 0:
+            raise TooManySteps
 
 
 @cache
@@ -145,9 +163,9 @@ class SqliteDatabase:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: set[asyncio.Queue[set[str]]] = set()
         self._announced = 0
-        self._reads, self._writes, self._reads_apart = StorageUsage(), StorageUsage(), StorageUsage()
-        self._opened = self._apart = self._writing = 0
-        self._counting = threading.Lock()
+        self._reads, self._writes = StorageUsage(), StorageUsage()
+        self._opened = self._writing = 0
+        self._heavy_reads: HeavyReads[_HeavyReader] = HeavyReads(lambda: _HeavyReader(self._path))
 
     async def open(self) -> None:
         with _translated():
@@ -163,6 +181,7 @@ class SqliteDatabase:
         if self._thread is not None:
             self._queue.close()
             await asyncio.to_thread(self._thread.join)
+            await asyncio.to_thread(self._heavy_reads.close)
             self._thread = None
         for connection in (self._reader, self._writer):
             if connection is not None:
@@ -172,10 +191,15 @@ class SqliteDatabase:
     async def read(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]], *, heavy: bool = False) -> T:
         if self._reader is None:
             raise PoolNotInitialized
-        if heavy:
-            return await asyncio.to_thread(self._read_apart, scope, work)
-        self._reads.began(1 + self._writing + self._apart)
-        return _read(self._reader, scope, work, self._reads)
+        if not heavy:
+            self._reads.began(1 + self._writing + self._heavy_reads.in_use)
+            # Background work paces itself, and may not expect to run in a thread.
+            max_steps = MAX_STEPS if scope.principal else UNLIMITED_STEPS
+            try:
+                return _read(self._reader, scope, work, self._reads, max_steps)
+            except TooManySteps:
+                pass
+        return await self._heavy_reads.run(scope, lambda reader, usage: _read(reader.connection, scope, work, usage))
 
     async def write(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]]) -> T:
         if self._thread is None or self._loop is None:
@@ -191,6 +215,7 @@ class SqliteDatabase:
             self._reader.close()
             self._reader = _connect_to_read(self._path)
             self._opened += 1
+            self._heavy_reads.close_connections()
         return result
 
     async def prepare_vectors(self, tenants: Iterable[str]) -> None:
@@ -229,7 +254,7 @@ class SqliteDatabase:
                 mailbox.put_nowait(set())
 
     def query_totals(self) -> tuple[int, float]:
-        usage = self._reads + self._writes + self._reads_apart
+        usage = self._reads + self._writes + self._heavy_reads.usage
         return usage.transactions, usage.seconds
 
     def figures(self) -> DatabaseMetrics:
@@ -241,25 +266,10 @@ class SqliteDatabase:
             max_pool_size=None,
             connection_timeout=_BUSY_MILLISECONDS / 1_000,
         )
-        open_now = (_ALWAYS_OPEN if is_open else 0) + self._apart
-        connections = Connections(self._opened, open_now, self._writing + self._apart)
-        return database_figures(self._reads + self._writes + self._reads_apart, connections, info)
-
-    def _read_apart(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]]) -> T:
-        connection = _connect_to_read(self._path)
-        usage = StorageUsage()
-        # Several threads may run heavy reads at once; every other counter has one thread.
-        with self._counting:
-            self._opened += 1
-            self._apart += 1
-            usage.began(self._apart + self._writing)
-        try:
-            return _read(connection, scope, work, usage)
-        finally:
-            connection.close()
-            with self._counting:
-                self._apart -= 1
-                self._reads_apart += usage
+        heavy = self._heavy_reads
+        open_now = (_ALWAYS_OPEN if is_open else 0) + heavy.open
+        connections = Connections(self._opened + heavy.opened, open_now, self._writing + heavy.in_use)
+        return database_figures(self._reads + self._writes + heavy.usage, connections, info)
 
     def _data_version(self) -> int:
         # Counts commits of every other connection, including this process's writer: at worst a spurious wake-up,
@@ -325,14 +335,35 @@ def _connect_to_read(path: Path) -> apsw.Connection:
     return connection
 
 
+class _HeavyReader:
+    """The connection of one thread of heavy reads."""
+
+    def __init__(self, path: Path) -> None:
+        with _translated():
+            self.connection = _connect_to_read(path)
+            self.connection.pragma("cache_size", -_HEAVY_CACHE_KIBIBYTES)
+        self._is_open = True
+
+    def is_open(self) -> bool:
+        return self._is_open
+
+    def close(self) -> None:
+        self._is_open = False
+        self.connection.close()
+
+
 def _read(
-    connection: apsw.Connection, scope: Scope, work: Callable[[Transaction], Awaitable[T]], usage: StorageUsage
+    connection: apsw.Connection,
+    scope: Scope,
+    work: Callable[[Transaction], Awaitable[T]],
+    usage: StorageUsage,
+    max_steps: int = UNLIMITED_STEPS,
 ) -> T:
     with _measured(usage):
         cursor = connection.cursor()
         cursor.execute("BEGIN")
         try:
-            return _run_to_end(cursor, scope, work, {}, usage)
+            return _run_to_end(cursor, scope, work, {}, usage, max_steps)
         finally:
             cursor.execute("ROLLBACK")
 
@@ -432,6 +463,7 @@ def _run_to_end(
     work: Callable[[Transaction], Awaitable[T]],
     epochs: _Epochs,
     usage: StorageUsage,
+    max_steps: int = UNLIMITED_STEPS,
 ) -> T:
     tenant = scope.tenant or ""
     if scope.epoch is not None:
@@ -440,7 +472,7 @@ def _run_to_end(
             epochs[tenant] = cursor.execute(_EPOCH, (tenant,)).fetchone()
         if epochs[tenant] != (scope.epoch,):
             raise AccessChanged
-    transaction = SqliteTransaction(cursor, tenant, usage)
+    transaction = SqliteTransaction(cursor, tenant, usage, max_steps)
     running = work(transaction).__await__()
     try:
         next(running)
