@@ -16,7 +16,7 @@ from weft.capabilities.injection.model import HARMLESS, Detection
 from weft.capabilities.redaction.detector import Scanner
 from weft.capabilities.redaction.masker import DETECTORS, Masker
 from weft.capabilities.trust.precheck import EVERYTHING, MAX_CHARS, precheck
-from weft.kernel.thread_pools import CALLER, ThreadPool
+from weft.kernel.thread_pools import ThreadPool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -10,6 +10,7 @@ of a few hits; they are processed outside of it.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -138,6 +139,7 @@ class Searcher:
     answers: ValueCache
     # Concurrent searches of a transcript share one index.
     in_use: WeakValueDictionary[IndexKey, MessageIndex] = field(default_factory=WeakValueDictionary)
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     async def find(self, actor: Actor, session_id: str, query: MessageQuery) -> MessageSearchResult:
         held_indexes: dict[IndexKey, MessageIndex] = {}
@@ -176,8 +178,10 @@ class Searcher:
         return _SearchState(key, transcript.size, indexes, update, is_complete)
 
     def _index(self, key: IndexKey) -> MessageIndex:
-        index: MessageIndex = self.in_use.get(key) or self.indexes.get(key) or MessageIndex()
-        self.in_use[key] = index
+        # A large slice is read in a thread.
+        with self.lock:
+            index: MessageIndex = self.in_use.get(key) or self.indexes.get(key) or MessageIndex()
+            self.in_use[key] = index
         return index
 
     async def _results(

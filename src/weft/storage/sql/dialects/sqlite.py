@@ -280,7 +280,7 @@ class SqliteDatabase:
         expected = 1
         while (first := self._queue.first(expected)) is not None:
             self._writing = 1
-            self._writes.began(1 + self._apart)
+            self._writes.began(1 + self._heavy_reads.in_use)
             group = _commit_together(self._writer, first, self._queue, self._writes)
             expected = len(group)
             self._writing = 0

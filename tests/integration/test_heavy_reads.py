@@ -1,0 +1,216 @@
+"""Reads whose cost grows with what is stored do not keep the event loop, the threads or the connections of others."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.world import SESSION, World, refused
+from weft.kernel.errors import WeftError
+from weft.kernel.operation import Effect
+from weft.storage.sql.database import AccessChanged, Scope
+from weft.storage.sql.dialects import heavy_reads, sqlite
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.kernel.operation import Operation
+    from weft.storage.sql.database import Transaction
+
+_MANY = 320
+_MAX_STEPS = 300
+# Small boards are answered on the event loop; a large one is noticed after a millisecond, and moved. A message search
+# reads what its index lacks in slices.
+_MOVED = {"board.list_keys", "message.search"}
+_ROWS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {}) SELECT i FROM n"
+
+
+async def _rows(transaction: Transaction, count: int) -> tuple[str, Sequence[Any]]:
+    rows = await transaction.all(_ROWS.replace("{}", str(count)))
+    return threading.current_thread().name, rows
+
+
+async def test_a_read_of_many_rows_is_moved_to_a_thread(world: World) -> None:
+    scope = Scope(world.tenant, principal="planner")
+    short, few = await world.app.database.read(scope, lambda tx: _rows(tx, 10))
+    long, many = await world.app.database.read(scope, lambda tx: _rows(tx, 5_000))
+    declared, _ = await world.app.database.read(scope, lambda tx: _rows(tx, 10), heavy=True)
+    assert (len(few), len(many)) == (10, 5_000)
+    assert short == threading.main_thread().name
+    assert long.startswith("weft-reads")
+    assert declared.startswith("weft-reads")
+
+
+async def test_many_statements_are_too_much_as_well(world: World) -> None:
+    async def look(transaction: Transaction) -> str:
+        for _ in range(heavy_reads.MAX_STEPS):
+            await transaction.one("SELECT 1")
+        return threading.current_thread().name
+
+    assert (await world.app.database.read(Scope(world.tenant, principal="planner"), look)).startswith("weft-reads")
+
+
+async def test_a_principal_and_a_tenant_leave_threads_to_others(world: World) -> None:
+    database, release = world.app.database, threading.Event()
+
+    async def block(transaction: Transaction) -> None:
+        await transaction.all("SELECT 1")
+        release.wait(60)
+
+    async def look(transaction: Transaction) -> int:
+        return len(await transaction.all("SELECT 1"))
+
+    def read(tenant: str, principal: str, work: Any) -> Any:
+        return database.read(Scope(tenant, principal=principal), work, heavy=True)
+
+    greedy = [asyncio.create_task(read(world.tenant, "planner", block)) for _ in range(10)]
+    try:
+        async with asyncio.timeout(30):
+            assert await read(world.tenant, "analysis", look) == 1
+            second = asyncio.create_task(read(world.tenant, "analysis", block))
+            assert await read(world.other_tenant, "admin", look) == 1
+            # Short reads and writes do not wait for heavy ones.
+            await world.planner.write("goal", "ship")
+            assert (await world.planner.read("goal"))["value"] == "ship"
+    finally:
+        release.set()
+    await asyncio.gather(*greedy, second)
+
+
+async def test_too_many_heavy_reads_of_one_principal_are_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    release = threading.Event()
+    monkeypatch.setattr(world.app.database._heavy_reads._threads, "_max_waiting", 2)  # type: ignore[attr-defined]
+
+    async def block(_: Transaction) -> None:
+        release.wait(60)
+
+    scope = Scope(world.tenant, principal="planner")
+    waiting = [asyncio.create_task(world.app.database.read(scope, block, heavy=True)) for _ in range(3)]
+    await asyncio.sleep(0.05)
+    try:
+        with refused("SERVER_BUSY") as error:
+            await world.planner.call("board.check", session_id=SESSION)
+        assert error.value.context["retry_after_seconds"] >= 1
+        await world.analysis.call("board.list_keys", session_id=SESSION)
+    finally:
+        release.set()
+    await asyncio.gather(*waiting)
+    await world.planner.call("board.check", session_id=SESSION)
+
+
+async def test_a_heavy_read_sees_the_access_rules_of_now(world: World) -> None:
+    async def look(_: Transaction) -> None: ...
+
+    with pytest.raises(AccessChanged):
+        await world.app.database.read(Scope(world.tenant, 10**6, "planner"), look, heavy=True)
+
+
+class Walk:
+    """What the reads of an operation did on the event loop."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.moved = False
+
+
+@pytest.fixture
+def walked(monkeypatch: pytest.MonkeyPatch) -> Walk:
+    walk = Walk()
+    read = sqlite._read
+
+    def noted(connection: Any, scope: Any, work: Any, usage: Any, max_steps: int = heavy_reads.UNLIMITED_STEPS) -> Any:
+        opened: list[Any] = []
+
+        async def inside(inner: Any) -> Any:
+            opened.append(inner)
+            return await work(inner)
+
+        on_loop = threading.current_thread() is threading.main_thread()
+        try:
+            return read(connection, scope, inside, usage, max_steps)
+        except heavy_reads.TooManySteps:
+            walk.moved = True
+            raise
+        finally:
+            if on_loop and opened:
+                walk.steps = max(walk.steps, max_steps - opened[0]._steps_left)
+
+    monkeypatch.setattr(sqlite, "_read", noted)
+    monkeypatch.setattr(sqlite, "MAX_STEPS", _MAX_STEPS)
+    return walk
+
+
+async def _grow(world: World) -> None:
+    """Fill a session with many of everything that a member can add."""
+    planner = world.planner
+    for number in range(_MANY):
+        await planner.write(f"key_{number}", f"value {number}")
+        await planner.call("message.add", session_id=SESSION, content=f"Message {number} about the retry budget.")
+        await planner.call("memory.set", key=f"key_{number}", value=number)
+    await planner.call("board.snapshot", session_id=SESSION, label="first")
+    await planner.write("key_1", "changed")
+    await planner.call("board.snapshot", session_id=SESSION, label="second")
+    events = [{"event_id": f"e{number}", "content": f"Decision {number}."} for number in range(_MANY)]
+    for start in range(0, _MANY, 100):
+        await planner.call("context.ingest", session_id=SESSION, events=events[start : start + 100])
+
+
+_GIVEN: dict[str, Any] = {
+    "session_id": SESSION,
+    "context_id": f"board:{SESSION}",
+    "agent_id": "planner",
+    "label": "first",
+    "from_label": "first",
+    "to_label": "second",
+    "key": "key_1",
+    "keys": ["key_1", "key_2"],
+    "query": "retry budget",
+    "sender": "planner",
+    "from_version": 1,
+    "to_version": 300,
+    "version": 300,
+    "contains": "changed",
+    "start_time": "2020-01-01T00:00:00Z",
+    "end_time": "2030-01-01T00:00:00Z",
+    "task_description": "What was decided about the retry budget?",
+    "token_budget": 20_000,
+    "ids": ["e1"],
+}
+
+
+def _request(operation: Operation, limit: int | None) -> dict[str, Any]:
+    fields = operation.request.__struct_fields__
+    raw = {name: value for name, value in _GIVEN.items() if name in fields}
+    if operation.name == "events.read":
+        raw = {"session_id": SESSION, "after": 0}
+    return raw | ({"limit": limit} if "limit" in fields and limit else {})
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_no_operation_reads_much_on_the_event_loop(world: World, walked: Walk) -> None:
+    await _grow(world)
+    await world.index_sessions()
+    answered, long, moved = set(), {}, set()
+    for operation in world.app.registry:
+        if operation.effect is Effect.WRITE:
+            continue
+        for caller in (world.planner, world.admin):
+            for limit in (200, 100, 50, None):
+                walked.steps, walked.moved = 0, False
+                try:
+                    await caller.call(operation.name, **_request(operation, limit))
+                except WeftError:
+                    continue
+                answered.add(operation.name)
+                if walked.steps > _MAX_STEPS + heavy_reads.STATEMENT_STEPS + 1:
+                    long[operation.name] = walked.steps
+                if walked.moved:
+                    moved.add(operation.name)
+                break
+    assert {"board.list_keys", "events.read", "history.state", "message.list", "search.query"} <= answered
+    assert len(answered) > 50
+    assert not long
+    assert moved == _MOVED, "declare these heavy"
