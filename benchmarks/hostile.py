@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
 _TENANT, _OTHER_TENANT = "default", "other"
-_KEYS, _CHANGED_KEYS = 5_500, 3_000
+# As many as a session may have.
+_KEYS, _CHANGED_KEYS = 1_000, 1_000
 _ATTACKERS = 4
 _MAX_RATIO = 5.0
 _MAX_GROWTH_MEGABYTES = 600.0

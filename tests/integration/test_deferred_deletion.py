@@ -179,3 +179,56 @@ async def test_keys_of_a_branch_are_paged_like_those_of_the_board(world: World) 
         lambda tx: BranchEntries(SqlLineStore(tx), "board:s1@draft").keys_after(SESSION, "a", 1),
     )
     assert keys == ["b"]
+
+
+@pytest.fixture
+def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defer the deletion of more than a few rows, delete few in each transaction, and pause the job."""
+    monkeypatch.setattr("weft.storage.sql.erasure._MAX_AT_ONCE", 3)
+    monkeypatch.setattr("weft.storage.sql.erasure._BATCH", 2)
+    pause_jobs(monkeypatch, "collections.delete")
+
+
+SESSION_TABLES = ("messages", "message_audiences", "entries", "changes", "commits", "lines", "blobs", "sessions")
+
+
+@pytest.mark.usefixtures("few_at_once")
+async def test_a_large_session_is_gone_at_once_and_its_rows_are_deleted_in_batches(world: World) -> None:
+    for number in range(6):
+        await world.planner.write(f"k{number}", f"value {number}")
+        await world.planner.say(f"message {number}")
+    await world.planner.call("session.delete", session_id="s1", force=True)
+    assert await rows(world, "changes") == 6
+    assert await rows(world, "messages") == 6
+    with refused("SESSION_NOT_FOUND"):
+        await world.planner.value("k0")
+    with refused("CONTEXT_NOT_FOUND"):
+        await world.planner.call("history.log", context_id="board:s1")
+    with refused("SESSION_EXISTS"):
+        await world.planner.create_session("s1")
+    await delete_deferred(world)
+    assert {table: await rows(world, table) for table in SESSION_TABLES} == dict.fromkeys(SESSION_TABLES, 0)
+    left = await world.rows("SELECT DISTINCT type FROM events WHERE tenant = $1 AND session_id = 's1'", world.tenant)
+    assert [row[0] for row in left] == ["session.deleted"]
+    fresh = await world.planner.create_session("s1")
+    assert await fresh.keys() == []
+
+
+@pytest.mark.usefixtures("few_at_once")
+async def test_a_large_branch_is_gone_at_once_and_its_name_is_free_when_its_rows_are(world: World) -> None:
+    await world.planner.write("goal", "kept")
+    branch = {"context_id": "board:s1", "branch": "draft"}
+    await world.planner.call("history.branch", **branch)
+    for number in range(5):
+        await world.planner.write(f"k{number}", f"draft {number}", branch="draft")
+    await world.planner.call("history.delete_branch", **branch, force=True)
+    with refused("BRANCH_NOT_FOUND"):
+        await world.planner.value("k0", branch="draft")
+    with refused("SERVER_BUSY") as caught:
+        await world.planner.call("history.branch", **branch)
+    assert caught.value.context["retry_after_seconds"] > 0
+    await delete_deferred(world)
+    assert await rows(world, "changes") == 1
+    assert await rows(world, "blobs") == 1
+    await world.planner.call("history.branch", **branch)
+    assert await world.planner.keys(branch="draft") == ["goal"]

@@ -90,7 +90,7 @@ SMALL_TABLES = re.compile(
 )
 # Subqueries, common table expressions and values of the statement itself.
 OWN_ROWS = re.compile(
-    r"^SCAN (a\d+|above|below|below_it|latest|near|page|parts|senders|touched|"
+    r"^SCAN (a\d+|above|below|below_it|latest|listed|near|page|parts|senders|touched|"
     r"\d+-ROW VALUES CLAUSE|\d+ CONSTANT ROWS|json_each VIRTUAL TABLE .*)$"
 )
 

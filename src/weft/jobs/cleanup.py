@@ -23,6 +23,7 @@ from weft.kernel.identity import system_actor
 from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.database import SYSTEM, Scope
 from weft.storage.sql.deferred_deletions import SqlDeferredDeletions
+from weft.storage.sql.erasure import LINES, SESSION_ROWS, delete_line_batch, delete_session_batch
 from weft.storage.sql.history import SqlLineStore
 from weft.storage.sql.knowledge import SqlDomainStore
 from weft.storage.sql.receipts import SqlReceiptStore, tenants_to_prune
@@ -144,6 +145,10 @@ async def _delete_batch(transaction: Transaction) -> bool:
 
 
 async def _has_more(transaction: Transaction, deleted: PendingDeletion) -> bool:
+    if deleted.collection == LINES:
+        return await delete_line_batch(transaction, deleted.place)
+    if deleted.collection == SESSION_ROWS:
+        return await delete_session_batch(transaction, deleted.place)
     collections = SqlCollectionStore(transaction)
     if deleted.place:
         return await collections.delete_place_batch(*deleted)

@@ -25,6 +25,7 @@ from weft.storage.sql.blobs import SqlBlobs, unpack
 from weft.storage.sql.checkouts import note_branch_gone
 from weft.storage.sql.database import BATCH_SIZE, batches
 from weft.storage.sql.edit_check import check_edit, check_may_branch, check_not_signed, tampered_base
+from weft.storage.sql.erasure import check_line_is_gone, defer_line
 from weft.storage.sql.history_rows import ALL_KEYS, CHANGE, COMMIT, VERSION, by_commit, recorded, version
 from weft.storage.sql.history_verify import find_damage
 from weft.storage.sql.line_signatures import LineSignatures
@@ -174,7 +175,11 @@ JOIN commits m ON m.tenant = k.tenant AND m.line_id = k.merged_line AND m.seq = 
 WHERE k.tenant = $1 AND k.line_id = $2 AND k.seq > $3 AND k.seq <= $4 AND k.merged_line IS NOT NULL
 GROUP BY k.merged_line
 """
-# Tables with rows that belong to exactly one line.
+_BLOBS_OF_LINE = """
+SELECT DISTINCT blob_hash FROM changes WHERE tenant = $1 AND line_id = $2 AND blob_hash IS NOT NULL
+"""
+# Tables with rows that belong to exactly one line; of a large line, the first are left to the background.
+_DEFERRED_TABLES = 2
 _TABLES_OF_LINES = (
     "changes",
     "commits",
@@ -207,6 +212,7 @@ class SqlLineStore:
         self._secret = signing_secret
 
     async def create(self, line_id: str) -> None:
+        await check_line_is_gone(self._tx, line_id)
         await self._tx.run(
             "INSERT INTO lines (tenant, line_id, seq, head, weight) VALUES ($1, $2, 0, $3, 0) ON CONFLICT DO NOTHING",
             self._tenant,
@@ -216,6 +222,7 @@ class SqlLineStore:
 
     async def branch(self, line_id: str, base: Point, *, weight: int, next_expiry_at: int | None) -> bool:
         check_may_branch(line_id)
+        await check_line_is_gone(self._tx, line_id)
         # The base is the line that holds the commit, so that pruning that line sees what a branch needs.
         origin = (await self.past(base.line_id, base.seq))[0].line_id
         added = await self._tx.changed(
@@ -594,12 +601,9 @@ class SqlLineStore:
         await self._blobs.sweep()
 
     async def erase(self, line_id: str, sparing: Collection[bytes] = ()) -> None:
-        rows = await self._tx.all(
-            "SELECT DISTINCT blob_hash FROM changes WHERE tenant = $1 AND line_id = $2 AND blob_hash IS NOT NULL",
-            self._tenant,
-            line_id,
-        )
-        for table in _TABLES_OF_LINES:
+        is_deferred = not sparing and await defer_line(self._tx, line_id)
+        rows = [] if is_deferred else await self._tx.all(_BLOBS_OF_LINE, self._tenant, line_id)
+        for table in _TABLES_OF_LINES if not is_deferred else _TABLES_OF_LINES[_DEFERRED_TABLES:]:
             await self._tx.run(
                 f"DELETE FROM {table} WHERE tenant = $1 AND line_id = $2",  # noqa: S608 - a fixed list of tables
                 self._tenant,

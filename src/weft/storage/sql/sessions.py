@@ -18,6 +18,7 @@ from weft.storage.sql.approvals import erase_approvals
 from weft.storage.sql.collections import in_json
 from weft.storage.sql.database import SqlStore, batches
 from weft.storage.sql.deferred_deletions import PendingDeletion, SqlDeferredDeletions
+from weft.storage.sql.erasure import LINES, SESSION_ROWS, defer_session
 from weft.storage.sql.layers import erase_layer_pins
 from weft.storage.sql.lineage import erase_derivations
 from weft.storage.sql.memory import erase_memories, memories_of
@@ -151,6 +152,8 @@ class SqlSessionStore(SqlStore):
         return (
             added > 0
             and not await deletions.is_pending(PendingDeletion(SESSIONS, session.session_id))
+            and not await deletions.is_pending(PendingDeletion(SESSION_ROWS, session.session_id))
+            and not await deletions.is_pending(PendingDeletion(LINES, line_of(session.session_id)))
             and not await deletions.any_pending(WINDOWS, str(WindowPlace(session.session_id, "")))
         )
 
@@ -279,7 +282,10 @@ class SqlSessionStore(SqlStore):
         await erase_approvals(self._tx, session_id)
         await erase_record_items(self._tx, session_id)
         await erase_derivations(self._tx, f"message:{session_id}")
+        deferred = await defer_session(self._tx, session_id)
         for table in _TABLES_OF_SESSIONS:
+            if table in deferred:
+                continue
             await self._tx.run(
                 f"DELETE FROM {table} WHERE tenant = $1 AND session_id = $2",  # noqa: S608 - a fixed list of tables
                 self._tx.tenant,
