@@ -22,6 +22,7 @@ import msgspec
 import pytest
 from test_bad_input import VALID
 
+from support.undone import undo_writes
 from support.world import SESSION, World
 from weft.capabilities.history.model import EMPTY, blob_hash
 from weft.kernel.errors import WeftError
@@ -30,7 +31,7 @@ from weft.storage.sql.history import SqlLineStore
 from weft.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from support.databases import EmptiedDatabase
@@ -41,8 +42,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.req("CE-V", part="isolation")
 BOARD = f"board:{SESSION}"
 HIDDEN = ["subagent:review:*"]
-# Of the same length: sizes are not what is compared.
-PIN, OTHER_PIN = "4821", "1734"
+PIN, OTHER_PIN, LONG_PIN = "4821", "1734", "a value of many words, which is much longer than a PIN"
+# The size of a board includes hidden keys: it decides whether a write fits.
+TOTALS = {"total_size_tokens"}
 SALTS, OTHER_SALTS = 1_000_000, 2_000_000
 LINES = (
     BOARD,
@@ -73,8 +75,8 @@ class Randomness:
         self.restart(0)
 
     def restart(self, call: int) -> None:
-        self._ids.seed(call)
-        self._salts.seed(call + self._first_salt)
+        self._ids.setstate(random.Random(call).getstate())
+        self._salts.setstate(random.Random(call + self._first_salt).getstate())
         self._time = itertools.count(10**18 + call * 10**9, 1_000)
 
     @contextmanager
@@ -94,7 +96,8 @@ async def plant(world: World, pin: str) -> None:
     await planner.write("goal", "ship")
     await review.write("pin", pin, readable_by=HIDDEN)
     await review.write("pin", f"{pin} again", readable_by=HIDDEN)
-    await review.write("closed", pin)
+    # Always of the same length: subscribers have seen the size of the version when it was open.
+    await review.write("closed", pin[:4])
     await review.write("closed", "now hidden", readable_by=HIDDEN)
     await review.write("gone", pin, readable_by=HIDDEN)
     await review.delete("gone")
@@ -183,29 +186,6 @@ async def answer(caller: Caller, name: str, raw: dict[str, Any]) -> Any:
         return {"code": error.code, "message": error.message, "hint": error.hint, "context": error.context}
 
 
-class Undone(Exception):
-    """Carries the result of a transaction that is rolled back."""
-
-    def __init__(self, result: object) -> None:
-        self.result = result
-
-
-def undo_writes(world: World, patch: pytest.MonkeyPatch) -> None:
-    """Roll back every write after it was made, so that all calls see the same tenant."""
-    write = world.app.database.write
-
-    async def write_and_undo(scope: Any, work: Callable[[Any], Awaitable[Any]]) -> Any:
-        async def undo(tx: Any) -> None:
-            raise Undone(await work(tx))
-
-        try:
-            await write(scope, undo)
-        except Undone as undone:
-            return undone.result
-
-    patch.setattr(world.app.database, "write", write_and_undo)
-
-
 async def seen(world: World, pin: str, randomness: Randomness) -> Shown:
     """Return the leaves of all answers to callers who may not read the PIN, by call and place in the answer."""
     await plant(world, pin)
@@ -259,15 +239,17 @@ def differing(one: Shown, other: Shown) -> set[tuple[str, str]]:
 
 @pytest.mark.both_databases
 async def test_answers_depend_on_hidden_values_only_through_salts(empty_databases: Callable[[], Settings]) -> None:
-    shown, repeated, of_other_value, of_other_salts = [
+    shown, repeated, of_other_value, of_other_salts, of_other_size = [
         await run(await asyncio.to_thread(empty_databases), pin, salts)
-        for pin, salts in ((PIN, SALTS), (PIN, SALTS), (OTHER_PIN, SALTS), (PIN, OTHER_SALTS))
+        for pin, salts in ((PIN, SALTS), (PIN, SALTS), (OTHER_PIN, SALTS), (PIN, OTHER_SALTS), (LONG_PIN, SALTS))
     ]
     durations = {at for at in shown if at[1] == ".search_time_ms"}
     assert differing(shown, repeated) <= durations, "the runs are not comparable"
     by_value, by_salts = differing(shown, of_other_value) - durations, differing(shown, of_other_salts)
     assert not [(at, shown.get(at), of_other_value.get(at)) for at in sorted(by_value - by_salts)]
     assert {path.rpartition(".")[2] for _, path in by_value} >= {"hash", "parent"}, "no hash was seen"
+    by_size = differing(shown, of_other_size) - durations - by_salts
+    assert not [(at, shown.get(at), of_other_size.get(at)) for at in by_size if at[1].rpartition(".")[2] not in TOTALS]
 
 
 async def commits_of(world: World, line_id: str) -> list[StoredCommit]:

@@ -260,6 +260,20 @@ class LineStoreContract:
         assert len(await stores.lines.commits_by_hash(LINE, "")) == 2
         assert list(await stores.lines.commits_by_hash("other", heads[0].hash.hex())) == []
 
+    async def test_commits_keep_their_salts_and_are_hidden_by_acls_without_one(self, stores: ContractStores) -> None:
+        for line in ("board:old", "context:old"):
+            await stores.lines.create(line)
+            head = Head.of_new_line(line)
+            for salt in (None, b"s" * 16):
+                made = Commit(line, head.seq + 1, AUTHOR, 1, "write", None, (), salt=salt)
+                head = await stores.lines.append(head, made, weight=0, next_expiry_at=None)
+            new, old = await stores.lines.log(line, LATEST, 2)
+            assert (old.commit.salt, new.commit.salt) == (None, b"s" * 16)
+            assert [await stores.lines.is_salted(line, seq) for seq in (0, 1, 2)] == [True, False, True]
+            assert await stores.lines.verify(line) is None
+            found = [len(await stores.lines.commits_by_hash(line, each.hash.hex())) for each in (old, new)]
+            assert found == [int(line.startswith("context")), 1]
+
     async def test_the_weight_after_each_commit_is_stored(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await write(stores, "a", "2", 2)
