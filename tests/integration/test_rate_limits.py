@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from support.world import Caller
+    from weft.app.authentication import Credential
+    from weft.kernel.identity import Actor
     from weft.testing.clock import FrozenClock
 
 pytestmark = [
@@ -167,3 +169,18 @@ async def test_calls_without_a_credential_are_limited_by_address(database_url: s
         await world.planner.call("session.list")
     finally:
         await world.close()
+
+
+async def test_many_first_calls_with_one_credential_look_it_up_a_few_times(world: World) -> None:
+    app = await world.another_app()
+    loads, load = [], app._callers._load
+
+    async def counted(credential: Credential) -> Actor:
+        loads.append(credential)
+        await asyncio.sleep(0.01)
+        return await load(credential)
+
+    app._callers._load = counted  # type: ignore[method-assign]
+    actors = await asyncio.gather(*(app._callers.identify(world.planner.credential, "10.0.0.1") for _ in range(500)))
+    assert {actor.principal_id for actor in actors} == {"planner"}
+    assert len(loads) <= 16

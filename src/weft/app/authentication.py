@@ -25,7 +25,7 @@ _FRESH_SECONDS = 1.0
 # Credentials that are looked up at the same time, at most half of them of one address.
 _LOOKUPS = 16
 _MAX_LOOKUPS_WAITING = 10_000
-_LOOKUP_SECONDS = 10.0
+_LOOKUP_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,8 @@ class Authenticator:
         actor = self._cached.get(credential)
         if actor is None:
             async with self._lookups.hold(address, ""):
-                actor = await self._load(credential)
+                # Others may have presented the same meanwhile.
+                actor = self._cached.get(credential) or await self._load(credential)
             self._cached[credential] = actor
             if len(self._cached) > _MAX_CACHED:
                 self._cached.popitem(last=False)
