@@ -36,6 +36,7 @@ LISTED = {
     "weft.capabilities.guardrails.rules._meant_group": "name",
     "weft.app.guardrails._short": "name",
     "weft.providers.prices._priced_model": "name",
+    "weft.kernel.identity.named_types": "name",
     "weft.storage.sql.acl_column.decode_audience": "name",
     "weft.storage.sql.line_signatures._private_key": "code",
 }

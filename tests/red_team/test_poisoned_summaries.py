@@ -119,7 +119,8 @@ async def test_nobody_forges_a_summary(world: World) -> None:
     await ingest(world.analysis, *talk())
     await compacted(world.analysis)
     (known, *_) = await recorded(world.analysis)
-    forged = {**known, "content": QUIET_ORDER}
+    # Metadata of the engine is refused on its own.
+    forged = {**known, "content": QUIET_ORDER, "metadata": {}}
     for name in (known["summary_id"], f"{known['summary_id'][:-1]}0", "summary:anything", "compaction:anything"):
         with refused("INVALID_INPUT_FORMAT"):
             await world.analysis.call("records.add", session_id=SESSION, records=[{**forged, "summary_id": name}])
