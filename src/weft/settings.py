@@ -275,6 +275,11 @@ class Settings:
         return Path(self.data_dir).expanduser().absolute() / "index"
 
     @property
+    def partial_files_journal(self) -> Path:
+        """Return the file that lists unfinished backups and exports."""
+        return Path(self.data_dir).expanduser().absolute() / "partial-files"
+
+    @property
     def readable_folders(self) -> list[str]:
         return [folder for folder in self.knowledge_folders.split(os.pathsep) if folder]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import secrets
 import stat
@@ -12,7 +13,7 @@ import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
-from cli_support import CommandLine
+from cli_support import CommandLine, free_port
 
 from support.databases import new_postgres_database
 from support.s3 import CREDENTIALS, REGION, new_bucket, s3_service
@@ -90,7 +91,7 @@ def test_a_credential_is_valid_after_a_restore(filled: CommandLine, tmp_path: Pa
     filled.run("db", "backup", str(tmp_path / "late.zip"))
     other = CommandLine(tmp_path / "other")
     other.run("db", "restore", str(tmp_path / "late.zip"))
-    assert other.json("token", "issue", "planner", "planner", key)["success"]
+    assert other.json("token", "issue", "planner", "planner", "-", stdin=key)["success"]
 
 
 def test_the_backup_file_is_private_has_a_manifest_and_is_not_overwritten(
@@ -187,6 +188,69 @@ def test_a_full_disk_leaves_no_partial_file(cli: CommandLine, tmp_path: Path) ->
     assert ended.returncode == 4, ended.stderr
     assert "BACKUP_NOT_WRITTEN: The backup cannot be written: File too large." in ended.stderr
     assert [path.name for path in tmp_path.iterdir() if "b.zip" in path.name] == []
+
+
+_KILLED = """
+import os, signal, sys
+from weft.storage.backup import create
+from weft.transports.cli.main import main
+
+def killed(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+create._BackupWriter.write_manifest = killed
+main()
+"""
+
+
+def killed_backup(cli: CommandLine, file: Path) -> Path:
+    """Kill a backup in the middle, and return the file that it leaves."""
+    command = [sys.executable, "-c", _KILLED, "--data-dir", str(cli.data), "db", "backup", str(file)]
+    ended = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    assert ended.returncode == -9, ended.stderr
+    (left,) = [path for path in file.parent.iterdir() if path.name.endswith(".partial")]
+    return left
+
+
+def unfinished(cli: CommandLine) -> list[str]:
+    cli.env["WEFT_PORT"] = str(free_port())
+    return [each["detail"] for each in cli.json("doctor")["checks"] if each["check"] == "Unfinished files"]
+
+
+def test_the_file_of_a_killed_backup_is_named_by_doctor_and_removed_by_the_next(
+    filled: CommandLine, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    left = killed_backup(filled, elsewhere / "a.zip")
+    assert left.stat().st_mode & 0o077 == 0
+    (detail,) = unfinished(filled)
+    assert str(left) in detail
+    # Also by a backup to another folder.
+    filled.run("db", "backup", str(tmp_path / "b.zip"))
+    assert not left.exists()
+    assert unfinished(filled) == []
+    assert [path.name for path in elsewhere.iterdir()] == []
+
+
+def test_a_backup_does_not_remove_the_file_of_one_that_runs(filled: CommandLine, tmp_path: Path) -> None:
+    left = killed_backup(filled, tmp_path / "a.zip")
+    with left.open("rb") as running:
+        fcntl.flock(running, fcntl.LOCK_EX)
+        filled.run("db", "backup", str(tmp_path / "b.zip"))
+        assert left.exists()
+        assert unfinished(filled) == []
+    filled.run("db", "backup", str(tmp_path / "c.zip"))
+    assert not left.exists()
+
+
+def test_an_export_removes_what_a_killed_one_left(filled: CommandLine, tmp_path: Path) -> None:
+    left = killed_backup(filled, tmp_path / "a.zip")
+    other = tmp_path / "notes.partial"
+    other.write_text("of another program")
+    filled.run("export", "--session", "launch", "--output", str(tmp_path / "launch.ndjson"))
+    assert not left.exists()
+    assert other.exists()
 
 
 def test_tables_are_backed_up_in_small_pages(

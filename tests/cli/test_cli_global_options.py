@@ -15,6 +15,7 @@ from weft.transports.cli import generated
 from weft.transports.cli.global_options import DATA_FOLDER, EVERY, FLAGS, NONE
 from weft.transports.cli.main import weft
 from weft.transports.cli.target import Target
+from weft.transports.cli.text_params import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +50,7 @@ USED = {
     "tenant semantic-search": DATA_FOLDER,
     "records validate": NONE,
 }
-VALUES = {"url": SERVER, "database_url": "x.db", "data_dir": "x", "principal": "planner"}
+VALUES = {"url": SERVER, "database_url": "x.db", "data_dir": "x", "principal": "planner", "key": "@/dev/null"}
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -69,7 +70,8 @@ def arguments_of(command: click.Command) -> list[str]:
     given = []
     for param in command.params:
         if param.required:
-            value = param.type.choices[0] if isinstance(param.type, click.Choice) else "1"
+            secret = "@/dev/null" if isinstance(param.type, Secret) else "1"
+            value = param.type.choices[0] if isinstance(param.type, click.Choice) else secret
             given += [param.opts[0], str(value)] if isinstance(param, click.Option) else [str(value)]
     return given
 
@@ -191,7 +193,9 @@ def test_a_flag_beats_the_environment(cli: CommandLine, monkeypatch: pytest.Monk
         "WEFT_TASK": "1",
     }
     other = "http://127.0.0.1:10"
-    seen = target_of(cli, monkeypatch, "--url", other, "--key", "k", "--turn", "2", "--task", "2")
+    file = tmp_path / "key"
+    file.write_text("k")
+    seen = target_of(cli, monkeypatch, "--url", other, "--key", f"@{file}", "--turn", "2", "--task", "2")
     assert (seen.url, seen.key, seen.turn, seen.task) == (other, "k", "2", "2")
     folder = target_of(cli, monkeypatch, "--url", "", "--data-dir", str(tmp_path))
     assert (folder.url, folder.settings().storage_url) == (None, str(tmp_path / "weft.db"))
@@ -200,7 +204,7 @@ def test_a_flag_beats_the_environment(cli: CommandLine, monkeypatch: pytest.Monk
     assert target_of(cli, monkeypatch, "--url", "", "--tenant", "acme").credential == Local("acme", "admin")
 
 
-@pytest.mark.parametrize("line", [["--key", "k", "--as", "planner"], ["--key", "k", "--tenant", "acme"]])
+@pytest.mark.parametrize("line", [["--key", "-", "--as", "planner"], ["--key", "-", "--tenant", "acme"]])
 def test_options_that_say_the_same_twice_exclude_each_other(line: list[str], cli: CommandLine) -> None:
     assert "exclude each other" in cli.run(*line, "session", "list", code=2).stderr
 
@@ -297,7 +301,9 @@ def test_a_wrong_url_says_what_is_wrong_and_what_to_type(url: str, problem: str,
 
 
 def test_a_password_in_a_url_is_not_repeated(cli: CommandLine) -> None:
-    assert "secret" not in cli.run("--url", "http://me:secret@weft", "session", "list", code=1).output
+    assert "me:secret" not in cli.run("--url", "http://me:secret@weft", "session", "list", code=2).output
+    cli.env["WEFT_URL"] = "http://me:secret@weft"
+    assert "secret" not in cli.run("session", "list", code=1).output
 
 
 def test_a_key_that_is_not_of_the_data_folder_says_where_it_comes_from(cli: CommandLine) -> None:

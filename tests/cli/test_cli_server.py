@@ -37,11 +37,15 @@ def test_a_server_error_prints_like_a_local_one(remote: CommandLine) -> None:
     assert remote.run(*command, code=1).stderr == CommandLine(remote.data).run(*command, code=1).stderr
 
 
+def with_key(line: CommandLine, key: str) -> CommandLine:
+    return CommandLine(line.data, {**line.env, "WEFT_API_KEY": key})
+
+
 def test_a_wrong_key_is_forbidden(remote: CommandLine) -> None:
-    stderr = remote.run("--key", "weft.default.key_0.x", "session", "list", code=3).stderr
+    stderr = with_key(remote, "weft.default.key_0.x").run("session", "list", code=3).stderr
     assert "INVALID_API_KEY" in stderr
     assert f"WEFT_API_KEY or --key, and must be one of the server {remote.env['WEFT_URL']}" in stderr
-    malformed = remote.run("--key", "nonsense", "session", "list", code=3).stderr
+    malformed = with_key(remote, "nonsense").run("session", "list", code=3).stderr
     assert "weft key create AGENT" in malformed
     assert "Bearer" not in malformed
 
@@ -55,7 +59,7 @@ def test_a_missing_key_says_where_to_set_it(remote: CommandLine) -> None:
 
 
 def test_a_key_passed_to_token_issue_is_not_the_one_of_the_command(remote: CommandLine) -> None:
-    stderr = remote.run("token", "issue", "planner", "planner", "weft.default.key_0.x", code=3).stderr
+    stderr = remote.run("token", "issue", "planner", "planner", "-", code=3, stdin="weft.default.key_0.x").stderr
     assert "WEFT_API_KEY" not in stderr
 
 
@@ -70,7 +74,11 @@ def test_a_folder_named_by_a_flag_is_not_mixed_up_with_the_server(remote: Comman
 def test_a_token_is_issued_for_an_api_key(remote: CommandLine) -> None:
     key = remote.json("agent", "create", "planner")["api_key"]
     token = remote.json("token", "issue", "planner", "planner", "-", stdin=key + "\n")["token"]
-    assert remote.json("--key", token, "session", "list")["success"]
+    assert with_key(remote, token).json("session", "list")["success"]
+    file = remote.data / "token"
+    file.write_text(f"{token}\n")
+    assert remote.json("--key", f"@{file}", "session", "list")["success"]
+    assert remote.json("--key", "-", "session", "list", stdin=token)["success"]
 
 
 def test_an_unreachable_server_is_unavailable(cli: CommandLine) -> None:
@@ -93,7 +101,8 @@ def test_doctor_checks_the_server_that_commands_would_call(remote: CommandLine) 
     assert [checks[name][0] for name in ("Ready", "Clock", "Key")] == ["ok", "ok", "ok"]
     assert checks["Key"][1].startswith("of admin: ")
     assert "Database" not in checks
-    assert checks_of(remote, "--key", "weft.default.key_0.x", code=1)["Key"] == ("problem", "The API key is not valid.")
+    wrong = with_key(remote, "weft.default.key_0.x")
+    assert checks_of(wrong, code=1)["Key"] == ("problem", "The API key is not valid.")
     local = checks_of(CommandLine(remote.data, {"WEFT_PORT": str(free_port())}), "--data-dir", str(remote.data))
     assert local["Target"] == ("ok", f"the data folder {remote.data} (--data-dir)")
     assert local["Caller"] == ("ok", "admin, in the tenant default")

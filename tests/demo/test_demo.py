@@ -17,7 +17,7 @@ import pytest
 
 from support import forked_python
 from weft.demo.narration import _short
-from weft.demo.run import _database_option
+from weft.demo.run import _weft
 from weft.settings import Settings
 
 
@@ -136,7 +136,8 @@ def test_stay_keeps_serving_the_session_of_the_demo(
 
 def test_passwords_are_not_printed() -> None:
     settings = Settings(database_url="postgresql://weft:secret@db.internal/weft")
-    assert _database_option(settings) == '--database-url "${WEFT_DATABASE_URL:?}"'
+    assert _weft(settings).startswith('WEFT_DATABASE_URL="${WEFT_DATABASE_URL:?}" ')
+    assert "secret" not in _weft(settings)
 
 
 @pytest.mark.parametrize("command", [["demo", "--stay"], ["serve"]], ids=" ".join)

@@ -115,7 +115,7 @@ def in_terminal(commands: str, variables: Path) -> str:
     """Return commands that begin with the variables of the page before and leave theirs; servers get a free port."""
     port, file = free_port(), shlex.quote(str(variables))
     url = f"http://127.0.0.1:{port}"
-    ready = f'until weft --url {url} --key "$WEFT_API_KEY" doctor > /dev/null 2>&1; do sleep 0.1; done\n'
+    ready = f"until weft --url {url} doctor > /dev/null 2>&1; do sleep 0.1; done\n"
     commands = commands.replace(SERVE, f"weft serve > /dev/null 2>&1 &\n{ready}")
     commands = re.sub(f"{DEFAULT_PORT}|{GUIDE_PORT}", port, commands)
     commands = commands.replace("curl ", "curl --fail --silent --show-error ")

@@ -137,7 +137,7 @@ def _show_next_steps(narrator: Narrator, settings: Settings, url: str, played: P
         narrator.aside("Play it again with `weft demo --stay` to keep the server and look around.")
         return
     narrator.chapter(f"Weft is running at {url} and keeps this session. In another terminal:")
-    weft, session_id = f"{_command()} {_database_option(settings)}", played.session_id
+    weft, session_id = _weft(settings), played.session_id
     narrator.commands(
         [
             f"{weft} session list",
@@ -161,14 +161,14 @@ def _command() -> str:
     return shlex.quote(installed) if installed else f"{shlex.quote(sys.executable)} -m weft"
 
 
-def _database_option(settings: Settings) -> str:
-    """Return the option for the demo's database that works in any folder, without a password."""
+def _weft(settings: Settings) -> str:
+    """Return the command for the demo's database that works in any folder, without a password."""
     url = settings.database_url
     if not url:
-        return f"--data-dir {shlex.quote(str(Path(settings.data_dir).expanduser().absolute()))}"
+        return f"{_command()} --data-dir {shlex.quote(str(Path(settings.data_dir).expanduser().absolute()))}"
     if urlsplit(url).password:
-        return '--database-url "${WEFT_DATABASE_URL:?}"'
-    return f"--database-url {shlex.quote(url if '://' in url else str(Path(url).absolute()))}"
+        return f'WEFT_DATABASE_URL="${{WEFT_DATABASE_URL:?}}" {_command()}'
+    return f"{_command()} --database-url {shlex.quote(url if '://' in url else str(Path(url).absolute()))}"
 
 
 def _wait_for_interrupt() -> None:

@@ -34,6 +34,7 @@ from weft.providers.extras import INSTALL, NOT_INSTALLED
 from weft.providers.object_storage import Bucket, connect_objects
 from weft.search_index.paths import DAMAGED_SUFFIX, damaged_files
 from weft.storage.migrations.runner import status
+from weft.storage.partial_files import abandoned_files
 from weft.storage.sql.database import SYSTEM, Scope, connect
 from weft.storage.sql.signature_check import unsigned_heads
 from weft.storage.sql.webhooks import dead_letters
@@ -85,6 +86,7 @@ async def examine(settings: Settings, clock: Clock) -> list[Finding]:
     if settings.chat_model:
         findings.append(await check_chat_model(settings))
     findings += check_index(settings.index_folder)
+    findings += check_partial_files(settings.partial_files_journal)
     if settings.valkey_url:
         findings.append(await check_valkey(settings.valkey_url))
     findings.append(await asyncio.to_thread(check_port, settings.host, settings.port))
@@ -232,6 +234,21 @@ def check_index(folder: Path) -> list[Finding]:
         f"Nothing is lost, searches use new files. Look at the disk, then remove what ends in {DAMAGED_SUFFIX} there."
     )
     return [Finding("Search index", CheckStatus.WARNING, f"{damaged} damaged files were set aside in {folder}", step)]
+
+
+def check_partial_files(journal: Path) -> list[Finding]:
+    """Report files of backups and exports whose process was killed, if any."""
+    abandoned = abandoned_files(journal)
+    if not abandoned:
+        return []
+    listed = ", ".join(str(path) for path in abandoned[:_LISTED])
+    more = f" and {len(abandoned) - _LISTED} more" if len(abandoned) > _LISTED else ""
+    step = (
+        "The next weft db backup or weft export removes them; or delete them now. They contain data: keep them private."
+    )
+    return [
+        Finding("Unfinished files", CheckStatus.WARNING, f"left by a killed backup or export: {listed}{more}", step)
+    ]
 
 
 async def check_valkey(url: str) -> Finding:

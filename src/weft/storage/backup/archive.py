@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.kernel.errors import Conflict, Rejected, Unavailable
+from weft.storage.partial_files import partial_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -141,23 +142,18 @@ def report_damage() -> Iterator[None]:
 
 
 @contextmanager
-def atomic_archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Write to a temporary file and rename it once it is complete and on disk; on failure, remove it."""
+def atomic_archive(path: Path, journal: Path | None = None) -> Iterator[zipfile.ZipFile]:
+    """Write a file that appears once it is complete and on disk; see ``partial_file``."""
     if path.exists():
         raise BackupExists(f"'{path}' exists already.")
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        with io.BufferedWriter(_File(partial)) as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-                yield archive
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-        _sync_folder(path.parent)
+        with (
+            partial_file(path, journal, lambda partial: io.BufferedWriter(_File(partial))) as file,
+            zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive,
+        ):
+            yield archive
     except OSError as error:
         raise BackupNotWritten(f"'{path}' cannot be written: {error.strerror}.") from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 class _File(io.FileIO):
@@ -171,11 +167,3 @@ class _File(io.FileIO):
             return super().write(data)
         except OSError as error:
             raise BackupNotWritten(f"The backup cannot be written: {error.strerror}.") from error
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

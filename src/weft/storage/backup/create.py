@@ -149,14 +149,16 @@ async def back_up(
     progress: Progress | None = None,
     *,
     skip_damaged: bool = False,
+    journal: Path | None = None,
 ) -> Manifest:
     """Write a consistent backup to a new file, which appears only when it is complete.
 
+    ``journal`` lists unfinished files, see ``partial_file``.
     ``skip_damaged`` leaves out objects that are missing or damaged, and lists them in the manifest.
     """
     if any(step.applied_at is None for step in await status(database)):
         raise SchemaOutdated
-    with atomic_archive(path) as archive:
+    with atomic_archive(path, journal) as archive:
         writer = _BackupWriter(archive, progress)
         async with _removals_held(database, clock):
             now = clock.now()

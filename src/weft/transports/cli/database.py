@@ -116,7 +116,10 @@ def back_up_to(target: Target, file: Path, *, skip_damaged: bool, as_json: bool)
         store = connect_objects(target.settings())
         async with _database(target) as database:
             with _progress("Backing up") as progress:
-                return await back_up(database, store, file, SystemClock(), progress, skip_damaged=skip_damaged)
+                journal = target.settings().partial_files_journal
+                return await back_up(
+                    database, store, file, SystemClock(), progress, skip_damaged=skip_damaged, journal=journal
+                )
 
     show(_summary(file, asyncio.run(run())), as_json=as_json)
 

@@ -19,6 +19,7 @@ from weft.kernel.fields import is_name
 from weft.transports.cli.base import Command
 from weft.transports.cli.completion import complete_name
 from weft.transports.cli.global_options import DATA_FOLDER, check_server, given
+from weft.transports.cli.text_params import Url
 
 if TYPE_CHECKING:
     from weft.transports.cli.target import Target
@@ -55,7 +56,7 @@ class InitCommand(Command):
 
 @click.command(cls=InitCommand)
 @click.argument("editor", type=click.Choice(list(_EDITORS)), help="Editor to connect.")
-@click.option("--url", help="Connect to this server over HTTP instead of starting weft mcp.")
+@click.option("--url", type=Url(), help="Connect to this server over HTTP instead of starting weft mcp.")
 @click.option(
     "--agent", shell_complete=complete_name, help="Agent that the editor acts as.  [default: the editor's name]"
 )

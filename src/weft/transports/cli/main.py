@@ -18,6 +18,7 @@ from weft.transports.cli.command_names import TOP_LEVEL
 from weft.transports.cli.command_table import COMMANDS
 from weft.transports.cli.completion import complete_name
 from weft.transports.cli.global_options import on_command_line
+from weft.transports.cli.text_params import Secret, Url
 
 
 class _HandWritten(NamedTuple):
@@ -191,12 +192,27 @@ def _summary(name: str) -> str:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option(
-    "--url", envvar="WEFT_URL", show_envvar=True, help="Server to call instead of using the data folder; '' for none."
+    "--url",
+    type=Url(),
+    envvar="WEFT_URL",
+    show_envvar=True,
+    help="Server to call instead of using the data folder; '' for none.",
 )
-@click.option("--key", envvar="WEFT_API_KEY", show_envvar=True, help="API key or token.")
+@click.option(
+    "--key",
+    type=Secret(),
+    envvar="WEFT_API_KEY",
+    show_envvar=True,
+    metavar="@FILE",
+    help="File with the API key or token; - for standard input or a prompt.",
+)
 @click.option("--data-dir", envvar="WEFT_DATA_DIR", show_envvar=True, help="Data folder.  [default: ~/.weft]")
 @click.option(
-    "--database-url", envvar="WEFT_DATABASE_URL", show_envvar=True, help="SQLite file or postgresql:// URL instead."
+    "--database-url",
+    type=Url(),
+    envvar="WEFT_DATABASE_URL",
+    show_envvar=True,
+    help="SQLite file or postgresql:// URL without a password instead.",
 )
 @click.option("--tenant", default="default", show_default=True, help="Tenant, on the data folder.")
 @click.option(

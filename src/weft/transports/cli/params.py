@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,12 +28,10 @@ from msgspec.inspect import (
 
 from weft.kernel.fields import MAX_INT
 from weft.kernel.operation import SessionUse
-from weft.transports.cli.completion import complete_name
+from weft.transports.cli.text_params import Secret, Text, Url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from click.shell_completion import CompletionItem
 
     from weft.kernel.operation import Operation
 
@@ -59,40 +55,8 @@ _POSITIONAL_FIELDS = frozenset(
 )
 
 
-class Text(click.ParamType[Any]):
-    """Literal text, ``-`` for standard input, ``@FILE`` for a file, ``@@`` for a leading ``@``."""
-
-    name = "text"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ANN401
-        text = self._read(str(value), param, ctx)
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            self.fail("is not UTF-8 text.", param, ctx)
-        return text
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return complete_name(ctx, param, incomplete)
-
-    def _read(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if value == "-":
-            return self._decode(sys.stdin.buffer.read(), "standard input", param, ctx)
-        if value.startswith("@@"):
-            return value[1:]
-        if not value.startswith("@"):
-            return value
-        try:
-            return self._decode(Path(value[1:]).expanduser().read_bytes(), value[1:], param, ctx)
-        except OSError as error:
-            self.fail(f"{value[1:]!r} cannot be read: {error.strerror}.", param, ctx)
-
-    def _decode(self, content: bytes, source: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Decode a file or stream without its final newline."""
-        try:
-            return content.decode().removesuffix("\n").removesuffix("\r")
-        except UnicodeDecodeError:
-            self.fail(f"{source} is not UTF-8 text.", param, ctx)
+# Fields of requests that are secrets.
+_SECRETS = frozenset({"api_key", "secret"})
 
 
 class Json(Text):
@@ -196,7 +160,8 @@ def _parameter(operation: Operation, field: Field) -> click.Parameter:
         return click.Option([_CORRELATION_OPTIONS[field.name], field.name], type=Text(), help=_help(shape))
     if field.required:
         count = -1 if shape.many else 1
-        return click.Argument([field.name], nargs=count, required=True, type=_click_type(shape), help=_help(shape))
+        kind = _field_click_type(field.name, shape)
+        return click.Argument([field.name], nargs=count, required=True, type=kind, help=_help(shape))
     return _option(field, shape)
 
 
@@ -213,7 +178,7 @@ def _option(field: Field, shape: _FieldType) -> click.Option:
         return click.Option([flag, field.name], is_flag=True, default=default, help=_help(shape))
     return click.Option(
         [f"--{name}", field.name],
-        type=_click_type(shape),
+        type=_field_click_type(field.name, shape),
         multiple=shape.many,
         default=default,
         show_default=default not in (None, ""),
@@ -242,6 +207,12 @@ def _field_type(kind: Type, description: str = "") -> _FieldType:
 
 def _bare(kind: Type) -> Type:
     return _bare(kind.type) if isinstance(kind, Metadata) else kind
+
+
+def _field_click_type(name: str, shape: _FieldType) -> click.ParamType[Any]:
+    if name in _SECRETS:
+        return Secret()
+    return Url() if name == "url" else _click_type(shape)
 
 
 def _click_type(shape: _FieldType) -> click.ParamType[Any]:

@@ -14,6 +14,7 @@ from weft.kernel.errors import Unavailable
 from weft.transports.cli.base import Command, DataFolderCommand
 from weft.transports.cli.completion import complete_name
 from weft.transports.cli.global_options import DATA_FOLDER, FLAGS, check_once, given, note_unused_database
+from weft.transports.cli.text_params import Url
 
 if TYPE_CHECKING:
     from weft.settings import Settings
@@ -43,7 +44,11 @@ class McpCommand(DataFolderCommand):
 @click.option("--host", help="Address to listen on.  [env var: WEFT_HOST; default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65_535), help="Port to listen on.  [env var: WEFT_PORT; default: 8787]")
 @click.option("--data-dir", help="Data folder.  [env var: WEFT_DATA_DIR; default: ~/.weft]")
-@click.option("--database-url", help="SQLite file or postgresql:// URL instead.  [env var: WEFT_DATABASE_URL]")
+@click.option(
+    "--database-url",
+    type=Url(),
+    help="SQLite file or postgresql:// URL without a password instead.  [env var: WEFT_DATABASE_URL]",
+)
 @click.pass_context
 def serve(
     ctx: click.Context, host: str | None, port: int | None, data_dir: str | None, database_url: str | None

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import sys
 import tempfile
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +72,7 @@ def export(target: Target, /, *, output: str, as_json: bool, **options: Any) -> 
         raise click.UsageError("--json needs --output: standard output is the bundle.")
     request = {name: value for name, value in options.items() if value is not None}
     request.setdefault("scope", next((scope for name, scope in _IMPLIED_SCOPES.items() if name in request), "session"))
-    with _output(output) as file:
+    with _output(output, target.settings().partial_files_journal) as file:
         exported, is_known = asyncio.run(_export(target, request, file))
     if as_json:
         show(exported, as_json=True)
@@ -118,25 +117,22 @@ async def _import(target: Target, file: BinaryIO, **options: Any) -> ContextImpo
 
 
 @contextmanager
-def _output(name: str) -> Iterator[BinaryIO]:
+def _output(name: str, journal: Path) -> Iterator[BinaryIO]:
     """Open the output; a file gets its name only when it is complete."""
     if name == _STANDARD:
         with _with_progress(sys.stdout.buffer, "Exporting") as file:
             yield file
         sys.stdout.buffer.flush()
         return
-    path = Path(name)
-    try:
-        handle, part = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise click.BadParameter(f"{name!r} cannot be written: {error.strerror}.", param_hint="--output") from None
-    try:
-        with open(handle, "wb") as raw, _with_progress(raw, "Exporting") as file:  # noqa: PTH123 - a handle, not a path
+    from weft.storage.partial_files import partial_file  # noqa: PLC0415 - help needs no storage
+
+    with ExitStack() as stack:
+        try:
+            raw = stack.enter_context(partial_file(Path(name), journal))
+        except OSError as error:
+            raise click.BadParameter(f"{name!r} cannot be written: {error.strerror}.", param_hint="--output") from None
+        with _with_progress(raw, "Exporting") as file:
             yield file
-        os.replace(part, path)  # noqa: PTH105 - likewise
-    except BaseException:
-        Path(part).unlink(missing_ok=True)
-        raise
 
 
 @contextmanager
