@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -35,7 +36,7 @@ from weft.capabilities.agent_context.views import (
     render_entries,
     with_value,
 )
-from weft.capabilities.history.model import MAIN, BranchNotFound, VersionPruned, metadata_key
+from weft.capabilities.history.model import MAIN, BranchNotFound, Point, VersionPruned, metadata_key
 from weft.capabilities.object_storage.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable, Pointer
 from weft.capabilities.object_storage.store import Staging
 from weft.capabilities.sessions.model import (
@@ -62,7 +63,7 @@ _MAX_ENTRIES = 1_000
 _CURSOR = r"^[A-Za-z0-9_:-]{1,200}\|[A-Za-z0-9_.:/-]{1,200}\Z"
 
 
-class PullContext(Request):
+class PullContext(Request, weakref=True, eq=False):
     """The session that gets your latest context."""
 
     session_id: SessionId
@@ -180,8 +181,38 @@ class ContextStatus(Response, omit_defaults=False):
     critical_update: CriticalUpdate | None
 
 
+class _RenderedPull(NamedTuple):
+    """The answer to a pull of a version, compared with the snapshot that the session had before."""
+
+    version: Point
+    before: PinnedContext | None
+    changes: ContextChanges
+    context: PulledContext
+
+
+# Answers of parsed requests, so that the transaction only pins the version.
+_rendered: WeakKeyDictionary[PullContext, _RenderedPull] = WeakKeyDictionary()
+
+
+async def render_pull(request: PullContext, actor: Actor, reads: Transactions[Contexts]) -> None:
+    """Read the context before the transaction: a large one would hold up every writer."""
+
+    async def render(contexts: Contexts) -> _RenderedPull:
+        check_own(contexts.actor, request.agent_id)
+        session = await find_session(request.session_id, contexts.actor, contexts.sessions)
+        before = await contexts.snapshots.find(session.session_id, contexts.actor.principal_id)
+        root = await contexts.head(await contexts.named_line(None, request.branch))
+        version = Point(root.line_id, root.seq, root.hash)
+        parts = await ContextAt(contexts.lines, version).parts()
+        changes = await _changes(contexts, before, parts)
+        return _RenderedPull(version, before, changes, await _pulled(contexts, parts))
+
+    _rendered[request] = await reads.read(actor, render, heavy=True)
+
+
 @_own_context_operation(
     "context.pull",
+    prepare=render_pull,
     tool="pull_context",
     http="POST /v1/context/pull",
     effect=Effect.WRITE,
@@ -205,6 +236,11 @@ async def pull_context(request: PullContext, contexts: Contexts, layers: Session
     pinned = await layers.pin(session.session_id, context.owner, parts.get(DEFINITION))
     await _publish(context, session, before, reason)
     root = context.root
+    prepared = _rendered.pop(request, None)
+    if prepared is None or (prepared.version, prepared.before) != (context.current_version.point, before):
+        changes, pulled = await _changes(contexts, before, parts), await _pulled(contexts, parts)
+    else:
+        changes, pulled = prepared.changes, prepared.context
     return ContextPulled(
         agent_id=context.owner,
         session_id=session.session_id,
@@ -214,8 +250,8 @@ async def pull_context(request: PullContext, contexts: Contexts, layers: Session
         snapshot=root.hash.hex(),
         message=f"Context pulled: snapshot v{before.version if before else 0} -> v{root.seq}",
         reason=reason,
-        changes=await _changes(contexts, before, parts),
-        context=await _pulled(contexts, parts),
+        changes=changes,
+        context=pulled,
         layers=[LayerVersion(context_id=at.line, version=at.seq) for at in pinned],
     )
 

@@ -53,6 +53,11 @@ class MergePlan(NamedTuple):
         """Whether our line already contains all of theirs."""
         return (self.base.seq, self.base.hash) == (self.theirs.seq, self.theirs.hash)
 
+    @property
+    def size(self) -> int:
+        """The number of keys that were compared, or that change."""
+        return max(len(self.current), len(self.outcome.taken) + len(self.outcome.conflicts))
+
     def is_of(self, line: OpenLine, source: OpenLine) -> bool:
         """Tell whether both lines are as they were when the merge was planned."""
         return (self.ours, self.theirs) == (head_point(line.head), head_point(source.head))

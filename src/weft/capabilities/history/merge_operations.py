@@ -160,7 +160,7 @@ async def merge_planned_now(
     """
     if prepared is not None and prepared.plan.is_of(line, source):
         return prepared
-    if prepared is not None and len(prepared.plan.current) > SMALL_CHANGE:
+    if prepared is not None and prepared.plan.size > SMALL_CHANGE:
         raise PreparationOutdated
     return await plan_for_caller(history, line, source)
 

@@ -1,0 +1,129 @@
+"""Work in a write transaction is bounded: plans are made before it, and settings of sessions have ceilings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.world import refused
+from weft.capabilities.history import merge_operations, rollback
+from weft.capabilities.plans.model import ALLOWANCES
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from support.world import Caller, World
+
+BOARD, DRAFT = "board:s1", "board:s1@draft"
+
+
+async def write_draft(caller: Caller, keys: int) -> None:
+    await caller.call("history.branch", context_id=BOARD, branch="draft")
+    for number in range(keys):
+        await caller.write(f"k{number}", "draft", branch="draft")
+
+
+def changed_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, module: Any, name: str, change: Callable[[], Awaitable[object]], times: int
+) -> list[int]:
+    """Let another caller write after each of the first plans; the list counts them."""
+    plan, planned = getattr(module, name), []
+
+    async def plan_then_change(*given: Any, **options: Any) -> Any:
+        made = await plan(*given, **options)
+        planned.append(1)
+        if len(planned) <= times:
+            await change()
+        return made
+
+    monkeypatch.setattr(module, name, plan_then_change)
+    return planned
+
+
+async def test_a_merge_is_planned_again_if_a_side_has_changed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await write_draft(world.planner, 3)
+    monkeypatch.setattr(merge_operations, "SMALL_CHANGE", 0)
+    planned = changed_meanwhile(
+        monkeypatch, merge_operations, "planned", lambda: world.analysis.write("other", "theirs"), 1
+    )
+    merged = await world.planner.call("history.merge", context_id=BOARD, from_context_id=DRAFT)
+    assert merged["taken"] == ["k0", "k1", "k2"]
+    assert len(planned) == 2
+    assert await world.planner.value("other") == "theirs"
+
+
+async def test_a_merge_that_others_keep_outdating_is_refused_with_a_time_to_retry(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await write_draft(world.planner, 3)
+    monkeypatch.setattr(merge_operations, "SMALL_CHANGE", 0)
+    changed_meanwhile(monkeypatch, merge_operations, "planned", lambda: world.analysis.write("other", "again"), 99)
+    with refused("SERVER_BUSY") as caught:
+        await world.planner.call("history.merge", context_id=BOARD, from_context_id=DRAFT)
+    assert caught.value.context["retry_after_seconds"] > 0
+    with refused("KEY_NOT_FOUND"):
+        await world.planner.value("k0")
+
+
+async def test_a_small_merge_is_planned_in_its_transaction_if_a_side_has_changed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await write_draft(world.planner, 3)
+    planned = changed_meanwhile(
+        monkeypatch, merge_operations, "planned", lambda: world.analysis.write("k0", "ours"), 99
+    )
+    merged = await world.planner.call("history.merge", context_id=BOARD, from_context_id=DRAFT)
+    assert [conflict["key"] for conflict in merged["conflicts"]] == ["k0"], "made from the state of now"
+    assert len(planned) == 1
+
+
+async def test_a_rollback_is_planned_again_if_the_board_has_changed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for value in ("first", "second"):
+        await world.planner.write("goal", value)
+    monkeypatch.setattr(rollback, "SMALL_CHANGE", 0)
+    planned = changed_meanwhile(monkeypatch, rollback, "planned", lambda: world.analysis.write("other", "x"), 1)
+    done = await world.admin.call("history.rollback", context_id=BOARD, target_version=1)
+    assert (done["written"], done["removed"]) == (["goal"], ["other"])
+    assert len(planned) == 2
+
+
+async def test_expiry_that_is_due_does_not_outdate_a_plan(world: World) -> None:
+    await world.planner.write("short", "x", ttl_seconds=1)
+    await write_draft(world.planner, 2)
+    world.clock.advance(seconds=2)
+    merged = await world.planner.call("history.merge", context_id=BOARD, from_context_id=DRAFT)
+    assert merged["taken"] == ["k0", "k1"]
+
+
+async def test_a_board_has_as_many_keys_as_its_session_allows(world: World) -> None:
+    small = await world.planner.create_session("small", max_keys=3)
+    for number in range(3):
+        await small.write(f"k{number}", "two words")
+    with refused("STORE_FULL") as caught:
+        await small.write("k3", "x")
+    assert caught.value.context["limit_keys"] == 3
+    await small.write("k0", "replaced")
+    await small.delete("k1")
+    await small.write("k3", "x")
+    await small.call("history.branch", context_id="board:small", branch="draft")
+    with refused("STORE_FULL"):
+        await small.write("k4", "x", branch="draft")
+
+
+async def test_a_new_session_gets_the_keys_of_its_plan_and_settings_above_it_are_refused(world: World) -> None:
+    allowance = ALLOWANCES["enterprise"]
+    await world.planner.create_session("usual")
+    session = (await world.planner.call("session.get", session_id="usual"))["session"]
+    assert session["config"]["max_keys"] == allowance.session_keys
+    for name, limit in (
+        ("max_keys", allowance.session_keys),
+        ("max_total_tokens", allowance.session_tokens),
+        ("max_value_tokens", allowance.value_tokens),
+        ("keep_versions", allowance.session_versions),
+    ):
+        with refused("QUOTA_EXCEEDED") as caught:
+            await world.planner.create_session("large", **{name: limit + 1})
+        assert caught.value.context[f"limit_{name}"] == limit
