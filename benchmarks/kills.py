@@ -135,7 +135,7 @@ async def _prepare(campaign: Campaign, server: RunningServer) -> list[Kind]:
             )
         )["api_key"]
         for session in (SESSION, SOURCE, PRUNED):
-            config = {**ROOMY, "keep_versions": 5 if session == PRUNED else 100_000}
+            config = {**ROOMY, "keep_versions": 5 if session == PRUNED else 10_000}
             raw = {"purpose": "kills", "session_id": session, "members": ["*"], "config": config}
             await kinds.as_agent(app, "session.create", **raw)
         for number in range(_SOURCE_KEYS):
