@@ -38,7 +38,7 @@ _FREE_PIECES = 1_024
 _MIN_PIECE_BYTES = 256
 # Of a body that nobody waits for: buffered before more is asked for, and read after the answer.
 _MAX_BUFFERED_BYTES = 16_384
-_MAX_DISCARDED_BYTES = 2**20
+_MAX_DISCARDED_BYTES = 2**18
 _RETRY_SECONDS = 5.0
 _TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _LARGE_HEAD = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
