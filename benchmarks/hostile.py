@@ -290,4 +290,4 @@ def _report(database: str, measured: Measured) -> None:
 
 def _key_id(api_key: str) -> str:
     """Return an API key without its secret."""
-    return api_key.rpartition("_")[0]
+    return api_key.rpartition(".")[0]

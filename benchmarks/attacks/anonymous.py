@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.attacks import End, attack, flood, repeated
 from benchmarks.wire import request
+from weft.capabilities.access.model import KEY_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
 
 _NESTED = b"[" * 4_000_000
 _BOARD = "/v1/sessions/any/context/any"
+
+
+def _unknown_key() -> str:
+    """Return an API key of the right form that was never given out."""
+    return f"{KEY_PREFIX}.default.{secrets.token_hex(8)}.{secrets.token_urlsafe(32)}"
 
 
 def _post(path: str, content: bytes, *headers: str) -> bytes:
@@ -57,7 +63,7 @@ async def unknown_keys(target: Target, tally: Tally) -> None:
 
     def requests(_: int) -> Iterator[bytes]:
         while True:
-            yield request("GET", _BOARD, f"weft_default_{secrets.token_hex(8)}_{secrets.token_hex(16)}")
+            yield request("GET", _BOARD, _unknown_key())
 
     await flood(target, tally, requests)
 
@@ -68,7 +74,7 @@ async def wrong_secrets_of_a_victim(target: Target, tally: Tally) -> None:
 
     def requests(_: int) -> Iterator[bytes]:
         while True:
-            yield request("GET", _BOARD, f"{target.victim_key_id}_{secrets.token_hex(16)}")
+            yield request("GET", _BOARD, f"{target.victim_key_id}.{secrets.token_urlsafe(32)}")
 
     await flood(target, tally, requests)
 
@@ -88,8 +94,8 @@ async def forged_tokens(target: Target, tally: Tally) -> None:
 async def logins_with_unknown_keys(target: Target, tally: Tally) -> None:
     def requests(_: int) -> Iterator[bytes]:
         while True:
-            key = f"weft_default_{secrets.token_hex(8)}_{secrets.token_hex(16)}"
-            yield request("POST", "/v1/tokens", None, {"agent_id": "a", "agent_type": "a", "api_key": key})
+            body = {"agent_id": "a", "agent_type": "a", "api_key": _unknown_key()}
+            yield request("POST", "/v1/tokens", None, body)
 
     await flood(target, tally, requests)
 
