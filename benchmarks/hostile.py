@@ -85,7 +85,7 @@ def run(*, quick: bool) -> list[Row]:
 
 async def _on_sqlite(names: list[str], *, quick: bool) -> list[Row]:
     with folder() as data:
-        prepared = await _prepare(str(data / "weft.db"), 50 if quick else _KEYS)
+        prepared = await prepare(str(data / "weft.db"), 50 if quick else _KEYS)
         with weft_server(data, log_level="WARNING", settings={"WEFT_RATE_LIMITS": ""}) as served:
             return await _measure_all("sqlite", served, prepared, names)
 
@@ -93,13 +93,13 @@ async def _on_sqlite(names: list[str], *, quick: bool) -> list[Row]:
 async def _on_postgres(names: list[str]) -> list[Row]:
     with postgres_server() as server, folder() as data:
         url = await postgres_database(server, "hostile")
-        prepared = await _prepare(url, _KEYS)
+        prepared = await prepare(url, _KEYS)
         settings = {"WEFT_DATABASE_URL": url, "WEFT_RATE_LIMITS": ""}
         with weft_server(data, log_level="WARNING", settings=settings) as served:
             return await _measure_all("postgres", served, prepared, names)
 
 
-async def _prepare(url: str, keys: int) -> Prepared:
+async def prepare(url: str, keys: int) -> Prepared:
     """Create two tenants, the victims with a session each, and the attacker with sessions at their limits."""
     app = App(Settings(database_url=url, rate_limits="off"))
     await app.open()
@@ -181,7 +181,7 @@ async def _measure(name: str, served: Served, prepared: Prepared) -> Measured:
     """Measure the victims before and during one attack."""
     chosen = attacks()[name]
     seconds = _ATTACK_SECONDS[chosen.end]
-    target = Target(served.port, prepared.attackers, prepared.session, _key_id(prepared.victims[0]), seconds)
+    target = Target(served.port, prepared.attackers, prepared.session, key_id(prepared.victims[0]), seconds)
     quiet = await _victims(served.port, prepared, _QUIET_SECONDS)
     memory = PeakMemory(served.pid)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
@@ -288,6 +288,6 @@ def _report(database: str, measured: Measured) -> None:
     )
 
 
-def _key_id(api_key: str) -> str:
+def key_id(api_key: str) -> str:
     """Return an API key without its secret."""
     return api_key.rpartition(".")[0]

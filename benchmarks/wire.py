@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -46,9 +48,14 @@ class Answer:
                 return value.strip().decode()
         return None
 
+    @property
+    def is_refusal(self) -> bool:
+        """Return whether this is an error in HTTP or in MCP."""
+        return self.status >= 300 or any(sign in self.body for sign in _REFUSALS)
+
     def check(self) -> None:
         """Raise unless this is a success in HTTP and in MCP."""
-        if self.status >= 300 or any(sign in self.body for sign in _REFUSALS):
+        if self.is_refusal:
             raise Refused(f"{self.status} {self.body[:500]!r}")
 
     def message(self) -> Any:  # noqa: ANN401 - JSON
@@ -71,7 +78,11 @@ class Connection:
 
     @classmethod
     async def open(cls, port: int) -> Connection:
-        return cls(*await asyncio.open_connection("127.0.0.1", port, limit=2**20))
+        connection = cls(*await asyncio.open_connection("127.0.0.1", port, limit=2**20))
+        opened = _opened.get()
+        if opened is not None:
+            opened.append(connection)
+        return connection
 
     async def exchange(self, request: bytes) -> Answer:
         self._writer.write(request)
@@ -126,6 +137,26 @@ class Connection:
     async def close(self) -> None:
         self._writer.close()
         await self._writer.wait_closed()
+
+    def abort(self) -> None:
+        self._writer.transport.abort()
+
+
+# Connections that are aborted at the end of the block that opened them.
+_opened: ContextVar[list[Connection] | None] = ContextVar("opened", default=None)
+
+
+@contextmanager
+def aborting_connections() -> Iterator[None]:
+    """Abort all connections that are opened in the block, also those of its tasks."""
+    opened: list[Connection] = []
+    token = _opened.set(opened)
+    try:
+        yield
+    finally:
+        _opened.reset(token)
+        for connection in opened:
+            connection.abort()
 
 
 def request(method: str, path: str, token: str | None, body: Any = None, **headers: str) -> bytes:  # noqa: ANN401 - JSON

@@ -12,7 +12,7 @@ from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from benchmarks.wire import Connection, request, run_async
+from benchmarks.wire import Connection, aborting_connections, request, run_async
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -21,6 +21,7 @@ _MODULES = ("anonymous", "connections", "floods", "heavy_reads", "heavy_writes")
 _PAUSE_SECONDS = 0.05
 _FILES_NEEDED = 16_384
 _LOWEST_PRIORITY = 19
+_REFUSED = 400
 
 
 class End(StrEnum):
@@ -59,11 +60,11 @@ class Tally:
 
     @property
     def answered(self) -> int:
-        return sum(count for status, count in self.statuses.items() if status < 400)
+        return sum(count for status, count in self.statuses.items() if status < _REFUSED)
 
     @property
     def refused(self) -> int:
-        return sum(count for status, count in self.statuses.items() if status >= 400)
+        return sum(count for status, count in self.statuses.items() if status >= _REFUSED)
 
     @property
     def failed(self) -> int:
@@ -115,13 +116,12 @@ def perform(name: str, target: Target) -> Tally:
     """Perform an attack in this process, at the lowest priority: a real attacker has a machine of its own."""
     os.nice(_LOWEST_PRIORITY)
     allow_many_files()
-    return run_async(attack_for(attacks()[name], target))
+    return run_async(attack_for(attacks()[name], target, Tally()))
 
 
-async def attack_for(chosen: Attack, target: Target) -> Tally:
+async def attack_for(chosen: Attack, target: Target, tally: Tally) -> Tally:
     """Run an attack for its seconds and return what became of it."""
-    tally = Tally()
-    with contextlib.suppress(TimeoutError):
+    with contextlib.suppress(TimeoutError), aborting_connections():
         async with asyncio.timeout(target.seconds):
             await chosen.run(target, tally)
     return tally
@@ -151,11 +151,13 @@ async def _keep_asking(target: Target, tally: Tally, requests: Iterator[bytes]) 
             connection = None
             await asyncio.sleep(_PAUSE_SECONDS)
             continue
-        tally.statuses[answer.status] += 1
+        # MCP answers 200 to a call that is refused.
+        status = _REFUSED if answer.status < _REFUSED and answer.is_refusal else answer.status
+        tally.statuses[status] += 1
         if answer.header("connection") == "close":
             await _end(connection)
             connection = None
-        if answer.status >= 400:
+        if status >= _REFUSED:
             # As an impatient client does, which ignores how long it should wait.
             await asyncio.sleep(_PAUSE_SECONDS / 10)
 
