@@ -310,7 +310,7 @@ def test_a_key_that_is_not_of_the_data_folder_says_where_it_comes_from(cli: Comm
     cli.run("session", "create", "Plan")
     cli.env["WEFT_API_KEY"] = "weft.default.key_0.x"
     stderr = cli.run("session", "list", code=3).stderr
-    assert "WEFT_API_KEY or --key" in stderr
+    assert "WEFT_API_KEY or --key @FILE" in stderr
     assert "--as" in stderr
 
 

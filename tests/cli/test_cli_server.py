@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+SET_A_KEY = "Set WEFT_API_KEY to an API key or token of this server, or give a file with --key @FILE."
+
 
 @pytest.fixture(scope="module")
 def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
@@ -44,7 +46,7 @@ def with_key(line: CommandLine, key: str) -> CommandLine:
 def test_a_wrong_key_is_forbidden(remote: CommandLine) -> None:
     stderr = with_key(remote, "weft.default.key_0.x").run("session", "list", code=3).stderr
     assert "INVALID_API_KEY" in stderr
-    assert f"WEFT_API_KEY or --key, and must be one of the server {remote.env['WEFT_URL']}" in stderr
+    assert f"WEFT_API_KEY or --key @FILE, and must be one of the server {remote.env['WEFT_URL']}" in stderr
     malformed = with_key(remote, "nonsense").run("session", "list", code=3).stderr
     assert "weft key create AGENT" in malformed
     assert "Bearer" not in malformed
@@ -55,7 +57,7 @@ def test_a_missing_key_says_where_to_set_it(remote: CommandLine) -> None:
     without = CommandLine(remote.data, {"WEFT_URL": remote.env["WEFT_URL"]})
     stderr = without.run("session", "list", code=3).stderr
     assert f"The server {remote.env['WEFT_URL']} needs an API key." in stderr
-    assert "Set WEFT_API_KEY or --key" in stderr
+    assert SET_A_KEY in stderr
 
 
 def test_a_key_passed_to_token_issue_is_not_the_one_of_the_command(remote: CommandLine) -> None:
@@ -112,7 +114,7 @@ def test_doctor_checks_the_server_that_commands_would_call(remote: CommandLine) 
 @pytest.mark.req("WX-08")
 def test_doctor_says_what_is_wrong_with_the_server(remote: CommandLine) -> None:
     without = CommandLine(remote.data, {"WEFT_URL": remote.env["WEFT_URL"]})
-    assert "Set WEFT_API_KEY or --key" in without.run("doctor", code=1).stdout
+    assert SET_A_KEY in without.run("doctor", code=1).stdout
     assert "cannot be reached" in checks_of(remote, "--url", f"http://127.0.0.1:{free_port()}", code=1)["Server"][1]
     assert "has no http://" in checks_of(remote, "--url", "127.0.0.1:8787", code=1)["Server"][1]
 

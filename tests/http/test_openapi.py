@@ -39,13 +39,18 @@ PIN = {
     "owner": None,
 }
 CHUNKING = {"chunk_tokens": 64, "overlap_tokens": 8}
+# The schema does not define which scopes match a caller, which actions exist, and what a condition in CEL is. It only
+# counts, so that later requests are not prohibited.
+GUARDRAILS = [{"name": "count", "prohibited_action": ["board.delete"], "condition": "true", "dry_run": True}]
 NO_FILTER = {"domain": None, "domains": None, "since": None, "until": None}
 # Valid values of fields whose rules the schema does not express, such as one of two fields being required.
 VALID_FIELDS: dict[str, dict[str, Any]] = {
+    "/v1/agents/{agent_id}/definition": {"guardrails": GUARDRAILS},
     "/v1/context/push": {"knowledge": [{"key": "limit", "value": 1}], "remove": [], "if_version": 0},
     "/v1/domains": {"chunking": CHUNKING},
     "/v1/domains/{domain}": {"chunking": CHUNKING},
-    "/v1/layers/{layer}": {"text": "Cite sources.", "policy": None},
+    "/v1/guardrails/test": {"guardrails": GUARDRAILS},
+    "/v1/layers/{layer}": {"text": "Cite sources.", "policy": None, "guardrails": GUARDRAILS},
     "/v1/domains/{domain}/documents": {"text": "Ship.", "content": None, "timestamp": None},
     "/v1/domains/{domain}/documents/batch": {"documents": [{"document_id": "plan.md", "text": "Ship."}]},
     "/v1/domains/{domain}/sources": {**A_PAGE, "folder": None, "watch": False, "secret": None},

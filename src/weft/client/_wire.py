@@ -136,7 +136,7 @@ def _checked_key(api_key: str | None) -> str | None:
     if not api_key.isascii() or not api_key.isprintable() or " " in api_key:
         raise InvalidInput(
             "api_key: contains a character that no key or token has.",
-            hint="Copy the key again, without spaces: with --key, in WEFT_API_KEY, or as the api_key of the client.",
+            hint="Copy the key again, without spaces, into WEFT_API_KEY, the file of --key, or the client's api_key.",
             field="api_key",
         )
     return api_key

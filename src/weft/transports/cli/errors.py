@@ -93,18 +93,18 @@ def _about_credential(body: ErrorBody, ctx: click.Context | None) -> ErrorBody:
     *_, hint = body.suggestions
     if target.url and not target.key:
         hint = (
-            "Set WEFT_API_KEY or --key to an API key or token of this server. An admin creates one with "
-            "weft key create AGENT."
+            "Set WEFT_API_KEY to an API key or token of this server, or give a file with --key @FILE. "
+            "An admin creates one with weft key create AGENT."
         )
         return msgspec.structs.replace(body, error=f"The server {target.url} needs an API key.", suggestions=[hint])
     if target.url:
         # The command itself sends the header that the server's hint asks for.
         hint = "An admin creates one with weft key create AGENT." if "Authorization" in hint else hint
-        hint = f"The key comes from WEFT_API_KEY or --key, and must be one of the server {target.url}. {hint}"
+        hint = f"The key comes from WEFT_API_KEY or --key @FILE, and must be one of the server {target.url}. {hint}"
     elif target.key and not target.principal:
         hint = (
-            "The key comes from WEFT_API_KEY or --key. It is not one of this data folder, which needs none: unset it, "
-            "or name an agent with --as."
+            "The key comes from WEFT_API_KEY or --key @FILE. It is not one of this data folder, which needs none: "
+            "unset it, or name an agent with --as."
         )
     return msgspec.structs.replace(body, suggestions=[hint])
 

@@ -80,7 +80,7 @@ def _check_clock(health: httpx2.Response) -> list[Finding]:
 
 
 async def _check_key(target: Target) -> Finding:
-    step = "Set WEFT_API_KEY or --key to an API key or token of this server."
+    step = "Set WEFT_API_KEY to an API key or token of this server, or give a file with --key @FILE."
     if not target.key:
         return Finding("Key", CheckStatus.PROBLEM, "none is given", step)
     async with Client(target.url, api_key=target.key, timeout_seconds=_TIMEOUT_SECONDS, retries=0) as client:
