@@ -42,7 +42,7 @@ _SERVE = (
     "from weft.transports.server import serve; from weft.settings import Settings; serve(Settings.from_environment())"
 )
 _RATES = " ".join(f"{name}=100000000/minute" for name in RateClass)
-_LIFE_SECONDS = (0.05, 0.8)
+_LIFE_SECONDS = (0.05, 2.0)
 _SOURCE_KEYS = 30
 
 
@@ -131,7 +131,7 @@ async def _prepare(campaign: Campaign, server: RunningServer) -> list[Kind]:
         await app.tenants.create("default")
         server.api_key = (
             await kinds.as_admin(
-                app, "agent.create", agent_id="worker", clearance=3, permissions=["read", "write", "admin"]
+                app, "agent.create", agent_id="worker", clearance=5, permissions=["read", "write", "admin"]
             )
         )["api_key"]
         for session in (SESSION, SOURCE, PRUNED):
