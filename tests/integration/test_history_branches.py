@@ -255,7 +255,7 @@ async def test_unreadable_conflicts_are_only_counted(conflicting: World) -> None
     await conflicting.planner.write("secret", "b", **closed)
     answer = await merge(conflicting.analysis)
     assert ([c["key"] for c in answer["conflicts"]], answer["hidden_conflicts"]) == (["goal"], 1)
-    (review,) = (await conflicting.analysis.call("history.reviews"))["reviews"]
+    (review,) = (await conflicting.analysis.call("history.reviews", context_id="board:s1"))["reviews"]
     assert ([c["key"] for c in review["conflicts"]], review["hidden_conflicts"]) == (["goal"], 1)
     (whole,) = (await conflicting.admin.call("history.reviews"))["reviews"]
     assert [c["key"] for c in whole["conflicts"]] == ["goal", "secret"]
@@ -363,7 +363,7 @@ async def test_a_review_is_closed_by_a_clean_merge_or_with_its_branch(conflictin
     assert await events(conflicting.analysis, "history.review") == ["history.review_opened", "history.review_closed"]
     shown = await conflicting.analysis.call("history.review", review_id=review["review_id"])
     assert (shown["state"], shown["decided_by"]) == ("superseded", "orchestrator:planner")
-    listed = (await conflicting.analysis.call("history.reviews", state="superseded"))["reviews"]
+    listed = (await conflicting.analysis.call("history.reviews", context_id="board:s1", state="superseded"))["reviews"]
     assert [each["review_id"] for each in listed] == [review["review_id"]]
     await conflicting.planner.write("goal", "here")
     await conflicting.planner.write("goal", "there", branch="try")

@@ -186,7 +186,9 @@ async def test_the_snapshot_index_lists_every_visible_line(world: World) -> None
         world.clock.advance(seconds=1)
         await history(world.admin, "snapshot", context_id=f"board:{session}", label=f"n{number}")
     assert await labels(world.admin) == ["n4", "n3", "n2", "n1", "n0"]
-    assert await labels(world.analysis) == ["n4", "n2", "n0"]
+    assert await labels(world.planner) == ["n4", "n3", "n2", "n1", "n0"]
+    assert await labels(world.analysis) == [], "a sub-agent has named no session"
+    assert await labels(world.analysis, context_id="board:s1") == ["n4", "n2", "n0"]
     assert await labels(world.stranger) == []
     assert await labels(world.admin, context_id="board:closed") == ["n3", "n1"]
     page = await world.admin.call("history.snapshots", limit=2)

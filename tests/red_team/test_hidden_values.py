@@ -96,8 +96,8 @@ async def plant(world: World, pin: str) -> None:
     await planner.write("goal", "ship")
     await review.write("pin", pin, readable_by=HIDDEN)
     await review.write("pin", f"{pin} again", readable_by=HIDDEN)
-    # Always of the same length: subscribers have seen the size of the version when it was open.
-    await review.write("closed", pin[:4])
+    # Everyone could read this version until its key was closed.
+    await review.write("closed", pin)
     await review.write("closed", "now hidden", readable_by=HIDDEN)
     await review.write("gone", pin, readable_by=HIDDEN)
     await review.delete("gone")

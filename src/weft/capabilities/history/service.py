@@ -15,7 +15,7 @@ from weft.capabilities.history.three_way import state_by_key, states_apart
 from weft.capabilities.plans.service import Plans
 from weft.capabilities.trust.gate import ContentGate
 from weft.kernel.clock import Clock, to_micros
-from weft.kernel.errors import Unavailable, WeftError
+from weft.kernel.errors import PermissionDenied, Unavailable, WeftError
 from weft.kernel.events import Outbox
 from weft.kernel.fields import is_name
 from weft.kernel.identity import Actor
@@ -143,15 +143,15 @@ async def planned(
 ) -> T:
     """Run a plan in a heavy read, so that comparing large contexts holds up no writer.
 
-    If it raises ExpiryDue, ``lock`` commits the expiry in its own transaction first. If it refuses the request, callers
-    that may not change the line are told that instead: ``lock`` refuses them.
+    If it raises ExpiryDue, ``lock`` commits the expiry in its own transaction first. If it refuses the request
+    for another reason than permission, callers that may not change the line are refused by ``lock`` instead.
     """
     try:
         return await transactions.read(actor, plan, heavy=True)
     except ExpiryDue:
         await transactions.write(actor, lock)
         return await transactions.read(actor, plan, heavy=True)
-    except Unavailable:
+    except (PermissionDenied, Unavailable):
         raise
     except WeftError:
         await transactions.write(actor, lock)
