@@ -48,6 +48,7 @@ BY_ARGUMENTS = {
     "events.read": "a session_id",
     "key.create": "an agent below the caller",
     "layer.define": "the layer of a team",
+    "memory.inspect": "an agent within its clearance",
     "memory.overview": "its own agent_id",
     "missing.list": "a session_id",
     "records.list": "a session_id",
