@@ -220,6 +220,11 @@ class McpClient:
         """Return the request that lists the tools."""
         return self._post(self._message("tools/list", {"_meta": _ENVELOPE} if self.era == MODERN else {}))
 
+    def listen(self, uris: Sequence[str]) -> bytes:
+        """Return the request of the newer era that subscribes to resources."""
+        params = {"notifications": {"resourceSubscriptions": list(uris)}, "_meta": _ENVELOPE}
+        return self._post(self._message("subscriptions/listen", params))
+
     async def tools(self) -> list[dict[str, Any]]:
         """Return the list of tools."""
         answer = await self.connection.ask(self.list_tools())

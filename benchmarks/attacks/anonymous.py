@@ -113,6 +113,13 @@ async def unknown_routes(target: Target, tally: Tally) -> None:
 
 
 @attack(End.REFUSED)
+async def long_paths(target: Target, tally: Tally) -> None:
+    """Paths that take long to decode, each on a connection of its own."""
+    path = "/v1/sessions/" + "%41" * 20_000
+    await flood(target, tally, repeated("GET", path, None, connection="close"))
+
+
+@attack(End.REFUSED)
 async def many_query_parameters(target: Target, tally: Tally) -> None:
     query = "&".join(f"a{number}=1" for number in range(4_000))
     await flood(target, tally, repeated("GET", f"/v1/events?{query}", None))

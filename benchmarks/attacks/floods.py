@@ -64,3 +64,14 @@ async def searches_of_tools(target: Target, tally: Tally) -> None:
             yield client.call("weft_tools", {"action": "search", "query": f"merge branches {number}"})
 
     await flood(target, tally, requests)
+
+
+@attack(End.REFUSED)
+async def long_lists_of_subscriptions(target: Target, tally: Tally) -> None:
+    """Twenty thousand resources that do not exist, in each call."""
+
+    def requests(_: int) -> Iterator[bytes]:
+        client = McpClient(None, target.key, MODERN)  # type: ignore[arg-type]
+        return itertools.repeat(client.listen(["board://nowhere"] * 20_000))
+
+    await flood(target, tally, requests, 4)

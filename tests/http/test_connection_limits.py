@@ -169,8 +169,9 @@ async def test_a_full_server_refuses_new_connections(world: World) -> None:
         b"GET /health HTTP/1.1\r\nhost: localhost\r\n" + b"a:\r\n" * 5_000,
         b"POST /v1/sessions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 50_000,
         b"GET /health HTTP/1.1\r\nhost: localhost\r\nx-long: " + b"a" * 200_000,
+        b"GET /v1/sessions/" + b"%41" * 3_000 + b" HTTP/1.1\r\nhost: localhost\r\n\r\n",
     ],
-    ids=["pipelined", "headers", "chunks", "head"],
+    ids=["pipelined", "headers", "chunks", "head", "path"],
 )
 async def test_more_parts_than_any_request_has_end_the_connection(server: Served, sent: bytes) -> None:
     stream = await server.connect()
@@ -179,6 +180,12 @@ async def test_more_parts_than_any_request_has_end_the_connection(server: Served
     await stream.rest()
     assert len(server.connections) == 0
     assert server.connections.kept.used == 0
+
+
+async def test_a_query_may_be_longer_than_any_path(world: World, server: Served) -> None:
+    query = "&".join(["limit=1"] * 1_500)
+    stream = await server.connect(call(world.planner, f"/v1/sessions?{query}"))
+    assert (await stream.answer()).startswith(b"HTTP/1.1 200")
 
 
 async def test_what_a_caller_has_half_sent_is_bounded(world: World, server: Served) -> None:

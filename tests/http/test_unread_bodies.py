@@ -32,7 +32,9 @@ class BodyRead(Exception):
     """The application asked for the body."""
 
 
-async def status_of(application: HttpApplication, method: str, path: str, credential: str | None) -> int:
+async def status_of(
+    application: HttpApplication, method: str, path: str, credential: str | None, query: bytes = b""
+) -> int:
     """Announce a large body, send nothing of it, and return the status of the answer."""
     sent: list[Message] = []
 
@@ -50,7 +52,7 @@ async def status_of(application: HttpApplication, method: str, path: str, creden
         "method": method,
         "path": path,
         "raw_path": path.encode(),
-        "query_string": b"",
+        "query_string": query,
         "headers": headers,
         "client": ("10.0.0.1", 1),
         "http_version": "1.1",
@@ -98,3 +100,17 @@ async def test_no_route_reads_the_body_of_a_caller_it_does_not_know(world: World
 async def test_a_body_is_not_read_for_a_caller_above_its_rate_limit(world: World) -> None:
     app = await world.another_app(rate_limits="session=0/minute")
     assert await status_of(HttpApplication(app), "POST", "/v1/sessions", world.planner.credential) == 429
+
+
+async def test_nothing_of_a_request_is_parsed_for_a_caller_without_credential(world: World) -> None:
+    application = HttpApplication(world.app)
+    async with application.mcp.running():
+        statuses = {
+            (method, path): await status_of(application, method, path, None, b"bundle=1&content=1&wait_seconds=1")
+            for method, path in routes(application)
+        }
+    others = {path for (_, path), status in statuses.items() if status != 401}
+    assert {path for path in others if not path.startswith("/mcp")} == {
+        "/v1/tokens",
+        "/v1/knowledge/hooks/tenant/source_id/token",
+    }

@@ -147,5 +147,6 @@ def test_messages_without_a_credential_are_limited_by_address(tmp_path: Path) ->
         assert [answer.status_code for answer in answers] == [200] * 5 + [429]
         assert answers[-1].json()["code"] == "RATE_LIMITED"
         assert int(answers[-1].headers["retry-after"]) >= 1
+        assert httpx2.get(f"{team.url}/mcp").status_code == 429
         # Callers with a credential at the same address are not affected.
         assert team.ask("POST", "/mcp/tool/list_memory", json={}).status_code == 200

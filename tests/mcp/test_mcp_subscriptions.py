@@ -266,6 +266,14 @@ async def test_too_many_subscriptions_are_refused(team: Team, session: str) -> N
                 pass
 
 
+@pytest.mark.parametrize("uri", ["nonsense", "board://nowhere"])
+async def test_long_lists_are_refused_whatever_is_in_them(team: Team, uri: str) -> None:
+    async with over_http(team, "planner", MODERN) as client:
+        with pytest.raises(MCPError, match="At most 256"):
+            async with client.listen(resource_subscriptions=[uri] * 257):
+                pass
+
+
 async def test_subscriptions_of_all_connections_are_counted_together(team: Team, session: str) -> None:
     agent = await asyncio.to_thread(team.new_agent, parent_id="planner")
     uris = [f"board://{session}/k{n}" for n in range(129)]

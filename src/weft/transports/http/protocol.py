@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _MAX_HEAD_BYTES = 65_536
 _MAX_HEADERS = 256
+# Longer than any path of a route. Decoding a path and finding its route take time for each byte.
+_MAX_PATH_BYTES = 8_192
 # Requests that are sent before earlier ones are answered.
 _MAX_PIPELINED = 16
 # Each piece of a chunked body costs as much as a thousand of its bytes.
@@ -152,6 +154,8 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        if len(self.url) > _MAX_PATH_BYTES and self.url.find(b"?", 0, _MAX_PATH_BYTES) < 0:
+            raise _Excessive
         self._in_head = False
         self._release(self._kept_head)
         super().on_headers_complete()

@@ -62,10 +62,10 @@ class ImportStream(OperationEndpoint):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
+            context, _ = await admit(self._app, scope)
             raw = self._from_query(scope["query_string"])
             if "bundle" in raw:
                 raise InvalidInput("bundle: it is the body of the request", field="bundle")
-            context, _ = await admit(self._app, scope)
             imported = await self._app.transfers.receive(raw, context, body_of(receive), strict=False)
         except WeftError as error:
             await refuse(scope, send, error, self._app.clock)

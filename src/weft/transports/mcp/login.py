@@ -63,11 +63,11 @@ class LoginEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = ReadAhead(scope, receive, ANONYMOUS_BODY_BYTES)
         try:
+            context = context_of(scope)
+            await self._app.admit_without_credential(context)
             if scope["method"] != "POST":
                 # The protocol's answer where there is no stream to open; clients go on without one.
                 raise MethodNotAllowed("Without a credential there is no event stream.")
-            context = context_of(scope)
-            await self._app.admit_without_credential(context)
             if _method(await body.read()) not in _METHODS:
                 # Refuses the caller, and audits that.
                 await self._app.identify(context)

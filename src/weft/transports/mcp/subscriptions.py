@@ -14,7 +14,7 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
-from weft.kernel.errors import Unavailable, WeftError
+from weft.kernel.errors import RateLimited, Unavailable, WeftError
 from weft.transports.mcp.caller import answering, caller_of, connection_of
 from weft.transports.resources import check_may_watch, follow_resource, parse_uri
 
@@ -168,12 +168,18 @@ class Subscriptions:
         caller = caller_of(context)
         honoured: list[str] = []
         refusal: WeftError | None = None
+        if len(uris) > _MAX_URIS:
+            raise MCPError(types.INVALID_PARAMS, f"At most {_MAX_URIS} resources can be subscribed to at once")
         for uri in uris:
             try:
                 await watcher.watch(parse_uri(uri), caller)
                 honoured.append(uri)
             except WeftError as error:
                 refusal = error
+                if isinstance(error, RateLimited):
+                    break
+            # A read may be done without waiting for anything.
+            await asyncio.sleep(0)
         if refusal is not None and not honoured:
             raise refusal
         return honoured
