@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
 from weft.kernel.errors import ServerBusy
 from weft.storage.sql.database import Scope
-from weft.storage.sql.dialects.sqlite_writes import MAX_WAITING, WriteJob, WriteQueue
+from weft.storage.sql.dialects.sqlite_writes import (
+    GROUP_SECONDS,
+    LONE_GROUP_SECONDS,
+    MAX_WAITING,
+    WorkClock,
+    WriteJob,
+    WriteQueue,
+)
 
 _LOOP = asyncio.new_event_loop()
 
@@ -93,3 +101,22 @@ def test_a_closed_queue_is_emptied_before_the_writer_ends() -> None:
     queue.close()
     assert sorted(drained(queue)) == ["ann", "bob"]
     assert queue.first(1) is None
+
+
+def test_a_group_may_take_longer_while_no_other_principal_waits() -> None:
+    queue = WriteQueue()
+    for _ in range(3):
+        queue.put(job("t", "ann"))
+    queue.first(1)
+    assert not queue.is_time_spent(2 * GROUP_SECONDS)
+    assert queue.is_time_spent(2 * LONE_GROUP_SECONDS)
+    queue.put(job("t", "bob"))
+    queue.following()
+    assert queue.is_time_spent(2 * GROUP_SECONDS)
+
+
+def test_time_that_a_write_waited_is_not_charged() -> None:
+    clock = WorkClock()
+    time.sleep(0.05)
+    assert clock.lap() < 0.04
+    assert clock.total < 0.04

@@ -41,8 +41,8 @@ from weft.storage.sql.dialects.heavy_reads import (
 from weft.storage.sql.dialects.sqlite_planner import teach_planner
 from weft.storage.sql.dialects.sqlite_writes import (
     GROUP_LIMIT,
-    GROUP_SECONDS,
     MAX_WAIT_SECONDS,
+    WorkClock,
     WriteJob,
     WriteQueue,
 )
@@ -399,19 +399,17 @@ def _run_group(cursor: apsw.Cursor, group: list[WriteJob], waiting: WriteQueue, 
     cursor.execute("BEGIN IMMEDIATE")
     epochs: _Epochs = {}
     job: WriteJob | None = group[0]
-    now, started = time.perf_counter(), time.thread_time()
-    began = started
+    now, clock = time.perf_counter(), WorkClock()
     while job is not None:
         if now - job.queued_at > MAX_WAIT_SECONDS and job.scope.principal:
             job.error = server_busy(now - job.queued_at)
         else:
             _attempt(cursor, job, epochs, usage)
         _check_disk(cursor)
-        ended = time.thread_time()
-        waiting.charge(job, ended - began)
-        if ended - started > GROUP_SECONDS or len(group) == GROUP_LIMIT:
+        waiting.charge(job, clock.lap())
+        if waiting.is_time_spent(clock.total) or len(group) == GROUP_LIMIT:
             break
-        began, job = ended, waiting.following()
+        job = waiting.following()
         if job is not None:
             group.append(job)
     usage.waited(sum(max(0.0, now - job.queued_at) for job in group), len(group))

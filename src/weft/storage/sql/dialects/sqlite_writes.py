@@ -21,11 +21,15 @@ MAX_WAIT_SECONDS = 10.0
 # Work of one commit: its first writes wait for the last. Time of the processor, because a thread that waits for its
 # turn has done nothing.
 GROUP_SECONDS = 0.02
+# The same while no other principal waits: one that arrives is next, and then the group ends.
+LONE_GROUP_SECONDS = 0.06
 GROUP_LIMIT = 512
 _GATHER_SECONDS = 0.0005
 # The next write of a principal whose last one took longer than this is committed without others.
 _SLOW_SECONDS = 0.005
 _MAX_SLOW_FLOWS = 10_000
+# Writes up to this long are measured by the time that passed.
+_SHORT_SECONDS = 0.001
 
 
 class WriteJob:
@@ -41,6 +45,30 @@ class WriteJob:
         self.queued_at = time.perf_counter()
         self.result: Any = None
         self.error: BaseException | None = None
+
+
+class WorkClock:
+    """Measures the processor time of the writes of a group, one after the other.
+
+    Reading that clock is a system call. So a short write counts the time that passed, which is never less, and the
+    next long one is corrected by as much as that was too much.
+    """
+
+    __slots__ = ("_read_at", "_started", "total")
+
+    def __init__(self) -> None:
+        self.total = 0.0
+        self._started = time.thread_time()
+        self._read_at = time.perf_counter()
+
+    def lap(self) -> float:
+        """Return the time of the write that ended now."""
+        now = time.perf_counter()
+        passed, self._read_at = now - self._read_at, now
+        if passed > _SHORT_SECONDS:
+            passed = max(0.0, time.thread_time() - self._started - self.total)
+        self.total += passed
+        return passed
 
 
 class WriteQueue:
@@ -101,6 +129,10 @@ class WriteQueue:
             return job
         self._next = job
         return None
+
+    def is_time_spent(self, seconds: float) -> bool:
+        """Tell whether a group that took this long should be committed now."""
+        return seconds > (GROUP_SECONDS if self._fair else LONE_GROUP_SECONDS)
 
     def charge(self, job: WriteJob, seconds: float) -> None:
         """Charge the time that a write took to its principal."""
