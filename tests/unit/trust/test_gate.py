@@ -262,6 +262,32 @@ async def test_a_tenant_waits_for_its_own_long_scans_only() -> None:
     assert detector.most == 2
 
 
+async def test_other_callers_of_the_tenant_get_their_turn_during_a_very_long_scan() -> None:
+    detector = SlowDetector()
+    scanner = ContentScanner(detector, Cache("verdicts", 1, 1, 60, SystemClock()))
+    long = asyncio.create_task(scanner.prepare(actor(), [submitted("word " * 100_000)]))
+    await asyncio.sleep(0.02)
+    await asyncio.wait_for(scanner.prepare(replace(actor(), principal_id="other"), [submitted("word " * 1_000)]), 1)
+    assert not long.done()
+    detector.quick = True
+    await long
+
+
+@pytest.mark.parametrize("prepared", [True, False])
+async def test_all_of_a_very_long_text_is_scanned_in_bounded_slices(*, prepared: bool) -> None:
+    detector = WordDetector()
+    scanner = ContentScanner(detector, Cache("verdicts", 1, 1, 60, SystemClock()))
+    filler = "a word or two. " * 3_000
+    text = submitted(f"{filler}{MAIL}{filler}{ATTACK}{filler}{SECRET}")
+    if prepared:
+        verdict = (await scanner.prepare(actor(), [text]))[text]
+    else:
+        verdict = scanner.scan(actor(), text.text, data=text.data)
+    assert verdict.detection.strict
+    assert (verdict.secrets, verdict.pii) == (("password",), ("email",))
+    assert max(len(given) for given, _ in detector.calls) < len(filler)
+
+
 @pytest.mark.parametrize("name", ["note", "n\\u006fte"])
 async def test_a_value_is_not_hidden_by_another_of_the_same_name(name: str) -> None:
     """A JSON parser keeps the last value; the agent that reads the text sees both."""

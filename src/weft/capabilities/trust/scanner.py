@@ -1,8 +1,9 @@
 """Scans texts for injected instructions, secrets and personal data.
 
 A scan takes time in proportion to the text, so it runs before the transaction that stores the text: ``prepare`` scans
-the texts of a request, long ones in a thread. The gate finds their verdicts in the call, or in the cache; it scans only
-what was not prepared.
+the texts of a request, long ones in a thread, and very long ones in slices: a pattern lets no other thread run while it
+searches, and other callers get their turn between two slices. The gate finds their verdicts in the call, or in the
+cache; it scans only what was not prepared.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from weft.capabilities.trust.precheck import EVERYTHING, MAX_CHARS, precheck
 from weft.kernel.thread_pools import ThreadPool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from weft.capabilities.injection.model import InjectionDetector
     from weft.capabilities.redaction.masker import DetectorCategory
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 # Longer texts are scanned in a thread.
 _INLINE_CHARS = MAX_CHARS
+# Longer texts are scanned in slices, each with the beginning of the next one.
+_SLICE_CHARS, _OVERLAP_CHARS = 8_192, 1_024
 _CACHE_WEIGHT = 400
 # One tenant takes one of them: the other thread is free for others.
 _GATE_THREADS = ThreadPool("gate", 2)
@@ -86,17 +89,29 @@ class ContentScanner:
         return verdict
 
     async def _scan_in_thread(self, actor: Actor, text: str, *, data: bool) -> Verdict:
-        scan = partial(self.scan, actor, text, data=data)
-        return await _GATE_THREADS.run_for((actor.tenant, actor.principal_id), scan)
+        flow = actor.tenant, actor.principal_id
+        if len(text) <= _SLICE_CHARS:
+            return await _GATE_THREADS.run_for(flow, partial(self.scan, actor, text, data=data))
+        key = _key(actor, text, data=data)
+        verdict: Verdict | None = self._cache.get(key)
+        if verdict is None:
+            shown = await _GATE_THREADS.run_for(flow, partial(plain_text, text))
+            scans = (partial(self._scan_slice, each, data=data, pii=True) for each in _slices(shown))
+            verdict = _joined([await _GATE_THREADS.run_for(flow, scan) for scan in scans])
+            self._cache.put(key, verdict, _CACHE_WEIGHT)
+        return verdict
 
     def verdict(self, text: str, *, data: bool) -> Verdict:
         """Return what is in a text without use of the cache, for documents, which would fill it. CPU-bound."""
         return self._scan(text, data=data)
 
     def _scan(self, text: str, *, data: bool) -> Verdict:
-        shown = plain_text(text)
-        pii = self._labels("pii", shown) if len(text) > _INLINE_CHARS else None
-        return Verdict(self._detector.detect(shown, data=data), self._labels("secrets", shown), pii)
+        pii = len(text) > _INLINE_CHARS
+        return _joined([self._scan_slice(each, data=data, pii=pii) for each in _slices(plain_text(text))])
+
+    def _scan_slice(self, text: str, *, data: bool, pii: bool) -> Verdict:
+        found = self._labels("pii", text) if pii else None
+        return Verdict(self._detector.detect(text, data=data), self._labels("secrets", text), found)
 
     def pii(self, text: str, verdict: Verdict) -> tuple[str, ...]:
         """Return the kinds of personal data in a text; in a short one, they are looked for only where it matters."""
@@ -104,6 +119,22 @@ class ContentScanner:
 
     def _labels(self, category: DetectorCategory, text: str) -> tuple[str, ...]:
         return tuple(sorted({span.label for span in self._scanners[category].spans(text)}))
+
+
+def _slices(text: str) -> Iterator[str]:
+    """Yield a text in slices that overlap; a short text, also an empty one, is one slice."""
+    for start in range(0, max(1, len(text)), _SLICE_CHARS):
+        yield text[start : start + _SLICE_CHARS + _OVERLAP_CHARS]
+
+
+def _joined(verdicts: Sequence[Verdict]) -> Verdict:
+    """Return the verdict on a text from those on its slices: the highest score, and all that was found."""
+    if len(verdicts) == 1:
+        return verdicts[0]
+    secrets = {label for each in verdicts for label in each.secrets}
+    pii = None if verdicts[0].pii is None else tuple(sorted({label for each in verdicts for label in each.pii or ()}))
+    detection = max((each.detection for each in verdicts), key=lambda each: (each.strict, each.flagged, each.score))
+    return Verdict(detection, tuple(sorted(secrets)), pii)
 
 
 def masked(text: str, categories: Iterable[DetectorCategory]) -> str:
