@@ -99,6 +99,7 @@ NOT_CONTENT = {
     ),
     "knowledge.allow_models": {"models[]": NAMES},
     "knowledge.delete_document": {"document_id": NAMES},
+    "knowledge.read_document": {"document_id": NAMES},
     "knowledge.release_document": {"document_id": NAMES},
     "knowledge.discard_document": {"document_id": NAMES},
     "trust.forget": {"item": NAMES},

@@ -39,6 +39,7 @@ READS = frozenset(
         "history.diff",
         "history.state",
         "history.verify",
+        "knowledge.read_document",
         "performance.read",
         "records.resolve",
         "records.show",

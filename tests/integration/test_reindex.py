@@ -165,16 +165,18 @@ async def numbers_by_collection(world: World) -> dict[str, set[int]]:
 
 
 @pytest.mark.req("CE-F50")
-async def test_equal_texts_of_a_tenant_are_embedded_once(world: World, embedder: QuickEmbedder) -> None:
+async def test_a_text_is_embedded_once_for_each_item(world: World, embedder: QuickEmbedder) -> None:
     for _ in range(3):
         await world.planner.say("the deploy is on Friday")
+    for value in ("ship it", "wait", "ship it"):
+        await world.planner.write("plan", value)
     await world.index_sessions()
-    await world.planner.say("the deploy is on Friday")
-    await world.planner.write("plan", "ship it")
-    await world.planner.write("plan", "wait")
-    await world.planner.write("plan", "ship it")
+    # A vector that two items shared would tell who reads one of them about the other.
+    assert sorted(embedder.embedded) == ["plan\nship it", *["planner: the deploy is on Friday"] * 3]
+    embedder.embedded.clear()
+    await world.admin.call("knowledge.reindex_all")
     await world.index_sessions()
-    assert sorted(embedder.embedded) == ["plan\nship it", "planner: the deploy is on Friday"]
+    assert embedder.embedded == []
     await check_index_complete(world)
 
 

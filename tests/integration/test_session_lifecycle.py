@@ -182,7 +182,7 @@ async def test_changes_are_logged_with_metadata_and_never_with_values(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    await world.planner.write("goal", "a very private sentence", readable_by=["subagent:*"])
+    await world.planner.write("goal", "a very private sentence", readable_by=["orchestrator"])
     await world.planner.delete("goal")
     with refused("VALUE_TOO_LARGE"):
         await world.planner.write("goal", "a very private sentence" * 1000)
