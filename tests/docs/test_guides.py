@@ -37,7 +37,9 @@ DEMO = (
     "weft agent create planner\n"
     "weft agent create analysis --parent-id planner\n"
     "key_of() { python -c 'import json, sys; print(json.load(sys.stdin)[\"api_key\"])'; }\n"
-    f"WEFT_API_KEY=$(weft key create admin --json | key_of)\n{SERVE}unset WEFT_API_KEY\n"
+    f"export WEFT_API_KEY=$(weft key create admin --json | key_of)\n{SERVE}"
+    f"until weft --url http://127.0.0.1:{GUIDE_PORT} doctor > /dev/null; do sleep 0.1; done\n"
+    "unset WEFT_API_KEY\n"
 )
 # Operators install into folders of their choice.
 WITHOUT_FOLDER = {"run-in-production"}
@@ -114,9 +116,7 @@ def test_the_servers_of_guides_leave_the_port_of_the_demo_free() -> None:
 def in_terminal(commands: str, variables: Path) -> str:
     """Return commands that begin with the variables of the page before and leave theirs; servers get a free port."""
     port, file = free_port(), shlex.quote(str(variables))
-    url = f"http://127.0.0.1:{port}"
-    ready = f"until weft --url {url} doctor > /dev/null 2>&1; do sleep 0.1; done\n"
-    commands = commands.replace(SERVE, f"weft serve > /dev/null 2>&1 &\n{ready}")
+    commands = commands.replace(SERVE, "weft serve > /dev/null 2>&1 &\n")
     commands = re.sub(f"{DEFAULT_PORT}|{GUIDE_PORT}", port, commands)
     commands = commands.replace("curl ", "curl --fail --silent --show-error ")
     return (
