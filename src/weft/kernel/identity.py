@@ -76,7 +76,10 @@ def is_group_of_agents(pattern: str) -> bool:
 
 @lru_cache(maxsize=10_000)
 def named_types(patterns: tuple[str, ...]) -> frozenset[str]:
-    """Return the agent types that an ACL names, by type:NAME, subagent:NAME or subagent:NAME:ID."""
+    """Return the agent types that an ACL names, by type:NAME, subagent:NAME or subagent:NAME:ID.
+
+    NAME may contain wildcards, as in subagent:legal-*. If it begins with one, the ACL is open to agents of every type.
+    """
     named = (
         pattern.removeprefix(SUBAGENT).partition(":")[0]
         if pattern.startswith(SUBAGENT)
@@ -84,7 +87,7 @@ def named_types(patterns: tuple[str, ...]) -> frozenset[str]:
         for pattern in patterns
         if pattern.startswith((SUBAGENT, AGENT_TYPE))
     )
-    return frozenset(filter(is_name, named))
+    return frozenset(name for name in named if is_name(name.replace("*", "_").replace("?", "_")))
 
 
 def may_match_callers(pattern: str) -> bool:

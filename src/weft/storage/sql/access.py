@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -65,12 +66,14 @@ _FOREIGN_TYPE = """
 SELECT 1 FROM principals WHERE tenant = $1 AND agent_type = $2 AND (kind = 'human' OR (root_id <> $3 AND NOT EXISTS (
     SELECT 1 FROM principals WHERE tenant = $1 AND agent_type = $2 AND root_id = $3 AND disabled_at IS NULL))) LIMIT 1
 """
-_TYPE_NAMED_BY_OTHERS = """
-SELECT 1 FROM named_types n WHERE n.tenant = $1 AND n.agent_type = $2 AND NOT EXISTS (
+_NAME_TYPE = "INSERT INTO named_types (tenant, agent_type, named_by) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
+# The type itself, and names with wildcards that may match it.
+_TYPES_NAMED_BY_OTHERS = """
+SELECT n.agent_type FROM named_types n
+WHERE n.tenant = $1 AND (n.agent_type = $2 OR n.agent_type LIKE '%*%' OR n.agent_type LIKE '%?%') AND NOT EXISTS (
     SELECT 1 FROM principals p WHERE p.tenant = $1 AND p.principal_id = n.named_by AND p.root_id = $3)
   AND NOT EXISTS (
     SELECT 1 FROM principals p WHERE p.tenant = $1 AND p.agent_type = $2 AND p.root_id = $3 AND p.disabled_at IS NULL)
-LIMIT 1
 """
 _ACTIVE_AGENTS = "SELECT COUNT(*) FROM principals WHERE tenant = $1 AND kind = 'agent' AND disabled_at IS NULL"
 _DISABLE = """
@@ -158,6 +161,13 @@ WHERE tenant = $1 ORDER BY created_at DESC, kid
 _ADD_SIGNING_KEY = "INSERT INTO signing_keys (tenant, kid, secret, created_at) VALUES ($1, $2, $3, $4)"
 
 
+async def note_named_types(transaction: Transaction, types: Iterable[str], named_by: str) -> None:
+    """Note agent types that an ACL names, and the principal that wrote it."""
+    rows = [(transaction.tenant, agent_type, named_by) for agent_type in sorted(types)]
+    if rows:
+        await transaction.many(_NAME_TYPE, rows)
+
+
 class SqlAccessStore:
     """SQL implementation of AccessStore."""
 
@@ -204,7 +214,8 @@ class SqlAccessStore:
         return await self._tx.one(_FOREIGN_TYPE, self.tenant, agent_type, orchestrator_id) is not None
 
     async def is_type_named_by_others(self, agent_type: str, orchestrator_id: str) -> bool:
-        return await self._tx.one(_TYPE_NAMED_BY_OTHERS, self.tenant, agent_type, orchestrator_id) is not None
+        named = await self._tx.all(_TYPES_NAMED_BY_OTHERS, self.tenant, agent_type, orchestrator_id)
+        return any(fnmatchcase(agent_type, pattern) for (pattern,) in named)
 
     async def agents_below(self, orchestrator_id: str) -> int:
         row = await self._tx.one(_AGENTS_BELOW, self.tenant, orchestrator_id)

@@ -19,6 +19,7 @@ from weft.kernel.clock import from_micros, to_micros
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.events import Event, EventType, NewEvent, Origin, StoredEvent
 from weft.kernel.identity import ANYONE, SYSTEM_ID, named_types, principal_of
+from weft.storage.sql.access import note_named_types
 from weft.storage.sql.acl_column import decode_audience, decode_patterns, encode_patterns
 from weft.storage.sql.database import SqlStore, batches, placeholders
 from weft.storage.sql.history import SqlLineStore
@@ -57,7 +58,6 @@ INSERT INTO events (tenant, seq, session_id, type, subject, actor, at, participa
                     turn_id, task_id, tool_call_id, runtime, origin, trace_id, native_id)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
 """
-_NAME_TYPE = "INSERT INTO named_types (tenant, agent_type, named_by) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
 # Mark before the members of a session, and their column.
 _KEY_ACLS, _PARTICIPANTS = "*", 7
 _TAKE_NUMBERS = "UPDATE tenants SET event_seq = event_seq + $1 WHERE tenant = $2"
@@ -152,8 +152,7 @@ class SqlOutbox:
             if event.readable_by != ANYONE:
                 named |= named_types(event.readable_by)
         if named:
-            by = self._principal_id or SYSTEM_ID
-            await self._tx.many(_NAME_TYPE, [(self._tx.tenant, agent_type, by) for agent_type in sorted(named)])
+            await note_named_types(self._tx, named, self._principal_id or SYSTEM_ID)
             named.clear()
 
     async def reserve(self, count: int) -> int:

@@ -8,6 +8,8 @@ import msgspec
 
 from weft.capabilities.transfer.policies import ExportPolicy
 from weft.capabilities.transfer.policy_filter import PolicyDefinition
+from weft.kernel.identity import named_types, principal_of
+from weft.storage.sql.access import note_named_types
 from weft.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ class SqlPolicyStore(SqlStore):
         await self._tx.run(
             _SET, self._tenant, policy.name, _encode(policy.definition).decode(), policy.updated_by, policy.updated_at
         )
+        await note_named_types(self._tx, named_types(policy.definition.who), principal_of(policy.updated_by))
 
     async def find(self, name: str) -> ExportPolicy | None:
         row = await self._tx.one(_POLICY + "AND name = $2", self._tenant, name)
