@@ -69,12 +69,16 @@ async def status_of(
 
 def routes(application: HttpApplication) -> list[tuple[str, str]]:
     """Return every method and path that the server has."""
-    found = [
+    return [
         (method, re.sub(r"{(\w+)(:\w+)?}", r"\1", route.path))  # type: ignore[attr-defined]
         for route in application._routed.routes
         for method in (route.methods or {"POST", "GET", "DELETE"}) - {"HEAD"}  # type: ignore[attr-defined]
     ]
-    return [(method, path) for method, path in found if path not in WITHOUT_CREDENTIAL and "/schemas" not in path]
+
+
+def is_open(path: str) -> bool:
+    """Tell whether anyone may read what is at a path."""
+    return path in WITHOUT_CREDENTIAL or path.startswith("/schemas")
 
 
 @pytest.mark.parametrize("credential", [None, "weft.{tenant}.key_0.wrong", "nonsense"])
@@ -83,7 +87,9 @@ async def test_no_route_reads_the_body_of_a_caller_it_does_not_know(world: World
     given = credential and credential.format(tenant=world.tenant)
     async with application.mcp.running():
         statuses = {
-            (method, path): await status_of(application, method, path, given) for method, path in routes(application)
+            (method, path): await status_of(application, method, path, given)
+            for method, path in routes(application)
+            if not is_open(path)
         }
     assert len(statuses) > 200
     others = {path: status for (_, path), status in statuses.items() if status != 401}
@@ -108,9 +114,28 @@ async def test_nothing_of_a_request_is_parsed_for_a_caller_without_credential(wo
         statuses = {
             (method, path): await status_of(application, method, path, None, b"bundle=1&content=1&wait_seconds=1")
             for method, path in routes(application)
+            if not is_open(path)
         }
     others = {path for (_, path), status in statuses.items() if status != 401}
     assert {path for path in others if not path.startswith("/mcp")} == {
         "/v1/tokens",
         "/v1/knowledge/hooks/tenant/source_id/token",
     }
+
+
+# Parameters that some route refuses, and a query that none can parse.
+@pytest.mark.parametrize("query", [b"", b"bundle=1&content=1&text=1&metadata=1", b"%ff"])
+@pytest.mark.parametrize("credential", [None, "nonsense"])
+async def test_every_request_without_an_accepted_credential_is_limited_by_its_address(
+    world: World, credential: str | None, query: bytes
+) -> None:
+    app = await world.another_app(rate_limits="anonymous=0/minute authentication=0/minute")
+    application = HttpApplication(app)
+    # Probes of health have to be answered whoever else asks, and cost nothing.
+    every = [each for each in routes(application) if each[1] not in {"/health", "/ready"}]
+    every += [("GET", "/nowhere"), ("PUT", "/v1/sessions")]
+    async with application.mcp.running():
+        statuses = {
+            (method, path): await status_of(application, method, path, credential, query) for method, path in every
+        }
+    assert {route: status for route, status in statuses.items() if status != 429} == {}

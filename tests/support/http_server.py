@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from weft.transports.http.application import HttpApplication
-from weft.transports.http.connections import SWEEP_STEPS, ConnectionLimits, Connections
+from weft.transports.http.connections import SWEEP_STEPS, ConnectionLimits, ConnectionTable
 from weft.transports.server import http_server
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Served:
     """A running server."""
 
     port: int
-    connections: Connections
+    connections: ConnectionTable
     streams: list[Stream] = field(default_factory=list)
 
     @property

@@ -9,7 +9,7 @@ import pytest
 from weft.kernel.errors import ServerBusy
 from weft.transports import server
 from weft.transports.http.byte_budget import ByteBudget, Holder
-from weft.transports.http.connections import ConnectionLimits, Connections
+from weft.transports.http.connections import ConnectionLimits, ConnectionTable
 
 pytestmark = pytest.mark.req("MS-11")
 
@@ -39,7 +39,7 @@ class FakeConnection:
 
 
 def test_the_oldest_that_has_not_authenticated_makes_room() -> None:
-    table = Connections(ConnectionLimits(open=32))
+    table = ConnectionTable(ConnectionLimits(open=32))
     first = [FakeConnection(f"10.0.0.{number}") for number in range(8)]
     assert all(table.add(each) for each in first)  # type: ignore[arg-type]
     assert table.add(FakeConnection("10.0.0.99"))  # type: ignore[arg-type]
@@ -53,7 +53,7 @@ def test_the_oldest_that_has_not_authenticated_makes_room() -> None:
 
 
 def test_addresses_of_one_ipv6_network_count_together() -> None:
-    table = Connections()
+    table = ConnectionTable()
     assert table.address_of("2001:db8::1") == table.address_of("2001:db8::2:3")
     assert table.address_of("2001:db8::1") != table.address_of("2001:db8:0:1::1")
     assert table.address_of("::ffff:10.0.0.1") == table.address_of("10.0.0.1")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
+from weft.kernel.counts import decrement
 from weft.kernel.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from weft.kernel.identity import Actor
 
-K = TypeVar("K")
 MAX_OF_PRINCIPAL = 256
 MAX_OF_TENANT = 2_000
 
@@ -127,12 +127,6 @@ class Subscribers:
         del held[subscriber]
         if not held:
             del self._of_principal[subscriber.group]
-        _decrease(self._of_tenant, subscriber.group[0])
+        decrement(self._of_tenant, subscriber.group[0])
         for agent in subscriber.tree:
-            _decrease(self._in_tree, agent)
-
-
-def _decrease(counts: Counter[K], key: K) -> None:
-    counts[key] -= 1
-    if not counts[key]:
-        del counts[key]
+            decrement(self._in_tree, agent)

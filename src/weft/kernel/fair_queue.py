@@ -14,6 +14,7 @@ from heapq import heappop, heappush, heapreplace
 from math import ceil
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from weft.kernel.counts import decrement
 from weft.kernel.errors import ServerBusy
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     Skip = Callable[[str, str], bool]
 
 T = TypeVar("T")
-K = TypeVar("K")
 
 # The cost of an item until its true cost is charged: flows take turns even if nobody measures.
 _NOMINAL_COST = 0.0001
@@ -248,14 +248,8 @@ class Shares:
         self._principals[tenant, principal] += 1
 
     def give_back(self, tenant: str, principal: str) -> None:
-        _decrement(self._tenants, tenant)
-        _decrement(self._principals, (tenant, principal))
-
-
-def _decrement(counts: Counter[K], name: K) -> None:
-    counts[name] -= 1
-    if not counts[name]:
-        del counts[name]
+        decrement(self._tenants, tenant)
+        decrement(self._principals, (tenant, principal))
 
 
 class _Wait:

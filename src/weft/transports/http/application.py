@@ -17,7 +17,7 @@ from starlette.routing import Route
 from weft import __version__
 from weft.kernel.errors import AuthenticationError, MethodNotAllowed, NotFound, RateLimited, WeftError
 from weft.transports.http.byte_budget import ByteBudget
-from weft.transports.http.connections import ConnectionLimits, Connections, trusted_proxies
+from weft.transports.http.connections import ConnectionLimits, ConnectionTable, trusted_proxies
 from weft.transports.http.host_check import HostGuard
 from weft.transports.http.http_io import context_of, delay_refusal, error_body, error_headers
 from weft.transports.http.index_page import landing_page
@@ -69,7 +69,7 @@ class HttpApplication:
         limits: ConnectionLimits | None = None,
     ) -> None:
         self._app = app
-        self.connections = Connections(
+        self.connections = ConnectionTable(
             limits or ConnectionLimits(),
             trusted_proxies(app.settings),
             ByteBudget(max(_KEPT_BYTES, _KEPT_BODIES * app.settings.max_body_bytes)),
@@ -97,7 +97,7 @@ class HttpApplication:
                 stream_route(self._app, self.streams),
                 *transfer_routes(self._app),
                 *shim_routes(self._app),
-                *schema_routes(),
+                *schema_routes(self._app),
                 Route("/", self._landing),
                 Route("/health", self._health),
                 Route("/ready", self._ready),

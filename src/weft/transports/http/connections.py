@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from ipaddress import ip_network
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from weft.app.rate_limits import client_network
+from weft.kernel.counts import decrement
 from weft.kernel.fair_queue import server_busy
 from weft.settings import InvalidSetting
 from weft.transports.http.byte_budget import ByteBudget
@@ -100,7 +101,7 @@ class Connection(Protocol):
 
 
 @dataclass(slots=True)
-class Connections:
+class ConnectionTable:
     """Open connections. One that has not authenticated makes room for a newer one."""
 
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
@@ -141,7 +142,7 @@ class Connections:
         del self._all[connection]
         self._forget_anonymous(connection)
         self._forget_owner(connection)
-        _decrement(self._by_address, connection.address)
+        decrement(self._by_address, connection.address)
 
     def authenticate(self, connection: Connection, actor: Actor) -> None:
         """Note whose connection it is; raises ServerBusy if its principal or tenant has too many."""
@@ -191,15 +192,9 @@ class Connections:
 
     def _forget_owner(self, connection: Connection) -> None:
         if connection.owner is not None:
-            _decrement(self._by_owner, connection.owner)
-            _decrement(self._by_tenant, connection.owner[0])
+            decrement(self._by_owner, connection.owner)
+            decrement(self._by_tenant, connection.owner[0])
             connection.owner = None
-
-
-def _decrement(counts: Counter[Any], name: object) -> None:
-    counts[name] -= 1
-    if counts[name] <= 0:
-        del counts[name]
 
 
 def trusted_proxies(settings: Settings) -> Container[str]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from weft.kernel.identity import Actor
-    from weft.transports.http.connections import Connections
+    from weft.transports.http.connections import ConnectionTable
 
     Kept = tuple[list[Holder], int]
 
@@ -68,7 +68,7 @@ class _Excessive(Exception):
 class BoundedHttp(HttpToolsProtocol):
     """A connection of the server."""
 
-    def __init__(self, *args: Any, connections: Connections, **kwargs: Any) -> None:  # noqa: ANN401 - as uvicorn's
+    def __init__(self, *args: Any, connections: ConnectionTable, **kwargs: Any) -> None:  # noqa: ANN401 - as uvicorn's
         super().__init__(*args, **kwargs)
         self._table = connections
         self.address = ""

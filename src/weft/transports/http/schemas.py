@@ -19,11 +19,14 @@ from weft.capabilities.records.schemas import (
     schema_url,
 )
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
+from weft.transports.http.http_io import context_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from starlette.requests import Request
+
+    from weft.app.app import App
 
 _JSON = "application/json"
 # Schemas of a version do not change, but a release may reword descriptions: cache for a day.
@@ -33,23 +36,25 @@ _CACHING = "public, max-age=86400"
 class _Document:
     """Published file that does not change while the server runs."""
 
-    def __init__(self, body: bytes, media_type: str) -> None:
+    def __init__(self, app: App, body: bytes, media_type: str) -> None:
+        self._app = app
         self._body = body
         self._media_type = media_type
         self._headers = {"etag": f'"{sha256(body).hexdigest()[:32]}"', "cache-control": _CACHING}
 
     async def __call__(self, request: Request) -> Response:
+        await self._app.admit_without_credential(context_of(request.scope))
         known = request.headers.get("if-none-match", "")
         if known == "*" or self._headers["etag"] in known:
             return Response(status_code=304, headers=self._headers)
         return Response(self._body, headers=self._headers, media_type=self._media_type)
 
 
-def schema_routes() -> Iterator[Route]:
+def schema_routes(app: App) -> Iterator[Route]:
     # A method, because Starlette takes any other callable object for an ASGI application.
-    yield Route(f"/{SCHEMAS}", _Document(msgspec.json.encode(_index()), _JSON).__call__)
+    yield Route(f"/{SCHEMAS}", _Document(app, msgspec.json.encode(_index()), _JSON).__call__)
     for name in RECORD_TYPES:
-        yield Route(schema_url(name), _Document(schema_file(name), MEDIA_TYPE).__call__)
+        yield Route(schema_url(name), _Document(app, schema_file(name), MEDIA_TYPE).__call__)
 
 
 def schema_paths(refusal: dict[str, Any]) -> dict[str, Any]:
