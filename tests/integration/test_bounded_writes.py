@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from support.bundles import exported, imported
 from support.world import refused
 from weft.capabilities.history import merge_operations, rollback
 from weft.capabilities.plans.model import ALLOWANCES
@@ -127,3 +128,21 @@ async def test_a_new_session_gets_the_keys_of_its_plan_and_settings_above_it_are
         with refused("QUOTA_EXCEEDED") as caught:
             await world.planner.create_session("large", **{name: limit + 1})
         assert caught.value.context[f"limit_{name}"] == limit
+        # There is no larger plan to ask for.
+        assert caught.value.hint == f"Lower {name}."
+
+
+async def test_an_imported_session_gets_the_ceilings_of_the_plan(world: World) -> None:
+    high = {"max_keys": 900, "max_total_tokens": 900_000, "max_value_tokens": 200_000}
+    board = await world.planner.create_session("rich", **high)
+    await board.write("goal", "ship")
+    bundle = await exported(board)
+    await world.app.tenants.set_plan(world.tenant, "free")
+    await imported(world.admin, bundle, session_id="copy")
+    config = (await world.admin.call("session.get", session_id="copy"))["session"]["config"]
+    free = ALLOWANCES["free"]
+    assert {name: config[name] for name in high} == {
+        "max_keys": free.session_keys,
+        "max_total_tokens": free.session_tokens,
+        "max_value_tokens": free.value_tokens,
+    }

@@ -6,9 +6,11 @@ import asyncio
 import contextvars
 import threading
 from functools import partial
+from pathlib import Path
 
 import pytest
 
+import weft
 from weft.kernel.errors import ServerBusy
 from weft.kernel.thread_pools import CALLER, DOCUMENT_THREADS, SEARCH_THREADS, ThreadPool
 
@@ -117,3 +119,18 @@ async def test_cancelled_work_leaves_the_queue() -> None:
 async def test_errors_reach_the_caller() -> None:
     with pytest.raises(ZeroDivisionError):
         await SEARCH_THREADS.run(lambda: 1 / 0)
+
+
+def test_no_work_of_callers_runs_in_threads_that_are_not_shared_fairly() -> None:
+    source = Path(weft.__file__).parent
+    found = {
+        str(path.relative_to(source))
+        for path in source.rglob("*.py")
+        if any(call in path.read_text() for call in ("asyncio.to_thread(", "run_in_executor(None", "anyio.to_thread"))
+    }
+    # Closing a database, and the diagnostics of an operator.
+    assert found <= {
+        "app/diagnostics/checks.py",
+        "storage/sql/dialects/postgres.py",
+        "storage/sql/dialects/sqlite.py",
+    }

@@ -32,7 +32,8 @@ def partial_file(
             yield file
             file.flush()
             os.fsync(file.fileno())
-        partial.replace(path)
+            # While it is locked: another process would take it for abandoned.
+            partial.replace(path)
         _sync_folder(path.parent)
     finally:
         partial.unlink(missing_ok=True)

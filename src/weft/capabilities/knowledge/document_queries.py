@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 import msgspec
 
 from weft.capabilities.indexing.chunking.reader import DocumentReader, DocumentUnreadable
 from weft.capabilities.knowledge.document_content import decode_text
-from weft.capabilities.knowledge.document_text import DocumentTexts, StoredVersion, checked_layout
+from weft.capabilities.knowledge.document_text import DocumentTexts, ReadableDocument, checked_layout
 from weft.capabilities.knowledge.documents import DocumentInfo, Documents, document_info
 from weft.capabilities.knowledge.model import (
     DocumentId,
@@ -29,7 +28,7 @@ from weft.kernel.fields import Count, Ordinal
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Effect, Request, Response
 from weft.kernel.ports import Transactions
-from weft.kernel.thread_pools import DOCUMENT_THREADS
+from weft.kernel.thread_pools import DOCUMENT_THREADS, SHORT_THREADS
 
 _MAX_CHARACTERS = 100_000
 
@@ -161,20 +160,20 @@ async def read_document(
     return await (_indexed(request, stored) if stored.is_indexed else _unindexed(request, stored, reader, scanner))
 
 
-async def _indexed(request: ReadDocument, stored: StoredVersion) -> DocumentText:
+async def _indexed(request: ReadDocument, stored: ReadableDocument) -> DocumentText:
     document = stored.document
-    text = await asyncio.to_thread(decode_text, *stored.content)
+    text = await SHORT_THREADS.run(decode_text, *stored.content)
     return _shown(request, stored, text, document.indexed_title, document.indexed_type)
 
 
 async def _unindexed(
-    request: ReadDocument, stored: StoredVersion, reader: DocumentReader, scanner: ContentScanner
+    request: ReadDocument, stored: ReadableDocument, reader: DocumentReader, scanner: ContentScanner
 ) -> DocumentText:
     layout = await DOCUMENT_THREADS.run(checked_layout, stored, reader, scanner)
     return _shown(request, stored, layout.text, layout.title, layout.media_type)
 
 
-def _shown(request: ReadDocument, stored: StoredVersion, text: str, title: str, media_type: str) -> DocumentText:
+def _shown(request: ReadDocument, stored: ReadableDocument, text: str, title: str, media_type: str) -> DocumentText:
     start, end = _span(request, len(text))
     return DocumentText(
         domain=stored.document.domain,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from weft.capabilities.trust.scanner import ContentScanner
 
 
-class StoredVersion(NamedTuple):
+class ReadableDocument(NamedTuple):
     """A version of a document with its content; ``policy`` is given if it has to be checked before it is read."""
 
     document: Document
@@ -49,7 +49,7 @@ class DocumentTexts(msgspec.Struct, frozen=True):
     documents: Documents
     policies: TrustPolicies
 
-    async def find(self, domain: str, document_id: str, version: int | None) -> StoredVersion:
+    async def find(self, domain: str, document_id: str, version: int | None) -> ReadableDocument:
         """Return the indexed or the latest version; by default the indexed one, if there is none the latest."""
         place = await self.documents.domains.find(domain)
         document = await self.documents.find(place, document_id)
@@ -64,13 +64,13 @@ class DocumentTexts(msgspec.Struct, frozen=True):
                 latest_version=document.version,
             )
         if is_indexed or may_review(place, self.documents.domains.actor):
-            return StoredVersion(document, place, wanted, kept)
+            return ReadableDocument(document, place, wanted, kept)
         if document.state == "quarantined":
             raise _not_ready(document)
-        return StoredVersion(document, place, wanted, kept, await self.policies.current())
+        return ReadableDocument(document, place, wanted, kept, await self.policies.current())
 
 
-def checked_layout(stored: StoredVersion, reader: DocumentReader, scanner: ContentScanner) -> ChunkLayout:
+def checked_layout(stored: ReadableDocument, reader: DocumentReader, scanner: ContentScanner) -> ChunkLayout:
     """Return the text of a version that is not indexed; raises DocumentNotReady if the policy would not let it be.
 
     Slow: call it in a thread.

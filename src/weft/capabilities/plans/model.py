@@ -119,9 +119,8 @@ class Allowance(msgspec.Struct, frozen=True):
             raise self._exceeded("compacts by a sliding window only", instead, limit_compaction_strategies=False)
 
     def _exceeded(self, allowed: str, instead: str, **limit: Any) -> QuotaExceeded:  # noqa: ANN401 - JSON
-        return QuotaExceeded(
-            f"The plan '{self.plan}' {allowed}.", hint=f"{instead}, {_LARGER_PLAN}.", plan=self.plan, **limit
-        )
+        larger = "" if self.plan == PLANS[-1] else f", {_LARGER_PLAN}"
+        return QuotaExceeded(f"The plan '{self.plan}' {allowed}.", hint=f"{instead}{larger}.", plan=self.plan, **limit)
 
 
 ALLOWANCES: dict[Plan, Allowance] = {
