@@ -78,7 +78,8 @@ def is_group_of_agents(pattern: str) -> bool:
 def named_types(patterns: tuple[str, ...]) -> frozenset[str]:
     """Return the agent types that an ACL names, by type:NAME, subagent:NAME or subagent:NAME:ID.
 
-    NAME may contain wildcards, as in subagent:legal-*. If it begins with one, the ACL is open to agents of every type.
+    A NAME with wildcards, as in subagent:legal-?, names all types that begin as it does: legal-*. If it begins with
+    one, the ACL is open to agents of every type.
     """
     named = (
         pattern.removeprefix(SUBAGENT).partition(":")[0]
@@ -87,7 +88,17 @@ def named_types(patterns: tuple[str, ...]) -> frozenset[str]:
         for pattern in patterns
         if pattern.startswith((SUBAGENT, AGENT_TYPE))
     )
-    return frozenset(name for name in named if is_name(name.replace("*", "_").replace("?", "_")))
+    return frozenset(name for name in map(_until_wildcard, named) if is_name(name.removesuffix("*")))
+
+
+def names_of_type(agent_type: str) -> list[str]:
+    """Return the names that named_types has for ACLs that may admit a type."""
+    return [agent_type, *(f"{agent_type[:length]}*" for length in range(1, len(agent_type) + 1))]
+
+
+def _until_wildcard(name: str) -> str:
+    beginning, wildcard, _ = name.replace("?", "*").partition("*")
+    return beginning + wildcard
 
 
 def may_match_callers(pattern: str) -> bool:

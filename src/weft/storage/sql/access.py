@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from weft.capabilities.access.audit import AuditRow
 from weft.capabilities.access.model import Memberships, Principal, SigningKey, StoredKey, StoredToken
-from weft.kernel.identity import Permission, PrincipalKind
+from weft.kernel.identity import Permission, PrincipalKind, names_of_type
 from weft.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:
@@ -67,13 +66,13 @@ SELECT 1 FROM principals WHERE tenant = $1 AND agent_type = $2 AND (kind = 'huma
     SELECT 1 FROM principals WHERE tenant = $1 AND agent_type = $2 AND root_id = $3 AND disabled_at IS NULL))) LIMIT 1
 """
 _NAME_TYPE = "INSERT INTO named_types (tenant, agent_type, named_by) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
-# The type itself, and names with wildcards that may match it.
-_TYPES_NAMED_BY_OTHERS = """
-SELECT n.agent_type FROM named_types n
-WHERE n.tenant = $1 AND (n.agent_type = $2 OR n.agent_type LIKE '%*%' OR n.agent_type LIKE '%?%') AND NOT EXISTS (
+_TYPE_NAMED_BY_OTHERS = """
+SELECT 1 FROM named_types n
+WHERE n.tenant = $1 AND n.agent_type {among_texts}$2{end_among_texts} AND NOT EXISTS (
     SELECT 1 FROM principals p WHERE p.tenant = $1 AND p.principal_id = n.named_by AND p.root_id = $3)
   AND NOT EXISTS (
-    SELECT 1 FROM principals p WHERE p.tenant = $1 AND p.agent_type = $2 AND p.root_id = $3 AND p.disabled_at IS NULL)
+    SELECT 1 FROM principals p WHERE p.tenant = $1 AND p.agent_type = $4 AND p.root_id = $3 AND p.disabled_at IS NULL)
+LIMIT 1
 """
 _ACTIVE_AGENTS = "SELECT COUNT(*) FROM principals WHERE tenant = $1 AND kind = 'agent' AND disabled_at IS NULL"
 _DISABLE = """
@@ -214,8 +213,8 @@ class SqlAccessStore:
         return await self._tx.one(_FOREIGN_TYPE, self.tenant, agent_type, orchestrator_id) is not None
 
     async def is_type_named_by_others(self, agent_type: str, orchestrator_id: str) -> bool:
-        named = await self._tx.all(_TYPES_NAMED_BY_OTHERS, self.tenant, agent_type, orchestrator_id)
-        return any(fnmatchcase(agent_type, pattern) for (pattern,) in named)
+        names = msgspec.json.encode(names_of_type(agent_type)).decode()
+        return await self._tx.one(_TYPE_NAMED_BY_OTHERS, self.tenant, names, orchestrator_id, agent_type) is not None
 
     async def agents_below(self, orchestrator_id: str) -> int:
         row = await self._tx.one(_AGENTS_BELOW, self.tenant, orchestrator_id)
