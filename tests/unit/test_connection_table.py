@@ -7,6 +7,7 @@ import resource
 import pytest
 
 from weft.kernel.errors import ServerBusy
+from weft.kernel.identity import Actor, PrincipalKind
 from weft.transports import server
 from weft.transports.http.byte_budget import ByteBudget, Holder
 from weft.transports.http.connections import ConnectionLimits, ConnectionTable
@@ -50,6 +51,27 @@ def test_the_oldest_that_has_not_authenticated_makes_room() -> None:
     assert all(table.add(each) for each in again)  # type: ignore[arg-type]
     assert first[7].evicted
     assert not first[2].evicted
+
+
+def test_an_agent_with_all_agents_below_it_leaves_connections_to_others() -> None:
+    table = ConnectionTable(ConnectionLimits(open=200))
+
+    def connect(principal: str, *ancestors: str) -> None:
+        connection = FakeConnection("")
+        assert table.add(connection)  # type: ignore[arg-type]
+        above = frozenset(ancestors)
+        actor = Actor(
+            "acme", principal, PrincipalKind.AGENT, principal, bool(above), frozenset(), 1, 0, ancestors=above
+        )
+        table.authenticate(connection, actor)  # type: ignore[arg-type]
+
+    for number in range(table.limits.per_tree):
+        connect(f"helper{number}", "mallory")
+    with pytest.raises(ServerBusy):
+        connect("another", "mallory")
+    with pytest.raises(ServerBusy):
+        connect("mallory")
+    connect("victim")
 
 
 def test_addresses_of_one_ipv6_network_count_together() -> None:

@@ -16,7 +16,7 @@ from weft.settings import InvalidSetting
 from weft.transports.http.byte_budget import ByteBudget
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Container, Mapping, Sequence
 
     from starlette.types import Scope
 
@@ -58,6 +58,11 @@ class ConnectionLimits:
     @property
     def per_tenant(self) -> int:
         return max(1, self.open // 2)
+
+    @property
+    def per_tree(self) -> int:
+        """Return the maximum of an agent with all agents below it: those outside its tree have the rest."""
+        return max(1, self.open // 4)
 
     @property
     def per_principal(self) -> int:
@@ -113,6 +118,8 @@ class ConnectionTable:
     _by_address: Counter[str] = field(default_factory=Counter)
     _by_tenant: Counter[str] = field(default_factory=Counter)
     _by_owner: Counter[Owner] = field(default_factory=Counter)
+    _by_tree: Counter[Owner] = field(default_factory=Counter)
+    _trees: dict[Connection, list[Owner]] = field(default_factory=dict)
     _sweep: list[Connection] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -145,18 +152,28 @@ class ConnectionTable:
         decrement(self._by_address, connection.address)
 
     def authenticate(self, connection: Connection, actor: Actor) -> None:
-        """Note whose connection it is; raises ServerBusy if its principal or tenant has too many."""
-        tenant, owner = actor.tenant, (actor.tenant, actor.principal_id)
-        limits = self.limits
-        if self._by_owner[owner] >= limits.per_principal or self._by_tenant[tenant] >= limits.per_tenant:
+        """Note whose connection it is; raises ServerBusy if its principal, tree or tenant has too many."""
+        owner = (actor.tenant, actor.principal_id)
+        tree = [(actor.tenant, agent) for agent in {*(actor.ancestors - actor.users), actor.principal_id}]
+        if self._is_full(owner, tree):
             raise server_busy(_RETRY_SECONDS)
         if connection not in self._all:
             return
         self._forget_anonymous(connection)
         self._forget_owner(connection)
         connection.owner = owner
+        self._trees[connection] = tree
         self._by_owner[owner] += 1
-        self._by_tenant[tenant] += 1
+        self._by_tenant[actor.tenant] += 1
+        self._by_tree.update(tree)
+
+    def _is_full(self, owner: Owner, tree: Sequence[Owner]) -> bool:
+        limits = self.limits
+        return (
+            self._by_owner[owner] >= limits.per_principal
+            or self._by_tenant[owner[0]] >= limits.per_tenant
+            or any(self._by_tree[agent] >= limits.per_tree for agent in tree)
+        )
 
     def sweep(self, step: int) -> None:
         """Let a part of the connections grow older by a second; called with every step in turn, within a second."""
@@ -194,6 +211,8 @@ class ConnectionTable:
         if connection.owner is not None:
             decrement(self._by_owner, connection.owner)
             decrement(self._by_tenant, connection.owner[0])
+            for agent in self._trees.pop(connection, ()):
+                decrement(self._by_tree, agent)
             connection.owner = None
 
 
