@@ -363,9 +363,12 @@ async def test_calls_are_bounded_and_one_tenant_cannot_take_all_slots(
 ) -> None:
     model = make("openai", chat_concurrency=4)
     service.usual = Answer(failure="timeout")
-    greedy = [asyncio.create_task(model.complete(ask("greedy", timeout=20))) for _ in range(50)]
-    while service.concurrent < 2:  # noqa: ASYNC110 - the server runs in this loop
-        await asyncio.sleep(0.005)
+    # Half of the slots are for one tenant, one less for one of its agents.
+    callers = [ChatCaller("greedy", f"agent-{n % 5}", "s1") for n in range(50)]
+    greedy = [asyncio.create_task(model.complete(ask(caller=caller, timeout=20))) for caller in callers]
+    async with asyncio.timeout(10):
+        while service.concurrent < 2:  # noqa: ASYNC110 - the server runs in this loop
+            await asyncio.sleep(0.005)
     service.usual = Answer()
     assert (await asyncio.wait_for(model.complete(ask("other")), 2)).text == "Done."
     assert service.max_concurrent <= 4
