@@ -45,10 +45,12 @@ LISTED = {
 def bounded_caches() -> set[str]:
     """Return the names of all functions of Weft in this process whose results are cached up to a number."""
     kind = type(functools.lru_cache(lambda: None))
+    # Not isinstance, which asks proxies of other libraries for their class.
+    caches = [each for each in gc.get_objects() if type(each) is kind and hasattr(each, "cache_parameters")]
     found = {
-        f"{each.__module__}.{each.__qualname__}"
-        for each in gc.get_objects()
-        if isinstance(each, kind) and each.cache_parameters()["maxsize"] is not None
+        f"{getattr(each, '__module__', '')}.{getattr(each, '__qualname__', '')}"
+        for each in caches
+        if each.cache_parameters()["maxsize"] is not None
     }
     return {name for name in found if name.startswith("weft.")}
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import uvicorn
+from sse_starlette.sse import AppStatus
 
 from weft.transports.http.application import HttpApplication
 from weft.transports.http.connections import SWEEP_STEPS, ConnectionLimits, ConnectionTable
@@ -104,3 +105,5 @@ async def served(app: App, limits: ConnectionLimits | None = None) -> AsyncItera
             stream.writer.close()
         server.should_exit = True
         await serving
+        # Of the whole process: streams of later tests would end at once.
+        AppStatus.should_exit = False

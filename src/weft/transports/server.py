@@ -95,6 +95,8 @@ def http_server(settings: Settings, application: HttpApplication) -> DrainingSer
     """Return the server of an application."""
     # Otherwise sse-starlette would cut off responses half a second after SIGTERM.
     AppStatus.enable_automatic_graceful_drain = False
+    # An earlier server of this process may have ended the streams of its clients.
+    AppStatus.should_exit = False
     config = uvicorn.Config(
         application.asgi,
         host=settings.host,
