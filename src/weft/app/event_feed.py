@@ -57,6 +57,7 @@ class LiveFeed:
         self.listeners: list[Callable[[set[str]], None]] = []
         self.on_first_subscriber: Callable[[], None] = lambda: None
         self._listening: asyncio.Task[None] | None = None
+        self._first_wake: asyncio.TimerHandle | None = None
 
     @property
     def is_followed(self) -> bool:
@@ -68,13 +69,15 @@ class LiveFeed:
         if self._listening is None:
             self._listening = asyncio.create_task(self._listen(), name="weft-feed")
             # Covers events written before the database began to notify.
-            asyncio.get_running_loop().call_later(_FIRST_WAKE_SECONDS, self._wake, set())
+            self._first_wake = asyncio.get_running_loop().call_later(_FIRST_WAKE_SECONDS, self._wake, set())
 
     async def close(self) -> None:
+        if self._first_wake is not None:
+            self._first_wake.cancel()
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.gather(self._listening, return_exceptions=True)
-        self._waker.close()
+        await self._waker.close()
 
     async def _listen(self) -> None:
         async for tenants in self._database.wakes():
@@ -227,9 +230,10 @@ class _Waker:
         if self._waking is None or self._waking.done():
             self._waking = asyncio.create_task(self._wake_all(), name="weft-feed-waker")
 
-    def close(self) -> None:
+    async def close(self) -> None:
         if self._waking is not None:
             self._waking.cancel()
+            await asyncio.gather(self._waking, return_exceptions=True)
 
     async def _wake_all(self) -> None:
         while self._changed:

@@ -6,6 +6,7 @@ A PROV document groups statements into sections, so each section is buffered in 
 from __future__ import annotations
 
 import hashlib
+from datetime import UTC
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -32,6 +33,7 @@ from weft.kernel.identity import ANYONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from datetime import datetime
     from typing import BinaryIO
 
     from weft.capabilities.records.model import Record
@@ -144,7 +146,7 @@ class ProvWriter:
     def _activity(
         self, record: ContextSelection | ContextAssembly | ContextCompaction | ContextInjection, stored_by: str | None
     ) -> None:
-        activity, at = _name("activity", record.type, record.id), record.created_at.isoformat()
+        activity, at = _name("activity", record.type, record.id), _time(record.created_at)
         self._add("activity", activity, {"prov:startTime": at, "prov:endTime": at, "prov:type": record.type})
         self._relate("wasGeneratedBy", entity=_entity(record.type, record.id), activity=activity)
         for item_id in sorted(referenced_item_ids(record)):
@@ -156,7 +158,7 @@ class ProvWriter:
 
     def _event(self, record: ContextEvent, stored_by: str | None) -> None:
         """Write an event of the log, or one that a caller recorded: then it is the caller's, whatever it claims."""
-        activity, at = _name("event", record.event_id), record.time.isoformat()
+        activity, at = _name("event", record.event_id), _time(record.time)
         self._add("activity", activity, {"prov:startTime": at, "prov:endTime": at, "prov:type": record.event_type})
         actor = stored_by or record.data.get("actor")
         if isinstance(actor, str):
@@ -244,3 +246,11 @@ def _name(*parts: str) -> str:
 
 def _qualified(name: str) -> dict[str, str]:
     return {"$": name, "type": "prov:QUALIFIED_NAME"}
+
+
+def _time(at: datetime) -> str:
+    """Return a time as PROV has it: in UTC, since it knows no offsets beyond 14 hours."""
+    try:
+        return at.astimezone(UTC).isoformat()
+    except OverflowError:
+        return at.replace(tzinfo=UTC).isoformat()
