@@ -108,7 +108,7 @@ async def prepare(url: str, keys: int) -> Prepared:
         for tenant in (_TENANT, _OTHER_TENANT):
             await app.tenants.create(tenant)
             victim = await _call(app, tenant, "agent.create", agent_id="victim")
-            await _call(app, tenant, "session.create", purpose="work", session_id="work", members=["*"])
+            await _call(app, tenant, "session.create", purpose="work", session_id="daily", members=["*"])
             victims.append(victim["api_key"])
         attackers = [await _attacker(app, number) for number in range(_ATTACKERS)]
         await _grow(app, keys)
@@ -226,13 +226,13 @@ async def _victims(port: int, prepared: Prepared, seconds: float) -> list[Latenc
 
 async def _work(port: int, key: str, seconds: float) -> Latencies:
     latencies = Latencies()
-    read = request("GET", "/v1/sessions/work/context/goal", key)
+    read = request("GET", "/v1/sessions/daily/context/goal", key)
     deadline = time.monotonic() + seconds
     connection: Connection | None = None
     for number in count():
         if time.monotonic() >= deadline:
             return latencies
-        write = request("PUT", "/v1/sessions/work/context/goal", key, {"value": f"ship {number}"})
+        write = request("PUT", "/v1/sessions/daily/context/goal", key, {"value": f"ship {number}"})
         for prepared, spent in ((write, latencies.write), (read, latencies.read)):
             connection, taken = await _timed(port, connection, prepared, latencies)
             spent.append(taken)

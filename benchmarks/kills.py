@@ -145,7 +145,7 @@ async def _prepare(campaign: Campaign, server: RunningServer) -> list[Kind]:
     finally:
         await app.close()
     writes = kinds.Writes(server)
-    models = (MODEL, MINILM.name)
+    models = (f"remote:{MODEL}@{DIMENSIONS}", MINILM.name)
     plain = (kinds.Messages, kinds.MemoryEntries, kinds.Pushes, kinds.Merges, kinds.Snapshots)
     slow = (kinds.DeletedSessions, kinds.Documents, kinds.Exports, kinds.Prunings)
     return [

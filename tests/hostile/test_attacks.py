@@ -52,7 +52,7 @@ class Victim:
 
     async def work(self) -> None:
         for method, body in (("PUT", {"value": "ship"}), ("GET", None)):
-            asked = request(method, "/v1/sessions/work/context/goal", self._key, body)
+            asked = request(method, "/v1/sessions/daily/context/goal", self._key, body)
             self.statuses.append((await self._connection.exchange(asked)).status)
 
     async def work_until(self, ended: asyncio.Event) -> None:

@@ -16,8 +16,8 @@ from test_bad_input import OPERATIONS, VALID
 from support.approvals import Asking, approval_of
 from support.compactions import apply_view, summary_of
 from support.world import SESSION, Caller, refused
+from weft.app.bound_session import works_in_session
 from weft.app.dispatch import CallContext
-from weft.app.session_binding import works_in_session
 from weft.capabilities.approvals.model import HeldCall
 from weft.capabilities.compaction.model import CompactedView
 from weft.kernel.approval import HoldReason

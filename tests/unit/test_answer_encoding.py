@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.kernel.operation import Response
-from weft.transports import encoding
-from weft.transports.encoding import encode_answer
+from weft.transports import answer_json
+from weft.transports.answer_json import encode_answer
 
 
 class Item(Response):
@@ -55,9 +55,9 @@ def test_slices_give_the_same_json(title: str, names: list[str], by_name: dict[s
     items = [Item(name=name, note=name or None) for name in names]
     answer = Answer(title=title, items=items, by_name=by_name, pair=tuple(pair), nested=Nested(items=items))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(encoding, "_MANY_ITEMS", 1)
-        patched.setattr(encoding, "_SLICE_BYTES", 3)
-        patched.setattr(encoding, "_LARGE_TEXT", 2)
+        patched.setattr(answer_json, "_MANY_ITEMS", 1)
+        patched.setattr(answer_json, "_SLICE_BYTES", 3)
+        patched.setattr(answer_json, "_LARGE_TEXT", 2)
         assert asyncio.run(encode_answer(answer)) == msgspec.json.encode(answer)
 
 

@@ -12,15 +12,16 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec.structs import replace
 from opentelemetry import trace
 
+from weft.app.bound_session import check_in_session, check_not_outside, fill_in_session
 from weft.app.held_calls import ClientApprover, HeldCalls
 from weft.app.injection import CallScope
-from weft.app.session_binding import check_in_session, check_not_outside, fill_in_session
 from weft.capabilities.access.authentication import identify_local
 from weft.capabilities.access.model import parse_key
 from weft.capabilities.access.operations import AuthenticateAgent
@@ -115,14 +116,14 @@ class ClientGone(Exception):
     code = "CLIENT_GONE"
 
 
-class Incoming:
+class Incoming(ABC):
     """A request that is still to be received: only once its caller is known and within its rate limits."""
 
     __slots__ = ()
 
+    @abstractmethod
     async def read(self, caller: Actor) -> Mapping[str, Any]:
         """Receive and decode it; raises ClientGone."""
-        raise NotImplementedError
 
 
 class Handler(Protocol):

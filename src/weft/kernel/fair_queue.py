@@ -287,7 +287,7 @@ class FairSlots:
 
     async def take(self, tenant: str, principal: str) -> None:
         if self._free and not self._shares.full(tenant, principal):
-            # Whoever waits while a slot is free may not have it, so this overtakes nobody.
+            # Calls that wait while a slot is free have used up their share, so taking it overtakes none of them.
             self._free -= 1
             self._shares.take(tenant, principal)
             return

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from weft.app.bound_session import LINE_FIELDS, works_in_session
 from weft.app.dispatch import authorise, may_use
-from weft.app.session_binding import LINE_FIELDS, works_in_session
 from weft.app.tools.lean_views import LEAN_TOOLS, lean_schema
 from weft.capabilities.access.steps import is_in_step
 from weft.capabilities.access.tool_profiles import parse_tool_profile

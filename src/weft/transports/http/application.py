@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from weft.transports.mcp.http import Profile
 
 _READY_SECONDS = 0.2
-# What is kept for slow clients: so many bytes, and so many bodies of the largest size.
+# Limits of the bytes that are buffered for slow clients: in all, and in bodies of the largest size.
 _KEPT_BYTES, _KEPT_BODIES = 2**28, 64
 _METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 

@@ -12,7 +12,7 @@ from weft.app.dispatch import CallContext, ClientGone
 from weft.kernel.call_warnings import WARNING_HEADER
 from weft.kernel.correlation import BAGGAGE, NO_CORRELATION, TRACEPARENT, ids_from_headers, is_sampled, with_ids
 from weft.kernel.errors import AuthenticationError, ContentTooLarge, InvalidInput, RateLimited, ServerBusy, WeftError
-from weft.transports.encoding import encode_answer
+from weft.transports.answer_json import encode_answer
 from weft.transports.http.connections import connection_of
 from weft.transports.references import route_reference
 

@@ -29,7 +29,7 @@ from weft.app.tools.toolbox import called_tool
 from weft.kernel.correlation import META_KEYS
 from weft.kernel.errors import WeftError
 from weft.kernel.operation import Effect
-from weft.transports.encoding import encode_answer, sliced
+from weft.transports.answer_json import encode_answer, sliced
 from weft.transports.http.http_io import send_json
 from weft.transports.mcp.caller import ToolCalls, connection_of
 from weft.transports.mcp.elicitation import PassedOn, can_elicit
