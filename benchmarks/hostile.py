@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _TENANT, _OTHER_TENANT = "default", "other"
 # As many as a session may have.
 _KEYS, _CHANGED_KEYS = 1_000, 1_000
+# Limits of the sessions that the attacker fills.
+_LARGE = ROOMY | {"max_value_tokens": 50_000}
 _ATTACKERS = 4
 _MAX_RATIO = 5.0
 _MAX_GROWTH_MEGABYTES = 600.0
@@ -45,7 +47,7 @@ _SETTLE_SECONDS = 1.0
 _QUIET_SECONDS = 3.0
 _WATCH_SECONDS = 0.05
 # Attacks that hold connections open last longer than the deadlines they should meet.
-_ATTACK_SECONDS = {End.CLOSED: 20.0, End.REFUSED: 8.0, End.SHARED: 8.0}
+_ATTACK_SECONDS = {End.CLOSED: 20.0, End.REFUSED: 8.0, End.LIMITED: 8.0, End.SHARED: 8.0}
 
 
 @dataclass(slots=True)
@@ -128,7 +130,7 @@ async def _grow(app: App, keys: int) -> None:
         "large": keys,
         **{f"large-{number}": min(keys, _CHANGED_KEYS) for number in range(4)},
     }.items():
-        await _as(app, "mallory0", "session.create", purpose="large", session_id=session, members=["*"], config=ROOMY)
+        await _as(app, "mallory0", "session.create", purpose="large", session_id=session, members=["*"], config=_LARGE)
         await _write_all(app, session, size, "first")
         await _as(app, "mallory0", "board.snapshot", session_id=session, label="first")
         if session == "large":
@@ -138,7 +140,7 @@ async def _grow(app: App, keys: int) -> None:
         await _as(app, "mallory0", "board.snapshot", session_id=session, label="second")
     events = [{"event_id": f"e{number}", "content": f"Decision {number}: {'word ' * 200}"} for number in range(200)]
     await _as(app, "mallory0", "context.ingest", session_id="large", events=events)
-    await _call(app, _TENANT, "knowledge.create_domain", domain="attack", writers=["mallory0"])
+    await _call(app, _TENANT, "knowledge.create_domain", domain="attack", writers=["orchestrator:mallory0"])
     for number in range(min(keys, 2_000)):
         content = f"Message {number} about the retry budget and the deploy."
         await _as(app, "mallory0", "message.add", session_id="large", content=content)

@@ -15,10 +15,13 @@ from evals.chunking import chunking
 from evals.compaction.retention import compaction
 from evals.compaction_adversarial import compaction_adversarial
 from evals.compaction_expansion import compaction_expansion
+from evals.efficiency import efficiency
+from evals.efficiency_fit import efficiency_fit
 from evals.entities import entities
 from evals.injection.table import injection
 from evals.message_search import message_search
 from evals.public_schemas import public_schemas
+from evals.recommendations import recommendations
 from evals.results import Row, as_table
 from evals.retrieval import retrieval
 from evals.search_answers import search_answers
@@ -35,10 +38,13 @@ EVALUATIONS = {
     "compaction": compaction,
     "compaction_adversarial": compaction_adversarial,
     "compaction_expansion": compaction_expansion,
+    "efficiency": efficiency,
+    "efficiency_fit": efficiency_fit,
     "entities": entities,
     "injection": injection,
     "message_search": message_search,
     "public_schemas": public_schemas,
+    "recommendations": recommendations,
     "retrieval": retrieval,
     "search_answers": search_answers,
     "token_estimate": token_estimate,

@@ -49,11 +49,11 @@ class AssemblySet:
 def turns_retrieved(folder: Path, name: str) -> AssemblySet:
     """Return conversations over many sessions. Adversarial questions, which have no evidence, are left out."""
     conversations = defaultdict(list)
-    for line in _lines(folder, f"conv_retrieval/{name}_docs"):
+    for line in lines_of(folder, f"conv_retrieval/{name}_docs"):
         conversations[line["conv"]].append(Turn(line["id"], line["speaker"], _text(line), _time(line)))
     questions = [
         (each["conv"], each["query"], each["gold_ids"])
-        for each in _lines(folder, f"conv_retrieval/{name}_queries")
+        for each in lines_of(folder, f"conv_retrieval/{name}_queries")
         if each["category"] != "adversarial"
     ]
     return AssemblySet(name, _questions(questions, conversations), dict(conversations))
@@ -66,11 +66,11 @@ def meetings(folder: Path, name: str) -> AssemblySet:
             Turn(turn["id"], turn["speaker"], turn["text"], _DEFAULT_TIME + timedelta(seconds=turn["time_s"]))
             for turn in line["messages"]
         ]
-        for line in _lines(folder, f"compaction/{name}_conversations")[::_MEETING_STEP]
+        for line in lines_of(folder, f"compaction/{name}_conversations")[::_MEETING_STEP]
     }
     facts = [
         (each["conv"], each["fact"], each["evidence_ids"])
-        for each in _lines(folder, f"compaction/{name}_facts")
+        for each in lines_of(folder, f"compaction/{name}_facts")
         if each["conv"] in conversations and each["evidence_ids"]
     ]
     return AssemblySet(name, _questions(facts, conversations), conversations)
@@ -78,9 +78,9 @@ def meetings(folder: Path, name: str) -> AssemblySet:
 
 def long_documents(folder: Path, name: str) -> AssemblySet:
     """Return long documents, each in a domain of its own; the evidence are the lines of the gold spans."""
-    documents = {line["doc_id"]: line["text"] for line in _lines(folder, f"chunking/{name}_docs")}
+    documents = {line["doc_id"]: line["text"] for line in lines_of(folder, f"chunking/{name}_docs")}
     questions = []
-    for each in _lines(folder, f"chunking/{name}_queries"):
+    for each in lines_of(folder, f"chunking/{name}_queries"):
         text = documents[each["doc_id"]]
         spans = [text[span["start"] : span["end"]] for span in each["gold_spans"]]
         lines = tuple(line for span in spans for line in span.splitlines() if line.strip())
@@ -137,6 +137,6 @@ def _time(turn: dict[str, Any]) -> datetime:
     return datetime.strptime(spoken_at.upper(), _TIME_FORMAT).replace(tzinfo=UTC)
 
 
-def _lines(folder: Path, name: str) -> list[dict[str, Any]]:
+def lines_of(folder: Path, name: str) -> list[dict[str, Any]]:
     with (folder / f"{name}.jsonl").open(encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _TENANT = "default"
 _ADMIN, AGENT = "admin", "agent"
 _INGEST_BATCH = 200
+_DOCUMENT_BATCH = 100
 _START = datetime(2023, 1, 1, tzinfo=UTC)
 
 
@@ -83,7 +84,9 @@ class Product:
         """Add documents to a new domain."""
         await self.call("knowledge.create_domain", principal=_ADMIN, domain=domain)
         documents = [{"document_id": f"{number}.txt", "text": text} for number, text in enumerate(texts, start=1)]
-        await self.call("knowledge.add_documents", principal=_ADMIN, domain=domain, documents=documents)
+        for start in range(0, len(documents), _DOCUMENT_BATCH):
+            batch = documents[start : start + _DOCUMENT_BATCH]
+            await self.call("knowledge.add_documents", principal=_ADMIN, domain=domain, documents=batch)
 
     async def index(self) -> None:
         """Index everything that was added."""

@@ -170,6 +170,7 @@ MISSING = {
     "CE-S": "quality of answers, time to first token, and compaction, against the full context",
     "CE-T": "limits on dashboards, which do not exist yet",
     "CE-U1": "quality of answers against the full document",
+    "CE-U6": "efficiency metrics and recommendations",
     "CE-V": "a blind review of answers",
     "MS-14": "latency targets, and 1,000 agents",
     "WX-04": "budgets of teams",

@@ -14,6 +14,7 @@ import asyncpg
 import hypothesis
 import pytest
 
+from support.cached_model import CachedModel
 from support.database_choice import KINDS, on_chosen_database, runs_everything
 from support.databases import (
     EmptiedDatabase,
@@ -27,7 +28,6 @@ from support.forked_python import share_tls_context
 from support.full_run import examples
 from support.pgvector import search_in_replicas_if_unusable
 from support.world import World
-from weft.providers.embedders.local import load_minilm
 from weft.settings import Settings
 from weft.testing.clock import FrozenClock
 
@@ -62,9 +62,9 @@ def _no_fsync() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_model() -> Iterator[None]:
-    """Load the embedding model once: an App releases it when it is closed, and every test has its own."""
+    """Load the embedding model once, and embed each text once: an App releases both, and every test has its own."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("weft.providers.embedders.factory.load_minilm", cache(load_minilm))
+        patch.setattr("weft.providers.embedders.factory.load_minilm", cache(CachedModel))
         yield
 
 

@@ -27,8 +27,10 @@ _REFUSED = 400
 class End(StrEnum):
     """How the server must end an attack."""
 
-    # Some calls are answered with an error.
+    # Every call, or some of them, are answered with an error.
     REFUSED = "refused"
+    # Calls succeed until a limit refuses them.
+    LIMITED = "limited"
     # The server closes connections.
     CLOSED = "closed"
     # The attacker gets its share of the server, no more.
@@ -75,9 +77,11 @@ class Tally:
         """Return whether the attack ended as it must."""
         if end is End.REFUSED:
             return self.refused > 0 and not self.failed
+        if end is End.LIMITED:
+            return self.answered > 0 and self.refused > 0 and not self.failed
         if end is End.CLOSED:
             return self.closed + self.refused > 0 and not self.failed
-        return self.answered + self.refused > 0 and not self.failed
+        return self.answered > 0 and not self.failed
 
 
 @dataclass(frozen=True, slots=True)

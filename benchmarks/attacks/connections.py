@@ -62,7 +62,7 @@ async def connection_churn(target: Target, tally: Tally) -> None:
     await flood(target, tally, lambda _: itertools.repeat(closing))
 
 
-@attack(End.SHARED)
+@attack(End.REFUSED)
 async def pipelined_calls(target: Target, tally: Tally) -> None:
     """Thousands of calls on one connection, sent without waiting for an answer and without reading any."""
     call = request("GET", f"/v1/sessions/{target.session}/context", target.key)
@@ -72,7 +72,7 @@ async def pipelined_calls(target: Target, tally: Tally) -> None:
 @attack(End.SHARED)
 async def unread_answers(target: Target, tally: Tally) -> None:
     """Large answers that are never read."""
-    await _leave_unread(target, tally, request("GET", "/openapi.json", None) * 50, 200)
+    await _leave_unread(target, tally, request("GET", "/openapi.json", None) * 8, 200)
 
 
 @attack(End.REFUSED)

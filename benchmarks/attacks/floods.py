@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from benchmarks.attacks import Tally, Target
 
 
-@attack(End.REFUSED)
+@attack(End.SHARED)
 async def mcp_connections(target: Target, tally: Tally) -> None:
     """MCP connections that are opened and never used."""
 
@@ -36,7 +36,7 @@ async def mcp_connections(target: Target, tally: Tally) -> None:
     await asyncio.gather(*(keep_opening() for _ in range(16)))
 
 
-@attack(End.REFUSED)
+@attack(End.SHARED)
 async def tool_calls(target: Target, tally: Tally) -> None:
     """Tool calls as fast as they are answered."""
 

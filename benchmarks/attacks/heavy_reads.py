@@ -43,7 +43,7 @@ async def states(target: Target, tally: Tally) -> None:
 
 @attack(End.SHARED)
 async def diffs(target: Target, tally: Tally) -> None:
-    path = _board(target, "diff?from_version=1&to_version=5000&text=true&words=true")
+    path = _board(target, "diff?from_version=first&to_version=second&words=true")
     await flood(target, tally, repeated("GET", path, target.key))
 
 
@@ -70,7 +70,7 @@ async def all_events(target: Target, tally: Tally) -> None:
 @attack(End.SHARED)
 async def waiting_calls(target: Target, tally: Tally) -> None:
     """Calls that wait for events which do not come."""
-    path = f"/v1/events?session_id={target.session}&wait_seconds=30&keys=none"
+    path = f"/v1/events?session_id={target.session}&wait_seconds=5&keys=none"
     await flood(target, tally, repeated("GET", path, target.key), 1_000)
 
 
@@ -116,9 +116,19 @@ async def exports(target: Target, tally: Tally) -> None:
 
 @attack(End.SHARED)
 async def record_lists(target: Target, tally: Tally) -> None:
-    await flood(target, tally, repeated("GET", f"/v1/records?session_id={target.session}&limit=1000", target.key))
+    await flood(target, tally, repeated("GET", f"/v1/records?session_id={target.session}&limit=200", target.key))
 
 
 @attack(End.SHARED)
 async def board_checks(target: Target, tally: Tally) -> None:
     await flood(target, tally, repeated("GET", _session(target, "check"), target.key))
+
+
+@attack(End.SHARED)
+async def alerts(target: Target, tally: Tally) -> None:
+    await flood(target, tally, repeated("GET", "/v1/alerts?state=all&limit=200", target.key))
+
+
+@attack(End.SHARED)
+async def budget_lists(target: Target, tally: Tally) -> None:
+    await flood(target, tally, repeated("GET", "/v1/budgets?limit=1000", target.key))

@@ -5,6 +5,7 @@ from weft.capabilities.access.model import AgentExists, AgentNotFound, ApiKeyNot
 from weft.capabilities.access.steps import BoundToStep, StepNotFound, ToolNotInStep
 from weft.capabilities.access.tool_profiles import UnknownToolProfile
 from weft.capabilities.agent_context.model import ContextKeyNotFound, ContextLimitExceeded, ContextNotPulled
+from weft.capabilities.alerts.model import AlertNotFound, AlertResolved
 from weft.capabilities.approvals.model import (
     ApprovalClosed,
     ApprovalExpired,
@@ -23,6 +24,7 @@ from weft.capabilities.assembly.usage_report import UsageConflict
 from weft.capabilities.assembly.validate_operation import PromptOutdated
 from weft.capabilities.board.guidance import ConventionsNotFound
 from weft.capabilities.board.model import InvalidKey, KeyNotFound, StoreFull, ValueTooLarge
+from weft.capabilities.budgets.model import BudgetExceeded, BudgetNotFound
 from weft.capabilities.compaction.model import CompactionNotFound, CompactionNotHeld
 from weft.capabilities.events.webhooks.model import (
     AddressNotAllowed,
@@ -75,6 +77,7 @@ from weft.capabilities.knowledge.sources.model import (
     SourcesOverlap,
     TooManySources,
 )
+from weft.capabilities.knowledge.templates.model import MetadataMismatch, TemplateNotFound
 from weft.capabilities.language_models.chat_model import ChatModelError
 from weft.capabilities.layers.model import LayerViolation
 from weft.capabilities.lineage.model import ItemNotFound
@@ -85,10 +88,12 @@ from weft.capabilities.messages.model import MessageNotFound
 from weft.capabilities.missing_context.model import AlreadyResolved, MissingContextLimit, MissingContextNotFound
 from weft.capabilities.object_storage.model import ObjectBusy, ObjectDamaged, ObjectMissing, ObjectStorageUnavailable
 from weft.capabilities.pins.model import PinLimitExceeded, PinNotFound
+from weft.capabilities.recommendations.model import RecommendationNotFound
 from weft.capabilities.record_log.resolve_source import SourceElsewhere
 from weft.capabilities.record_log.source_items import SourceItemNotFound
 from weft.capabilities.records.recorder import RecordExists, RecordNotFound
 from weft.capabilities.records.vocabulary import IllegalTransition
+from weft.capabilities.search.domain_evaluation import DomainWithoutTemplate
 from weft.capabilities.search.similar import ChunkNotFound
 from weft.capabilities.sessions.agent_directory import RecipientNotFound
 from weft.capabilities.sessions.members import TooManyMembers
@@ -145,6 +150,8 @@ __all__ = [
     "AddressNotAllowed",
     "AgentExists",
     "AgentNotFound",
+    "AlertNotFound",
+    "AlertResolved",
     "AlreadyResolved",
     "ApiKeyNotFound",
     "ApprovalClosed",
@@ -161,6 +168,8 @@ __all__ = [
     "BranchLimit",
     "BranchNotFound",
     "BranchNotMerged",
+    "BudgetExceeded",
+    "BudgetNotFound",
     "BundleDamaged",
     "CallNotHoldable",
     "ChatModelError",
@@ -187,6 +196,7 @@ __all__ = [
     "DocumentVersionNotFound",
     "DomainExists",
     "DomainNotFound",
+    "DomainWithoutTemplate",
     "EmbedderUnavailable",
     "EmbeddingModelUnknown",
     "EventExists",
@@ -213,6 +223,7 @@ __all__ = [
     "MemoryLimitExceeded",
     "MemoryNotFound",
     "MessageNotFound",
+    "MetadataMismatch",
     "MethodNotAllowed",
     "MissingContextLimit",
     "MissingContextNotFound",
@@ -241,6 +252,7 @@ __all__ = [
     "ReceiptNotFound",
     "ReceiptPruned",
     "RecipientNotFound",
+    "RecommendationNotFound",
     "RecordExists",
     "RecordNotFound",
     "Rejected",
@@ -268,6 +280,7 @@ __all__ = [
     "TeamFull",
     "TeamNotEmpty",
     "TeamNotFound",
+    "TemplateNotFound",
     "TextRefused",
     "TokenExpired",
     "TooManyApprovals",

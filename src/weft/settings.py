@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 DEFAULT_RATES = {
     RateClass.ANONYMOUS: "600/minute",
     RateClass.AUTHENTICATION: "60/minute;1000/hour",
+    # More than the other classes allow together.
+    RateClass.MCP: "12000/minute",
     RateClass.SESSION: "1000/minute",
     RateClass.BOARD: "6000/minute",
     RateClass.MESSAGE: "1000/minute",

@@ -10,6 +10,7 @@ from weft.capabilities.access.operations import (
     ApiKeyList,
     TokenIssued,
 )
+from weft.capabilities.agent_context.alert_settings import AlertSettings
 from weft.capabilities.agent_context.compaction_settings import CompactionSettings
 from weft.capabilities.agent_context.copy_context import ContextCopied
 from weft.capabilities.agent_context.critical import CriticalChange, CriticalUpdate
@@ -25,6 +26,7 @@ from weft.capabilities.agent_context.pull import (
 )
 from weft.capabilities.agent_context.push import ChangedEntry, ContextPushed, Knowledge, RemovedKey
 from weft.capabilities.agent_context.views import AgentDefinition, ContextEntry
+from weft.capabilities.alerts.operations import AlertInfo, AlertList
 from weft.capabilities.approvals.operations import (
     ApprovalDecided,
     ApprovalInfo,
@@ -82,6 +84,8 @@ from weft.capabilities.board.operations import (
     SnapshotRestored,
     Snapshots,
 )
+from weft.capabilities.budgets.model import BudgetName
+from weft.capabilities.budgets.operations import BudgetDeleted, BudgetInfo, BudgetList
 from weft.capabilities.compaction.model import ModelUsage
 from weft.capabilities.compaction.operations import (
     CompactionDropped,
@@ -92,6 +96,7 @@ from weft.capabilities.compaction.operations import (
     FactList,
 )
 from weft.capabilities.compaction.views import CompactionInfo, FactView, OriginalEvent, ShortenedView, SummaryView
+from weft.capabilities.efficiency.model import Efficiency, ItemUse
 from weft.capabilities.events.operations import Events
 from weft.capabilities.events.webhooks.operations import (
     DeliveryInfo,
@@ -105,6 +110,7 @@ from weft.capabilities.events.webhooks.operations import (
 )
 from weft.capabilities.guardrails.model import Guardrail
 from weft.capabilities.guidance.operations import UsageGuidance
+from weft.capabilities.guidance.plan import PlanShown, QuotaInfo
 from weft.capabilities.history.bisect import Bisected
 from weft.capabilities.history.branches import BranchDeleted, Branches, BranchInfo, Switched
 from weft.capabilities.history.diff import Differences, KeyDiff
@@ -151,7 +157,7 @@ from weft.capabilities.knowledge.document_operations import DocumentPut, Documen
 from weft.capabilities.knowledge.document_queries import DocumentDeleted, DocumentList, DocumentText
 from weft.capabilities.knowledge.document_review import DocumentDiscarded
 from weft.capabilities.knowledge.documents import DocumentInfo, QuarantineInfo
-from weft.capabilities.knowledge.domain_operations import DomainDeleted, DomainInfo, DomainList
+from weft.capabilities.knowledge.domain_operations import DomainDeleted, DomainDetails, DomainInfo, DomainList
 from weft.capabilities.knowledge.model import FlaggedPassage
 from weft.capabilities.knowledge.sources.model import RejectedDocument, SyncCounts
 from weft.capabilities.knowledge.sources.operations import (
@@ -161,6 +167,14 @@ from weft.capabilities.knowledge.sources.operations import (
     SourceRemoved,
     SyncRequested,
 )
+from weft.capabilities.knowledge.templates.model import (
+    DomainEvaluation,
+    DomainTemplate,
+    ExampleQuestion,
+    MetadataField,
+    QuestionResult,
+)
+from weft.capabilities.knowledge.templates.operations import TemplateInfo, TemplateList, TemplateSummary
 from weft.capabilities.language_models.model import ToolCall
 from weft.capabilities.layers.guardrail_operations import (
     GuardrailList,
@@ -215,6 +229,8 @@ from weft.capabilities.missing_context.operations import (
     PossibleSource,
 )
 from weft.capabilities.missing_context.requests import MissingRequested
+from weft.capabilities.recommendations.model import Evidence, ProposedSettings, Trial, TriedCall
+from weft.capabilities.recommendations.operations import AdviceItem, AdviceList, AdviceShown, AdviceTried
 from weft.capabilities.record_log.add import AddedRecord, LifecycleSet, RecordsAdded
 from weft.capabilities.record_log.list_records import ListedRecord, Records
 from weft.capabilities.record_log.redact import ItemRedacted
@@ -244,6 +260,7 @@ from weft.capabilities.records.refs import (
     WebAnnotationMapping,
     XPath,
 )
+from weft.capabilities.search.domain_evaluation import EvaluationInfo
 from weft.capabilities.search.entity_operations import EntityInfo, EntityListing
 from weft.capabilities.search.operations import SearchResponse, SimilarResponse
 from weft.capabilities.search.pin_operations import PinInfo, PinList, PinRemoved
@@ -276,6 +293,8 @@ from weft.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, Polic
 from weft.capabilities.transfer.policy_filter import PolicyDefinition
 from weft.capabilities.trust.policy import InjectionActions, PiiActions, SecretActions, TrustPolicy
 from weft.capabilities.trust.views import TrustInfo
+from weft.capabilities.usage.model import UsageFigures
+from weft.capabilities.usage.operations import UsageExported, UsageReported, UsageRow
 from weft.capabilities.windows.checkpoints import (
     Checkpoint,
     CheckpointBranched,
@@ -294,12 +313,19 @@ from weft.kernel.operation import Success
 __all__ = [
     "A2aMapping",
     "AddedRecord",
+    "AdviceItem",
+    "AdviceList",
+    "AdviceShown",
+    "AdviceTried",
     "AgentCreated",
     "AgentDefined",
     "AgentDefinition",
     "AgentList",
     "AgentReinstated",
     "AgentUpdated",
+    "AlertInfo",
+    "AlertList",
+    "AlertSettings",
     "ApiKeyCreated",
     "ApiKeyInfo",
     "ApiKeyList",
@@ -319,6 +345,10 @@ __all__ = [
     "BranchDeleted",
     "BranchInfo",
     "Branches",
+    "BudgetDeleted",
+    "BudgetInfo",
+    "BudgetList",
+    "BudgetName",
     "ByteRange",
     "CacheStats",
     "CanaryStep",
@@ -386,9 +416,13 @@ __all__ = [
     "DocumentText",
     "DocumentsPut",
     "DomainDeleted",
+    "DomainDetails",
+    "DomainEvaluation",
     "DomainInfo",
     "DomainList",
     "DomainReindexStatus",
+    "DomainTemplate",
+    "Efficiency",
     "EmbeddedTexts",
     "EmbeddingModelInfo",
     "EntityInfo",
@@ -398,8 +432,11 @@ __all__ = [
     "EntryDifference",
     "EntryRead",
     "EntryWritten",
+    "EvaluationInfo",
     "Event",
     "Events",
+    "Evidence",
+    "ExampleQuestion",
     "FactList",
     "FactView",
     "FlaggedPassage",
@@ -424,6 +461,7 @@ __all__ = [
     "ItemForgotten",
     "ItemRedacted",
     "ItemTraced",
+    "ItemUse",
     "JsonPointer",
     "JsonSchemaMapping",
     "KeyConvention",
@@ -471,6 +509,7 @@ __all__ = [
     "Messages",
     "MessagesBySender",
     "MessagesByTime",
+    "MetadataField",
     "MetricsEmitted",
     "MissingInfo",
     "MissingListed",
@@ -505,6 +544,7 @@ __all__ = [
     "PinInfo",
     "PinList",
     "PinRemoved",
+    "PlanShown",
     "PolicyDefinition",
     "PolicyDeleted",
     "PolicyInfo",
@@ -514,11 +554,14 @@ __all__ = [
     "PromptAssembled",
     "PromptReplayed",
     "PromptValidated",
+    "ProposedSettings",
     "ProvMapping",
     "PruneLog",
     "PruningInfo",
     "PulledContext",
     "QuarantineInfo",
+    "QuestionResult",
+    "QuotaInfo",
     "ReceiptBlock",
     "ReceiptList",
     "ReceiptShown",
@@ -597,6 +640,9 @@ __all__ = [
     "TeamInfo",
     "TeamList",
     "TeamShown",
+    "TemplateInfo",
+    "TemplateList",
+    "TemplateSummary",
     "TextPosition",
     "TextQuote",
     "TimeRange",
@@ -609,9 +655,15 @@ __all__ = [
     "ToolsFound",
     "ToolsRegistered",
     "ToolsSelected",
+    "Trial",
+    "TriedCall",
     "TrustInfo",
     "TrustPolicy",
+    "UsageExported",
+    "UsageFigures",
     "UsageGuidance",
+    "UsageReported",
+    "UsageRow",
     "Verified",
     "VisibilityChanged",
     "WebAnnotationMapping",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 
 from weft.app.registry import all_operations
@@ -74,6 +75,10 @@ def test_every_destructive_command_has_the_option_yes_and_no_other_has() -> None
         assert ("yes" in options) == each.destructive, each.name
 
 
+def any_of(param: click.Parameter) -> str:
+    return str(param.type.choices[0]) if isinstance(param.type, click.Choice) else "1"
+
+
 @pytest.mark.req("WX-08")
 def test_without_a_terminal_every_destructive_command_needs_yes(launch: CommandLine) -> None:
     """The database is not even opened."""
@@ -81,7 +86,11 @@ def test_without_a_terminal_every_destructive_command_needs_yes(launch: CommandL
     assert destructive
     for each in destructive:
         required = [param for param in command_for(each).params if param.required]
-        ids = [part for param in required for part in ([param.opts[0], "1"] if param.opts[0][0] == "-" else ["1"])]
+        ids = [
+            part
+            for param in required
+            for part in ([param.opts[0], "1"] if param.opts[0][0] == "-" else [any_of(param)])
+        ]
         if "dry_run" in each.request.__struct_fields__:
             ids.append("--no-dry-run")
         command = f"{each.group} {each.verb}".replace("_", "-").split()

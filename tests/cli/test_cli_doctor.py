@@ -173,3 +173,13 @@ async def test_an_unreachable_valkey_is_reported() -> None:
         server.stop()
     assert (await check_valkey("valkey://127.0.0.1:9")).state is CheckStatus.PROBLEM
     assert (await check_valkey("nonsense://x")).state is CheckStatus.PROBLEM
+
+
+def test_the_folder_may_be_named_as_for_the_server(cli: CommandLine, tmp_path: Path) -> None:
+    cli.env["WEFT_PORT"] = str(free_port())
+    other = str(tmp_path / "other")
+    named = cli.json("doctor", "--data-dir", other)["checks"][0]["detail"]
+    assert named == f"the data folder {other} (--data-dir)"
+    assert "given twice" in cli.run("--data-dir", other, "doctor", "--data-dir", other, code=2).stderr
+    cli.env["WEFT_URL"] = "http://127.0.0.1:1"
+    assert "--data-dir is not for it" in cli.run("doctor", "--data-dir", other, code=2).stderr

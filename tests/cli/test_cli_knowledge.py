@@ -243,3 +243,16 @@ def test_large_files_are_uploaded_to_a_server_and_indexed(tmp_path: Path, docs: 
         assert line.json("knowledge", "get-document", "handbook", "leave.md")["state"] == "indexed"
         assert line.json("knowledge", "get-document", "handbook", "large.txt")["bytes"] > 5_000_000
         line.run("knowledge", "delete-document", "handbook", "large.txt", "--yes")
+
+
+@pytest.mark.req("CE-K")
+def test_a_domain_is_created_from_a_changed_template(cli: CommandLine, docs: Path, tmp_path: Path) -> None:
+    printed = cli.run("knowledge", "show-template", "support_handbook").stdout
+    own = tmp_path / "own.toml"
+    question = '\n[[questions]]\nquestion = "How many days of vacation?"\ncontains = ["thirty days"]\n'
+    own.write_text(printed.split("[[questions]]", maxsplit=1)[0] + question)
+    added = ("knowledge", "add", "handbook", str(docs), "--create", "--template", str(own))
+    cli.run(*added, "--metadata", '{"audience": "internal"}')
+    evaluated = cli.json("knowledge", "evaluate-domain", "handbook")
+    assert (evaluated["template"], evaluated["found"]) == ("support_handbook", 1)
+    assert evaluated["questions"][0]["document_id"] == "leave.md"

@@ -111,7 +111,9 @@ def test_a_replayed_prompt_is_text_or_the_body_of_a_provider(launch: CommandLine
 def test_receipts_are_listed_newest_first_with_a_cursor(launch: CommandLine, receipt: str) -> None:
     assert launch.run("receipt", "savings").stdout.count("\n") == 2
     lines = launch.run("receipt", "list", "--limit", "1").stdout.splitlines()
-    assert " ".join(lines[0].split()) == "receipt created agent session model mode tokens naive saved from cache"
+    assert (
+        " ".join(lines[0].split()) == "receipt created agent session model mode tokens naive saved from cache used by"
+    )
     assert lines[1].startswith(receipt)
     cursor = lines[-1].removeprefix("More: --cursor ")
     assert receipt not in launch.run("receipt", "list", "--cursor", cursor).stdout

@@ -156,8 +156,16 @@ def test_tenants_are_created_listed_and_isolated(launch: CommandLine) -> None:
 
 @pytest.mark.req("CE-T", part="all limits of what exists")
 def test_the_owner_of_the_data_folder_sets_a_tenants_plan(launch: CommandLine) -> None:
-    assert launch.json("tenant", "plan", "default") == {"tenant": "default", "plan": None}
-    assert launch.json("tenant", "plan", "default", "free") == {"tenant": "default", "plan": "free"}
+    shown = launch.json("tenant", "plan", "default")
+    assert (shown["plan"], shown["default"], shown["custom"]) == ("enterprise", True, [])
+    free = launch.json("tenant", "plan", "default", "free", "--set", "domains=20", "--set", "bytes=3GiB")
+    assert (free["plan"], free["default"], free["custom"]) == ("free", False, ["bytes", "domains"])
+    assert (free["limits"]["domains"], free["limits"]["bytes"], free["limits"]["results"]) == ("20", "3GiB", "5")
+    more = launch.json("tenant", "plan", "default", "--set", "results=unlimited", "--set", "insight=alerts")
+    assert more["custom"] == ["bytes", "domains", "insight", "results"]
+    assert (more["limits"]["results"], more["limits"]["insight"]) == ("unlimited", "alerts")
+    assert "there is no such limit" in launch.run("tenant", "plan", "default", "--set", "gold=1", code=1).stderr
+    assert launch.json("tenant", "plan", "default", "free")["custom"] == []
     assert launch.json("knowledge", "list-domains")["plan"] == "free"
     assert "TENANT_NOT_FOUND" in launch.run("tenant", "plan", "nobody", "pro", code=1).stderr
     assert "golden" in launch.run("tenant", "plan", "default", "golden", code=2).stderr

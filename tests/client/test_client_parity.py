@@ -33,7 +33,7 @@ VOLATILE = re.compile(
     r"(_at|^at|^hash|^snapshot|^parent|^review_id|^pruning_id|^token|^api_key|^key_id|^audit_id|^seq|^next_after|^next_cursor|^last_updated|^timestamp|^last_activity"
     r"|_ms|^measured_since|^database_performance|^system_(info|performance)|^performance_trends|^operations"
     r"|^bundle|^bundle_id|^digest|^tools_digest|^prompt_hash|^block_id|^bytes"
-    r"|^source_id|^hook|^webhook_id|^secret|^behind|^id|^time|^sequence|^event_id|^pending(_documents|_events)?|^events|^vectors|^available_alternatives)$"
+    r"|^source_id|^hook|^webhook_id|^secret|^behind|^id|^time|^sequence|^event_id|^pending(_documents|_events)?|^events|^vectors|^available_alternatives|^until)$"
 )
 
 
@@ -70,7 +70,8 @@ class AnswerLog:
             return value
         return re.sub(
             r"((key|receipt|review|selection|session|source|webhook)_|urn:weft:)[0-9a-f]{16,28}|^([0-9a-f]{16}|[0-9a-f]{28}|[0-9a-f]{32})$"
-            r"|\d{4}-\d\d-\d\d \d\d:\d\d( to [-\d ]*\d\d:\d\d)?",
+            r"|\d{4}-\d\d-\d\d \d\d:\d\d( to [-\d ]*\d\d:\d\d)?"
+            r'|\d{4}-\d\d-\d\dT\d\d:\d\d:00Z|(?<=_micros":)\d+',
             "…",
             value.replace(self.client_name, "CLIENT"),
         )
@@ -101,6 +102,10 @@ async def _call_knowledge_operations(weft: Any, client_name: str, note: Any) -> 
     await note("knowledge.reindex", weft.knowledge.reindex(d, reembed=True))
     await note("knowledge.reindex", weft.knowledge.reindex(f"none-{client_name}"))
     await note("knowledge.show_domain", weft.knowledge.show_domain(d))
+    await note("knowledge.list_templates", weft.knowledge.list_templates())
+    await note("knowledge.show_template", weft.knowledge.show_template("runbooks"))
+    await note("knowledge.show_template", weft.knowledge.show_template("none"))
+    await note("knowledge.evaluate_domain", weft.knowledge.evaluate_domain(d))
     await note("knowledge.list_domains", weft.knowledge.list_domains())
     await note("knowledge.delete_domain", weft.knowledge.delete_domain(d))
     await note("knowledge.delete_domain", weft.knowledge.delete_domain(d))
@@ -367,6 +372,9 @@ async def call_every_operation(weft: Any, client_name: str, admin_key: str) -> d
     await note("receipt.replay", weft.receipt.replay(made.receipt_id, form="anthropic"))
     await note("context.validate_prompt", weft.context.validate_prompt(made.receipt_id, made.body))
     await note("context.validate_prompt", weft.context.validate_prompt(made.receipt_id, {"messages": []}))
+    await note("advise.list", weft.advise.list(calls=1))
+    await note("advise.show", weft.advise.show("nobody.tools.000000"))
+    await note("advise.try", weft.advise.try_(calls=1))
     await note("receipt.savings", weft.receipt.savings(by="model", session_id=own))
     turns = [{"event_id": f"t{n}", "content": f"We agreed on step {n}. " * 20} for n in range(30)]
     await weft.context.ingest(own, turns)
@@ -460,6 +468,14 @@ async def call_every_operation(weft: Any, client_name: str, admin_key: str) -> d
     await note("team.add_member", weft.team.add_member(agent, agent))
     await note("team.add_member", weft.team.add_member("nobody", agent))
     await note("team.list", weft.team.list(after=agent[:-1], limit=1))
+    await note("usage.report", weft.usage.report(by="model", kind="assembly", session_id=own))
+    await note("usage.export", weft.usage.export(unit="hour", form="json", session_id=own))
+    await note("budget.set", weft.budget.set(f"team:{agent}", "month", cost=2.5, at_limit="downgrade"))
+    await note("budget.set", weft.budget.set("tenant", "day"))
+    await note("budget.list", weft.budget.list(limit=1))
+    await note("budget.delete", weft.budget.delete(f"team:{agent}", "month"))
+    await note("budget.delete", weft.budget.delete(f"team:{agent}", "month"))
+    await note("plan.show", weft.plan.show())
     await note("team.show", weft.team.show(agent))
     await note("team.update", weft.team.update(agent, "Tests more"))
     layer = f"team:{agent}"
@@ -475,6 +491,9 @@ async def call_every_operation(weft: Any, client_name: str, admin_key: str) -> d
     await note("guardrail.list", weft.guardrail.list(agent_id="nobody"))
     await note("guardrail.test", weft.guardrail.test("mail.send", arguments={"to": "é"}, agent_id=agent))
     await note("guardrail.check", weft.guardrail.check("mail.send", arguments={"to": "é"}))
+    await note("alerts.list", weft.alerts.list(state="all", limit=1))
+    await note("alerts.acknowledge", weft.alerts.acknowledge("alert_1"))
+    await note("alerts.resolve", weft.alerts.resolve("alert_1"))
     await note("approval.list", weft.approval.list(state="pending", limit=1))
     await note("approval.show", weft.approval.show("approval_1"))
     await note("approval.approve", weft.approval.approve("approval_1", reason="é"))

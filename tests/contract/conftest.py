@@ -11,8 +11,10 @@ from weft.app.tenants import Tenants
 from weft.storage.migrations.runner import migrate
 from weft.storage.sql.access import SqlAccessStore, SqlAuditStore
 from weft.storage.sql.agent_context import SqlSnapshotStore
+from weft.storage.sql.alerts import SqlAlertStore
 from weft.storage.sql.approvals import SqlApprovalStore
 from weft.storage.sql.board import SqlConventionStore, SqlEntryStore
+from weft.storage.sql.budgets import SqlBudgetStore
 from weft.storage.sql.checkouts import SqlCheckoutStore
 from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.compactions import SqlCompactionStore
@@ -30,6 +32,7 @@ from weft.storage.sql.line_signatures import LineSignatures
 from weft.storage.sql.lineage import SqlLineageStore
 from weft.storage.sql.memory import SqlMemoryStore
 from weft.storage.sql.messages import SqlMessageStore
+from weft.storage.sql.metering import SqlUsageStore
 from weft.storage.sql.metric_history import SqlMetricHistory
 from weft.storage.sql.model_migrations import SqlModelMigrationStore
 from weft.storage.sql.object_storage import SqlObjectIndex
@@ -77,8 +80,10 @@ class SqlStores:
     def __init__(self, database: Database, tenant: str, clock: FrozenClock) -> None:
         kinds: dict[str, Callable[[Transaction], Any]] = {
             "access": SqlAccessStore,
+            "alerts": SqlAlertStore,
             "approvals": SqlApprovalStore,
             "audit": SqlAuditStore,
+            "budgets": SqlBudgetStore,
             "compactions": SqlCompactionStore,
             "conventions": SqlConventionStore,
             "critical_edits": SqlCriticalEditStore,
@@ -119,6 +124,7 @@ class SqlStores:
             "steps": SqlStepStore,
             "selections": SqlSelectionStore,
             "token_factors": SqlTokenFactorStore,
+            "usage": SqlUsageStore,
             "vectors": SqlVectorStore,
             "webhooks": SqlWebhookStore,
             "windows": SqlWindowStore,

@@ -45,6 +45,10 @@ class TestEventStore(contracts.EventStoreContract):
     """Events in SQL."""
 
 
+class TestAlertStore(contracts.AlertStoreContract):
+    """Alerts in SQL."""
+
+
 class TestAccessStore(contracts.AccessStoreContract):
     """Principals, keys and tokens in SQL."""
 
@@ -113,6 +117,10 @@ class TestCompactionStore(contracts.CompactionStoreContract):
     """Compactions in SQL."""
 
 
+class TestUsageStore(contracts.UsageStoreContract):
+    """Usage entries and roll-ups in SQL."""
+
+
 class TestReceiptStore(contracts.ReceiptStoreContract):
     """Receipts in SQL."""
 
@@ -167,6 +175,10 @@ class TestWindowStore(contracts.WindowStoreContract):
 
 class TestTeamStore(contracts.TeamStoreContract):
     """Teams in SQL."""
+
+
+class TestBudgetStore(contracts.BudgetStoreContract):
+    """Budgets in SQL."""
 
 
 class TestMetricHistoryStore(contracts.MetricHistoryStoreContract):

@@ -34,8 +34,9 @@ def sources() -> dict[Path, str]:
 
 @cache
 def nodes() -> dict[Path, list[ast.AST]]:
-    """Return the parts of the syntax trees of the sources."""
-    return {path: list(ast.walk(ast.parse(source))) for path, source in sources().items()}
+    """Return the parts of the syntax trees of the sources that name an event: parsing all takes seconds."""
+    names = re.compile("|".join(map(re.escape, {"NewEvent", *PUBLISHED})))
+    return {path: list(ast.walk(ast.parse(text))) for path, text in sources().items() if names.search(text)}
 
 
 @pytest.mark.req("AC-13")
@@ -52,10 +53,10 @@ def test_only_listed_types_can_be_published() -> None:
     assert get_type_hints(NewEvent)["type"] == EventType
     text = "\n".join(sources().values())
     assert not re.search(r'cast\(\s*"?EventType', text)
-    for path, source in sources().items():
-        for call in (node for node in nodes()[path] if isinstance(node, ast.Call)):
+    for path, parts in nodes().items():
+        for call in (node for node in parts if isinstance(node, ast.Call)):
             if getattr(call.func, "id", None) == "NewEvent":
-                lines = source.splitlines()[call.lineno - 1 : call.end_lineno]
+                lines = path.read_text("utf-8").splitlines()[call.lineno - 1 : call.end_lineno]
                 assert not any("type: ignore" in line for line in lines), path
 
 

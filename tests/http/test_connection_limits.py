@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
 
 from support.http_server import Served, Stream, served
+from weft.kernel.errors import SystemUnavailable
 from weft.settings import InvalidSetting, Settings
-from weft.transports.http.application import HttpApplication
+from weft.storage.sql.database import Scope
+from weft.transports.http.application import HttpApplication, Readiness
 from weft.transports.http.connections import ConnectionLimits
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from support.world import Caller, World
+    from weft.storage.sql.database import Transaction
 
 pytestmark = [
     pytest.mark.req("MS-11"),
@@ -166,12 +170,13 @@ async def test_a_full_server_refuses_new_connections(world: World) -> None:
     "sent",
     [
         HEALTH * 5_000,
+        HEALTH * 40,
         b"GET /health HTTP/1.1\r\nhost: localhost\r\n" + b"a:\r\n" * 5_000,
         b"POST /v1/sessions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 50_000,
         b"GET /health HTTP/1.1\r\nhost: localhost\r\nx-long: " + b"a" * 200_000,
         b"GET /v1/sessions/" + b"%41" * 3_000 + b" HTTP/1.1\r\nhost: localhost\r\n\r\n",
     ],
-    ids=["pipelined", "headers", "chunks", "head", "path"],
+    ids=["pipelined", "few pipelined", "headers", "chunks", "head", "path"],
 )
 async def test_more_parts_than_any_request_has_end_the_connection(server: Served, sent: bytes) -> None:
     stream = await server.connect()
@@ -261,3 +266,77 @@ async def test_only_addresses_and_networks_are_trusted(world: World, proxies: st
     app = await world.another_app(trusted_proxies=proxies)
     with pytest.raises(InvalidSetting):
         HttpApplication(app)
+
+
+async def test_requests_for_other_hosts_are_limited_apart_from_those_without_a_credential(world: World) -> None:
+    app = await world.another_app(rate_limits="anonymous=2/hour")
+    async with served(app) as server, httpx2.AsyncClient(base_url=server.url) as http:
+        strange = [(await http.get("/", headers={"host": "evil.example"})).status_code for _ in range(4)]
+        plain = [(await http.get("/")).status_code for _ in range(3)]
+    assert strange == [403, 403, 429, 429]
+    # A web page cannot use up the limit of the browser's owner.
+    assert plain == [200, 200, 429]
+
+
+async def test_those_who_ask_whether_the_server_is_ready_share_one_check(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, release = 0, asyncio.Event()
+
+    async def names() -> list[str]:
+        nonlocal asked
+        asked += 1
+        await release.wait()
+        if asked == 1:
+            raise SystemUnavailable
+        return []
+
+    monkeypatch.setattr(world.app.tenants, "names", names)
+    readiness = Readiness(world.app)
+    first = [asyncio.create_task(readiness.problem()) for _ in range(20)]
+    await asyncio.sleep(0)
+    first[0].cancel()
+    release.set()
+    problems = await asyncio.gather(*first[1:])
+    assert {type(problem) for problem in problems} == {SystemUnavailable}
+    # For a second its result is shared as well.
+    assert await readiness.problem() is problems[0]
+    assert asked == 1
+    readiness._until = 0.0
+    assert await readiness.problem() is None
+    assert asked == 2
+
+
+async def test_a_heavy_read_of_a_client_that_left_is_not_done(world: World, server: Served) -> None:
+    database, release = world.app.database, threading.Event()
+
+    async def block(transaction: Transaction) -> None:
+        await transaction.all("SELECT 1")
+        release.wait(30)
+
+    threads = database._heavy_reads._threads  # type: ignore[attr-defined]
+    scope = Scope(world.tenant, principal="planner")
+    blocking = asyncio.create_task(database.read(scope, block, heavy=True))
+    await asyncio.sleep(0.05)
+    try:
+        path = "/v1/receipts"
+        # Of a plain route and of a tool.
+        plain = await server.connect(call(world.planner, path))
+        arguments = b'{"action": "list"}'
+        tool = await server.connect(head(world.planner, len(arguments), "/mcp/tool/receipts") + arguments)
+        stays = await server.connect(call(world.planner, path))
+        await _until(lambda: len(threads._queue) == 3)
+        for stream in (plain, tool):
+            stream.writer.close()
+        await _until(lambda: len(threads._queue) == 1)
+    finally:
+        release.set()
+    assert (await stays.answer()).startswith(b"HTTP/1.1 200")
+    await blocking
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    # Sooner than a heavy read gives up by itself.
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - nothing tells when
+            await asyncio.sleep(0.01)

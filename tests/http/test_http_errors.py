@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product, repeat
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +13,7 @@ from weft.app.registry import all_operations
 from weft.kernel.operation import Audience
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
     from pathlib import Path
 
     import httpx2
@@ -184,21 +186,25 @@ def test_state_conflicts_are_409(team: Team, session: str) -> None:
     check_refusal(team.ask("PUT", path, json={"value": "v"}), 409, "SESSION_ARCHIVED")
 
 
-@pytest.mark.parametrize("path", ["/v1/sessions/{session}/context/big", "/mcp/tool/shared_context"])
-@pytest.mark.parametrize("chunked", [False, True])
 def test_a_body_of_ten_megabytes_is_413_with_or_without_a_content_length(
-    team: Team, session: str, path: str, *, chunked: bool
+    team: Team, session: str, subtests: pytest.Subtests
 ) -> None:
-    method = "PUT" if path.startswith("/v1") else "POST"
     megabyte = b"x" * 1_000_000
+    routes = (("PUT", f"/v1/sessions/{session}/context/big"), ("POST", "/mcp/tool/shared_context"))
 
-    def content() -> Iterator[bytes]:
-        for _ in range(10):
-            yield megabyte
+    def ask(route: tuple[str, str], content: Iterable[bytes] | bytes) -> httpx2.Response:
+        return team.ask(*route, content=content)
 
-    body = content() if chunked else megabyte * 10
-    answer = team.ask(method, path.format(session=session), content=body)
-    assert check_refusal(answer, 413, "CONTENT_TOO_LARGE")["context"]["limit_bytes"] == 4_194_304
+    # At once: each waits for seconds until the server no longer reads.
+    with ThreadPoolExecutor() as threads:
+        answers = {
+            (*route, chunked): threads.submit(ask, route, repeat(megabyte, 10) if chunked else megabyte * 10)
+            for route, chunked in product(routes, (False, True))
+        }
+    for case, answer in answers.items():
+        with subtests.test(case):
+            refusal = check_refusal(answer.result(), 413, "CONTENT_TOO_LARGE")
+            assert refusal["context"]["limit_bytes"] == 4_194_304
 
 
 @pytest.mark.req("MS-11")

@@ -52,3 +52,9 @@ def test_unsigned_and_guessed_hook_calls_are_refused_alike(team: Team, source: A
 
 def test_a_hook_accepts_post_only(team: Team, source: Any) -> None:
     assert team.ask("GET", source["hook"], None).status_code == 405
+
+
+def test_a_hook_call_with_very_many_values_is_refused_before_it_is_decoded(team: Team, source: Any) -> None:
+    body = json.dumps({"removed": ["a"] * 150_000}).encode()
+    answer = team.ask("POST", source["hook"], None, content=body, headers=signed(source, body))
+    assert (answer.status_code, answer.json()["code"]) == (413, "CONTENT_TOO_LARGE")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -46,6 +47,8 @@ NO_FILTER = {"domain": None, "domains": None, "since": None, "until": None}
 # Valid values of fields whose rules the schema does not express, such as one of two fields being required.
 VALID_FIELDS: dict[str, dict[str, Any]] = {
     "/v1/agents/{agent_id}/definition": {"guardrails": GUARDRAILS},
+    "/v1/budgets/{subject}/{period}": {"tokens": 1_000_000},
+    "/v1/advice/try": {"recommendation_id": None, "settings": {"min_score": 0.4}},
     "/v1/context/push": {"knowledge": [{"key": "limit", "value": 1}], "remove": [], "if_version": 0},
     "/v1/domains": {"chunking": CHUNKING},
     "/v1/domains/{domain}": {"chunking": CHUNKING},
@@ -129,13 +132,18 @@ def _list_parameters(path: str, method: str) -> set[str]:
 
 def _use_valid_fields(case: Any) -> None:
     """Replace fields that match the schema but not the documented rules."""
-    taken = DOCUMENT["paths"][case.operation.path][case.operation.method]["requestBody"]
-    schema = {**taken["content"]["application/json"]["schema"], "components": DOCUMENT["components"]}
+    path, method = case.operation.path, case.operation.method
     if type(case.body).__name__ == "NotSet":
-        if not taken["required"]:
-            case.body, case.media_type = VALID_FIELDS[case.operation.path], "application/json"
-    elif Draft202012Validator(schema).is_valid(case.body):
-        case.body |= VALID_FIELDS[case.operation.path]
+        if not DOCUMENT["paths"][path][method]["requestBody"]["required"]:
+            case.body, case.media_type = VALID_FIELDS[path], "application/json"
+    elif _body_validator(path, method).is_valid(case.body):
+        case.body |= VALID_FIELDS[path]
+
+
+@cache
+def _body_validator(path: str, method: str) -> Draft202012Validator:
+    schema = DOCUMENT["paths"][path][method]["requestBody"]["content"]["application/json"]["schema"]
+    return Draft202012Validator({**schema, "components": DOCUMENT["components"]})
 
 
 def _in_range(wait: Any) -> bool:

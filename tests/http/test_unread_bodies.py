@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from weft.kernel.operation import RateClass
 from weft.settings import Settings
 from weft.transports.http.application import HttpApplication
 
@@ -103,9 +104,29 @@ async def test_no_route_reads_the_body_of_a_caller_it_does_not_know(world: World
     assert credential is None or not others
 
 
-async def test_a_body_is_not_read_for_a_caller_above_its_rate_limit(world: World) -> None:
-    app = await world.another_app(rate_limits="session=0/minute")
-    assert await status_of(HttpApplication(app), "POST", "/v1/sessions", world.planner.credential) == 429
+async def test_no_route_reads_the_body_of_a_caller_above_its_rate_limit(world: World) -> None:
+    app = await world.another_app(rate_limits=" ".join(f"{each}=0/minute" for each in RateClass))
+    application = HttpApplication(app)
+    async with application.mcp.running():
+        statuses = {
+            (method, path): await status_of(application, method, path, world.admin.credential)
+            for method, path in routes(application)
+            if not is_open(path)
+        }
+    assert {route: status for route, status in statuses.items() if status != 429} == {}
+
+
+async def test_every_message_of_mcp_counts_before_it_is_read(world: World) -> None:
+    app = await world.another_app(rate_limits="mcp=2/minute")
+    application = HttpApplication(app)
+    async with application.mcp.running():
+        for path in ("/mcp", "/mcp/tool/list_sessions"):
+            with pytest.raises(BodyRead):
+                await status_of(application, "POST", path, world.planner.credential)
+        assert await status_of(application, "POST", "/mcp", world.planner.credential) == 429
+        # Each caller has its own.
+        with pytest.raises(BodyRead):
+            await status_of(application, "POST", "/mcp", world.admin.credential)
 
 
 async def test_nothing_of_a_request_is_parsed_for_a_caller_without_credential(world: World) -> None:

@@ -31,8 +31,10 @@ WITHOUT_AGENT = {
     "CanaryStep": "a step of a job; its migration says who started it",
     "ContextSourceRef": "times of a source outside",
     "DeliveryInfo": "its event says who",
+    "DomainEvaluation": "made by a job when documents have changed",
     "DerivedItem": "the item itself says who wrote it",
     "EntityInfo": "the last mention, by anyone",
+    "EvaluationInfo": "made by a job when documents have changed",
     "InspectedMemory": "the answer says whose memory it is",
     "ListedGuardrail": "the time of its last hit, by anyone; its layer says who defined it",
     "MemoryFound": "private memory of the caller",
@@ -42,6 +44,7 @@ WITHOUT_AGENT = {
     "MissingRequested": "the caller did it",
     "OverviewEntry": "the answer says whose memory it is",
     "ReportedUsage": "its receipt says whose call it was",
+    "TriedCall": "the answer names the agent whose calls are tried",
     "SessionArchivedAt": "the caller did it",
 }
 

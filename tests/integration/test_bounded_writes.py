@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 from support.bundles import exported, imported
 from support.world import refused
+from weft.capabilities.agent_context import service
 from weft.capabilities.history import merge_operations, rollback
 from weft.capabilities.plans.model import ALLOWANCES
 
@@ -146,3 +149,67 @@ async def test_an_imported_session_gets_the_ceilings_of_the_plan(world: World) -
         "max_total_tokens": free.session_tokens,
         "max_value_tokens": free.value_tokens,
     }
+
+
+async def test_a_persistent_memory_has_as_many_entries_as_the_plan_allows(world: World) -> None:
+    await world.app.tenants.set_plan(world.tenant, "enterprise", memory_entries=4)
+
+    async def push(*keys: str, remove: tuple[str, ...] = (), of: str = "learned_knowledge") -> Any:
+        return await world.planner.call(
+            "context.push",
+            knowledge=[{"key": key, "value": "x", "memory_type": of, "metadata": {"a": 1}} for key in keys],
+            remove=[{"key": key, "memory_type": of} for key in remove],
+            if_version=(await world.planner.call("context.read"))["version"],
+        )
+
+    await push("a", "b")
+    await push("c", "d", of="work_artifacts")
+    with refused("QUOTA_EXCEEDED") as caught:
+        await push("e")
+    assert caught.value.context["limit_memory_entries"] == 4
+    assert "context.push" in (caught.value.hint or "")
+    await push("e", remove=("a",))
+    with refused("QUOTA_EXCEEDED"):
+        await push("f")
+
+
+async def test_entries_of_a_memory_that_were_never_counted_are_counted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = service.OpenContext._names
+
+    async def uncounted(self: Any, part: Any) -> Any:
+        change = await names(self, part)
+        return structs.replace(change, meta=structs.replace(change.meta, entries=None))
+
+    with monkeypatch.context() as before:
+        before.setattr(service.OpenContext, "_names", uncounted)
+        await world.planner.call("context.push", knowledge=[{"key": key, "value": "x"} for key in "abc"])
+    await world.app.tenants.set_plan(world.tenant, "enterprise", memory_entries=3)
+    push = partial(world.planner.call, "context.push")
+    new = {"knowledge": [{"key": "d", "value": "x"}]}
+    with refused("QUOTA_EXCEEDED"):
+        await push(**new)
+    await push(knowledge=[], remove=[{"key": "a"}], if_version=1)
+    await push(**new)
+    with refused("QUOTA_EXCEEDED"):
+        await push(knowledge=[{"key": "e", "value": "x"}])
+
+
+async def test_a_window_has_as_many_events_as_the_plan_allows(world: World) -> None:
+    await world.app.tenants.set_plan(world.tenant, "enterprise", window_events=3)
+
+    async def ingest(*ids: str) -> Any:
+        events = [{"event_id": each, "content": f"Event {each}."} for each in ids]
+        return await world.planner.call("context.ingest", session_id="s1", events=events)
+
+    await ingest("a", "b")
+    with refused("QUOTA_EXCEEDED") as caught:
+        await ingest("c", "d")
+    assert caught.value.context["limit_window_events"] == 3
+    assert "window.delete" in (caught.value.hint or "")
+    await ingest("c")
+    repeated = await ingest("a", "c")
+    assert not any(event["added"] for event in repeated["events"])
+    with refused("QUOTA_EXCEEDED"):
+        await ingest("d")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,7 +23,7 @@ from support.statement_log import statements_of
 from support.windows import contents, create, ingest, message, published, show
 from support.world import SESSION, refused
 from weft.capabilities.compaction.compactor import Compactor
-from weft.capabilities.compaction.runs import MAX_ATTEMPTS
+from weft.capabilities.compaction.runs import MAX_ATTEMPTS, MAX_FAILURES
 from weft.jobs.compaction import COMPACT
 from weft.storage.sql.compactions import due_compactions
 from weft.storage.sql.database import SYSTEM, Scope
@@ -208,10 +209,10 @@ async def test_a_compaction_that_fails_gives_up_and_the_agent_goes_on(
 
     monkeypatch.setattr(Compactor, "compact", broken)
     await long_window(world.analysis, turns=150, limit=10_000)
-    for _ in range(MAX_ATTEMPTS):
+    for _ in range(MAX_FAILURES):
         await run_due(world)
     (failed,) = await compactions(world, ANALYSIS)
-    assert (failed.state, failed.attempts, failed.degraded) == ("failed", MAX_ATTEMPTS, ("truncation",))
+    assert (failed.state, failed.attempts, failed.degraded) == ("failed", MAX_FAILURES, ("truncation",))
     await ingest(world.analysis, message("next", "Go on."))
     prompt = await world.analysis.call("context.assemble", session_id=SESSION, task_description="Go on.")
     assert "Go on." in str(prompt)
@@ -219,6 +220,26 @@ async def test_a_compaction_that_fails_gives_up_and_the_agent_goes_on(
     assert await states(world) == ["failed"]
     await say(world.analysis, 10, first=300)
     assert await states(world) == ["failed", "queued"]
+
+
+async def test_a_compaction_that_never_ends_is_given_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    class ProcessEnds(BaseException):
+        """Leaves what a process leaves that is killed."""
+
+    async def dies(*_: Any) -> Any:
+        raise ProcessEnds
+
+    monkeypatch.setattr(Compactor, "compact", dies)
+    await long_window(world.analysis, turns=150, limit=10_000)
+    (queued,) = await compactions(world, ANALYSIS)
+    for _ in range(MAX_ATTEMPTS):
+        with contextlib.suppress(ProcessEnds):
+            await world.app.compaction._perform(world.tenant, queued.compaction_id)
+        world.clock.advance(seconds=3_600)
+    (running,) = await compactions(world, ANALYSIS)
+    assert (running.state, running.attempts, running.failures) == ("running", MAX_ATTEMPTS, 0)
+    await world.app.compaction._perform(world.tenant, queued.compaction_id)
+    assert await states(world) == ["failed"]
 
 
 async def test_a_run_that_lost_its_lease_applies_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,6 +104,9 @@ async def test_summaries_are_written_by_the_model_and_metered(
     assert all(value in prompt for value in VALUES)
     figures = (await world.admin.at(app).call("performance.read"))["chat_model"]
     assert figures["calls"] == len(usages)
+    (row,) = (await world.admin.at(app).call("usage.report", by="agent", kind="compaction"))["rows"]
+    assert (row["group"], row["calls"], row["reported_calls"]) == ("analysis", len(usages), len(usages))
+    assert row["input_tokens"] == sum(usage.input_tokens for usage in usages)
 
 
 FAILURES: dict[str, tuple[Callable[[dict[str, Any]], Answer], str]] = {

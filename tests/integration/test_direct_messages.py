@@ -141,8 +141,8 @@ async def views(caller: Caller) -> dict[str, Any]:
             "message.search_by_timerange", **in_session, start_time="2000-01-01", end_time="2100-01-01"
         ),
         "overview": await caller.call("session.overview", **in_session),
-        "everything": await caller.call("search.query", query="falcon dawn", low_confidence=True),
-        "entities": await caller.call("entity.list"),
+        "everything": await caller.call("search.query", **in_session, query="falcon dawn", low_confidence=True),
+        "entities": await caller.call("entity.list", **in_session),
         "pins": await caller.call("pin.list", **in_session),
         "inbox": await caller.call("message.inbox"),
         "events": (await caller.events(**in_session))["events"],
@@ -177,7 +177,8 @@ async def test_both_sides_find_a_direct_message_by_meaning_and_by_sender(world: 
     await direct(world)
     await world.index_sessions()
     for side in (world.planner, world.review):
-        assert SECRET in str(await side.call("search.query", query="When does the falcon land?", low_confidence=True))
+        asked = {"session_id": "s1", "query": "When does the falcon land?", "low_confidence": True}
+        assert SECRET in str(await side.call("search.query", **asked))
         answer = await side.call("message.search_by_sender", session_id="s1", sender="planner")
         assert [each["content"] for each in answer["messages"]] == [SECRET]
         assert await side.found("falcon") == [SECRET]

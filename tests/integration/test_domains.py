@@ -8,6 +8,7 @@ import pytest
 
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, put
 from support.world import outcome, refused
+from weft.capabilities.plans.model import AssignedPlan
 
 if TYPE_CHECKING:
     from support.knowledge import QuickEmbedder
@@ -222,7 +223,7 @@ async def test_a_plan_limits_domains_and_bytes(world: World) -> None:
     assert (await world.admin.call("knowledge.list_domains"))["plan"] == "pro"
     await domain(world.admin, "second")
     await put(world.planner, "b.md", "12345")
-    assert await world.app.tenants.plan(world.tenant) == "pro"
+    assert await world.app.tenants.plan(world.tenant) == AssignedPlan("pro")
 
 
 @pytest.mark.req("CE-T", part="all limits of what exists")

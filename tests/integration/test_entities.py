@@ -131,20 +131,20 @@ async def test_entities_are_listed_with_counts(filled: World) -> None:
 async def test_only_what_the_caller_may_read_is_counted(filled: World) -> None:
     planner, analysis = filled.planner, filled.analysis
     assert ("person:Ada", 3) in await listed(planner)
-    assert ("person:Ada", 2) in await listed(analysis)
-    assert not await listed(analysis, query="REL-7")
-    assert not await listed(analysis, query="deploy_all")
+    assert ("person:Ada", 2) in await listed(analysis, session_id="s1")
+    assert not await listed(analysis, session_id="s1", query="REL-7")
+    assert not await listed(analysis, session_id="s1", query="deploy_all")
     await planner.say("Ask Wanda about it.", visibility="private")
     await planner.write("secret", "Vera knows.", readable_by=["orchestrator"])
     await filled.index_sessions()
     assert await listed(planner, query="wanda") == [("person:Wanda", 1)]
     assert await listed(planner, query="vera") == [("person:Vera", 1)]
-    assert not await listed(analysis, query="wanda")
-    assert not await listed(analysis, query="vera")
-    assert await texts(analysis, "ask", entities=["wanda"]) == []
+    assert not await listed(analysis, session_id="s1", query="wanda")
+    assert not await listed(analysis, session_id="s1", query="vera")
+    assert await texts(analysis, "ask", session_id="s1", entities=["wanda"]) == []
     # Not yet indexed, but not readable any more.
     await planner.write("release", "Something else.", readable_by=["orchestrator"])
-    assert not await listed(analysis, query="heron")
+    assert not await listed(analysis, session_id="s1", query="heron")
 
 
 @pytest.mark.req("WX-02")

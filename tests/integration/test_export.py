@@ -22,10 +22,13 @@ from weft.capabilities.transfer import envelope_ids, export_collector
 from weft.capabilities.transfer.bundle_format import BundleHeader, BundleSession, BundleSnapshot
 from weft.capabilities.transfer.policy_filter import AppliedPolicy
 from weft.kernel.correlation import Correlation
+from weft.kernel.fair_queue import FairSlots
 from weft.storage.sql.database import Scope
 from weft.storage.sql.records import SqlRecordStore
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from support.world import World
     from weft.testing.clock import FrozenClock
 
@@ -536,3 +539,23 @@ async def test_an_export_does_not_block_other_callers(world: World, monkeypatch:
     await turns
     assert sum(stretches) == 130
     assert max(stretches) <= 50 or threading.get_ident() not in threads
+
+
+async def test_files_of_exports_that_nobody_reads_are_few(world: World) -> None:
+    transfers = world.app.transfers
+    transfers._files = FairSlots(4, max_wait_seconds=0.05)
+    raw, planner = {"session_id": SESSION}, CallContext(world.planner.credential)
+    async with transfers.send(raw, planner):
+        with refused("SERVER_BUSY"):
+            async with transfers.send(raw, planner):
+                pass
+        with refused("SERVER_BUSY"):
+            await transfers.receive({}, planner, no_chunks())
+        async with transfers.send(raw, CallContext(world.admin.credential)) as export:
+            assert export.facts.bytes
+    async with transfers.send(raw, planner):
+        pass
+
+
+async def no_chunks() -> AsyncIterator[bytes]:
+    yield b""

@@ -52,6 +52,10 @@ NOT_CONTENT = {
     "board.delete": {"key": NAMES},
     "board.write": {"key": "is a name: a-z, 0-9 and underscores"},
     "board.restore_snapshot": {"label": NAMES},
+    "advise.try": dict.fromkeys(
+        ("settings.without_items[]", "settings.without_tools[]", "settings.compaction.model", "settings.model"),
+        "names to compare with, not stored",
+    ),
     "board.snapshot": {"label": "is a name"},
     "bundle.export": {"recipient": "recorded with the export, for those who audit it"},
     "bundle.import": {"bundle": "every item passes the gate as import"},
@@ -59,7 +63,10 @@ NOT_CONTENT = {
         ("task_description", "model", "system", "tools[]"), "of the caller's own prompt, which is validated"
     ),
     "context.copy": {"version": NAMES},
-    "context.emit_metrics": dict.fromkeys(("usage.*", "model"), "figures of the caller's own receipt"),
+    "context.emit_metrics": {
+        **dict.fromkeys(("usage.*", "model"), "figures of the caller's own receipt"),
+        **dict.fromkeys(("answer", "answer.*", "answer[]", "tool_calls[].*"), "compared with the prompt, not stored"),
+    },
     "context.push": dict.fromkeys(("knowledge[].key", "remove[].key"), "is a name without spaces"),
     "context.read": {"key": NAMES},
     "entity.list": {"query": QUERY},
@@ -199,6 +206,13 @@ async def _domain(world: World, text: str) -> Any:
     return await world.admin.call("knowledge.create_domain", domain="handbook", description=text)
 
 
+async def _template(world: World, **fields: Any) -> Any:
+    example = {name: fields.pop(name) for name in ("question", "contains", "contains_any") if name in fields}
+    questions = [{"question": "Why?", "contains": ["x"], **example}] if example else []
+    template = {"name": "own", "questions": questions, **fields}
+    return await world.admin.call("knowledge.create_domain", domain="handbook", template=template)
+
+
 async def _update_domain(world: World, text: str) -> Any:
     await _domain(world, "the handbook")
     return await world.admin.call("knowledge.update_domain", domain="handbook", description=text)
@@ -298,7 +312,20 @@ CONTENT: dict[str, dict[str, Door]] = {
         "groups[].title": lambda world, text: _conventions(world, text, "p"),
         "groups[].keys[].purpose": lambda world, text: _conventions(world, "t", text),
     },
-    "knowledge.create_domain": {"description": _domain},
+    "knowledge.create_domain": {
+        "description": _domain,
+        "template.description": lambda world, text: _template(world, description=text),
+        "template.metadata[].description": lambda world, text: _template(
+            world, metadata=[{"name": "a", "description": text}]
+        ),
+        "template.metadata[].values[]": lambda world, text: _template(
+            world, metadata=[{"name": "a", "values": [text]}]
+        ),
+        "template.pinned[]": lambda world, text: _template(world, pinned=[text]),
+        "template.questions[].question": lambda world, text: _template(world, question=text),
+        "template.questions[].contains[]": lambda world, text: _template(world, contains=[text]),
+        "template.questions[].contains_any[]": lambda world, text: _template(world, contains_any=[text]),
+    },
     "knowledge.update_domain": {"description": _update_domain},
     "team.create": {"description": lambda world, text: world.admin.call("team.create", team="x", description=text)},
     "team.update": {"description": _update_team},

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from support.grown_world import grow
+from support.knowledge import embed_quickly
 from support.world import SESSION, World, refused
 from weft.kernel.errors import WeftError
 from weft.kernel.operation import Effect
@@ -143,21 +145,6 @@ def walked(monkeypatch: pytest.MonkeyPatch) -> Walk:
     return walk
 
 
-async def _grow(world: World) -> None:
-    """Fill a session with many of everything that a member can add."""
-    planner = world.planner
-    for number in range(_MANY):
-        await planner.write(f"key_{number}", f"value {number}")
-        await planner.call("message.add", session_id=SESSION, content=f"Message {number} about the retry budget.")
-        await planner.call("memory.set", key=f"key_{number}", value=number)
-    await planner.call("board.snapshot", session_id=SESSION, label="first")
-    await planner.write("key_1", "changed")
-    await planner.call("board.snapshot", session_id=SESSION, label="second")
-    events = [{"event_id": f"e{number}", "content": f"Decision {number}."} for number in range(_MANY)]
-    for start in range(0, _MANY, 100):
-        await planner.call("context.ingest", session_id=SESSION, events=events[start : start + 100])
-
-
 _GIVEN: dict[str, Any] = {
     "session_id": SESSION,
     "context_id": f"board:{SESSION}",
@@ -189,9 +176,15 @@ def _request(operation: Operation, limit: int | None) -> dict[str, Any]:
     return raw | ({"limit": limit} if "limit" in fields and limit else {})
 
 
+@pytest.fixture
+def _quick_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
+    embed_quickly(monkeypatch)
+
+
+@pytest.mark.usefixtures("_quick_embedder")
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_no_operation_reads_much_on_the_event_loop(world: World, walked: Walk) -> None:
-    await _grow(world)
+    await grow(world, _MANY)
     await world.index_sessions()
     answered, long, moved = set(), {}, set()
     for operation in world.app.registry:

@@ -71,6 +71,9 @@ class ScratchLines(msgspec.Struct, frozen=True):
         del line_id, limit
         return False
 
+    async def check_size(self, line_id: str, key: str, text: str) -> None:
+        """Scratch values have any size."""
+
     async def pin_referenced(self, line_id: str) -> None:
         """No line refers to versions of this kind."""
 

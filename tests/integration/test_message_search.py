@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,8 +17,6 @@ from weft.capabilities.messages.transcript import Transcripts
 from weft.capabilities.sessions.model import SessionNotFound
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from support.world import World
     from weft.capabilities.messages.search.fuzzy_ranking import MessageHit
     from weft.testing.clock import FrozenClock
@@ -198,40 +197,33 @@ async def test_a_cache_hit_does_not_reveal_searches_of_others(world: World) -> N
     assert (await world.analysis.search("incident"))["cache_hit"]
 
 
-class LoopIterations:
-    """Counts iterations of the event loop and the work done in each."""
+class ThreadedWork:
+    """Amounts of work, and the threads that did it."""
 
     def __init__(self) -> None:
-        self.work: list[list[int]] = [[]]
+        self.amounts: list[int] = []
+        self._threads: set[str] = set()
 
     def record(self, amount: int) -> None:
-        self.work[-1].append(amount)
+        self.amounts.append(amount)
+        self._threads.add(threading.current_thread().name.rpartition("_")[0])
 
-    async def count(self) -> None:
-        while True:
-            await asyncio.sleep(0)
-            self.work.append([])
-
-
-@pytest.fixture
-async def iterations() -> AsyncIterator[LoopIterations]:
-    iterations = LoopIterations()
-    counting = asyncio.create_task(iterations.count())
-    yield iterations
-    counting.cancel()
+    @property
+    def is_off_the_event_loop(self) -> bool:
+        return self._threads == {"weft-searching"}
 
 
 @pytest.fixture
-def indexed(monkeypatch: pytest.MonkeyPatch, iterations: LoopIterations) -> LoopIterations:
-    """Record the characters indexed in each loop iteration."""
-    add = MessageIndex.add
+def indexed(monkeypatch: pytest.MonkeyPatch) -> ThreadedWork:
+    """Record the characters of each message that is indexed."""
+    work, add = ThreadedWork(), MessageIndex.add
 
     def record_call(index: MessageIndex, message_id: int, text: str, metadata: str) -> None:
-        iterations.record(len(text) + len(metadata))
+        work.record(len(text) + len(metadata))
         add(index, message_id, text, metadata)
 
     monkeypatch.setattr(MessageIndex, "add", record_call)
-    return iterations
+    return work
 
 
 @pytest.mark.req("MS-05")
@@ -240,16 +232,15 @@ def indexed(monkeypatch: pytest.MonkeyPatch, iterations: LoopIterations) -> Loop
     [("word " * 2_000, {}), ("x", {"k": ["abcdef"] * 7_000}), ("short", {})],
     ids=["long", "metadata", "short"],
 )
-async def test_indexing_a_transcript_yields_to_the_event_loop(
-    world: World, indexed: LoopIterations, content: str, metadata: dict[str, object]
+async def test_a_transcript_is_indexed_off_the_event_loop(
+    world: World, indexed: ThreadedWork, content: str, metadata: dict[str, object]
 ) -> None:
     for _ in range(30):
         await world.planner.say(content, metadata=metadata)
     await world.review.search("nothing of that")
-    assert sum(map(len, indexed.work)) == 30
-    longest = max(map(max, filter(None, indexed.work)))
-    assert max(map(sum, indexed.work)) <= searching.CHARACTERS_PER_STEP + longest
-    assert longest <= 10_000 + METADATA_CHARACTERS
+    assert indexed.is_off_the_event_loop
+    assert len(indexed.amounts) == 30
+    assert max(indexed.amounts) <= 10_000 + METADATA_CHARACTERS
 
 
 @pytest.mark.req("MS-05")
@@ -257,9 +248,9 @@ async def test_a_transaction_reads_a_slice_by_characters(world: World, monkeypat
     slices: list[int] = []
     catch_up = searching._catch_up
 
-    async def record_call(update: searching._IndexUpdate) -> None:
+    def record_call(update: searching._IndexUpdate) -> None:
         slices.append(len(update.missing))
-        await catch_up(update)
+        catch_up(update)
 
     monkeypatch.setattr(searching, "_catch_up", record_call)
     for _ in range(12):
@@ -269,34 +260,31 @@ async def test_a_transaction_reads_a_slice_by_characters(world: World, monkeypat
 
 
 @pytest.mark.req("MS-05")
-async def test_snippets_of_long_messages_yield_to_the_event_loop(
-    world: World, iterations: LoopIterations, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_snippets_are_cut_off_the_event_loop(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(25):
         await world.planner.say(f"turbine {number} " + "filler words " * 300)
-    of = Snippets.of
+    work, of = ThreadedWork(), Snippets.of
 
     def record_call(previews: Snippets, content: str) -> str:
-        iterations.record(1)
+        work.record(1)
         return of(previews, content)
 
     monkeypatch.setattr(Snippets, "of", record_call)
-    monkeypatch.setattr("weft.capabilities.messages.search.searcher._SLICE_SECONDS", 0.0)
     answer = await world.review.search("turbine", limit=100)
-    assert answer["message_count"] == sum(map(sum, iterations.work)) == 25
-    assert max(map(sum, iterations.work)) == 1
+    assert answer["message_count"] == sum(work.amounts) == 25
+    assert work.is_off_the_event_loop
 
 
 @pytest.mark.req("MS-05")
 async def test_an_index_of_any_size_is_built_once(
-    world: World, indexed: LoopIterations, monkeypatch: pytest.MonkeyPatch
+    world: World, indexed: ThreadedWork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MessageIndex, "weight", property(lambda _: 10**12))
     for number in range(20):
         await world.planner.say(f"report {number}")
     for query in ("report", "another", "and another"):
         assert (await world.review.search(query))["searched_count"] == 20
-    assert sum(map(len, indexed.work)) == 20
+    assert len(indexed.amounts) == 20
 
 
 @pytest.mark.req("MS-15")
@@ -305,16 +293,16 @@ async def test_access_is_checked_again_after_the_search(
     world: World, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:
     await world.planner.say("a report")
-    in_steps = searching._in_steps
+    hits = searching._hits
 
-    async def lose_access(*given: Any) -> list[MessageHit]:
+    def lose_access(*given: Any) -> list[MessageHit]:
         monkeypatch.setattr(Transcripts, "to_read", refuse)
-        return await in_steps(*given)
+        return hits(*given)
 
     async def refuse(*_: object) -> None:
         raise SessionNotFound("There is no session 's1'.")
 
-    monkeypatch.setattr(searching, "_in_steps", lose_access)
+    monkeypatch.setattr(searching, "_hits", lose_access)
     with refused("SESSION_NOT_FOUND"):
         await world.review.search(query)
 
@@ -337,12 +325,12 @@ async def test_an_answer_without_results_counts_toward_the_cache_size(
 
 
 @pytest.mark.req("MS-05")
-async def test_concurrent_searches_index_each_message_once(world: World, indexed: LoopIterations) -> None:
+async def test_concurrent_searches_index_each_message_once(world: World, indexed: ThreadedWork) -> None:
     for number in range(30):
         await world.planner.say(f"report {number} " + "filler " * 500)
     answers = await asyncio.gather(*(world.review.search(f"report {number}") for number in range(5)))
     assert [answer["results"][0]["message"]["id"] for answer in answers] == [1, 2, 3, 4, 5]
-    assert sum(map(len, indexed.work)) == 30
+    assert len(indexed.amounts) == 30
 
 
 async def test_concurrent_searches_during_writes(world: World) -> None:

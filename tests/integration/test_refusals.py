@@ -10,6 +10,7 @@ import pytest
 from support.world import outcome, refused
 from weft.app.dispatch import CallContext
 from weft.app.refusals import network_of
+from weft.kernel.errors import InvalidApiKey, RateLimited
 from weft.settings import Settings
 
 if TYPE_CHECKING:
@@ -136,3 +137,24 @@ def test_addresses_are_shown_as_networks() -> None:
     assert network_of("2001:db8:1:2:3:4:5:6") == network_of("2001:db8:1:2::9") == "2001:db8:1:2::/64"
     assert network_of("local") == "local"
     assert network_of("<script>") == "unknown"
+
+
+async def test_tenants_that_are_named_above_the_rate_limit_are_not_looked_up(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = await world.another_app(rate_limits="authentication=1/hour")
+    context, error = CallContext("", "10.0.0.1"), InvalidApiKey()
+    await app._dispatcher.note_refusal("nowhere0", context, "authenticate", error)
+    with pytest.raises(RateLimited):
+        await app._dispatcher.note_refusal("nowhere1", context, "authenticate", error)
+    reads = 0
+
+    async def read(*_: Any, **__: Any) -> None:
+        nonlocal reads
+        reads += 1
+
+    monkeypatch.setattr(app.database, "read", read)
+    for number in range(50):
+        with pytest.raises(RateLimited):
+            await app._dispatcher.note_refusal(f"nowhere{number}", context, "authenticate", error)
+    assert reads == 0

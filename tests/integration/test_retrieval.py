@@ -119,7 +119,7 @@ async def test_passages_that_cannot_be_read_any_more_are_omitted_without_content
     await world.app.database.write(Scope(world.tenant), lambda tx: SqlRecordStore(tx).redact(redaction))
     await world.planner.delete("deleted")
     await world.planner.write("hidden", "Tea is served at five.", readable_by=["orchestrator"])
-    found = await retrieved(world, world.analysis, "when is tea served")
+    found = await retrieved(world, world.analysis, "when is tea served", session_id=SESSION)
     assert texts(found) == ["Tea is served at four, kept."]
     assert reasons(found) == {"policy_block": 1, "stale_source": 2}
 
@@ -129,7 +129,7 @@ async def test_a_message_that_became_private_is_a_missing_permission_without_an_
     await world.index_sessions()
     # Before the index follows.
     await world.sql("UPDATE messages SET audience = 'orchestrator' WHERE message_id = $1", number)
-    found = await retrieved(world, world.analysis, "when is tea served")
+    found = await retrieved(world, world.analysis, "when is tea served", session_id=SESSION)
     assert found.passages == []
     assert [(each.chunk_id, each.reason) for each in found.omitted] == [(None, "missing_permission")]
 

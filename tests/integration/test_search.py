@@ -447,11 +447,15 @@ async def test_messages_are_found_by_their_audience_only(world: World) -> None:
     await world.review.say("Reviewers know that the falcon rests.", visibility="agent_only")
     await world.index_sessions()
     assert await texts(world.planner, "falcon", low_confidence=True) == ["Only I know that the falcon flies."]
-    assert await texts(world.review, "falcon", low_confidence=True) == ["Reviewers know that the falcon rests."]
-    assert await texts(world.analysis, "falcon", low_confidence=True) == []
+    assert await texts(world.review, "falcon", session_id=SESSION, low_confidence=True) == [
+        "Reviewers know that the falcon rests."
+    ]
+    assert await texts(world.analysis, "falcon", session_id=SESSION, low_confidence=True) == []
     await world.admin.call("message.set_visibility", session_id=SESSION, message_id=1, visibility="public")
     await world.index_sessions()
-    assert await texts(world.analysis, "falcon", low_confidence=True) == ["Only I know that the falcon flies."]
+    assert await texts(world.analysis, "falcon", session_id=SESSION, low_confidence=True) == [
+        "Only I know that the falcon flies."
+    ]
 
 
 async def test_sessions_boards_and_memories_of_others_are_not_searched(world: World) -> None:

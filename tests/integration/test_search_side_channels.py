@@ -313,25 +313,25 @@ async def test_the_session_cache_is_read_once_and_updated_incrementally(
 
     monkeypatch.setattr(SqlSessionStore, "audiences", count_and_read)
     app = await world.another_app()
-    planner, analysis = world.planner.at(app), world.analysis.at(app)
-    await planner.say(SECRET)
+    planner, other = world.planner.at(app), (await world.admin.create_agent("other")).at(app)
+    await (await planner.create_session("open", members=["*"])).say(SECRET)
     await world.index_sessions()
-    closed = await planner.create_session("closed", members=["orchestrator"])
+    closed = await planner.create_session("closed", members=["orchestrator:planner"])
     await closed.say(SECRET)
     await world.index_sessions()
     for _ in range(3):
         assert (await search(planner))["searched"] == 2
-        assert (await search(analysis))["searched"] == 1
+        assert (await search(other))["searched"] == 1
     await planner.call("session.delete", session_id="closed")
-    reopened = await planner.create_session("closed")
+    reopened = await planner.create_session("closed", members=["*"])
     await reopened.say(SECRET)
     await world.index_sessions()
-    assert [(await search(caller))["searched"] for caller in (planner, analysis)] == [2, 2]
+    assert [(await search(caller))["searched"] for caller in (planner, other)] == [2, 2]
     await planner.call("session.delete", session_id="closed")
-    assert [(await search(caller))["searched"] for caller in (planner, analysis)] == [1, 1]
-    await (await planner.create_session("closed", members=["orchestrator"])).say(SECRET)
+    assert [(await search(caller))["searched"] for caller in (planner, other)] == [1, 1]
+    await (await planner.create_session("closed", members=["orchestrator:planner"])).say(SECRET)
     await world.index_sessions()
-    assert [(await search(caller))["searched"] for caller in (planner, analysis)] == [2, 1]
+    assert [(await search(caller))["searched"] for caller in (planner, other)] == [2, 1]
     assert read == [""]
 
 

@@ -215,7 +215,7 @@ async def test_messages_to_a_team_are_for_its_members(world: World) -> None:
     await world.index_sessions()
 
     async def retrieved(by: Caller) -> list[int]:
-        results = (await by.call("search.query", query="kettle", sources=["message"]))["results"]
+        results = (await by.call("search.query", query="kettle", session_id=SESSION, sources=["message"]))["results"]
         return [result["message_id"] for result in results]
 
     assert number in await retrieved(world.review)

@@ -45,6 +45,7 @@ LIMITS = {"subagent": 2_000, "orchestrator": 2_500}
 BY_ARGUMENTS = {
     "agent.update": "nobody changes itself",
     "agent.create": "a parent_id below the caller",
+    "budget.set": "an agent below the caller",
     "events.read": "a session_id",
     "key.create": "an agent below the caller",
     "layer.define": "the layer of a team",

@@ -19,10 +19,12 @@ from mcp.client.streamable_http import streamable_http_client
 
 from support.team import with_timeout
 from support.world import World
+from weft.app.dispatch import CallContext
 from weft.kernel.guards import Guard, GuardedCall
 from weft.settings import Settings
 from weft.testing.clock import FrozenClock
 from weft.transports.http.application import HttpApplication
+from weft.transports.mcp.caller import McpCaller
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -333,7 +335,7 @@ NOT_PLAIN = {
     "no body": with_body(b""),
     "half a body": with_body(b'{"jsonrpc":"2.0","id":1,'),
     "invalid UTF-8": with_body(b"\xff\xfe"),
-    "excessive nesting": with_body(b'{"a":' * 50_000),
+    "excessive nesting": with_body(b'{"a":' * 5_000),
     "NaN": as_text('"list_keys"', "NaN"),
     "a lone surrogate": as_text("list_keys", r"\ud800"),
     "nothing accepted": with_headers(accept="text/html"),
@@ -767,3 +769,34 @@ async def test_requests_as_real_clients_send_them_take_the_fast_path(world: Worl
         assert not fast.sdk
         calls = sum(sent["body"]["method"] == "tools/call" for sent in client["requests"])
         assert tool_calls(world.app) == {"fast": calls}
+
+
+@ERAS
+@pytest.mark.parametrize(
+    "large",
+    [
+        {"_meta": {f"vendor.example/{number}": number for number in range(45_000)}},
+        {"capabilities": {"experimental": {f"feature{number}": {} for number in range(5_000)}}},
+    ],
+)
+async def test_only_the_arguments_of_a_tool_may_be_large(world: World, era: str, large: Json) -> None:
+    async with serving(world.app, "s1", fast_path=True) as served:
+        key = world.planner.credential
+        body, headers = await served.plain(key, era, "list_sessions", {})
+        body["params"] = {**body["params"], **large}
+        assert (await served.post(key, body, headers)).status_code == 413
+        answer = await served.call(
+            key, era, {"action": "write", "session_id": "none", "key": "k", "value": "x" * 200_000}
+        )
+        assert answer.status_code == 200
+
+
+async def test_the_least_recently_used_users_are_forgotten_first(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.transports.mcp.http._MAX_USERS", 3)
+    endpoint = HttpApplication(world.app).mcp
+    actor = await world.app.identify(CallContext(world.planner.credential))
+    known = endpoint._user(actor, McpCaller(CallContext("busy")))
+    for number in range(10):
+        endpoint._user(actor, McpCaller(CallContext(f"other{number}")))
+        assert endpoint._user(actor, McpCaller(CallContext("busy"))) is known
+    assert len(endpoint._users) == 3

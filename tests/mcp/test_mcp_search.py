@@ -30,7 +30,8 @@ async def test_three_search_tools_are_read_only_and_answer(web: Connect) -> None
         assert tools["search"].input_schema["required"] == ["query"]
         found = await answer(client, "search", query="nothing of the kind", since="2099-01-01")
         assert (found["results"], found["unsure"], found["confidence"]) == ([], True, 0.0)
-        assert found.keys() == {"results", "unsure", "confidence", "hint"}
+        # What earlier tests wrote to this server may still be indexed.
+        assert found.keys() - {"pending"} == {"results", "unsure", "confidence", "hint"}
         context = await answer(client, "get_context", query="nothing of the kind", since="2099-01-01")
         assert (context["context"], context["unsure"], context["citations"]) == ("", True, [])
         similar = await answer(client, "find_similar", text="nothing of the kind", since="2099-01-01")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -96,11 +97,14 @@ def test_foreign_origins_and_hosts_are_refused(team: Team, raw: httpx2.Client, h
 
 
 def test_a_body_of_ten_megabytes_is_refused(team: Team, raw: httpx2.Client) -> None:
-    headers, call = modern_call({"session_id": "s", "action": "write", "key": "k", "value": "x" * 10_000_000})
-    answer = raw.post("/mcp", json=call, headers={**team.headers("planner"), **headers})
-    assert answer.status_code == 413
-    answer = raw.post("/mcp", json=call, headers=team.headers("planner"))
-    assert answer.status_code == 413
+    modern, call = modern_call({"session_id": "s", "action": "write", "key": "k", "value": "x" * 10_000_000})
+
+    def status(headers: dict[str, str]) -> int:
+        return raw.post("/mcp", json=call, headers={**team.headers("planner"), **headers}).status_code
+
+    # At once: each waits for seconds until the server no longer reads.
+    with ThreadPoolExecutor() as threads:
+        assert list(threads.map(status, (modern, {}))) == [413, 413]
 
 
 HOSTILE_ARGUMENTS = [

@@ -15,11 +15,12 @@ from test_bad_input import OPERATIONS, VALID
 
 from support.approvals import Asking, approval_of
 from support.compactions import apply_view, summary_of
-from support.world import SESSION, Caller, refused
+from support.world import SESSION, Caller, outcome, refused
 from weft.app.bound_session import works_in_session
 from weft.app.dispatch import CallContext
 from weft.capabilities.approvals.model import HeldCall
 from weft.capabilities.compaction.model import CompactedView
+from weft.jobs.session_indexing import INDEX
 from weft.kernel.approval import HoldReason
 from weft.kernel.errors import WeftError
 from weft.kernel.operation import Audience, SessionUse
@@ -184,7 +185,7 @@ def test_every_operation_says_how_it_uses_sessions() -> None:
 def test_operations_that_use_no_session_name_none() -> None:
     """Fields that can name something in a session belong to operations that say so."""
     naming = {"session_id", "context_id", "from_context_id", "other_context_id", "review_id", "receipt_id"}
-    naming |= {"compaction_id", "missing_id", "record_id", "approval_id"}
+    naming |= {"compaction_id", "missing_id", "record_id", "approval_id", "alert_id"}
     wrong = [
         operation.name
         for operation in OPERATIONS.values()
@@ -315,5 +316,12 @@ async def test_a_sub_agent_lists_nothing_of_a_session_that_it_does_not_name(worl
         assert OTHER in str(await world.planner.call(name))
         assert OTHER in str(await world.analysis.call(name, context_id=f"board:{OTHER}"))
     assert (await world.analysis.call("history.review", review_id=review_id))["review_id"] == review_id
+    await other.write("plan", f"{CANARY} of another session")
+    await world.app.scheduler.drain(INDEX)
+    assert OTHER in str(await world.planner.call("search.query", query=CANARY))
+    assert OTHER not in str(await world.analysis.call("search.query", query=CANARY))
+    assert (await world.analysis.call("search.query", query=CANARY, session_id=OTHER))["results"]
+    denied = world.analysis.call("search.query", query=CANARY, sources=["board"])
+    assert await outcome(denied) == "PERMISSION_DENIED"
     in_session = CallContext(world.analysis.credential, session_id=OTHER)
     assert len((await world.app.call(OPERATIONS["history.reviews"], {}, in_session)).reviews) == 1

@@ -192,6 +192,8 @@ async def seen(world: World, pin: str, randomness: Randomness) -> Shown:
     callers = {"sub": world.analysis, "human": await world.admin.create_agent("ann", kind="human", clearance=1)}
     callers["outside"] = await world.admin.create_agent("mallory", agent_type="planning", clearance=3)
     await world.planner.admit("ann")
+    # Until its tools are embedded, an App finds them by words only.
+    await world.app.tool_catalogue.prepare()
     shown: Shown = {}
     with pytest.MonkeyPatch.context() as patch:
         undo_writes(world, patch)

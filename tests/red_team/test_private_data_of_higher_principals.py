@@ -99,3 +99,16 @@ async def test_an_agent_whose_descendant_has_a_higher_clearance_does_not_read_it
     for name in ("window.show", "window.events"):
         with pytest.raises(WeftError):
             await world.planner.call(name, session_id=SESSION, agent_id="deep")
+
+
+async def test_totals_of_an_admin_have_no_figures_of_principals_above_its_clearance(
+    world: World, private: dict[str, Any]
+) -> None:
+    junior = await world.admin.create_agent("junior", kind="human", clearance=2, permissions=EVERY)
+    await assemble((await world.planner.create_agent("low", clearance=1)).in_session(SESSION))
+    for by in ("agent", "tenant", "session", "model"):
+        (row,) = (await junior.call("receipt.savings", by=by))["rows"]
+        assert row["calls"] == 1
+    assert sum(row["calls"] for row in (await world.admin.call("receipt.savings", by="agent"))["rows"]) == 2
+    assert {each["agent_id"] for each in (await junior.call("receipt.list"))["receipts"]} == {"low"}
+    assert {each["agent_id"] for each in (await world.admin.call("receipt.list"))["receipts"]} == {"low", "planner"}

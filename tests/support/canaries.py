@@ -5,10 +5,14 @@ from __future__ import annotations
 import itertools
 import secrets
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from support.alerts import by_system
 from support.red_team import EVERYTHING
 from support.world import SESSION
+from weft.capabilities.alerts.service import Alerts
+from weft.kernel.alerts import TENANT_SUBJECT, agent_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -85,6 +89,7 @@ async def plant_everywhere(world: World, callers: Mapping[str, Caller]) -> Canar
     await _plant_in_windows(world, canaries)
     await _plant_in_settings(world, canaries)
     await _plant_in_knowledge(world, canaries)
+    await _plant_in_alerts(world, canaries)
     await world.index_sessions()
     await _assemble_for_another(callers["chief"], canaries)
     return canaries
@@ -203,6 +208,20 @@ async def _plant_in_knowledge(world: World, canaries: Canaries) -> None:
         text = f"# Page\n\n{canaries.plant(f'document: of the domain {domain}')}"
         await admin.call("knowledge.add_document", domain=domain, document_id="page.md", text=text)
     await world.app.scheduler.drain("knowledge.ingest")
+
+
+async def _plant_in_alerts(world: World, canaries: Canaries) -> None:
+    for tenant, subject, place in (
+        (world.tenant, TENANT_SUBJECT, "alert: about the tenant"),
+        (world.tenant, agent_subject("planner"), "alert: about the planner"),
+        (world.other_tenant, TENANT_SUBJECT, "other tenant: alert"),
+    ):
+        about = canaries.plant(place)
+        raised = partial(Alerts.raise_, condition="quota.near", subject=subject, data={}, about=about)
+        await by_system(world, raised, tenant)
+    for caller in (world.admin, world.stranger):
+        found = (await caller.call("alerts.list"))["alerts"]
+        canaries.ids.setdefault("alert_id", []).extend(alert["alert_id"] for alert in found)
 
 
 async def _assemble_for_another(chief: Caller, canaries: Canaries) -> None:

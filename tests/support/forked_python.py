@@ -68,6 +68,10 @@ sys.exit(int.from_bytes(server.recv(1) or bytes([1]), "big"))
 """
 
 
+# What the fork server has loaded: a model is released when nothing refers to it.
+_models: list[Any] = []
+
+
 @cache
 def folder() -> Path:
     """Return a folder with ``python`` and ``weft``; the fork server lives as long as this process."""
@@ -149,6 +153,7 @@ def _warm_up() -> None:
         import_module(name)
     share_tls_context()
     import_module("weft.providers.injection.local").load_included().detect("text", data=True)
+    _models.append(import_module("weft.providers.embedders.minilm").load_installed())
     standalone = import_module("weft.kernel.schema").standalone
     # The registry imports the operations only when it is read.
     for operation in import_module("weft.app.registry").all_operations():
@@ -200,6 +205,9 @@ def _start(command: str, *arguments: str) -> None:
     elif option == "-m":
         assert rest[0] == "weft"
         sys.argv[:] = rest
+        if "demo" in rest:
+            # The demo starts a server and commands with this interpreter.
+            sys.executable = str(Path(command).with_name("python"))
         import_module("weft.transports.cli.main").main()
     else:
         sys.argv[:] = [option, *rest]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from weft.capabilities.plans.model import ALLOWANCES, PLANS, Allowance
+from weft.capabilities.plans.model import ALLOWANCES, PLANS, Allowance, Insight
 from weft.kernel.errors import QuotaExceeded
 
 pytestmark = pytest.mark.req("CE-T", part="all limits of what exists")
@@ -49,6 +49,9 @@ CHECKS: list[tuple[Callable[[Allowance], None], dict[str, object]]] = [
     (lambda free: free.check_rollback(), {"limit_rollback": False}),
     (lambda free: free.check_tuning(), {"limit_tuning": False}),
     (lambda free: free.check_custom_models(), {"limit_custom_models": False}),
+    (lambda free: free.check_insight("alerts"), {"limit_insight": []}),
+    (lambda free: free.check_report("model", 1), {"limit_insight": []}),
+    (lambda free: free.check_report("agent", 8), {"limit_report_days": 7}),
 ]
 
 
@@ -79,3 +82,24 @@ def test_what_is_within_the_plan_passes() -> None:
         PRO.check_custom_models()
     with pytest.raises(QuotaExceeded):
         PRO.check_domains(11)
+
+
+@pytest.mark.parametrize(
+    ("insight", "plans"),
+    [("full_reports", ["pro", "enterprise"]), ("alerts", ["enterprise"]), ("recommendations", ["enterprise"])],
+)
+def test_each_plan_shows_how_context_is_used_as_the_specification_says(insight: Insight, plans: list[str]) -> None:
+    assert [plan for plan in PLANS if insight in ALLOWANCES[plan].insight] == plans
+    for plan in PLANS:
+        if plan in plans:
+            ALLOWANCES[plan].check_insight(insight)
+        else:
+            with pytest.raises(QuotaExceeded):
+                ALLOWANCES[plan].check_insight(insight)
+
+
+def test_every_plan_has_the_basic_report() -> None:
+    for allowance in (FREE, PRO, ENTERPRISE):
+        allowance.check_report("agent", 7)
+        allowance.check_report("tenant", 0)
+    PRO.check_report("model", 365)

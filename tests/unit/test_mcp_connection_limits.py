@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from starlette.types import Message
 
 
-def actor(name: str) -> Actor:
+def actor(name: str, *ancestors: str) -> Actor:
     return Actor(
-        "t", name, PrincipalKind.AGENT, name, parent_is_agent=False, permissions=frozenset(), clearance=1, epoch=0
+        "t", name, PrincipalKind.AGENT, name, bool(ancestors), frozenset(), 1, 0, ancestors=frozenset(ancestors)
     )
 
 
-async def open_connection(connections: OpenConnections, name: str, session: str) -> None:
+async def open_connection(connections: OpenConnections, name: str, session: str, *ancestors: str) -> None:
     async def send(message: Message) -> None:
         del message
 
     scope: dict[str, Any] = {"headers": []}
     answer = {"type": "http.response.start", "status": 200, "headers": [(b"mcp-session-id", session.encode())]}
-    await connections.watch(scope, actor(name), send)(answer)
+    await connections.watch(scope, actor(name, *ancestors), send)(answer)
 
 
 async def test_the_limit_is_per_principal_and_closing_frees_a_slot() -> None:
@@ -56,3 +56,12 @@ async def test_a_tenant_leaves_connections_to_others() -> None:
     await open_connection(connections, "two", "b")
     with pytest.raises(TooManyConnections, match="Your tenant"):
         await open_connection(connections, "three", "c")
+
+
+async def test_an_agent_with_all_agents_below_it_leaves_connections_to_others() -> None:
+    connections = OpenConnections({"a", "b", "c"}, tenant_limit=4)
+    await open_connection(connections, "helper1", "a", "mallory")
+    await open_connection(connections, "helper2", "b", "mallory")
+    with pytest.raises(TooManyConnections, match="agents around you"):
+        await open_connection(connections, "helper3", "d", "mallory")
+    await open_connection(connections, "victim", "c")

@@ -18,7 +18,7 @@ from weft.kernel.errors import RateLimited
 from weft.kernel.operation import RateClass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 pytestmark = pytest.mark.req("MS-11")
 
@@ -205,11 +205,46 @@ def test_counters_that_count_nothing_make_room(time: FakeTime) -> None:
 
 async def test_addresses_take_no_counters_from_callers() -> None:
     limits = RateLimits({RateClass.BOARD: "1/minute", RateClass.ANONYMOUS: "1/minute"}, "", FakeTime(1_700_000_000_000))
-    limits._local.addresses = LocalCounters(FakeTime(1_700_000_000_000), limit=10)
-    limits._local.callers = LocalCounters(FakeTime(1_700_000_000_000), limit=10)
+    for table in (limits._local.addresses, limits._local.callers):
+        table._limit = table._owner_limit = 10
     assert await refusal(limits, "agent") == 0
     for number in range(100):
         with contextlib.suppress(RateLimited):
             await limits.check_address(RateClass.ANONYMOUS, f"10.0.0.{number}")
     assert await refusal(limits, "agent") > 0
-    assert await refusal(limits, "other") == 0
+    # Each has a counter of its own, not one for all who found none.
+    assert [await refusal(limits, f"other{number}") for number in range(5)] == [0] * 5
+
+
+async def allowed(limits: RateLimits, addresses: Iterable[str]) -> int:
+    """Return how many calls of these addresses pass."""
+    passed = 0
+    for address in addresses:
+        with contextlib.suppress(RateLimited):
+            await limits.check_address(RateClass.ANONYMOUS, address)
+            passed += 1
+    return passed
+
+
+async def test_the_networks_of_an_ipv6_site_have_a_limit_together(time: FakeTime) -> None:
+    limits = RateLimits({RateClass.ANONYMOUS: "3/minute"}, "", time)
+    assert await allowed(limits, [f"2001:db8:1:{number:x}::1" for number in range(1_000)]) == 3 * 16
+    # A client of another site is not concerned.
+    assert await allowed(limits, ["2001:db8:2::1"] * 5) == 3
+
+
+async def test_a_site_cannot_take_the_counters_of_others(time: FakeTime) -> None:
+    limits = RateLimits({RateClass.ANONYMOUS: "600/minute"}, "", time)
+    limits._local.addresses = table = LocalCounters(time, limit=640, owner_part=64)
+    await allowed(limits, [f"2001:db8:1:{number:x}::1" for number in range(2_000)])
+    assert len(table) <= 12
+    assert await allowed(limits, ["10.0.0.1"] * 700) == 600
+
+
+def test_a_limit_of_this_process_alone_asks_nobody_else(time: FakeTime) -> None:
+    limits = RateLimits({RateClass.MCP: "2/minute"}, "valkey://127.0.0.1:1", time)
+    limits.check_here(RateClass.MCP, "acme", "agent")
+    limits.check_here(RateClass.MCP, "acme", "agent")
+    with pytest.raises(RateLimited):
+        limits.check_here(RateClass.MCP, "acme", "agent")
+    limits.check_here(RateClass.MCP, "acme", "other")

@@ -20,6 +20,7 @@ from weft.app.guardrails import BufferedHits, CurrentGuardrails, SharedCallRates
 from weft.app.held_calls import HeldCalls
 from weft.app.injection import Container, Singletons
 from weft.app.json_bodies import JsonBodies
+from weft.app.metered_chat_model import MeteredChatModel
 from weft.app.metrics import Metrics
 from weft.app.metrics_snapshot import MetricsSnapshot
 from weft.app.objects import Objects
@@ -61,12 +62,16 @@ from weft.capabilities.plans.model import DefaultPlan
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.search.stores import SearchStores
 from weft.capabilities.trust.scanner import ContentScanner
+from weft.jobs.alerts import AlertJob
 from weft.jobs.backfill_vectors import VectorBackfill
 from weft.jobs.cleanup import EXPIRE, EXPIRE_EVERY_SECONDS, DeferredDeletion, Expiry, ReceiptPruning
 from weft.jobs.compaction import CompactionJob
+from weft.jobs.document_retention import DocumentRetention
+from weft.jobs.domain_evaluation import EvaluationJob
 from weft.jobs.history_pruning import HistoryPruner
 from weft.jobs.ingestion import INGEST, Ingestion
 from weft.jobs.log_retention import LogDays, LogRetention
+from weft.jobs.metering import UsageRollup
 from weft.jobs.model_migration import ModelMigrations
 from weft.jobs.reindex import DomainReindexing
 from weft.jobs.runner import LeaseRunner
@@ -139,8 +144,9 @@ class App:
         self.clock = clock or SystemClock()
         self.registry = all_operations()
         self.toolbox = _toolbox(self.registry, settings)
-        self.metrics = Metrics(self.clock)
         self._catalog = load_catalog(settings.models_file)
+        self.metrics = Metrics(self.clock, self._catalog.label)
+        self._prices = PriceTable()
         self.chat_model = configured_chat_model(settings, self.metrics) if chat_model is None else chat_model
         self.caches = CacheRegistry()
         self.database = connect(settings.storage_url)
@@ -219,23 +225,30 @@ class App:
         self.lease_runner = LeaseRunner(self.database, self.clock, self.scheduler.stopping)
         self.pruner = HistoryPruner(self.lease_runner, self._container)
         self.expiry = Expiry(self.database, self.clock, self._container)
+        self.usage_rollup = UsageRollup(self.database, self.clock, self._container, self.metrics)
         self.receipt_pruning = ReceiptPruning(self.database, self.clock, settings.receipt_days)
         self.log_retention = LogRetention(
             self.lease_runner,
             LogDays(settings.event_days, settings.audit_days),
             indexing=settings.indexes_sessions,
         )
+        self.alerts = AlertJob(self.lease_runner, self._container)
         self.autosave = WindowAutosave(self.database, self.clock, self._container)
         self.compaction = CompactionJob(
             self.lease_runner,
             self._container,
             Compactor(),
-            Summarisers(self.chat_model, self._catalog, self._detector),
+            Summarisers(self._metered_chat_model(), self._catalog, self._detector),
             self.scheduler,
         )
         self.webhooks = WebhookDelivery(
             self.database, self.clock, self._container, settings.webhook_private_hosts.split(), self.metrics
         )
+
+    def _metered_chat_model(self) -> ChatModel | None:
+        if self.chat_model is None:
+            return None
+        return MeteredChatModel(self.chat_model, self.database, self._catalog, self._prices, self.clock)
 
     def _guard_calls(self) -> None:
         """Enforce the guardrails of every caller's layers."""
@@ -285,6 +298,7 @@ class App:
         self.reindexing = DomainReindexing(
             runner, container, settings.reindex_rate, on_queued=lambda: self.scheduler.wake(INGEST)
         )
+        self.document_retention = DocumentRetention(runner, container)
         self.source_sync = SourceSyncJob(
             runner,
             container,
@@ -320,6 +334,7 @@ class App:
             LowRelevanceReporter(self._search_stores, self.clock, self.metrics),
             self.index_wait,
         )
+        self.domain_evaluation = EvaluationJob(self.lease_runner, self.retriever)
 
     def _add_jobs(self) -> None:
         """Register the jobs and what wakes them before their interval has passed."""
@@ -396,6 +411,14 @@ class App:
         """Return the caller, for interfaces that need it before there is an operation."""
         return await self._dispatcher.identify(context, fresh=True)
 
+    async def admit(self, context: CallContext) -> Actor:
+        """Return the caller of a message that says in its body what it asks for; raises RateLimited."""
+        return await self._dispatcher.admit(context)
+
+    async def admit_wrong_host(self, context: CallContext) -> None:
+        """Limit requests for other hosts by address; raises RateLimited."""
+        await self._dispatcher.admit_wrong_host(context)
+
     async def admit_without_credential(self, context: CallContext) -> None:
         """Limit messages without a credential by address; raises RateLimited."""
         await self._dispatcher.admit_without_credential(context)
@@ -456,7 +479,9 @@ class App:
         try:
             source = await self.source_sync.hook(*hook)
             await self._rates.check(RateClass.KNOWLEDGE, hook[0], source.source_id)
-            return await self.source_sync.call(hook[0], source, headers, await read())
+            body = await read()
+            await self.json_bodies.pace(body, (hook[0], source.source_id))
+            return await self.source_sync.call(hook[0], source, headers, body)
         except RateLimited as error:
             await self._dispatcher.note_rate_limit(hook[0], context, error)
             raise
@@ -483,7 +508,7 @@ class App:
             ),
             counters=TokenizerRegistry(),
             catalog=self._catalog,
-            prices=PriceTable(),
+            prices=self._prices,
             injection_detector=self._detector,
             token_counts=CountCache(),
             read_counts=self._read_counts,
@@ -505,6 +530,7 @@ class App:
             known_sessions=SessionAclCache(),
             window_events=self._cache("window_events", 1, megabytes=64, seconds=3600),
             compaction_settings=self._cache("compaction_settings", 1, megabytes=1, seconds=3600),
+            alert_settings=self._cache("alert_settings", 1, megabytes=1, seconds=3600),
             compaction_waker=self.compaction,
             compaction_runner=self.compaction,
             prepared_events=self._cache("prepared_events", 1, megabytes=64, seconds=3600),

@@ -6,11 +6,22 @@ from typing import TYPE_CHECKING
 
 from weft.app.approved_calls import ADVANCE, ADVANCE_EVERY_SECONDS, ADVANCE_SOON_SECONDS
 from weft.capabilities.metrics.operations import COLLECTION_INTERVAL
-from weft.jobs import compaction, ingestion, session_indexing, session_vectors, source_sync, webhook_delivery
+from weft.jobs import (
+    compaction,
+    domain_evaluation,
+    ingestion,
+    session_indexing,
+    session_vectors,
+    source_sync,
+    webhook_delivery,
+)
+from weft.jobs.alerts import CONCURRENT_EVALUATIONS, EVALUATE_ALERTS, EVALUATE_EVERY_SECONDS, PRUNE_ALERTS
 from weft.jobs.backfill_vectors import BACKFILL
 from weft.jobs.cleanup import DELETE, EXPIRE, EXPIRE_EVERY_SECONDS, EXPIRE_SOON_SECONDS, PRUNE_RECEIPTS
+from weft.jobs.document_retention import PRUNE_DOCUMENTS
 from weft.jobs.history_pruning import PRUNE
 from weft.jobs.log_retention import PRUNE_LOGS
+from weft.jobs.metering import PRUNE_USAGE, ROLL_UP, ROLL_UP_EVERY_SECONDS
 from weft.jobs.model_migration import MIGRATE
 from weft.jobs.reindex import REINDEX
 from weft.jobs.scheduler import DueSource, Job, Work
@@ -91,7 +102,10 @@ def _cleanup_jobs(app: App) -> list[Job]:
             concurrency=4,
         ),
         Job(name=PRUNE_LOGS, every=_HOUR, due=app.log_retention.due, run=app.log_retention.run),
+        Job(name=PRUNE_ALERTS, every=_HOUR, due=app.alerts.due_to_prune, run=app.alerts.prune),
+        Job(name=PRUNE_DOCUMENTS, every=_HOUR, due=app.document_retention.due, run=app.document_retention.run),
         Job(name=PRUNE_RECEIPTS, every=_HOUR, due=app.receipt_pruning.due, run=app.receipt_pruning.run),
+        Job(name=PRUNE_USAGE, every=_HOUR, due=app.usage_rollup.prune_due, run=app.usage_rollup.prune),
         Job(
             name=SWEEP_OBJECTS,
             every=EXPIRE_EVERY_SECONDS,
@@ -152,6 +166,13 @@ def _queue_jobs(app: App) -> list[Job]:
             per_tenant=ingestion.PER_TENANT,
         ),
         Job(
+            name=domain_evaluation.EVALUATE,
+            every=domain_evaluation.POLL_SECONDS,
+            on_events=lambda _: _DOCUMENT_DELAY_SECONDS,
+            due=app.domain_evaluation.due,
+            run=app.domain_evaluation.run,
+        ),
+        Job(
             name=source_sync.SYNC,
             every=lambda: app.source_sync.poll_seconds,
             due=app.source_sync.due,
@@ -176,6 +197,14 @@ def _queue_jobs(app: App) -> list[Job]:
             run=app.compaction.perform,
             concurrency=compaction.CONCURRENCY,
             per_tenant=compaction.PER_TENANT,
+        ),
+        Job(name=ROLL_UP, every=ROLL_UP_EVERY_SECONDS, due=app.usage_rollup.due, run=app.usage_rollup.run),
+        Job(
+            name=EVALUATE_ALERTS,
+            every=EVALUATE_EVERY_SECONDS,
+            due=app.alerts.due,
+            run=app.alerts.evaluate,
+            concurrency=CONCURRENT_EVALUATIONS,
         ),
         Job(
             name=session_indexing.INDEX,

@@ -20,14 +20,17 @@ from msgspec.structs import replace
 from opentelemetry import trace
 
 from weft.app.bound_session import check_in_session, check_not_outside, fill_in_session
+from weft.app.genai_telemetry import describe_span
 from weft.app.held_calls import ClientApprover, HeldCalls
 from weft.app.injection import CallScope
 from weft.capabilities.access.authentication import identify_local
 from weft.capabilities.access.model import parse_key
 from weft.capabilities.access.operations import AuthenticateAgent
-from weft.capabilities.access.steps import BoundToStep, check_operation_in_step
+from weft.capabilities.access.steps import BoundToStep, StepNotFound, check_operation_in_step
 from weft.capabilities.approvals.model import CallNotHoldable, CallResult
 from weft.capabilities.sessions.model import ALL_SESSIONS, check_not_terminated
+from weft.capabilities.trust.scanner import is_long
+from weft.kernel.client_gone import ClientGone, stoppable, until_client_leaves
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.errors import (
     AuthenticationError,
@@ -51,7 +54,7 @@ from weft.storage.sql.database import AccessChanged, Scope, caller_scope
 from weft.storage.sql.unit_of_work import begin_approved, log_changes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
     from contextlib import AbstractContextManager
 
     from opentelemetry.context import Context
@@ -65,7 +68,7 @@ if TYPE_CHECKING:
     from weft.capabilities.trust.scanner import ContentScanner, Verdicts
     from weft.kernel.guards import EntryPoint, Guards
     from weft.kernel.identity import Actor
-    from weft.kernel.operation import Operation, Registry
+    from weft.kernel.operation import Operation, Preparation, Registry
     from weft.storage.sql.database import Database, Transaction
 
 _log = logging.getLogger("weft.calls")
@@ -108,12 +111,6 @@ class CallContext(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"CallContext(peer={self.peer!r})"  # keeps the credential out of logs and tracebacks
-
-
-class ClientGone(Exception):
-    """The client closed the connection before its request was complete."""
-
-    code = "CLIENT_GONE"
 
 
 class Incoming(ABC):
@@ -198,9 +195,11 @@ class Dispatcher:
                     fields = raw
                 if actor.bound_session is not None:
                     fields = fill_in_session(operation, fields, actor.bound_session)
-                return await self._perform(
+                answer = await self._perform(
                     operation, fields, context, actor, strict=strict, entry=entry, handler=handler
                 )
+                describe_span(operation.name, answer)
+                return answer
         except (WeftError, ClientGone) as error:
             outcome = error.code
             raise
@@ -342,9 +341,8 @@ class Dispatcher:
                 tenant = self._callers.claimed_tenant(context.credential)
             await self.note_refusal(tenant, context, _AUTHENTICATE, error)
             raise
-        except BoundToStep as error:
-            tenant = self._callers.claimed_tenant(context.credential)
-            await self._refusals.note(tenant, context.peer, _AUTHENTICATE, error)
+        except (BoundToStep, StepNotFound) as error:
+            await self.note_refusal(self._callers.claimed_tenant(context.credential), context, _AUTHENTICATE, error)
             raise
 
     async def admit_without_credential(self, context: CallContext) -> None:
@@ -354,6 +352,20 @@ class Dispatcher:
         except RateLimited as error:
             await self.note_rate_limit(None, context, error)
             raise
+
+    async def admit(self, context: CallContext) -> Actor:
+        """Identify the caller of a message and limit it, before anything of the message is read."""
+        actor = await self.identify(context, fresh=True)
+        try:
+            self._rates.check_here(RateClass.MCP, actor.tenant, actor.principal_id)
+        except RateLimited as error:
+            await self.note_rate_limit(actor.tenant, context, error, actor)
+            raise
+        return actor
+
+    async def admit_wrong_host(self, context: CallContext) -> None:
+        """Limit requests for other hosts by address, apart: a web page must not use up the limit of who opened it."""
+        await self._rates.check_address(RateClass.ANONYMOUS, context.peer, "host")
 
     async def note_refusal(
         self,
@@ -370,7 +382,7 @@ class Dispatcher:
             # Guesses are limited by address, so that no agent can be locked out by its neighbours.
             await self._rates.check_address(RateClass.AUTHENTICATION, context.peer)
         except RateLimited as limited:
-            await self.note_rate_limit(tenant, context, limited)
+            await self._refusals.note(tenant, context.peer, _RATE_LIMIT, limited, is_proved=False)
             raise
         await self._refusals.note(tenant, context.peer, action, error, target=target, key_id=key_id)
 
@@ -395,34 +407,57 @@ class Dispatcher:
         operation, request = call.operation, call.request
         verdicts = await self._verdicts(call) if operation.content is not None else {}
         if operation.effect is Effect.WRITE:
+            if operation.prepare is None:
+                return await self._write(call, scope, verdicts)
             return await self._write_prepared(call, scope, verdicts)
         await self._prepare(call)
         if operation.effect is not Effect.READ:
             arguments = self._container.arguments(operation.needs, CallScope(call.actor, None))
             if not operation.heavy(request):
                 return await operation.run(request, *arguments)
-            async with self._heavy_calls.hold(scope.tenant or "", scope.principal):
+            async with self._heavy_call(scope):
                 return await operation.run(request, *arguments)
         if operation.audited and (actor := call.actor) is not None:
             # Committed before anything is shown.
             await self._database.write(scope, lambda tx: self._auditor.trail(tx, actor).record(operation, request))
-        return await self._database.read(
-            scope,
-            lambda tx: operation.run(request, *self._container.arguments(operation.needs, CallScope(call.actor, tx))),
-            heavy=operation.heavy(request),
-        )
+        with stoppable():
+            return await self._database.read(
+                scope,
+                lambda tx: operation.run(
+                    request, *self._container.arguments(operation.needs, CallScope(call.actor, tx))
+                ),
+                heavy=operation.heavy(request),
+            )
+
+    @contextlib.asynccontextmanager
+    async def _heavy_call(self, scope: Scope) -> AsyncIterator[None]:
+        """Hold a slot for a heavy call with transactions of its own; until it has one, its client may leave."""
+        flow, slots = (scope.tenant or "", scope.principal), self._heavy_calls
+        with stoppable(), until_client_leaves():
+            await slots.take(*flow)
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            slots.give_back(*flow, time.monotonic() - started)
 
     async def _verdicts(self, call: GuardedCall) -> Verdicts:
         """Scan the texts that the request stores: on SQLite nothing in a transaction may wait for a thread."""
-        if call.operation.content is None or call.actor is None:
+        operation = call.operation
+        if operation.content is None or call.actor is None:
             return {}
-        return await self._scanner.prepare(call.actor, call.operation.content(call.request))
+        texts = list(operation.content(call.request))
+        if operation.limits is not None and is_long(texts):
+            await self._run_before(operation.limits, call)
+        return await self._scanner.prepare(call.actor, texts)
 
     async def _prepare(self, call: GuardedCall) -> None:
-        preparation = call.operation.prepare
-        if preparation is not None:
-            prepared = self._container.arguments(preparation.needs, CallScope(_preparing(call.actor), None))
-            await preparation.run(call.request, *prepared)
+        if call.operation.prepare is not None:
+            await self._run_before(call.operation.prepare, call)
+
+    async def _run_before(self, preparation: Preparation, call: GuardedCall) -> None:
+        needs = self._container.arguments(preparation.needs, CallScope(_preparing(call.actor), None))
+        await preparation.run(call.request, *needs)
 
     async def _write_prepared(self, call: GuardedCall, scope: Scope, verdicts: Verdicts) -> Any:  # noqa: ANN401 - as above
         for _ in range(_PREPARATIONS):
@@ -435,7 +470,8 @@ class Dispatcher:
         operation, request = call.operation, call.request
 
         async def work(transaction: Transaction) -> tuple[Any, Transaction]:
-            await begin_approved(transaction, call.actor)
+            if call.actor is not None and call.actor.approval is not None:
+                await begin_approved(transaction, call.actor)
             arguments = self._container.arguments(operation.needs, CallScope(call.actor, transaction, verdicts))
             answer = await operation.run(request, *arguments)
             if operation.audited:

@@ -22,12 +22,16 @@ from weft.capabilities.access.store import AccessStore, LineKeys, TokenCodec
 from weft.capabilities.agent_context.critical import CriticalEditStore, SessionLayers
 from weft.capabilities.agent_context.model import ContextLimits
 from weft.capabilities.agent_context.store import SnapshotStore
+from weft.capabilities.alerts.evaluation import AlertSettingsCache
+from weft.capabilities.alerts.service import Alerts
+from weft.capabilities.alerts.store import AgentCalls, AlertStore
 from weft.capabilities.approvals.store import ApprovalStore, CallPerformer, HeldCallObserver
 from weft.capabilities.assembly.conversation import PreparedEventCache
 from weft.capabilities.assembly.gather import PromptCache
 from weft.capabilities.assembly.receipts import ReceiptStore
 from weft.capabilities.assembly.records import ReceiptRecordReader
 from weft.capabilities.board.store import ConventionStore, EntryObserver, EntryStore, ReadTally
+from weft.capabilities.budgets.store import BudgetStore
 from weft.capabilities.compaction.review import HeldCompactions
 from weft.capabilities.compaction.runner import CompactionRunner
 from weft.capabilities.compaction.store import CompactionStore, FactCache, ViewCache
@@ -73,6 +77,7 @@ from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.search.searcher import Searcher
 from weft.capabilities.messages.store import InboxStore, MessagePages, MessageStore, ReplyObserver
+from weft.capabilities.metering.store import UsageStore
 from weft.capabilities.metrics.model import MetricsSource
 from weft.capabilities.missing_context.answers import GapAnswers
 from weft.capabilities.object_storage.store import ObjectIndex, Staging
@@ -96,6 +101,7 @@ from weft.capabilities.trust.policy import TrustPolicies
 from weft.capabilities.trust.scanner import ContentScanner, Verdicts
 from weft.capabilities.windows.agent_settings import SettingsCache
 from weft.capabilities.windows.store import CompactionQueue, EventCache, WindowStore
+from weft.kernel.alerts import AlertPort
 from weft.kernel.approval import Approval
 from weft.kernel.clock import Clock
 from weft.kernel.correlation import NO_CORRELATION, Correlation
@@ -105,9 +111,12 @@ from weft.kernel.identity import Actor
 from weft.kernel.ports import Cooperative, JobStore, Termination, Transactions
 from weft.kernel.tokens import TokenCounters
 from weft.storage.sql.access import SqlAccessStore, SqlAuditStore
+from weft.storage.sql.agent_calls import SqlAgentCalls
 from weft.storage.sql.agent_context import SqlSnapshotStore
+from weft.storage.sql.alerts import SqlAlertStore
 from weft.storage.sql.approvals import SqlApprovalStore
 from weft.storage.sql.board import SqlConventionStore, SqlEntryStore
+from weft.storage.sql.budgets import SqlBudgetStore
 from weft.storage.sql.checkouts import SqlCheckoutStore
 from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.compactions import SqlCompactionStore
@@ -124,6 +133,7 @@ from weft.storage.sql.line_signatures import LineSignatures
 from weft.storage.sql.lineage import SqlLineageStore
 from weft.storage.sql.memory import SqlMemoryStore
 from weft.storage.sql.messages import SqlMessageStore
+from weft.storage.sql.metering import SqlUsageStore
 from weft.storage.sql.model_migrations import SqlModelMigrationStore
 from weft.storage.sql.object_storage import SqlObjectIndex
 from weft.storage.sql.pins import SqlPinStore
@@ -233,6 +243,7 @@ class Singletons:
     known_sessions: SessionAclCache
     window_events: EventCache
     compaction_settings: SettingsCache
+    alert_settings: AlertSettingsCache
     compaction_waker: CompactionWaker
     compaction_runner: CompactionRunner
     prepared_events: PreparedEventCache
@@ -249,6 +260,8 @@ class Singletons:
 # Stores, created for the transaction of each call.
 _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     AccessStore: SqlAccessStore,
+    AgentCalls: SqlAgentCalls,
+    AlertStore: SqlAlertStore,
     ApprovalStore: SqlApprovalStore,
     SelectionStore: SqlSelectionStore,
     StepStore: SqlStepStore,
@@ -256,6 +269,7 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     AuditStore: SqlAuditStore,
     ConventionStore: SqlConventionStore,
     CriticalEditStore: SqlCriticalEditStore,
+    BudgetStore: SqlBudgetStore,
     DocumentStore: SqlDocumentStore,
     DomainStore: SqlDomainStore,
     EntryStore: SqlEntryStore,
@@ -289,6 +303,7 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     TenantModelStore: SqlTenantModelStore,
     VectorStore: SqlVectorStore,
     TokenFactorStore: SqlTokenFactorStore,
+    UsageStore: SqlUsageStore,
     WebhookStore: SqlWebhookStore,
     WindowStore: SqlWindowStore,
     CompactionStore: SqlCompactionStore,
@@ -296,6 +311,7 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
 
 # Ports that a service of a higher slice implements.
 _IMPLEMENTATIONS: Mapping[type, type] = {
+    AlertPort: Alerts,
     AuditFilter: DomainAuditFilter,
     CompactionQueue: ThresholdTrigger,
     HeldCallObserver: HeldCompactions,

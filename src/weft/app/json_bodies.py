@@ -40,11 +40,11 @@ class JsonBodies:
 
     async def decode(self, decode: Callable[[bytes], T], body: bytes, caller: Actor) -> T:
         """Decode a body; raises ContentTooLarge if it has too many values, ServerBusy if it would wait too long."""
-        await self.pace(body, caller)
+        await self.pace(body, (caller.tenant, caller.principal_id))
         return decode(body)
 
-    async def pace(self, body: bytes, caller: Actor) -> None:
-        """Wait until a body may be decoded; raises as ``decode``."""
+    async def pace(self, body: bytes, turn: tuple[str, str]) -> None:
+        """Wait until a body of a tenant and principal may be decoded; raises as ``decode``."""
         if len(body) <= _SMALL_BYTES:
             return
         values = await _count_values(body)
@@ -55,7 +55,7 @@ class JsonBodies:
                 limit_values=MAX_VALUES,
             )
         if values > _FEW_VALUES:
-            turn, rest = (caller.tenant, caller.principal_id), values * _VALUE_SECONDS * _REST
+            rest = values * _VALUE_SECONDS * _REST
             await self._turns.take(*turn)
             asyncio.get_running_loop().call_later(rest, self._turns.give_back, *turn, rest)
 

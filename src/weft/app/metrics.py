@@ -14,13 +14,16 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
+from weft.app.genai_telemetry import record_usage
 from weft.app.trends import Sample, Series
+from weft.capabilities.language_models.catalog import OTHER_MODEL
+from weft.capabilities.metering.model import UsageSums, dollars
 from weft.capabilities.metrics.history import MetricTotals
 from weft.capabilities.metrics.model import ChatModelMetrics, OperationMetrics
 from weft.kernel.operation import Effect, RateClass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from prometheus_client.core import Metric
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from weft.app.dispatch import KeyOwner
     from weft.capabilities.language_models.chat_model import ChatCaller
     from weft.capabilities.language_models.usage import Usage
+    from weft.capabilities.metering.model import UsageEntry
     from weft.kernel.clock import Clock
     from weft.kernel.identity import Actor
     from weft.kernel.operation import Operation
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 _BOUNDS = (*map(str, _SECONDS), "+Inf")
 _OK = "ok"
+_TOKENS = ("input", "output", "cache_read", "cache_write", "naive_baseline", "engine_assembled", "total")
 _ACTIVE_SECONDS = 300.0
 _MAX_TENANTS = 1_000
 # Of agents and of sessions, for each tenant.
@@ -44,8 +49,9 @@ _MAX_ACTIVE = 10_000
 class Metrics(Collector):
     """Counts and times calls by operation. Labels never contain anything a caller sent."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, model_label: Callable[[str], str] = lambda _: OTHER_MODEL) -> None:
         self._clock = clock
+        self._model_label = model_label
         self._calls: defaultdict[tuple[str, str], int] = defaultdict(int)
         self._within: defaultdict[str, list[int]] = defaultdict(lambda: [0] * len(_BOUNDS))
         self._seconds: defaultdict[str, float] = defaultdict(float)
@@ -54,6 +60,7 @@ class Metrics(Collector):
         self._embeddings: defaultdict[str, int] = defaultdict(int)
         self._chat_calls: defaultdict[str, int] = defaultdict(int)
         self._chat_tokens: defaultdict[str, int] = defaultdict(int)
+        self._usage: defaultdict[tuple[str, str], UsageSums] = defaultdict(UsageSums)
         self._damaged_indexes = 0
         self._low_relevance = 0
         self._tool_tokens: defaultdict[str, int] = defaultdict(int)
@@ -153,6 +160,13 @@ class Metrics(Collector):
             self._chat_tokens["cached"] += usage.cache_read_tokens
             self._chat_tokens["output"] += usage.output_tokens
 
+    def count_usage(self, entries: Sequence[UsageEntry]) -> None:
+        """Count usage entries that this process has rolled up: over all processes each counts once."""
+        for each in entries:
+            key = (each.key.kind, self._model_label(each.key.model))
+            self._usage[key] = self._usage[key].plus(each.sums)
+        record_usage(entries, self._model_label)
+
     def count_damaged_index(self) -> None:
         """Count an index with damaged files."""
         self._damaged_indexes += 1
@@ -223,6 +237,7 @@ class Metrics(Collector):
         for kind, tokens in self._chat_tokens.items():
             chat_tokens.add_metric([kind], tokens)
         yield chat_tokens
+        yield from self._usage_families()
         yield CounterMetricFamily(
             "weft_low_relevance", "Searches that found nothing relevant", value=self._low_relevance
         )
@@ -234,6 +249,19 @@ class Metrics(Collector):
         yield GaugeMetricFamily(
             "weft_documents_pending", "Documents waiting to be indexed", value=self._pending_documents
         )
+
+    def _usage_families(self) -> Iterator[Metric]:
+        """Yield the usage of all tenants. Models that the catalog does not have are one label."""
+        labels = ["kind", "model"]
+        calls = CounterMetricFamily("weft_model_calls", "Model calls that were metered", labels=labels)
+        cost = CounterMetricFamily("weft_model_cost_dollars", "Cost of model calls in US dollars", labels=labels)
+        tokens = CounterMetricFamily("weft_model_tokens", "Tokens of model calls", labels=[*labels, "tokens"])
+        for key, sums in self._usage.items():
+            calls.add_metric(key, sums.calls)
+            cost.add_metric(key, dollars(sums.cost_nanos))
+            for name in _TOKENS:
+                tokens.add_metric([*key, name], getattr(sums, f"{name}_tokens"))
+        yield from (calls, cost, tokens)
 
     def _add_tenant(self, name: str) -> TenantCalls:
         if len(self._tenants) >= _MAX_TENANTS:

@@ -26,8 +26,12 @@ MAX_COUNTERS = 100_000
 _VALKEY_CONNECTIONS = 64
 _VALKEY_SECONDS = 1.0
 _SECOND = 1_000
-# A client usually gets a network of this size.
-_CLIENT_PREFIX = 64
+# A client usually gets a network of the first size; its provider gave it one of up to the second.
+_CLIENT_PREFIX, _SITE_PREFIX = 64, 48
+# What all clients of such a site may do together, as a multiple of one.
+_SITE_RATE = 16
+# The part of a table that one tenant may have, and one site.
+_TENANT_PART, _SITE_PART = 2, 64
 _UNITS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "month": 2_592_000, "year": 31_104_000}
 _SCHEMES = {"valkey": "valkey", "redis": "valkey", "valkeys": "valkeys", "rediss": "valkeys"}
 _SEPARATOR = re.compile("[,;|]")
@@ -44,6 +48,10 @@ class Rate(NamedTuple):
     amount: int
     seconds: int
     text: str
+
+    def times(self, factor: int) -> Rate:
+        amount = self.amount * factor
+        return Rate(amount, self.seconds, f"{amount}{self.text.removeprefix(str(self.amount))}")
 
 
 class RequiredWait(NamedTuple):
@@ -111,11 +119,27 @@ class RateLimits:
 
         A refused call counts for none of the rates of its class.
         """
-        await self._check(self._local.callers, rate_class, (rate_class, tenant, name))
+        await self._check(self._local.callers, rate_class, self._rates[rate_class], (rate_class, tenant, name))
 
-    async def check_address(self, rate_class: RateClass, address: str) -> None:
-        """Count a call without an accepted credential by its address; raises RateLimited."""
-        await self._check(self._local.addresses, rate_class, (rate_class, _network(address)))
+    def check_here(self, rate_class: RateClass, tenant: str, name: str) -> None:
+        """Count a call in this process alone, for limits that protect the process itself; raises RateLimited."""
+        rates = self._rates[rate_class]
+        refusal = self._local.callers.hit(rates, (rate_class, tenant, name)) if rates else None
+        if refusal is not None:
+            raise _rate_limited(rate_class, refusal)
+
+    async def check_address(self, rate_class: RateClass, address: str, *parts: str) -> None:
+        """Count a call without an accepted credential by its address; raises RateLimited.
+
+        ``parts`` name what is counted apart. The networks of an IPv6 site are also counted together, so that its many
+        networks give it neither many limits nor many counters.
+        """
+        client, site = _networks(address)
+        rates = self._rates[rate_class]
+        if site is not None:
+            together = [rate.times(_SITE_RATE) for rate in rates]
+            await self._check(self._local.addresses, rate_class, together, (rate_class, site, *parts))
+        await self._check(self._local.addresses, rate_class, rates, (rate_class, site or client, client, *parts))
 
     async def count(self, whos: Sequence[tuple[str, ...]], calls: int = 1) -> list[RecentCalls]:
         """Add calls under each name, without a limit, and return those of the last minute and hour.
@@ -134,16 +158,12 @@ class RateLimits:
         if self._shared is not None:
             await self._shared.close()
 
-    async def _check(self, local: LocalCounters, rate_class: RateClass, who: tuple[str, ...]) -> None:
-        rates = self._rates[rate_class]
+    async def _check(
+        self, local: LocalCounters, rate_class: RateClass, rates: Sequence[Rate], who: tuple[str, ...]
+    ) -> None:
         refusal = await self._hit(local, rates, who) if rates else None
         if refusal is not None:
-            raise RateLimited(
-                f"More than {refusal.rate.text} calls of the class '{rate_class}'.",
-                retry_after_seconds=refusal.seconds,
-                limit=refusal.rate.text,
-                rate_class=rate_class,
-            )
+            raise _rate_limited(rate_class, refusal)
 
     async def _hit(self, local: LocalCounters, rates: Sequence[Rate], who: tuple[str, ...]) -> RequiredWait | None:
         if self._shared is None or self._is_lost:
@@ -168,21 +188,23 @@ class _LocalTables:
     """Counters in memory: what callers without a credential do takes no counter from those that have one."""
 
     def __init__(self, now: Callable[[], float]) -> None:
-        self.callers = LocalCounters(now)
-        self.addresses = LocalCounters(now)
+        self.callers = LocalCounters(now, owner_part=_TENANT_PART)
+        self.addresses = LocalCounters(now, owner_part=_SITE_PART)
 
 
 class LocalCounters:
     """A bounded number of counters; only those that count nothing any more are dropped.
 
-    A name is a group (a class of calls, or what else is counted), an owner (a tenant or an address) and further parts.
-    When all counters are in use, or one owner has half of them, further names are counted together: those of an owner
-    that has counters already as one, all others as another. They are limited more than they should be, nobody else is.
+    A name is a group (a class of calls, or what else is counted), an owner (a tenant, an address or a site) and further
+    parts. When all counters are in use, or one owner has its part of them, further names are counted together: those of
+    an owner that has counters already as one, all others as another. They are limited more than they should be, nobody
+    else is.
     """
 
-    def __init__(self, now: Callable[[], float], limit: int = MAX_COUNTERS) -> None:
+    def __init__(self, now: Callable[[], float], limit: int = MAX_COUNTERS, owner_part: int = _TENANT_PART) -> None:
         self._now = now
         self._limit = limit
+        self._owner_limit = max(1, limit // owner_part)
         # By window in seconds: in each, the order of last use is that in which counters expire.
         self._tables: dict[int, OrderedDict[tuple[str, ...], WindowCounter]] = {}
         self._owners: Counter[str] = Counter()
@@ -240,7 +262,7 @@ class LocalCounters:
         if self._length >= self._limit:
             for seconds, table in self._tables.items():
                 self._drop_expired(table, now // (seconds * _SECOND))
-        return self._length < self._limit and self._owners[owner] < self._limit // 2
+        return self._length < self._limit and self._owners[owner] < self._owner_limit
 
     def _drop_expired(self, table: OrderedDict[tuple[str, ...], WindowCounter], number: int) -> None:
         while table:
@@ -377,10 +399,21 @@ def client_network(name: str) -> IPv4Address | IPv6Network | None:
     return address.ipv4_mapped or IPv6Network((address, _CLIENT_PREFIX), strict=False)
 
 
-def _network(name: str) -> str:
-    """Return an IPv4 address, the network of an IPv6 address, or any other name unchanged."""
+def _networks(name: str) -> tuple[str, str | None]:
+    """Return an IPv4 address, or the network of an IPv6 address and that of its site; any other name unchanged."""
     network = client_network(name)
-    return str(network.network_address) if isinstance(network, IPv6Network) else str(network or name)
+    if not isinstance(network, IPv6Network):
+        return str(network or name), None
+    return str(network.network_address), str(network.supernet(new_prefix=_SITE_PREFIX).network_address)
+
+
+def _rate_limited(rate_class: RateClass, refusal: RequiredWait) -> RateLimited:
+    return RateLimited(
+        f"More than {refusal.rate.text} calls of the class '{rate_class}'.",
+        retry_after_seconds=refusal.seconds,
+        limit=refusal.rate.text,
+        rate_class=rate_class,
+    )
 
 
 def _required_wait(rates: Sequence[Rate], counters: Sequence[WindowCounter], now: int) -> RequiredWait | None:

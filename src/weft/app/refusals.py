@@ -92,9 +92,13 @@ class Refusals:
         outcome: str = "refused",
         target: str = "",
         key_id: str | None = None,
+        is_proved: bool = True,
     ) -> None:
-        """Count a refusal; the first of its kind in a minute is written at once. None: the caller named no tenant."""
-        named = await self._existing(tenant)
+        """Count a refusal; the first of its kind in a minute is written at once. None: the caller named no tenant.
+
+        Above its rate limit a caller may name any tenant (``is_proved`` is False): that is not looked up.
+        """
+        named = await self._existing(tenant, is_proved=is_proved)
         if named is None:
             _log.warning("refused", extra={"fields": {"action": action, "code": error.code}})
             return
@@ -173,12 +177,12 @@ class Refusals:
             minute = self._minutes[tenant] = _Minute(number)
         return minute
 
-    async def _existing(self, tenant: str | None) -> str | None:
+    async def _existing(self, tenant: str | None, *, is_proved: bool) -> str | None:
         """Return the tenant if it exists; for a caller that named none, the operator's."""
-        if tenant is None:
-            return await self._of_operator()
-        if tenant in self._minutes:
+        if tenant is not None and tenant in self._minutes:
             return tenant
+        if tenant is None or not is_proved:
+            return await self._of_operator()
         epoch = await self._database.read(Scope(tenant), lambda transaction: SqlAccessStore(transaction).epoch())
         return None if epoch is None else tenant
 

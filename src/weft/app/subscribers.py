@@ -53,9 +53,7 @@ class Subscriber:
 
     def __init__(self, actor: Actor) -> None:
         self.group = (actor.tenant, actor.principal_id)
-        # Humans above an agent are above all agents of a tenant.
-        agents = {*(actor.ancestors - actor.users), actor.principal_id}
-        self.tree = [(actor.tenant, agent) for agent in agents]
+        self.tree = [(actor.tenant, agent) for agent in actor.trees]
         self.displaced = False
         # Ends the wait of a displaced subscriber.
         self.wake: Callable[[], None] = lambda: None

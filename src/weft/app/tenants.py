@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from weft.capabilities.access.model import DEFAULT_TENANT, Principal, new_key, new_signing_key
-from weft.capabilities.plans.model import PLANS
+from weft.capabilities.plans.limits import checked_limits
+from weft.capabilities.plans.model import PLANS, AssignedPlan
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import Conflict, InvalidInput, NotFound
 from weft.kernel.fields import is_name
@@ -93,16 +94,16 @@ class Tenants:
     async def exists(self, tenant: str) -> bool:
         return await self._database.read(Scope(tenant), lambda tx: SqlAccessStore(tx).epoch()) is not None
 
-    async def plan(self, tenant: str) -> Plan | None:
-        """Return the plan of a tenant; None if it has the default."""
+    async def plan(self, tenant: str) -> AssignedPlan | None:
+        """Return the plan of a tenant with its own limits; None if it has the default."""
         await self._check_exists(tenant)
         return await self._database.read(Scope(tenant), lambda tx: SqlPlanStore(tx).plan())
 
-    async def set_plan(self, tenant: str, plan: Plan) -> None:
-        """Set the plan of a tenant. Data above its quotas stays; more is rejected."""
+    async def set_plan(self, tenant: str, plan: Plan, **limits: Any) -> None:  # noqa: ANN401 - of several types
+        """Set the plan of a tenant, and limits of its own. Data above its quotas stays; more is rejected."""
         await self._check_exists(tenant)
-        now = to_micros(self._clock.now())
-        await self._database.write(Scope(tenant), lambda tx: SqlPlanStore(tx).set_plan(plan, now))
+        assigned, now = AssignedPlan(plan, checked_limits(limits)), to_micros(self._clock.now())
+        await self._database.write(Scope(tenant), lambda tx: SqlPlanStore(tx).set_plan(assigned, now))
 
     async def semantic_search(self, tenant: str) -> bool:
         """Return whether the content of a tenant is embedded and searched by meaning."""

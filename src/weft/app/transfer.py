@@ -28,6 +28,7 @@ from weft.capabilities.transfer.prov_json import ProvWriter
 from weft.capabilities.transfer.scan_bundle import scan_bundle
 from weft.capabilities.transfer.validate_bundle import validate_bundle
 from weft.kernel.errors import ContentTooLarge, InvalidInput
+from weft.kernel.fair_queue import FairSlots
 from weft.kernel.thread_pools import DOCUMENT_THREADS, SHORT_THREADS
 from weft.storage.sql.unit_of_work import CallerTransactions
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from typing import BinaryIO
 
-    from weft.app.dispatch import CallContext, Dispatcher
+    from weft.app.dispatch import CallContext, Dispatcher, Incoming
     from weft.capabilities.knowledge.document_operations import AddDocument, DocumentPut, DocumentWrites
     from weft.capabilities.transfer.export import ContextExported, ExportFormat, PreparedExport
     from weft.capabilities.transfer.export_collector import ExportSink
@@ -49,6 +50,10 @@ if TYPE_CHECKING:
     from weft.storage.sql.unit_of_work import Injector
 
 _MEBIBYTE = 2**20
+# Temporary files of exports that are being read and of imports that arrive: 16 of one tenant, 15 of one principal.
+_FILES, _TENANT_PART = 256, 1 / 16
+_MAX_FILE_WAIT_SECONDS = 30.0
+_MAX_WAITING = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +112,22 @@ class Transfers:
         self._guards = guards
         self._scanner = scanner
         self._limit = import_limit_mb * _MEBIBYTE
+        self._files = FairSlots(
+            _FILES, share=_TENANT_PART, max_wait_seconds=_MAX_FILE_WAIT_SECONDS, max_waiting=_MAX_WAITING
+        )
 
     @asynccontextmanager
-    async def send(self, raw: dict[str, Any], context: CallContext) -> AsyncIterator[ExportFile]:
+    async def _temporary_file(self, prefix: str, context: CallContext) -> AsyncIterator[BinaryIO]:
+        """Open a file that is kept for as long as a client takes to read or send it; raises ServerBusy."""
+        caller = await self._dispatcher.identify(context)
+        async with self._files.hold(caller.tenant, caller.principal_id):
+            with tempfile.TemporaryFile(prefix=prefix) as file:
+                yield file
+
+    @asynccontextmanager
+    async def send(self, raw: dict[str, Any] | Incoming, context: CallContext) -> AsyncIterator[ExportFile]:
         """Export into a temporary file."""
-        with tempfile.TemporaryFile(prefix="weft-export-") as file:
+        async with self._temporary_file("weft-export-", context) as file:
             export = _ExportHandler(self, file)
             facts: ContextExported = await self._dispatcher.call(
                 export_context, raw, context, entry="export", handler=export
@@ -123,7 +139,7 @@ class Transfers:
         self, raw: dict[str, Any], context: CallContext, chunks: AsyncIterator[bytes], *, strict: bool = True
     ) -> ContextImported:
         """Import a bundle that arrives in chunks, through a temporary file."""
-        with tempfile.TemporaryFile(prefix="weft-import-") as file:
+        async with self._temporary_file("weft-import-", context) as file:
             handler = _ImportHandler(self, file, self._guards, chunks, self._limit)
             imported: ContextImported = await self._dispatcher.call(
                 import_context, {**raw, "bundle": ""}, context, strict=strict, entry="import", handler=handler

@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 
     from weft.capabilities.access.audit import AuditLog
     from weft.capabilities.access.operations import AgentCreated, AgentUpdated, ApiKeyCreated, ApiKeyList, TokenIssued
+    from weft.capabilities.agent_context.alert_settings import AlertSettings
     from weft.capabilities.agent_context.compaction_settings import CompactionSettings
     from weft.capabilities.agent_context.copy_context import ContextCopied
     from weft.capabilities.agent_context.definitions import AgentDefined, DefinitionRead
     from weft.capabilities.agent_context.pull import ContextPulled, ContextRead, ContextStatus
     from weft.capabilities.agent_context.push import ContextPushed, Knowledge, RemovedKey
+    from weft.capabilities.alerts.operations import AlertInfo, AlertList
     from weft.capabilities.approvals.operations import ApprovalDecided, ApprovalList, ApprovalShown
     from weft.capabilities.assembly.get_context import ContextResponse
     from weft.capabilities.assembly.operations import PromptAssembled
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
         SnapshotRestored,
         Snapshots,
     )
+    from weft.capabilities.budgets.operations import BudgetDeleted, BudgetInfo, BudgetList
     from weft.capabilities.compaction.operations import (
         CompactionDropped,
         CompactionExpanded,
@@ -63,6 +66,7 @@ if TYPE_CHECKING:
     )
     from weft.capabilities.guardrails.model import Guardrail
     from weft.capabilities.guidance.operations import UsageGuidance
+    from weft.capabilities.guidance.plan import PlanShown
     from weft.capabilities.history.bisect import Bisected
     from weft.capabilities.history.branches import BranchDeleted, Branches, BranchInfo, Switched
     from weft.capabilities.history.diff import Differences
@@ -92,7 +96,7 @@ if TYPE_CHECKING:
     from weft.capabilities.knowledge.document_queries import DocumentDeleted, DocumentList, DocumentText
     from weft.capabilities.knowledge.document_review import DocumentDiscarded
     from weft.capabilities.knowledge.documents import DocumentInfo
-    from weft.capabilities.knowledge.domain_operations import DomainDeleted, DomainInfo, DomainList
+    from weft.capabilities.knowledge.domain_operations import DomainDeleted, DomainDetails, DomainInfo, DomainList
     from weft.capabilities.knowledge.sources.operations import (
         SourceAdded,
         SourceInfo,
@@ -100,6 +104,8 @@ if TYPE_CHECKING:
         SourceRemoved,
         SyncRequested,
     )
+    from weft.capabilities.knowledge.templates.model import DomainTemplate
+    from weft.capabilities.knowledge.templates.operations import TemplateInfo, TemplateList
     from weft.capabilities.layers.guardrail_operations import (
         GuardrailList,
         GuardrailsChecked,
@@ -123,11 +129,14 @@ if TYPE_CHECKING:
         PossibleSource,
     )
     from weft.capabilities.missing_context.requests import MissingRequested
+    from weft.capabilities.recommendations.model import ProposedSettings
+    from weft.capabilities.recommendations.operations import AdviceList, AdviceShown, AdviceTried
     from weft.capabilities.record_log.add import LifecycleSet, RecordsAdded
     from weft.capabilities.record_log.list_records import Records
     from weft.capabilities.record_log.redact import ItemRedacted
     from weft.capabilities.record_log.resolve_source import SourceResolved
     from weft.capabilities.record_log.show import RecordSchema, RecordShown
+    from weft.capabilities.search.domain_evaluation import EvaluationInfo
     from weft.capabilities.search.entity_operations import EntityListing
     from weft.capabilities.search.operations import SearchResponse, SimilarResponse
     from weft.capabilities.search.pin_operations import PinInfo, PinList, PinRemoved
@@ -145,12 +154,52 @@ if TYPE_CHECKING:
     from weft.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
     from weft.capabilities.transfer.policy_filter import PolicyDefinition
     from weft.capabilities.trust.policy import TrustPolicy
+    from weft.capabilities.usage.operations import UsageExported, UsageReported
     from weft.capabilities.windows.checkpoints import Checkpoint, CheckpointBranched, CheckpointRestored, Checkpoints
     from weft.capabilities.windows.ingest import Ingested, NewWindowEvent
     from weft.capabilities.windows.operations import WindowDeleted, WindowEvents, WindowList
     from weft.capabilities.windows.shared_windows import WindowRefreshed, WindowRoutes
     from weft.capabilities.windows.views import WindowView
     from weft.kernel.operation import Success
+
+
+class AdviseOperations:
+    """The advise operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def list(self, *, agent_id: str | None = None, calls: int = 50) -> AdviceList:
+        """List what would make prompts smaller or cheaper, with what the last calls would have saved.
+
+        Each recommendation was tried by planning these calls again: compaction, shares of the window, models, tools
+        never called, documents, pins and board keys that no answer uses, copies, outdated context.
+        """
+        return await self._caller.call("advise.list", {"calls": calls, **given(agent_id=agent_id)})
+
+    async def show(self, recommendation_id: str, *, calls: int = 50) -> AdviceShown:
+        """Show a recommendation: its evidence, what it would have saved, and the command that makes the change."""
+        return await self._caller.call("advise.show", {"recommendation_id": recommendation_id, "calls": calls})
+
+    async def try_(
+        self,
+        *,
+        recommendation_id: str | None = None,
+        agent_id: str | None = None,
+        settings: ProposedSettings | Mapping[str, Any] | None = None,
+        calls: int = 50,
+    ) -> AdviceTried:
+        """Try a recommendation, or settings of your own, on the last calls before anything is switched.
+
+        The calls are planned again by the planner that made them, from their receipts: tokens, money, cache, and which
+        items that the answers used are kept or lost. The assumptions of the trial say what is not replayed.
+        """
+        return await self._caller.call(
+            "advise.try",
+            {"calls": calls, **given(recommendation_id=recommendation_id, agent_id=agent_id, settings=settings)},
+        )
 
 
 class AgentOperations:
@@ -287,11 +336,50 @@ class AgentOperations:
             "approvals",
             "guardrails",
             "trust",
+            "insight",
             "admin",
         ] = "operations",
     ) -> UsageGuidance:
         """Get your role, what to do first and the topics of guidance, or one topic: its operations and advice."""
         return await self._caller.call("agent.capabilities", {"guidance_type": guidance_type})
+
+
+class AlertsOperations:
+    """The alerts operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def list(
+        self,
+        *,
+        state: Literal["active", "open", "acknowledged", "resolved", "all"] = "active",
+        condition: Literal["context.overload", "efficiency.low", "budget.near", "budget.exceeded", "quota.near"]
+        | None = None,
+        agent_id: str | None = None,
+        digest_id: str | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> AlertList:
+        """List alerts: about you and the agents below you; for admins all. Those of many agents are one, a digest."""
+        return await self._caller.call(
+            "alerts.list",
+            {
+                "state": state,
+                "limit": limit,
+                **given(condition=condition, agent_id=agent_id, digest_id=digest_id, cursor=cursor),
+            },
+        )
+
+    async def acknowledge(self, alert_id: str) -> AlertInfo:
+        """Acknowledge an alert: you look into it. It stays active until it is resolved."""
+        return await self._caller.call("alerts.acknowledge", {"alert_id": alert_id})
+
+    async def resolve(self, alert_id: str) -> AlertInfo:
+        """Resolve an alert; a digest with all alerts in it. Only later calls of the agent open it again."""
+        return await self._caller.call("alerts.resolve", {"alert_id": alert_id})
 
 
 class ApprovalOperations:
@@ -501,6 +589,48 @@ class BoardOperations:
                 **given(branch=branch),
             },
         )
+
+
+class BudgetOperations:
+    """The budget operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def set(
+        self,
+        subject: str,
+        period: Literal["day", "month"],
+        *,
+        tokens: int | None = None,
+        cost: float | None = None,
+        at_limit: Literal["warn", "downgrade", "refuse"] = "warn",
+        warn_at: float = 0.8,
+    ) -> BudgetInfo:
+        """Limit what a tenant, a team or an agent spends in a day or month. For admins.
+
+        What was already spent in the period counts, also if the budget is new.
+        """
+        return await self._caller.call(
+            "budget.set",
+            {
+                "subject": subject,
+                "period": period,
+                "at_limit": at_limit,
+                "warn_at": warn_at,
+                **given(tokens=tokens, cost=cost),
+            },
+        )
+
+    async def list(self, *, agent_id: str | None = None, limit: int = 100, cursor: str | None = None) -> BudgetList:
+        """List the budgets that limit you, or an agent below you, with what is spent; as an admin, all."""
+        return await self._caller.call("budget.list", {"limit": limit, **given(agent_id=agent_id, cursor=cursor)})
+
+    async def delete(self, subject: str, period: Literal["day", "month"]) -> BudgetDeleted:
+        """Delete a budget with what was spent of it. For admins."""
+        return await self._caller.call("budget.delete", {"subject": subject, "period": period})
 
 
 class BundleOperations:
@@ -762,15 +892,24 @@ class ContextOperations:
         latency_ms: float | None = None,
         quality_score: float | None = None,
         response_id: str | None = None,
+        answer: str | Mapping[str, Any] | Sequence[Any] | None = None,
+        tool_calls: Sequence[Mapping[str, Any]] | None = None,
     ) -> MetricsEmitted:
-        """Report the provider's usage of a model call, to compare it with the estimate and learn from it."""
+        """Report a model call: the provider's usage, and the answer, to learn how much of the prompt was used."""
         return await self._caller.call(
             "context.emit_metrics",
             {
                 "session_id": session_id,
                 "receipt_id": receipt_id,
                 "usage": usage,
-                **given(model=model, latency_ms=latency_ms, quality_score=quality_score, response_id=response_id),
+                **given(
+                    model=model,
+                    latency_ms=latency_ms,
+                    quality_score=quality_score,
+                    response_id=response_id,
+                    answer=answer,
+                    tool_calls=tool_calls,
+                ),
             },
         )
 
@@ -1345,7 +1484,8 @@ class KnowledgeOperations:
         self,
         domain: str,
         *,
-        description: str = "",
+        template: str | DomainTemplate | Mapping[str, Any] | None = None,
+        description: str | None = None,
         clearance: int = 1,
         agents: Sequence[str] = ("*",),
         writers: Sequence[str] = ("*",),
@@ -1360,12 +1500,11 @@ class KnowledgeOperations:
             "knowledge.create_domain",
             {
                 "domain": domain,
-                "description": description,
                 "clearance": clearance,
                 "agents": agents,
                 "writers": writers,
                 "importance": importance,
-                **given(chunking=chunking),
+                **given(template=template, description=description, chunking=chunking),
             },
         )
 
@@ -1373,8 +1512,8 @@ class KnowledgeOperations:
         """List the domains you can see, with their documents and indexing progress."""
         return await self._caller.call("knowledge.list_domains", {})
 
-    async def show_domain(self, domain: str) -> DomainInfo:
-        """Show a domain: description, access rules and indexing progress."""
+    async def show_domain(self, domain: str) -> DomainDetails:
+        """Show a domain: description, access rules, indexing progress, and the evaluation of its example questions."""
         return await self._caller.call("knowledge.show_domain", {"domain": domain})
 
     async def update_domain(
@@ -1418,6 +1557,21 @@ class KnowledgeOperations:
         show_domain shows the progress. Unchanged chunks are not embedded again, unless ``reembed`` is set.
         """
         return await self._caller.call("knowledge.reindex", {"domain": domain, "reembed": reembed})
+
+    async def list_templates(self) -> TemplateList:
+        """List the templates for domains that come with Weft."""
+        return await self._caller.call("knowledge.list_templates", {})
+
+    async def show_template(self, name: str) -> TemplateInfo:
+        """Show a template: chunking, metadata fields, pinned documents, retention and example questions."""
+        return await self._caller.call("knowledge.show_template", {"name": name})
+
+    async def evaluate_domain(self, domain: str) -> EvaluationInfo:
+        """Search a domain for the example questions of its template: which of them find their evidence, at which rank.
+
+        Weft does this by itself once documents are indexed; show_domain has the latest result.
+        """
+        return await self._caller.call("knowledge.evaluate_domain", {"domain": domain})
 
     async def add_document(
         self,
@@ -1642,6 +1796,7 @@ class LayerOperations:
         guardrails: Sequence[Guardrail | Mapping[str, Any]] | None = None,
         policy: TrustPolicy | Mapping[str, Any] | None = None,
         compaction: CompactionSettings | Mapping[str, Any] | None = None,
+        alerts: AlertSettings | Mapping[str, Any] | None = None,
         if_version: int | None = None,
         critical: bool = False,
         reason: str | None = None,
@@ -1662,6 +1817,7 @@ class LayerOperations:
                     guardrails=guardrails,
                     policy=policy,
                     compaction=compaction,
+                    alerts=alerts,
                     if_version=if_version,
                     reason=reason,
                     step=step,
@@ -2086,6 +2242,19 @@ class PinOperations:
     async def list(self, *, session_id: str | None = None) -> PinList:
         """List what is pinned in a session and in your memory, with its tokens."""
         return await self._caller.call("pin.list", given(session_id=session_id))
+
+
+class PlanOperations:
+    """The plan operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def show(self) -> PlanShown:
+        """Show the tenant's plan: its limits, and how much of them is used. For admins."""
+        return await self._caller.call("plan.show", {})
 
 
 class PolicyOperations:
@@ -2851,6 +3020,82 @@ class TrustOperations:
         )
 
 
+class UsageOperations:
+    """The usage operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def report(
+        self,
+        *,
+        since: str | None = None,
+        until: str | None = None,
+        agent_id: str | None = None,
+        team: str | None = None,
+        session_id: str | None = None,
+        model: str | None = None,
+        kind: Literal["assembly", "compaction"] | None = None,
+        by: Literal["tenant", "team", "agent", "session", "step", "model", "kind", "minute", "hour", "day"] = "agent",
+        limit: int = 100,
+    ) -> UsageReported:
+        """Add up tokens, money, savings, latency and efficiency of model calls, by agent, team, model or time.
+
+        Sums are exact at any time. You see your own usage and that of agents below you; admins see all.
+        """
+        return await self._caller.call(
+            "usage.report",
+            {
+                "by": by,
+                "limit": limit,
+                **given(
+                    since=since,
+                    until=until,
+                    agent_id=agent_id,
+                    team=team,
+                    session_id=session_id,
+                    model=model,
+                    kind=kind,
+                ),
+            },
+        )
+
+    async def export(
+        self,
+        *,
+        since: str | None = None,
+        until: str | None = None,
+        agent_id: str | None = None,
+        team: str | None = None,
+        session_id: str | None = None,
+        model: str | None = None,
+        kind: Literal["assembly", "compaction"] | None = None,
+        unit: Literal["hour", "day"] = "day",
+        form: Literal["csv", "json"] = "csv",
+        cursor: str | None = None,
+    ) -> UsageExported:
+        """Export usage as CSV or JSON lines, page by page: a row for each interval, agent, session, step and model."""
+        return await self._caller.call(
+            "usage.export",
+            {
+                "unit": unit,
+                "form": form,
+                **given(
+                    since=since,
+                    until=until,
+                    agent_id=agent_id,
+                    team=team,
+                    session_id=session_id,
+                    model=model,
+                    kind=kind,
+                    cursor=cursor,
+                ),
+            },
+        )
+
+
 class WebhookOperations:
     """The webhook operations."""
 
@@ -3121,10 +3366,13 @@ class Operations:
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
+        self.advise = AdviseOperations(caller)
         self.agent = AgentOperations(caller)
+        self.alerts = AlertsOperations(caller)
         self.approval = ApprovalOperations(caller)
         self.audit = AuditOperations(caller)
         self.board = BoardOperations(caller)
+        self.budget = BudgetOperations(caller)
         self.bundle = BundleOperations(caller)
         self.compaction = CompactionOperations(caller)
         self.context = ContextOperations(caller)
@@ -3141,6 +3389,7 @@ class Operations:
         self.missing = MissingOperations(caller)
         self.performance = PerformanceOperations(caller)
         self.pin = PinOperations(caller)
+        self.plan = PlanOperations(caller)
         self.policy = PolicyOperations(caller)
         self.receipt = ReceiptOperations(caller)
         self.records = RecordsOperations(caller)
@@ -3152,5 +3401,6 @@ class Operations:
         self.token = TokenOperations(caller)
         self.tools = ToolsOperations(caller)
         self.trust = TrustOperations(caller)
+        self.usage = UsageOperations(caller)
         self.webhook = WebhookOperations(caller)
         self.window = WindowOperations(caller)

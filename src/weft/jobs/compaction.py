@@ -18,9 +18,9 @@ from weft.capabilities.compaction.model import CompactionState
 from weft.capabilities.compaction.model_summariser import ModelSummariser
 from weft.capabilities.compaction.operations import ApplyCompaction, apply_compaction
 from weft.capabilities.compaction.review import hold_reason
-from weft.capabilities.compaction.runs import MAX_ATTEMPTS, CompactionRuns, reason_to_skip
+from weft.capabilities.compaction.runs import CompactionRuns, reason_to_skip
 from weft.capabilities.compaction.service import with_figures
-from weft.jobs.runner import attempt
+from weft.jobs.runner import LeaseLost, attempt
 from weft.jobs.scheduler import Work
 from weft.kernel.errors import AuthenticationError
 from weft.kernel.identity import principal_of
@@ -129,9 +129,10 @@ class CompactionJob:
             return
         try:
             await self._compact(started, lease)
+        except LeaseLost:
+            raise
         except Exception:
-            if started.attempts >= MAX_ATTEMPTS:
-                await lease.write(partial(self._fail, compaction_id, lease.name))
+            await lease.write(partial(self._count_failure, started, lease.name))
             raise
 
     async def _compact(self, compaction: Compaction, lease: Lease) -> None:
@@ -154,6 +155,11 @@ class CompactionJob:
         if started is None:
             await SqlJobStore(transaction).drop(lease)
         return started
+
+    async def _count_failure(self, compaction: Compaction, lease: str, transaction: Transaction) -> None:
+        runs = await self._for_requester(compaction.compaction_id, transaction)
+        if await runs.count_failure(compaction):
+            await SqlJobStore(transaction).drop(lease)
 
     async def _fail(self, compaction_id: str, lease: str, transaction: Transaction) -> None:
         await SqlJobStore(transaction).drop(lease)

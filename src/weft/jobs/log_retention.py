@@ -56,22 +56,12 @@ class LogRetention:
         await self._runner.run(work.tenant, PRUNE_LOGS, self._prune)
 
     async def _prune(self, lease: Lease) -> None:
-        now = await lease.advance(self._advance_clock)
+        now = await lease.advance(partial(judged_time, PRUNE_LOGS, self._runner.now))
         if self._days.events:
             await self._prune_events(lease, _cutoff(now, self._days.events), now)
         if self._days.audit:
             before = _cutoff(now, self._days.audit)
             await _repeat(lease, lambda tx: SqlLogRetention(tx).delete_audit_rows(before, now, _BATCH))
-
-    async def _advance_clock(self, transaction: Transaction, progress: Progress) -> int:
-        """Return the time to judge by.
-
-        It is at most a day later than at the last run, so that a clock that was wrong for a while deletes little.
-        """
-        last = int(progress.cursor or 0)
-        now = min(self._runner.now, last + DAY_MICROS) if last else self._runner.now
-        await SqlJobStore(transaction).save(PRUNE_LOGS, Progress(str(now)))
-        return now
 
     async def _prune_events(self, lease: Lease, before: int, now: int) -> None:
         position: int | None = 0
@@ -97,6 +87,17 @@ class LogRetention:
 
     async def _scan_page(self, before: int, now: int, after: int, transaction: Transaction) -> ScannedEvents:
         return await SqlLogRetention(transaction).scan_events(before, now, after, _SCAN, indexing=self._indexing)
+
+
+async def judged_time(job: str, clock: int, transaction: Transaction, progress: Progress) -> int:
+    """Return the time by which a retention job judges.
+
+    It is at most a day later than at the last run, so that a clock that was wrong for a while deletes little.
+    """
+    last = int(progress.cursor or 0)
+    now = min(clock, last + DAY_MICROS) if last else clock
+    await SqlJobStore(transaction).save(job, Progress(str(now)))
+    return now
 
 
 async def _repeat(lease: Lease, step: Callable[[Transaction], Awaitable[bool]]) -> None:

@@ -47,6 +47,7 @@ PATTERN_FORMS = {
     r"^[!-~]+\Z": "printable ASCII without spaces",
     r"^[ -~]+\Z": "printable ASCII",
     r"^(tenant|team:[A-Za-z0-9][A-Za-z0-9_-]{0,99})\Z": "'tenant', or 'team:' and the name of a team",
+    r"^(tenant|(team|agent):[A-Za-z0-9][A-Za-z0-9_-]{0,99})\Z": "'tenant', 'team:' and a team, or 'agent:' and an id",
     r"^(team|user):[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z": "'team:' and a team's name, or 'user:' and a human's id",
     r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}/[1-9][0-9]{0,17}\Z": "a session's id, '/' and a message's id, such as s1/12",
     r"^(public|private|agent_only|admin_only|team:[A-Za-z0-9][A-Za-z0-9_-]{0,99})\Z": "a visibility, or a team's",

@@ -176,6 +176,11 @@ class Actor(msgspec.Struct, frozen=True, dict=True):
         return self.bound_session in (None, session_id) and session_id not in self.terminated_sessions
 
     @cached_property
+    def trees(self) -> frozenset[str]:
+        """Return the agents whose tree it is in: itself and the agents above it, without the humans above all."""
+        return (self.ancestors - self.users) | {self.principal_id}
+
+    @cached_property
     def participant(self) -> str:
         """Return the participant name shown on this caller's work."""
         return participant_name(self.kind, self.principal_id, self.agent_type, parent_is_agent=self.parent_is_agent)

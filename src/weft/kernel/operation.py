@@ -97,10 +97,15 @@ class SessionUse(Enum):
 
 
 class RateClass(StrEnum):
-    """Classes of calls, each with its rate limit per agent; messages of anonymous callers are limited by address."""
+    """Classes of calls, each with its rate limit per agent; messages of anonymous callers are limited by address.
+
+    What an MCP message asks for is in its body: as ``mcp`` it is counted before that is read, and a call in it then
+    counts for the class of its operation too.
+    """
 
     ANONYMOUS = "anonymous"
     AUTHENTICATION = "authentication"
+    MCP = "mcp"
     SESSION = "session"
     BOARD = "board"
     MESSAGE = "message"
@@ -153,7 +158,8 @@ class Operation:
     ``forbids`` raises for raw requests that no caller may make, before permissions are checked.
     ``session_use`` declares ``session``; an operation that declares none works in the session of its session_id.
     ``content`` returns the texts of a request that are stored and later shown to agents: they are scanned before the
-    transaction, and admitted by the content gate inside it.
+    transaction, and admitted by the content gate inside it. ``limits`` refuses texts that are too large for where they
+    go: it is asked for long ones, before they are scanned.
     """
 
     name: str
@@ -175,6 +181,7 @@ class Operation:
     run: Callable[..., Awaitable[Any]]
     prepare: Preparation | None
     content: Callable[[Any], Iterable[SubmittedText]] | None
+    limits: Preparation | None
 
     # Resolving annotations is slow, so it is left to the first use.
     @cached_property
@@ -294,6 +301,7 @@ def operation(
     forbids: Callable[[Mapping[str, Any], Actor], None] = lambda *_: None,
     prepare: Callable[..., Awaitable[None]] | None = None,
     content: Callable[[Any], Iterable[SubmittedText]] | None = None,
+    limits: Callable[..., Awaitable[None]] | None = None,
 ) -> Callable[[Callable[..., Awaitable[Any]]], Operation]:
     """Define an operation from the function that performs it.
 
@@ -324,6 +332,7 @@ def operation(
             run=run,
             prepare=None if prepare is None else Preparation(prepare),
             content=content,
+            limits=None if limits is None else Preparation(limits),
         )
 
     return define

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from weft.capabilities.record_log import record_text
 from weft.capabilities.record_log.engine_items import EngineItem
 from weft.capabilities.record_log.redacted_records import redacted_item
 from weft.capabilities.records.model import RECORD_TYPES, ContextItem, MissingContext
-from weft.capabilities.records.refs import Link
+from weft.capabilities.records.refs import Link, content_digest
 from weft.capabilities.records.store import Redaction
 from weft.capabilities.redaction import masker as masker_module
 from weft.capabilities.redaction.masker import Masker
@@ -47,11 +47,17 @@ def test_unavailable_content_is_never_shown(state: str) -> None:
     assert (record.redaction_state, record.redacted_by) == (state, "human:dana")
 
 
-def test_an_encrypted_reference_keeps_its_digest() -> None:
+@pytest.mark.parametrize(
+    ("fields", "is_shown"), [({}, False), ({"salt": b"16 random bytes."}, True), ({"imported_policies": ()}, True)]
+)
+def test_an_encrypted_reference_has_a_digest_that_was_salted(fields: dict[str, Any], is_shown: bool) -> None:  # noqa: FBT001
     digest = f"sha256:{'0' * 64}"
     reference = EngineItem(item(content_mode="ref", content_ref=Link(id="x", digest=digest), byte_size=7), None)
-    record = redacted_item(reference, redaction("encrypted_ref"), Masker()).record
-    assert record.content_ref == Link(kind="content", id="n1", digest=digest)
+    made = structs.replace(redaction("encrypted_ref"), **fields)
+    record = redacted_item(reference, made, Masker()).record
+    # What was imported in redacted form was salted before it was exported.
+    expected = content_digest(made.salt + digest.encode()) if made.salt else digest
+    assert record.content_ref == (Link(kind="content", id="n1", digest=expected) if is_shown else UNSET)
     assert record.byte_size is UNSET
 
 

@@ -280,6 +280,17 @@ NEEDS: dict[str, tuple[str, ...]] = {
         "check the prompt right before it is sent to the model",
         "did something change my prompt since it was assembled",
     ),
+    "advice.list": (
+        "how to make prompts smaller or cheaper",
+        "recommendations to save tokens",
+        "which tools, documents or pins are never used",
+    ),
+    "advice.show": ("why a recommendation is made", "evidence for a recommendation"),
+    "advice.try": (
+        "try another compaction setting on earlier calls",
+        "what would change with a smaller model or without a tool",
+        "simulate settings before switching",
+    ),
     "receipts.savings": ("how many tokens and how much money were saved", "costs of prompts and what we save"),
     "search": (
         "find out whether anything is known about a subject",
@@ -343,6 +354,15 @@ NEEDS: dict[str, tuple[str, ...]] = {
         "open a library to another department",
     ),
     "knowledge.delete_domain": ("remove a whole collection of documents", "drop a library that nobody uses any more"),
+    "knowledge.list_templates": (
+        "ready-made settings for a new document collection",
+        "which templates are there for a knowledge base",
+    ),
+    "knowledge.show_template": ("what does a template for a document collection contain",),
+    "knowledge.evaluate_domain": (
+        "check whether a document collection answers its example questions",
+        "test the quality of a knowledge base after loading documents",
+    ),
     "knowledge.reindex": (
         "process all documents of a collection again",
         "rebuild the index of one library after a change",
@@ -459,6 +479,13 @@ NEEDS: dict[str, tuple[str, ...]] = {
         "read the house rules that apply to me",
         "corporate rules that are put before everything I send to the model",
     ),
+    "alerts.list": (
+        "which agents waste tokens or are about to run out of window",
+        "what needs the attention of an operator",
+        "is a budget or quota nearly used up",
+    ),
+    "alerts.acknowledge": ("tell others that I look into a warning about an agent", "take over a warning"),
+    "alerts.resolve": ("close a warning that has been dealt with", "mark a warning about an agent as done"),
     "approvals.list": (
         "which of my actions still wait for permission from a person",
         "requests that somebody has to confirm or decline",
@@ -736,6 +763,31 @@ NEEDS: dict[str, tuple[str, ...]] = {
         "put another agent into a group",
     ),
     "teams.remove_member": ("somebody leaves a group", "take an agent out of a group"),
+    "usage.report": (
+        "what did our calls to models cost this month",
+        "which agent uses the most tokens",
+        "tokens and dollars by day, model or group of agents",
+        "how long do providers take to answer",
+    ),
+    "usage.export": (
+        "get the costs into a spreadsheet",
+        "download consumption as CSV for billing",
+    ),
+    "budgets.set": (
+        "limit how much an agent, a group or everyone may spend",
+        "cap the daily or monthly tokens or dollars",
+        "stop expensive calls once the money is used up",
+    ),
+    "budgets.list": (
+        "how much of my allowance is left today",
+        "which spending limits are there, and how much was spent",
+        "why was my request refused for cost reasons, and when may I go on",
+    ),
+    "budgets.delete": ("lift a spending limit", "an agent may spend as much as it needs again"),
+    "budgets.show_plan": (
+        "which subscription do we have, and what does it allow",
+        "how close are we to the limits of our subscription",
+    ),
     "get_audit_log": (
         "who was denied access, and what did admins change",
         "security log for compliance",

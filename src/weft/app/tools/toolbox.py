@@ -280,6 +280,10 @@ GROUPED_HELP = {
         "The layers that begin every prompt: platform rules, tenant policies, team guidelines, persona. Agents cannot "
         "change them."
     ),
+    "alerts": (
+        "Alerts for operators: agents that fill their windows with what they do not use, budgets and quotas that are "
+        "nearly used up. One active alert of each condition and subject; those of many agents are in one digest."
+    ),
     "approvals": (
         "Calls that wait for the approval of a human, because a rule asks for it or their content is suspicious. An "
         "approved call is performed once, as its caller."
@@ -292,9 +296,21 @@ GROUPED_HELP = {
     "teams": (
         "Teams: named groups of agents and humans with shared memory, guidelines and a place in ACLs (team:NAME)."
     ),
+    "usage": (
+        "Usage of language models: tokens, money, savings, latency and efficiency of all calls, by agent, team, "
+        "session, step, model, hour or day, as a report or as rows for a spreadsheet."
+    ),
+    "budgets": (
+        "Budgets: what the tenant, a team or an agent may spend in a day or month, in tokens and money, and what "
+        "happens at the limit; and the tenant's plan with its limits."
+    ),
     "receipts": (
         "Receipts of assembled prompts: what was included and left out and why, the same prompt again byte for byte, "
         "whether what you are about to send is still that prompt, and what it saved in tokens and money."
+    ),
+    "advice": (
+        "Recommendations for an agent: what would make its prompts smaller or cheaper, tried on its last calls before "
+        "anything is switched: tokens, money, and which evidence is kept or lost."
     ),
     "context_window": (
         "Windows: each agent's conversation in a session, with a token limit and budgets by category: how full it is, "

@@ -134,6 +134,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "trust",
         "webhooks",
     ),
+    "insight": ("usage", "alerts", "budgets", "advice"),
     "trust": ("trust",),
     "pins": ("pins",),
     "approvals": ("approvals",),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Literal, NamedTuple, get_args
 
 import msgspec
 from msgspec import structs
 
-from weft.kernel.errors import InvalidInput
+from weft.capabilities.agent_context.inherited_settings import InheritedSettings
 from weft.kernel.fields import ShortText
 
 # ``truncation``, the last resort, cannot be chosen.
@@ -28,10 +28,9 @@ KeepRecent = Annotated[int, msgspec.Meta(ge=1, le=10_000, description="Newest me
 Target = Annotated[
     float, msgspec.Meta(ge=0.02, le=0.95, description="Part of their tokens that compacted events may take.")
 ]
-_CONFIG = "config.compaction"
 
 
-class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class CompactionSettings(InheritedSettings, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """When and how windows are compacted; what is not set here is set for a parent, a team or the tenant."""
 
     strategy: Annotated[
@@ -54,11 +53,6 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True, omit_default
     )
     auto: Annotated[bool | None, msgspec.Meta(description="Compact at the threshold; true by default.")] = None
 
-    def over(self, other: CompactionSettings) -> CompactionSettings:
-        """Return these settings, completed by others."""
-        unset = [name for name in self.__struct_fields__ if getattr(self, name) is None]
-        return structs.replace(self, **{name: getattr(other, name) for name in unset})
-
 
 class ResolvedCompaction(NamedTuple):
     """The compaction settings that hold for a window."""
@@ -75,19 +69,3 @@ class ResolvedCompaction(NamedTuple):
     def of(cls, settings: CompactionSettings) -> ResolvedCompaction:
         """Return settings, completed by the defaults."""
         return cls(**{name: value for name, value in structs.asdict(settings).items() if value is not None})
-
-
-def check_config(config: dict[str, Any]) -> None:
-    """Refuse a definition whose ``config.compaction`` is not of this form: it would be ignored otherwise."""
-    if "compaction" not in config:
-        return
-    try:
-        msgspec.convert(config["compaction"], CompactionSettings)
-    except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at ")
-        field = _CONFIG + where.strip("`").removeprefix("$")
-        if field.endswith(".strategy"):
-            what = f"there is no such strategy; use one of {', '.join(STRATEGIES)}"
-        if "unknown field" in what:
-            what += f"; use only {', '.join(CompactionSettings.__struct_fields__)}"
-        raise InvalidInput(f"{field}: {what[:300]}", field="config") from error

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 from weft.capabilities.access.model import AgentId, AgentNotFound
-from weft.capabilities.agent_context.compaction_settings import check_config
+from weft.capabilities.agent_context.agent_config import check_config
 from weft.capabilities.agent_context.critical import CriticalEdit, CriticalEditStore
 from weft.capabilities.agent_context.diff import count_changes
 from weft.capabilities.agent_context.model import DEFINITION, ContextLine, NewValue, inline
@@ -56,7 +56,10 @@ class DefineAgent(Request):
     ] = None
     config: Annotated[
         dict[str, Any] | None,
-        msgspec.Meta(description="Your settings, as a JSON object; compaction: how its windows are compacted."),
+        msgspec.Meta(
+            description="Your settings, as a JSON object; compaction: how its windows are compacted; "
+            "alerts: when its calls become an alert."
+        ),
     ] = None
     if_version: Annotated[
         Count | None,

@@ -14,6 +14,7 @@ from weft.capabilities.agent_context.model import (
     MEMORY_RULES,
     ContextLimitExceeded,
     ContextLine,
+    check_value_size,
     is_overdue,
     retained_tags,
     retention_cutoff,
@@ -121,6 +122,10 @@ class ContextLines(msgspec.Struct, frozen=True):
         ended = sorted(await part.overdue(), key=lambda version: version.change.key)[:limit]
         await context.expire([(part, version) for version in ended])
         return len(ended) == limit
+
+    async def check_size(self, line_id: str, key: str, text: str) -> None:
+        del line_id
+        check_value_size(len(text.encode()), key)
 
     async def pin_referenced(self, line_id: str) -> None:
         """Pin the versions of a part that snapshots and branches of the whole context refer to."""

@@ -51,6 +51,8 @@ from weft.capabilities.indexing.collections.model import MEMORY
 from weft.capabilities.object_storage.store import ObjectIndex, keep_staged
 from weft.capabilities.pins.model import BYTES_PER_TOKEN, ItemPlace
 from weft.capabilities.pins.service import Pins
+from weft.capabilities.plans.model import QuotaUse
+from weft.capabilities.plans.warnings import QuotaWarnings
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.teams.store import TeamStore
 from weft.capabilities.trust.gate import ContentGate
@@ -83,6 +85,7 @@ class Contexts(msgspec.Struct, frozen=True):
     limits: ContextLimits
     pins: Pins
     gate: ContentGate
+    quota_warnings: QuotaWarnings
 
     @property
     def now(self) -> int:
@@ -247,6 +250,7 @@ class OpenContext:
         if not changed and commit_meta.merged is None:
             return None
         growth = await self.check_limit(changed)
+        await self._check_entries([part for part in changed if part.name != DEFINITION])
         await self._resize_pins(changed)
         author = author or self.service.author
         kept = await self._keep_values(changed)
@@ -342,6 +346,21 @@ class OpenContext:
             await self._check_live(growth, limit, of_memory)
         return growth
 
+    async def _check_entries(self, changed: Sequence[OpenPart]) -> None:
+        """Raise QuotaExceeded if new entries would exceed the ceiling of the tenant's plan."""
+        if all(part.added <= 0 for part in changed):
+            return
+        others = [
+            part for part in await self.parts() if part.name not in {DEFINITION, *(each.name for each in changed)}
+        ]
+        entries = sum([await part.entries() for part in (*changed, *others)])
+        warnings = self.service.quota_warnings
+        allowance = await warnings.plans.allowance()
+        allowance.check_memory_entries(entries)
+        before = entries - sum(part.added for part in changed)
+        use = QuotaUse("memory_entries", allowance.memory_entries, before, entries)
+        await warnings.note(use, self.service.actor.principal_id)
+
     async def _check_live(self, growth: int, limit: int, parts: Sequence[OpenPart]) -> None:
         # Entries beyond retention that are not removed yet do not count.
         changed = {(part.name, key) for part in parts for key in part.changes}
@@ -371,7 +390,8 @@ class OpenContext:
         assert part.at is not None  # noqa: S101 - it has just been committed to
         text = part.at.encode()
         await self.service.lines.put_blob(blob_hash(text), text)
-        return Change(part.name, 1, part.ref_version + 1, ChangeKind.WRITE, blob_hash(text), ChangeMeta())
+        meta = ChangeMeta(entries=await part.entries())
+        return Change(part.name, 1, part.ref_version + 1, ChangeKind.WRITE, blob_hash(text), meta)
 
     async def _commit_root(
         self, changes: Sequence[Change], commit_meta: CommitMeta, author: Author, growth: int
@@ -392,7 +412,9 @@ class OpenContext:
         # The definition has no branches: a change applies to all of them.
         line = ContextLine(self.owner, name, None if name == DEFINITION else self.line.branch)
         at = None if named is None else PartVersion.named_by(named)
-        return OpenPart(self, line, at, 0 if named is None else named.change.version)
+        if named is None:
+            return OpenPart(self, line, None, 0, 0)
+        return OpenPart(self, line, at, named.change.version, named.change.meta.entries)
 
 
 @dataclass(slots=True)
@@ -403,9 +425,12 @@ class OpenPart:
     line: ContextLine
     at: PartVersion | None
     ref_version: int
+    # Entries of the version; None of one that was written before they were counted.
+    counted: int | None
     changes: dict[str, Change] = field(default_factory=dict)
     new_values: list[EntryText] = field(default_factory=list)
     growth: int = 0
+    added: int = 0
     merged: Point | None = None
     # Label prefix of an automatic snapshot before the next commit, if there is to be one.
     snapshot_prefix: str | None = None
@@ -425,6 +450,13 @@ class OpenPart:
     async def state(self) -> Sequence[Version]:
         """Return every entry without its value, including those beyond retention."""
         return [] if self.at is None else await self._lines.state_at(self.at.line, self.at.seq, values=False)
+
+    async def entries(self) -> int:
+        """Return how many entries it has after its changes, including those beyond retention."""
+        if self.counted is None:
+            changed = [each for each in await self.state() if not is_metadata(each.change.key)]
+            self.counted = len(changed)
+        return self.counted + self.added
 
     async def overdue(self) -> list[Version]:
         since = self.expired_before
@@ -460,6 +492,8 @@ class OpenPart:
         self, commit_meta: CommitMeta, author: Author, kept: Collection[bytes], proof: EditProof | None
     ) -> None:
         """Commit the changes to the line of the part; ``kept`` are the hashes of its new values."""
+        # Counted before ``at`` is the new version.
+        await self.entries()
         head = await self._locked(kept)
         await self.context.snapshot_before_commit(head, self.snapshot_prefix, author)
         commit = Commit(
@@ -481,6 +515,8 @@ class OpenPart:
 
     def _change(self, change: Change, replaced: Version | None) -> None:
         self.changes[change.key] = change
+        if not is_metadata(change.key):
+            self.added += (change.act is ChangeKind.WRITE) - (replaced is not None)
         self.growth -= 0 if replaced is None else memory_size(replaced.change)
         self.growth += memory_size(change) if change.act is ChangeKind.WRITE else 0
 

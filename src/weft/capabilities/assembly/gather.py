@@ -10,10 +10,12 @@ from weft.capabilities.assembly.model import digest_of
 from weft.capabilities.assembly.plan import Previous
 from weft.capabilities.assembly.receipts import Receipt, ReceiptPruned, ReceiptStore, blocks_with_texts
 from weft.capabilities.board.service import Boards
+from weft.capabilities.budgets.service import Budgets
 from weft.capabilities.compaction.service import Compactions
 from weft.capabilities.knowledge.store import DocumentStore
 from weft.capabilities.language_models.factors import UsageFactor
 from weft.capabilities.layers.service import Layers
+from weft.capabilities.metering.store import UsageStore
 from weft.capabilities.missing_context.model import GapQuery
 from weft.capabilities.missing_context.service import Gaps
 from weft.capabilities.records.store import RecordStore
@@ -28,11 +30,13 @@ from weft.kernel.identity import Actor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
     from weft.capabilities.agent_context.critical import CriticalUpdate
     from weft.capabilities.assembly.model import PlannedBlock
     from weft.capabilities.assembly.receipts import ReceiptBlock
     from weft.capabilities.board.model import EntryWithValue
+    from weft.capabilities.budgets.model import BudgetName, BudgetUse
     from weft.capabilities.compaction.store import AppliedCompaction
     from weft.capabilities.layers.model import Layer
     from weft.capabilities.missing_context.model import Gap
@@ -62,8 +66,10 @@ class AssemblyStores(msgspec.Struct, frozen=True):
     factors: UsageFactor
     documents: DocumentStore
     outbox: Outbox
+    usage: UsageStore
     prompts: PromptCache
     policies: TrustPolicies
+    budgets: Budgets
 
 
 class PreviousPrompt(NamedTuple):
@@ -111,6 +117,8 @@ class Gathered(NamedTuple):
     token_factor: float | None
     compaction_threshold: float
     policy: TrustPolicy
+    budgets: Sequence[BudgetUse]
+    teams: AbstractSet[str]
 
     @property
     def latest(self) -> int:
@@ -118,6 +126,12 @@ class Gathered(NamedTuple):
         session = self.session
         written = [event.at for event in self.events] + [found.entry.written_at for found in self.board]
         return max([session.created_at, session.last_message_at or 0, *written])
+
+    @property
+    def downgraded_by(self) -> tuple[BudgetName, ...]:
+        """Return the spent budgets because of which the prompt gets fewer passages."""
+        spent = (use.budget for use in self.budgets if use.is_reached)
+        return tuple(budget.name for budget in spent if budget.at_limit == "downgrade")
 
     @property
     def sent_blocks(self) -> tuple[ReceiptBlock, ...]:
@@ -166,6 +180,7 @@ async def gather(request: GatherRequest, stores: AssemblyStores) -> Gathered:
         window = await stores.windows.open(session_id, request.agent_id)
     except WindowNotFound:
         raise NotPrepared from None
+    budgets = await stores.budgets.binding(window.agent_id)
     layers = await stores.layers.pinned(session_id, window.agent_id)
     events = _conversation(await stores.windows.events(window), request.inline)
     if layers is None:
@@ -184,6 +199,8 @@ async def gather(request: GatherRequest, stores: AssemblyStores) -> Gathered:
         token_factor=await stores.factors.factor(window.agent_id, request.model or window.settings.model),
         compaction_threshold=await stores.windows.threshold(window),
         policy=await stores.policies.current(),
+        budgets=budgets,
+        teams=await stores.layers.teams_of(window.agent_id),
     )
 
 

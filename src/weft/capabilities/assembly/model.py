@@ -80,7 +80,8 @@ class PlannedBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """A block of a plan: messages, and the versions of the candidates they contain, by ref.
 
     ``covers`` are the versions of what it contains in a shorter form only: the events of a summary. Passages of these
-    are no repetition. ``source`` and ``trust`` are those of its least trusted candidate.
+    are no repetition. ``source`` and ``trust`` are those of its least trusted candidate. ``spans``: where the texts
+    of several candidates begin and end in the content of its one message.
     """
 
     block_id: str
@@ -91,6 +92,7 @@ class PlannedBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     covers: dict[str, str] = msgspec.field(default_factory=dict)
     source: Source = Source.DOCUMENT
     trust: Trust = Trust.UNTRUSTED
+    spans: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
 
     @property
     def is_data(self) -> bool:

@@ -14,9 +14,11 @@ from weft.capabilities.assembly.prompt_trust import DataMarking, PromptBlocked
 from weft.capabilities.assembly.receipt_operations import ReceiptId
 from weft.capabilities.assembly.receipts import ReceiptNotFound, Savings, ToolSavings
 from weft.capabilities.assembly.service import Assembled, Assembler, AssemblyRequest
-from weft.capabilities.assembly.usage_report import MetricsEmitted, UsageConflict, UsageReport, UsageReports
+from weft.capabilities.assembly.usage_report import CallReports, MetricsEmitted, UsageConflict, UsageReport
+from weft.capabilities.budgets.model import BudgetExceeded, BudgetName
 from weft.capabilities.history.model import BranchNotFound
 from weft.capabilities.knowledge.model import DomainName, DomainNotFound
+from weft.capabilities.language_models.answers import MAX_ANSWER, MAX_TOOL_CALLS, read_answer
 from weft.capabilities.language_models.wire import PromptForm, parse
 from weft.capabilities.layers.model import LayerViolation
 from weft.capabilities.messages.categories import ProtectedCategory
@@ -121,6 +123,7 @@ class PromptAssembled(Success, kw_only=True):
     window has reached its threshold. ``critical_update``: pull your context, it was changed with urgency.
     ``resolved``: what phrases of the task such as "that file" were taken to mean. ``unknown_model``: the catalog does
     not have the named model, so that its limit is a cautious guess. ``tool_savings``: what choosing the tools saved.
+    ``downgraded_by``: spent budgets because of which there are fewer passages.
     """
 
     receipt_id: str
@@ -141,11 +144,12 @@ class PromptAssembled(Success, kw_only=True):
     resolved: tuple[ResolvedReference, ...] = ()
     unknown_model: bool | msgspec.UnsetType = UNSET
     tool_savings: ToolSavings | msgspec.UnsetType = UNSET
+    downgraded_by: tuple[BudgetName, ...] = ()
     took_ms: float
 
 
 class EmitMetrics(Request):
-    """What the provider reported for the call of an assembled prompt."""
+    """What the provider reported and the model answered for an assembled prompt."""
 
     session_id: SessionId
     receipt_id: ReceiptId
@@ -163,6 +167,21 @@ class EmitMetrics(Request):
     response_id: Annotated[
         NativeId | None, msgspec.Meta(description="The provider's id of the answer, to find the prompt by later.")
     ] = None
+    answer: Annotated[
+        Annotated[str, msgspec.Meta(max_length=MAX_ANSWER)] | dict[str, Any] | list[Any] | None,
+        msgspec.Meta(
+            description="The answer, as text or as the provider returns it: tells what of the prompt was used. Not kept"
+        ),
+    ] = None
+    tool_calls: Annotated[
+        Annotated[list[dict[str, Any]], msgspec.Meta(max_length=MAX_TOOL_CALLS)] | None,
+        msgspec.Meta(description="Calls of tools in the answer, if 'answer' is text: name and arguments of each."),
+    ] = None
+
+
+def _has_answer(request: EmitMetrics) -> bool:
+    """Tell whether there is something to compare with the prompt, which takes longer the longer both are."""
+    return request.answer is not None or request.tool_calls is not None
 
 
 @operation(
@@ -177,6 +196,7 @@ class EmitMetrics(Request):
         SessionArchived,
         DomainNotFound,
         QuotaExceeded,
+        BudgetExceeded,
         PermissionDenied,
         NotMember,
         ProtectedCategory,
@@ -207,13 +227,15 @@ async def assemble_context(request: AssembleContext, actor: Actor, assembler: As
     http="POST /v1/sessions/{session_id}/metrics",
     permission=Permission.WRITE,
     rate=RateClass.MESSAGE,
-    effect=Effect.WRITE,
+    effect=Effect.OWN_TRANSACTIONS,
+    heavy=_has_answer,
     errors=(SessionNotFound, ReceiptNotFound, UsageConflict),
 )
-async def emit_metrics(request: EmitMetrics, reports: UsageReports) -> MetricsEmitted:
-    """Report the provider's usage of a model call, to compare it with the estimate and learn from it."""
+async def emit_metrics(request: EmitMetrics, actor: Actor, reports: CallReports) -> MetricsEmitted:
+    """Report a model call: the provider's usage, and the answer, to learn how much of the prompt was used."""
     report = UsageReport(request.usage, request.model, request.latency_ms, request.quality_score, request.response_id)
-    return await reports.add(request.session_id, request.receipt_id, report)
+    answer = read_answer(request.answer, request.tool_calls) if _has_answer(request) else None
+    return await reports.add(actor, request.session_id, request.receipt_id, report, answer)
 
 
 def _assembly_request(request: AssembleContext) -> AssemblyRequest:
@@ -268,6 +290,7 @@ def _answer(assembled: Assembled) -> PromptAssembled:
         resolved=resolved_references(assembled.references),
         unknown_model=(receipt.model is not None and not assembled.model_known) or UNSET,
         tool_savings=receipt.tool_savings or UNSET,
+        downgraded_by=receipt.downgraded_by,
         took_ms=assembled.took_ms,
     )
 

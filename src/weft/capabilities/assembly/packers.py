@@ -9,10 +9,10 @@ from weft.capabilities.assembly.model import Candidate, OmittedCandidate, Planne
 from weft.capabilities.assembly.plan import Packed
 from weft.capabilities.assembly.prompt_trust import ItemTrust, least_trusted
 from weft.capabilities.language_models.model import ConversationMessage
-from weft.capabilities.layers.data_elements import data_element
+from weft.capabilities.layers.data_elements import data_element, element_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from weft.capabilities.assembly.model import CandidateKind
     from weft.capabilities.language_models.model import BlockKind
@@ -84,7 +84,13 @@ class TextPacker:
             items={each.ref: each.version for each in texts},
             source=least.source,
             trust=least.trust,
+            spans=self._spans(texts, messages[0].content),
         )
+
+    def _spans(self, texts: Sequence[PackedText], content: str) -> dict[str, tuple[int, int]]:
+        ordered = sorted(texts, key=lambda each: each.trust.is_suspicious)
+        shown = [element_text(each.text, mark_words=self.mark_words) for each in ordered]
+        return {each.ref: span for each, span in zip(ordered, spans_of(shown, content), strict=True) if span}
 
     def _tokens(self, texts: Sequence[PackedText]) -> int:
         return self.count(self._messages(texts))
@@ -93,6 +99,18 @@ class TextPacker:
         clean = [each.text for each in texts if not each.trust.is_suspicious]
         suspect = [each.text for each in texts if each.trust.is_suspicious]
         return data_messages(self.name, "\n".join(clean), "\n".join(suspect), mark_words=self.mark_words)
+
+
+def spans_of(texts: Iterable[str], content: str) -> Iterator[tuple[int, int] | None]:
+    """Yield where texts begin and end in a content that has them in this order; None for one that was altered."""
+    end = 0
+    for text in texts:
+        start = content.find(text, end)
+        if start < 0:
+            yield None
+        else:
+            end = start + len(text)
+            yield start, end
 
 
 def data_messages(name: str, clean: str, suspect: str, *, mark_words: bool) -> tuple[ConversationMessage, ...]:

@@ -8,18 +8,19 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.assembly.model import Candidate, OmittedCandidate, PlannedBlock, digest_of
-from weft.capabilities.assembly.packers import PackedText, TextPacker, data_messages
-from weft.capabilities.assembly.passages import compact, render_context
+from weft.capabilities.assembly.packers import PackedText, TextPacker, data_messages, spans_of
+from weft.capabilities.assembly.passages import compact, render_context, section_body, text_pieces
 from weft.capabilities.assembly.plan import Packed
 from weft.capabilities.assembly.prompt_trust import item_trust, least_trusted
 from weft.capabilities.language_models.model import ConversationMessage
+from weft.capabilities.layers.data_elements import element_text
 from weft.capabilities.records.record_ids import VersionId
 from weft.capabilities.search.model import WIDENING
 from weft.capabilities.search.neighbours import passage_ref
 from weft.capabilities.trust.model import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from weft.capabilities.assembly.packers import CountMessages
     from weft.capabilities.assembly.passages import RenderedContext, Section
@@ -32,11 +33,11 @@ _NAME = "found for the task"
 _PINS = "pinned, always relevant"
 _UNREADABLE = "unreadable:"
 # A block is not worth its heading below this size.
-_MIN_ROOM = 24
+MIN_PASSAGE_ROOM = 24
 # Tokens that a passage needs besides its text: source and line breaks.
-_PASSAGE_OVERHEAD = 12
+PASSAGE_OVERHEAD = 12
 # And a turn of a conversation: its speaker and a line break.
-_TURN_OVERHEAD = 4
+TURN_OVERHEAD = 4
 # More passages seldom add evidence, but cost tokens in every later call; twice as many if retrieval is in doubt.
 MAX_PASSAGE_TOKENS = 8_000
 
@@ -132,7 +133,7 @@ class PassagePacker:
 
     @property
     def tokens(self) -> int:
-        return sum(each.passage.tokens + _PASSAGE_OVERHEAD for each in self._best)
+        return sum(each.passage.tokens + PASSAGE_OVERHEAD for each in self._best)
 
     @cached_property
     def _max_tokens(self) -> int:
@@ -146,7 +147,7 @@ class PassagePacker:
 
     def wanted_tokens(self, known: Mapping[str, str]) -> int:
         places = [each.places[0] for each in self._wanted(known)]
-        return sum(place.passage.chunk.tokens + _PASSAGE_OVERHEAD for place in self._within_originals(places))
+        return sum(place.passage.chunk.tokens + PASSAGE_OVERHEAD for place in self._within_originals(places))
 
     def _wanted(self, known: Mapping[str, str]) -> list[_Found]:
         return [each for each in self._best if known.get(each.ref) != each.version]
@@ -156,7 +157,7 @@ class PassagePacker:
         room = min(room, self._max_tokens)
         left = self._left
         heading = self.count(self._messages(()))
-        if not wanted or room - heading < _MIN_ROOM:
+        if not wanted or room - heading < MIN_PASSAGE_ROOM:
             return Packed(None, [*left, *_over_budget(wanted)])
         places = [place for each in wanted for place in self._places(each) if known.get(place[0]) != place[1]]
         refs = self._within_originals(places)
@@ -174,7 +175,7 @@ class PassagePacker:
         # Results, best first, then surroundings, nearest first.
         for ref, _, place in sorted(places, key=lambda each: (each[2].distance, each[2].rank)):
             if ref in self.covered:
-                room -= place.passage.chunk.tokens + _TURN_OVERHEAD
+                room -= place.passage.chunk.tokens + TURN_OVERHEAD
                 if room < 0:
                     continue
             kept.append(place)
@@ -233,7 +234,19 @@ class PassagePacker:
             source=least.source,
             trust=least.trust,
             items=dict(candidate_of(passage) for section in rendered.sections for passage in section.passages),
+            spans=self._spans(rendered),
         )
+
+    def _spans(self, rendered: RenderedContext) -> dict[str, tuple[int, int]]:
+        """Return where the text of each candidate begins and ends in the message."""
+        ordered = sorted(rendered.sections, key=lambda each: self._trust(each).is_suspicious)
+        bodies = [section_body(each._replace(text=self._shown(each.text))) for each in ordered]
+        shown = [element_text(body, mark_words=self.screening.mark_words) for body in bodies]
+        spans: dict[str, tuple[int, int]] = {}
+        for section, span in zip(ordered, spans_of(shown, rendered.text), strict=True):
+            for ref, (start, end) in _spans_in(section, span):
+                spans[ref] = (min(start, spans[ref][0]), end) if ref in spans else (start, end)
+        return spans
 
     def _count_text(self, text: str) -> int:
         found = self._counted.get(text)
@@ -271,6 +284,19 @@ def passage_trust(passage: ChunkPassage, reader: str) -> ItemTrust:
     """Return the trust of a passage for an agent."""
     source = Source.DOCUMENT if passage.chunk.source == "document" else None
     return item_trust(passage.label, passage.author, reader, source)
+
+
+def _spans_in(section: Section, span: tuple[int, int] | None) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Yield the candidates of a section with their parts of its span: in proportion, as masking may change lengths."""
+    if span is None:
+        return
+    ends = list(accumulate(map(len, text_pieces(section.passages))))
+    scale = (span[1] - span[0]) / ends[-1] if ends[-1] else 0.0
+    start = span[0]
+    for passage, reached in zip(section.passages, ends, strict=True):
+        end = span[0] + round(reached * scale)
+        yield candidate_of(passage)[0], (start, end)
+        start = end
 
 
 def _over_budget(passages: Iterable[_Found]) -> list[OmittedCandidate]:

@@ -54,7 +54,7 @@ def numbered(sections: Sequence[Section]) -> str:
     return sanitise(
         _GAP.join(
             # A heading equal to the previous one is omitted, to save tokens.
-            f"[{number}]{'' if heading == headings[number - 1] else f' {heading}'}\n{_body(each)}"
+            f"[{number}]{'' if heading == headings[number - 1] else f' {heading}'}\n{section_body(each)}"
             for number, (heading, each) in enumerate(zip(headings[1:], sections, strict=True), start=1)
         )
     )
@@ -71,12 +71,12 @@ def compact(sections: Sequence[Section]) -> str:
         elif not SOURCES[section.passages[0].chunk.source].is_spoken:
             # Turns have a line each.
             lines.append(_ELLIPSIS)
-        lines.append(_body(section))
+        lines.append(section_body(section))
         before = heading
     return "\n".join(lines).removeprefix("\n")
 
 
-def _body(section: Section) -> str:
+def section_body(section: Section) -> str:
     """Return the text of a section; a line that would pass for a heading is indented."""
     return _BRACKET.sub(" [", section.text) if "[" in section.text else section.text
 
@@ -197,19 +197,23 @@ def _follows(one: PassageRef, other: PassageRef) -> bool:
 
 
 def _joined_text(passages: Sequence[ChunkPassage]) -> str:
-    """Join passages, without repeating where they overlap."""
-    parts: list[str] = []
+    return "".join(text_pieces(passages))
+
+
+def text_pieces(passages: Sequence[ChunkPassage]) -> list[str]:
+    """Return what each of consecutive passages adds to their joined text: nothing is repeated where they overlap."""
+    pieces: list[str] = []
     before: ChunkPassage | None = None
     for passage in passages:
         if before is None or before.chunk.item != passage.chunk.item:
-            parts.append(("\n" if parts else "") + _with_speaker(passage))
+            pieces.append(("\n" if pieces else "") + _with_speaker(passage))
         else:
             overlap = before.chunk.end - passage.chunk.start
             more = passage.text[max(0, overlap) :]
-            parts.append("\n" if overlap < 0 else "")
-            parts.append(_one_turn(more) if SOURCES[passage.chunk.source].is_spoken else more)
+            more = _one_turn(more) if SOURCES[passage.chunk.source].is_spoken else more
+            pieces.append(("\n" if overlap < 0 else "") + more)
         before = passage
-    return "".join(parts)
+    return pieces
 
 
 def _with_speaker(passage: ChunkPassage) -> str:

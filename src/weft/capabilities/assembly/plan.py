@@ -40,6 +40,8 @@ _APPENDED_SHARE = 0.5
 _MIN_GAIN = 1.1
 # Kinds of blocks that contain events, or stand for them.
 _EVENTS = frozenset({"conversation", "summary"})
+# Why a prompt is rebuilt whose sources are no longer as they were.
+CONTENT_CHANGED = "Content of the previous prompt changed or was removed."
 # A limit that has grown by this factor makes room for what the earlier one left out.
 _MIN_GROWTH = 1.25
 
@@ -312,7 +314,7 @@ def _obstacle(materials: Materials, limit: int, previous: Previous) -> str | Non
     if previous.limit is not None and limit >= previous.limit * _MIN_GROWTH:
         return "The limit has grown, and there was no room for everything before."
     if previous.invalid:
-        return "Content of the previous prompt changed or was removed."
+        return CONTENT_CHANGED
     if not all(materials.conversation.is_live(block) for block in sent if block.kind in _EVENTS):
         return "The conversation no longer has all events of the previous prompt."
     return None

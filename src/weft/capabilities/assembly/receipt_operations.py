@@ -25,6 +25,8 @@ from weft.capabilities.assembly.receipts import (
 )
 from weft.capabilities.assembly.stored_prompts import StoredPrompts, find_receipt
 from weft.capabilities.assembly.validation import validate_earlier
+from weft.capabilities.budgets.model import BudgetName
+from weft.capabilities.efficiency.model import Efficiency, EfficiencyBasis
 from weft.capabilities.language_models.catalog import Catalog
 from weft.capabilities.language_models.wire import PromptForm
 from weft.capabilities.layers.model import LayerViolation
@@ -39,7 +41,7 @@ from weft.kernel.identity import Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
 
 if TYPE_CHECKING:
-    from weft.capabilities.assembly.receipts import Receipt
+    from weft.capabilities.assembly.receipts import StoredReceipt
 
 _read = partial(operation, tool="receipts", permission=Permission.READ, rate=RateClass.SEARCH, effect=Effect.READ)
 _CURSOR = r"^[0-9]{1,16}\.[A-Za-z0-9_-]{1,64}\Z"
@@ -65,6 +67,8 @@ class ReceiptShown(Response, kw_only=True, omit_defaults=False):
 
     ``mode`` extended: appended to the prompt of the previous call; rebuilt: chosen again, for the ``reason`` given.
     ``modelled`` compares both in tokens at the price of uncached input. ``versions`` are those of the sources read.
+    ``efficiency``: how much of the prompt the answer used, with the use of each item; without a reported answer an
+    estimate without items.
     """
 
     receipt_id: str
@@ -94,7 +98,10 @@ class ReceiptShown(Response, kw_only=True, omit_defaults=False):
     timing_ms: dict[str, float]
     tool_savings: ToolSavings | None = None
     compaction: CompactionUse | None = None
+    budgets: tuple[BudgetName, ...] = ()
+    downgraded_by: tuple[BudgetName, ...] = ()
     usage: ReportedUsage | None
+    efficiency: Efficiency | None
 
 
 class ListReceipts(Request):
@@ -110,7 +117,7 @@ class ListReceipts(Request):
 
 
 class ReceiptSummary(Response, kw_only=True, omit_defaults=False):
-    """A receipt in a list."""
+    """A receipt in a list. ``efficiency``: useful over sent tokens, by the answer or estimated."""
 
     receipt_id: str
     session_id: str
@@ -122,6 +129,8 @@ class ReceiptSummary(Response, kw_only=True, omit_defaults=False):
     naive_baseline_tokens: int
     savings_ratio: float
     cached_tokens: int
+    efficiency: float | None
+    efficiency_basis: EfficiencyBasis | None
 
 
 class ReceiptList(Response, kw_only=True):
@@ -188,7 +197,8 @@ async def show_receipt(request: ShowReceipt, receipts: ReceiptStore, windows: Wi
     fields = {name: getattr(receipt, name) for name in ReceiptShown.__struct_fields__ if hasattr(receipt, name)}
     if not request.candidates:
         fields |= {"candidates": (), "omitted": ()}
-    return ReceiptShown(**(fields | {"created_at": from_micros(receipt.created_at), "usage": found.usage}))
+    reported = {"usage": found.usage, "efficiency": found.efficiency}
+    return ReceiptShown(**(fields | {"created_at": from_micros(receipt.created_at)} | reported))
 
 
 @_read(
@@ -200,18 +210,20 @@ async def show_receipt(request: ShowReceipt, receipts: ReceiptStore, windows: Wi
 )
 async def list_receipts(request: ListReceipts, receipts: ReceiptStore, windows: Windows) -> ReceiptList:
     """List receipts of your prompts, newest first; those of agents below you with agent_id."""
-    agent_id = await _agent_filter(request.agent_id, windows)
+    agent_id = await agent_to_read(request.agent_id, windows)
     await _check_session(request.session_id, windows)
     before = None
     if request.cursor is not None:
         at, _, receipt_id = request.cursor.partition(".")
         before = (int(at), receipt_id)
-    page = await receipts.page(request.session_id, agent_id, before, request.limit + 1)
-    shown = [each.receipt for each in page[: request.limit]]
-    more = len(page) > request.limit
+    page = await receipts.page(
+        request.session_id, agent_id, before, request.limit + 1, max_clearance=windows.actor.clearance
+    )
+    shown = page[: request.limit]
+    more, last = len(page) > request.limit, shown[-1].receipt if shown else None
     return ReceiptList(
-        receipts=[_summary(receipt) for receipt in shown],
-        next_cursor=f"{shown[-1].created_at}.{shown[-1].receipt_id}" if more else None,
+        receipts=[_summary(each) for each in shown],
+        next_cursor=f"{last.created_at}.{last.receipt_id}" if more and last is not None else None,
     )
 
 
@@ -252,13 +264,15 @@ async def report_savings(request: ReportSavings, receipts: ReceiptStore, windows
     """Add up tokens and money of prompts against the naive baseline, by agent, session, model or tenant."""
     agent_id = request.agent_id
     if agent_id is not None or not windows.actor.is_admin:
-        agent_id = await _agent_filter(agent_id, windows)
+        agent_id = await agent_to_read(agent_id, windows)
     await _check_session(request.session_id, windows)
     since = 0 if request.since is None else to_micros(parse_timestamp("since", request.since, of_day=time.min))
     until = (
         _LATEST if request.until is None else to_micros(parse_timestamp("until", request.until, of_day=time.max)) + 1
     )
-    rows = await receipts.totals(request.by, request.session_id, agent_id, since, until)
+    rows = await receipts.totals(
+        request.by, request.session_id, agent_id, since, until, max_clearance=windows.actor.clearance
+    )
     return SavingsReport(by=request.by, rows=list(rows))
 
 
@@ -267,7 +281,7 @@ async def _check_session(session_id: str | None, windows: Windows) -> None:
         await find_session(session_id, windows.actor, windows.sessions)
 
 
-async def _agent_filter(agent_id: str | None, windows: Windows) -> str | None:
+async def agent_to_read(agent_id: str | None, windows: Windows) -> str | None:
     """Return the agent whose receipts to list: the caller, or one whose window the caller may open."""
     actor = windows.actor
     if agent_id is None or agent_id == actor.principal_id:
@@ -278,7 +292,8 @@ async def _agent_filter(agent_id: str | None, windows: Windows) -> str | None:
     return agent_id
 
 
-def _summary(receipt: Receipt) -> ReceiptSummary:
+def _summary(stored: StoredReceipt) -> ReceiptSummary:
+    receipt, efficiency = stored.receipt, stored.efficiency
     return ReceiptSummary(
         receipt_id=receipt.receipt_id,
         session_id=receipt.session_id,
@@ -290,4 +305,6 @@ def _summary(receipt: Receipt) -> ReceiptSummary:
         naive_baseline_tokens=receipt.savings.naive_baseline_tokens,
         savings_ratio=receipt.savings.savings_ratio,
         cached_tokens=receipt.savings.cached_tokens,
+        efficiency=None if efficiency is None else efficiency.score,
+        efficiency_basis=None if efficiency is None else efficiency.basis,
     )

@@ -15,6 +15,8 @@ from weft.capabilities.assembly.model import (
     Shortening,
     digest_of,
 )
+from weft.capabilities.budgets.model import BudgetName, Charge
+from weft.capabilities.efficiency.model import Efficiency
 from weft.capabilities.language_models.model import BlockKind, ConversationMessage, Prompt, ToolDefinition
 from weft.capabilities.records.item_refs import ItemRef, item_hash
 from weft.capabilities.trust.model import Source, Trust
@@ -54,7 +56,7 @@ class ReceiptBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """A block of the prompt. ``digest`` names its messages in the text store; ``items`` are versions by ref.
 
     ``covers`` are the versions of what it contains in a shorter form: the events of a summary. ``source`` and ``trust``
-    are those of its least trusted item.
+    are those of its least trusted item. ``spans`` are where the texts of several items begin and end in its message.
     """
 
     block_id: str
@@ -66,6 +68,7 @@ class ReceiptBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     covers: dict[str, str] = msgspec.field(default_factory=dict)
     source: Source = Source.DOCUMENT
     trust: Trust = Trust.UNTRUSTED
+    spans: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
 
     @property
     def sources(self) -> dict[str, str]:
@@ -155,7 +158,10 @@ class Confidence(msgspec.Struct, frozen=True, kw_only=True):
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """What was assembled, from what, and why. Texts are not in it but in the text store, by digest.
 
-    ``documents`` are the URIs of the documents that chunks in the prompt belong to, by ref.
+    ``documents`` are the URIs of the documents that chunks in the prompt belong to, by ref. ``estimate``: its expected
+    efficiency; receipts from before have none. ``budgets`` are those that it counted for, ``downgraded_by`` the spent
+    ones because of which it has fewer passages. ``step`` is the step of a task that the caller was in, ``teams`` are
+    those of the agent.
     """
 
     receipt_id: str
@@ -190,6 +196,16 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     tool_savings: ToolSavings | None = None
     documents: dict[str, str] = msgspec.field(default_factory=dict)
     compaction: CompactionUse | None = None
+    estimate: Efficiency | None = None
+    budgets: tuple[BudgetName, ...] = ()
+    downgraded_by: tuple[BudgetName, ...] = ()
+    step: str = ""
+    teams: tuple[str, ...] = ()
+
+    @property
+    def charge(self) -> Charge:
+        """Return what the call adds to its budgets until its usage is reported."""
+        return Charge.of_call(self.tokens, self.savings.cost)
 
     @property
     def item_hashes(self) -> bytes:
@@ -213,12 +229,23 @@ class ReportedUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     reported_at: int = 0
     response_id: str | None = None
 
+    @property
+    def charge(self) -> Charge:
+        """Return what the call adds to its budgets."""
+        return Charge.of_call(self.input_tokens + self.output_tokens, self.cost)
+
 
 class StoredReceipt(msgspec.Struct, frozen=True):
-    """A receipt, and the reported usage of its call if there is any."""
+    """A receipt, the reported usage of its call, and how its answer used the prompt (``scored``), where reported."""
 
     receipt: Receipt
     usage: ReportedUsage | None
+    scored: Efficiency | None = None
+
+    @property
+    def efficiency(self) -> Efficiency | None:
+        """Return the efficiency by the answer, else the estimate."""
+        return self.scored or self.receipt.estimate
 
 
 class SavingsTotal(msgspec.Struct, frozen=True, kw_only=True):
@@ -257,19 +284,29 @@ class ReceiptStore(Protocol):
         ...
 
     async def page(
-        self, session_id: str | None, agent_id: str | None, before: tuple[int, str] | None, limit: int
+        self,
+        session_id: str | None,
+        agent_id: str | None,
+        before: tuple[int, str] | None,
+        limit: int,
+        *,
+        max_clearance: int,
     ) -> Sequence[StoredReceipt]:
-        """Return receipts, newest first, before a creation time and id."""
+        """Return receipts of agents up to a clearance, newest first, before a creation time and id."""
         ...
 
     async def report(self, receipt_id: str, usage: ReportedUsage) -> bool:
         """Store the usage of a receipt's call; False if other usage was reported before."""
         ...
 
+    async def score(self, receipt_id: str, efficiency: Efficiency) -> bool:
+        """Store how the answer of a receipt's call used the prompt; False if that is known already."""
+        ...
+
     async def totals(
-        self, by: str, session_id: str | None, agent_id: str | None, since: int, until: int
+        self, by: str, session_id: str | None, agent_id: str | None, since: int, until: int, *, max_clearance: int
     ) -> Sequence[SavingsTotal]:
-        """Return sums by agent, session or model, or over all (``tenant``)."""
+        """Return sums over agents up to a clearance: by agent, session or model, or over all (``tenant``)."""
         ...
 
     async def prune(self, before: int, limit: int) -> int:
@@ -295,6 +332,7 @@ def blocks_with_texts(
             covers=block.covers,
             source=block.source,
             trust=block.trust,
+            spans=block.spans,
         )
         for block in receipt.blocks
     )

@@ -40,6 +40,8 @@ ChunkKey = tuple[str, int]
 # Minimum tokens of a typical message: bounds the number of results that can be used.
 _MIN_PASSAGE_TOKENS = 20
 _MIN_RESULTS, _MAX_RESULTS = 5, 200
+# Fewer passages by this factor if a budget is spent.
+_REDUCTION = 4
 # Neighbours further away are mostly about something else.
 SURROUNDING_PLACES = 2
 # The best passages, which get surroundings: one more passage is worth more than the surroundings of the others.
@@ -56,7 +58,8 @@ class RetrievalRequest(msgspec.Struct, frozen=True, kw_only=True):
     ``task`` may have any length, see task_queries. ``max_tokens`` is the room for passages; it bounds their number.
     ``asked_at`` is the time, in microseconds, that recency is measured against: the clock plays no part. ``window`` is
     the place of the window to search, SESSION:AGENT, which the caller may open; by default its own. ``surroundings``:
-    places before and after each passage to return with it.
+    places before and after each passage to return with it. ``reduced``: a quarter of the passages, without more of them
+    at low confidence and without surroundings, to spend less.
     """
 
     task: str
@@ -69,6 +72,7 @@ class RetrievalRequest(msgspec.Struct, frozen=True, kw_only=True):
     weights: RankingWeights = RankingWeights()
     tuned: bool = False
     surroundings: int = SURROUNDING_PLACES
+    reduced: bool = False
 
 
 class RetrievedPassage(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,6 +152,8 @@ async def retrieve(retriever: Retriever, actor: Actor, request: RetrievalRequest
     """
     texts = await SEARCH_THREADS.run(task_queries, request.task)
     top_k = results_within(request.max_tokens)
+    if request.reduced:
+        top_k = max(_MIN_RESULTS, top_k // _REDUCTION)
     queries = [
         Query(
             text=text,
@@ -157,6 +163,7 @@ async def retrieve(retriever: Retriever, actor: Actor, request: RetrievalRequest
             tuned=request.tuned,
             purpose="prompt",
             complete=True,
+            widen=not request.reduced,
         )
         for text in texts or [""]
     ]
@@ -164,9 +171,11 @@ async def retrieve(retriever: Retriever, actor: Actor, request: RetrievalRequest
     found = _fused(results)
     gone = found.unreadable.difference(found.hits)
     reasons = await retriever.stores.read(actor, partial(unreadable_reasons, gone), heavy=True) if gone else {}
-    selection = _select(found, top_k)
+    selection = _select(found, top_k, widen=not request.reduced)
     return Retrieved(
-        passages=await _with_surroundings(retriever, actor, selection.kept, request.surroundings),
+        passages=await _with_surroundings(
+            retriever, actor, selection.kept, 0 if request.reduced else request.surroundings
+        ),
         omitted=_omitted(found, selection, reasons),
         confidence=found.confidence,
         min_score=min(result.ranking.min_score for result in found.relevant),
@@ -242,9 +251,9 @@ def _fused(results: Sequence[RetrievalResult]) -> _Found:
     return _Found(relevant, hits, omissions, unreadable)
 
 
-def _select(found: _Found, top_k: int) -> _Selection:
+def _select(found: _Found, top_k: int, *, widen: bool) -> _Selection:
     """Keep all pins and the best others, without those that only repeat a better one."""
-    limit = top_k * WIDENING if found.confidence < CONFIDENT else top_k
+    limit = top_k * WIDENING if widen and found.confidence < CONFIDENT else top_k
     max_results = found.relevant[0].scope.allowance.results
     limit = limit if max_results is None else min(limit, max_results)
     ordered = sorted(found.hits.values(), key=_rank_key)

@@ -20,6 +20,7 @@ from weft.capabilities.assembly.conversation import (
     WindowConversation,
     without_summaries,
 )
+from weft.capabilities.assembly.costs import FRAMING_TOKENS, cache_costs, is_warm, originals_room
 from weft.capabilities.assembly.document_sizes import document_tokens
 from weft.capabilities.assembly.gather import (
     AssemblyStores,
@@ -41,10 +42,11 @@ from weft.capabilities.assembly.materials import (
     missing_texts,
     task_block,
 )
-from weft.capabilities.assembly.model import CacheCosts, Candidate, digest_of, with_included
+from weft.capabilities.assembly.model import Candidate, digest_of, with_included
 from weft.capabilities.assembly.passage_packer import PassagePacker, candidate_of, pinned_texts, pins_packer
 from weft.capabilities.assembly.plan import Materials, make_plan
 from weft.capabilities.assembly.prompt import cache_points_of, prompt_of
+from weft.capabilities.assembly.prompt_items import expected_use
 from weft.capabilities.assembly.prompt_trust import SUSPICIOUS, DataMarking, ItemTrust, Screening
 from weft.capabilities.assembly.receipts import (
     CompactionUse,
@@ -59,10 +61,12 @@ from weft.capabilities.assembly.receipts import (
 )
 from weft.capabilities.assembly.retrieval import RetrievalRequest, retrieve
 from weft.capabilities.assembly.savings import savings_of
+from weft.capabilities.assembly.usage_entries import call_entry
 from weft.capabilities.assembly.validation import validate_prompt
 from weft.capabilities.assembly.validity import ValidityStores, invalid_items, to_check
+from weft.capabilities.budgets.model import BudgetExceeded
+from weft.capabilities.budgets.service import warn_of
 from weft.capabilities.compaction.compacted_events import compacted_parts
-from weft.capabilities.compaction.economics import EXPECTED_CALLS
 from weft.capabilities.language_models.catalog import Catalog, ModelInfo
 from weft.capabilities.language_models.prices import Prices
 from weft.capabilities.language_models.prompt_cache import check_ttl
@@ -72,7 +76,7 @@ from weft.capabilities.language_models.wire import PromptForm, render
 from weft.capabilities.layers.tags import sanitise_tool
 from weft.capabilities.records.model import ContextSummary
 from weft.capabilities.search.items import WindowPlace
-from weft.capabilities.search.model import DEFAULT_MIN_SCORE, WIDENING, RankingWeights
+from weft.capabilities.search.model import DEFAULT_MIN_SCORE, RankingWeights
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.sessions.model import find_session
 from weft.capabilities.tools.selection import SelectionRequest, ToolSelector
@@ -95,9 +99,10 @@ if TYPE_CHECKING:
 
     from weft.capabilities.agent_context.critical import CriticalUpdate
     from weft.capabilities.assembly.conversation import CompactedPart, Prepared
-    from weft.capabilities.assembly.model import CandidateKind, OmittedCandidate, Plan, PlannedBlock
+    from weft.capabilities.assembly.model import CacheCosts, CandidateKind, OmittedCandidate, Plan, PlannedBlock
     from weft.capabilities.assembly.plan import Previous
     from weft.capabilities.assembly.retrieval import Retrieved
+    from weft.capabilities.budgets.model import BudgetUse
     from weft.capabilities.language_models.model import ConversationMessage, Prompt
     from weft.capabilities.language_models.prices import Rates
     from weft.capabilities.language_models.token_counts import PromptCount
@@ -119,11 +124,6 @@ _BATCH = 100
 _MAX_CHARACTERS_IN_LOOP = 200_000
 _CHARACTERS_PER_TOOL = 1_000
 _CHARACTERS_PER_EVENT = 100
-# Part of the tokens that a compaction saves which may go back into originals of what it covers, for the task.
-_ORIGINALS_SHARE = 0.25
-# What the provider adds to every prompt.
-_FRAMING_TOKENS = 3
-_MICROS = 1_000_000
 # Among the versions of a receipt: the rules by which text of others was screened.
 _SCREENING = "screening"
 # And the compaction of the window.
@@ -217,7 +217,15 @@ class Assembler(msgspec.Struct, frozen=True):
     async def assemble(self, actor: Actor, request: AssemblyRequest) -> Assembled:
         """Assemble a prompt, store its receipt, and return both."""
         async with self.slots.hold(actor.tenant, actor.principal_id):
-            return await self._assemble(actor, request)
+            try:
+                return await self._assemble(actor, request)
+            except BudgetExceeded as error:
+                await self._tell_refused(actor, error)
+                raise
+
+    async def _tell_refused(self, actor: Actor, error: BudgetExceeded) -> None:
+        if error.use is not None and error.use.spend.exceeded_at is None:
+            await self.transactions.write(actor, lambda stores: stores.budgets.tell_refused(error))
 
     async def _assemble(self, actor: Actor, request: AssemblyRequest) -> Assembled:
         timing = Timing()
@@ -353,6 +361,7 @@ class Assembler(msgspec.Struct, frozen=True):
                 sources=_sources(actor, request, gathered),
                 weights=RankingWeights(min_score=min_score),
                 tuned=request.min_score is not None,
+                reduced=bool(gathered.downgraded_by),
             ),
         )
 
@@ -372,11 +381,7 @@ class Assembler(msgspec.Struct, frozen=True):
 
     def _costs(self, call: _Call) -> CacheCosts:
         """Return what tokens of this model cost relative to uncached input."""
-        rules, rates = call.info.cache, self._rates(call)
-        write, read = max(rules.write_multipliers.values(), default=1.0), rules.read_multiplier
-        if rates is not None and rates.input:
-            write, read = float(rates.cache_write / rates.input), float(rates.cache_read / rates.input)
-        return CacheCosts(write, read, call.warm(self.clock), EXPECTED_CALLS)
+        return cache_costs(call.info, self._rates(call), warm=call.warm(self.clock))
 
     async def _receipt(
         self, actor: Actor, call: _Call, plan: Plan, prompt: Prompt, points: frozenset[int], timing: Timing
@@ -427,11 +432,17 @@ class Assembler(msgspec.Struct, frozen=True):
             tool_savings=call.tool_savings,
             documents=call.documents_in(plan.blocks),
             compaction=call.compaction_use(plan),
+            budgets=tuple(use.budget.name for use in gathered.budgets),
+            downgraded_by=gathered.downgraded_by,
+            step=actor.step or "",
+            teams=tuple(sorted(gathered.teams)),
         )
+        receipt = structs.replace(receipt, estimate=expected_use(receipt, plan.blocks, call.tools))
         new = plan.blocks[plan.reused :] if gathered.previous is not None else plan.blocks
-        await self.transactions.write(
-            actor, partial(_store, receipt, texts_of(new, call.tools), call.newly_quarantined(plan))
+        budgets = await self.transactions.write(
+            actor, partial(_store, call, receipt, texts_of(new, call.tools), call.newly_quarantined(plan))
         )
+        warn_of(budgets)
         PreviousPrompt(receipt, plan.blocks).keep(actor.tenant, self.prompts)
         timing.mark("store")
         return receipt
@@ -569,13 +580,8 @@ class _Call:
 
     def warm(self, clock: Clock) -> bool:
         """Tell whether the provider's cache of the previous call should still live."""
-        if self.gathered.previous is None:
-            return False
-        rules = self.info.cache
-        name = self.request.cache_ttl or rules.default_ttl
-        lifetime = rules.ttl_seconds.get(name or "", 0)
-        age = to_micros(clock.now()) - self.gathered.previous.receipt.created_at
-        return self.gathered.previous.receipt.model == self.info.model and age < lifetime * _MICROS
+        sent = self.gathered.previous
+        return sent is not None and is_warm(self.info, self.request.cache_ttl, sent.receipt, to_micros(clock.now()))
 
     def counted_again(self, previous: Previous) -> Previous:
         """Return the previous prompt with its tokens for this model: its counts may be those of another one."""
@@ -649,14 +655,13 @@ class _Call:
             task=None if same else task_block(self.request.task, count),
             tools_tokens=self.counter.tools(self.tools),
             tools_digest=self.tools_digest,
-            framing_tokens=_FRAMING_TOKENS,
+            framing_tokens=FRAMING_TOKENS,
         )
 
     @property
     def _original_tokens(self) -> int:
         """Return the room for passages of events that a compaction covers; more of them if retrieval is in doubt."""
-        share = _ORIGINALS_SHARE * (WIDENING if self.retrieved.widened else 1)
-        return int(self.conversation.saved_tokens * share)
+        return originals_room(self.conversation.saved_tokens, widened=self.retrieved.widened)
 
     def _count(self, messages: tuple[ConversationMessage, ...]) -> int:
         return sum(map(self.counter.message, messages))
@@ -688,10 +693,15 @@ def _rendered(call: _Call, plan: Plan, model: str | None) -> tuple[Prompt, froze
     return prompt, points, render(call.request.form, prompt, call.info, RenderOptions(ttl=call.request.cache_ttl))
 
 
-async def _store(receipt: Receipt, texts: dict[str, bytes], quarantined: int, stores: AssemblyStores) -> None:
+async def _store(
+    call: _Call, receipt: Receipt, texts: dict[str, bytes], quarantined: int, stores: AssemblyStores
+) -> Sequence[BudgetUse]:
+    """Store a receipt with its events and return the budgets that it counted for."""
     # The session may have been deleted since: nothing of it may be stored again.
     await find_session(receipt.session_id, stores.actor, stores.sessions)
     await stores.receipts.add(receipt, texts)
+    budgets = [use.budget for use in call.gathered.budgets]
+    uses = await stores.budgets.charge(budgets, receipt.charge, receipt.created_at) if budgets else []
     events = [
         NewEvent(
             type=event_type,
@@ -706,6 +716,8 @@ async def _store(receipt: Receipt, texts: dict[str, bytes], quarantined: int, st
     if quarantined:
         events.append(_quarantine_event(receipt, quarantined, stores.actor))
     await stores.outbox.publish(*events)
+    await stores.usage.add(call_entry(receipt))
+    return uses
 
 
 def _quarantine_event(receipt: Receipt, items: int, actor: Actor) -> NewEvent:
@@ -735,6 +747,7 @@ def _receipt_blocks(blocks: Sequence[PlannedBlock], points: frozenset[int]) -> t
             covers=block.covers,
             source=block.source,
             trust=block.trust,
+            spans=block.spans,
         )
         for place, block in enumerate(blocks)
     )

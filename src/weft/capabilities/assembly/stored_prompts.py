@@ -56,7 +56,7 @@ class StoredPrompts(NamedTuple):
         """Return the prompt of a receipt; raises ReceiptPruned if content of it was removed or is damaged."""
         receipt = (await find_receipt(receipt_id, self.receipts, self.windows)).receipt
         _check_memory(receipt, self.windows.actor)
-        await _check_redactions(receipt, self.records)
+        await check_redactions(receipt, self.records)
         digests = [receipt.tools_digest, *(block.digest for block in receipt.blocks)]
         blocks, tools = blocks_with_texts(receipt, await self.receipts.texts(receipt.session_id, digests))
         points = cache_points_of(receipt.blocks)
@@ -77,14 +77,15 @@ async def find_receipt(receipt_id: str, receipts: ReceiptStore, windows: Windows
         raise error
     try:
         await windows.open(found.receipt.session_id, found.receipt.agent_id)
-        await _check_requester(found.receipt, windows)
+        await check_requester(found.receipt, windows)
     except (NotFound, PermissionDenied):
         error.denial = True
         raise error from None
     return found
 
 
-async def _check_requester(receipt: Receipt, windows: Windows) -> None:
+async def check_requester(receipt: Receipt, windows: Windows) -> None:
+    """Refuse a receipt to whom the window of the one who asked for the prompt is not open."""
     if windows.actor.principal_id == receipt.requested_by:
         return
     requester = await windows.access.principal(receipt.requested_by)
@@ -106,7 +107,7 @@ def _check_memory(receipt: Receipt, actor: Actor) -> None:
         )
 
 
-async def _check_redactions(receipt: Receipt, records: RecordStore) -> None:
+async def check_redactions(receipt: Receipt, records: RecordStore) -> None:
     """Refuse to show content that was redacted since."""
     ids = sorted({item_id(*item) for block in receipt.blocks for item in block.sources.items()})
     elsewhere, here = await records.redactions(ids), await records.redactions_in(receipt.session_id)

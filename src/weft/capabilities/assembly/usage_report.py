@@ -1,21 +1,43 @@
-"""Reported usage of model calls: stored with the receipt of the prompt, compared with its estimate, learned from."""
+"""Reports of model calls: usage and answer, compared with the prompt; the results are stored with its receipt."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import contextlib
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+from msgspec import structs
 
-from weft.capabilities.assembly.receipts import ReceiptStore, ReportedUsage, no_receipt
+from weft.capabilities.assembly.prompt_items import scored_prompt
+from weft.capabilities.assembly.receipts import (
+    ReceiptNotFound,
+    ReceiptPruned,
+    ReceiptStore,
+    ReportedUsage,
+    StoredReceipt,
+    no_receipt,
+)
+from weft.capabilities.assembly.stored_prompts import StoredPrompt, StoredPrompts
+from weft.capabilities.assembly.usage_entries import report_entries, score_entry
+from weft.capabilities.budgets.service import Budgets
+from weft.capabilities.efficiency.model import Efficiency
+from weft.capabilities.efficiency.scoring import AnswerScorer
 from weft.capabilities.language_models.catalog import Catalog
 from weft.capabilities.language_models.factors import UsageFactor
 from weft.capabilities.language_models.prices import Prices, cost_of
 from weft.capabilities.language_models.usage import normalise_usage
-from weft.capabilities.sessions.model import find_session
+from weft.capabilities.metering.store import UsageStore
+from weft.capabilities.records.store import RecordStore
+from weft.capabilities.sessions.model import Session, find_session
 from weft.capabilities.windows.service import Windows
 from weft.kernel.clock import Clock, to_micros
-from weft.kernel.errors import Conflict
+from weft.kernel.errors import Conflict, PermissionDenied
+from weft.kernel.identity import Actor
 from weft.kernel.operation import Success
+from weft.kernel.ports import Transactions
+
+if TYPE_CHECKING:
+    from weft.capabilities.language_models.answers import ModelAnswer
 
 _DIGITS = 4
 
@@ -42,7 +64,8 @@ class MetricsEmitted(Success, kw_only=True):
     """The reported usage and the estimate. Money is in US dollars, null where no price is known.
 
     ``context_engine_savings``: tokens of the naive baseline that were not sent. ``token_factor``: the learned factor of
-    this model's estimate; null if tokens are counted exactly, or until enough calls were reported.
+    this model's estimate; null if tokens are counted exactly, or until enough calls were reported. ``efficiency``: how
+    much of the prompt the answer used; an estimate if no answer was reported. `receipt.show` has it for each item.
     """
 
     receipt_id: str
@@ -62,6 +85,27 @@ class MetricsEmitted(Success, kw_only=True):
     token_factor: float | None
     latency_ms: float | None
     quality_score: float | None
+    efficiency: Efficiency | None = None
+
+
+class CallReports(msgspec.Struct, frozen=True):
+    """Takes reports of model calls. An answer is compared with its prompt before anything is written."""
+
+    transactions: Transactions[UsageReports]
+    scorer: AnswerScorer
+
+    async def add(
+        self, actor: Actor, session_id: str, receipt_id: str, report: UsageReport, answer: ModelAnswer | None
+    ) -> MetricsEmitted:
+        """Store a report; the same one again changes nothing, and the first answer counts."""
+        scored = None
+        if answer is not None:
+            prompt = await self.transactions.read(
+                actor, lambda reports: reports.prompt(session_id, receipt_id), heavy=True
+            )
+            if prompt is not None:
+                scored = await self.scorer.score(actor, scored_prompt(prompt), answer)
+        return await self.transactions.write(actor, lambda reports: reports.add(session_id, receipt_id, report, scored))
 
 
 class UsageReports(msgspec.Struct, frozen=True):
@@ -73,13 +117,24 @@ class UsageReports(msgspec.Struct, frozen=True):
     catalog: Catalog
     prices: Prices
     clock: Clock
+    budgets: Budgets
+    usage: UsageStore
+    records: RecordStore
 
-    async def add(self, session_id: str, receipt_id: str, report: UsageReport) -> MetricsEmitted:
+    async def prompt(self, session_id: str, receipt_id: str) -> StoredPrompt | None:
+        """Return the prompt to compare an answer with; None if that was done, or the caller may not read its texts."""
+        _, found = await self._find(session_id, receipt_id)
+        if found.scored is not None:
+            return None
+        with contextlib.suppress(ReceiptPruned, ReceiptNotFound, PermissionDenied):
+            return await StoredPrompts(self.receipts, self.windows, self.records, self.catalog).find(receipt_id)
+        return None
+
+    async def add(
+        self, session_id: str, receipt_id: str, report: UsageReport, scored: Efficiency | None = None
+    ) -> MetricsEmitted:
         """Store a report; the same one again changes nothing."""
-        session = await find_session(session_id, self.windows.actor, self.windows.sessions)
-        found = await self.receipts.find(receipt_id)
-        if found is None or found.receipt.session_id != session_id or not await self._may_open(found.receipt.agent_id):
-            raise no_receipt(receipt_id)
+        session, found = await self._find(session_id, receipt_id)
         receipt = found.receipt
         usage = normalise_usage(report.usage)
         model = report.model or receipt.model or ""
@@ -97,11 +152,16 @@ class UsageReports(msgspec.Struct, frozen=True):
             response_id=report.response_id,
         )
         if found.usage is None and await self.receipts.report(receipt_id, reported):
+            correction = reported.charge.less(receipt.charge)
+            await self.budgets.correct(receipt.budgets, correction, receipt.created_at)
             if model and not receipt.counting.exact:
                 await self.factors.learn(receipt.agent_id, model, receipt.counting.raw_tokens, usage.input_tokens)
         elif found.usage is None or not _same(found.usage, reported):
             raise UsageConflict(f"Other usage was reported for '{receipt_id}'.", resource_id=receipt_id)
-        savings = receipt.savings
+        if scored is not None and await self.receipts.score(receipt_id, scored):
+            await self.usage.add(score_entry(receipt, model, scored))
+            found = structs.replace(found, scored=scored)
+        savings, efficiency = receipt.savings, found.efficiency
         metrics = MetricsEmitted(
             receipt_id=receipt_id,
             model=model,
@@ -120,12 +180,21 @@ class UsageReports(msgspec.Struct, frozen=True):
             token_factor=None if receipt.counting.exact else await self.factors.factor(receipt.agent_id, model),
             latency_ms=report.latency_ms,
             quality_score=report.quality_score,
+            efficiency=None if efficiency is None else structs.replace(efficiency, items=()),
         )
         if found.usage is None:
-            data = {name: value for name, value in msgspec.structs.asdict(metrics).items() if name != "success"}
+            data = {name: value for name, value in msgspec.to_builtins(metrics).items() if name != "success"}
             event = self.windows.event("model_call.metered", session, receipt.agent_id, [receipt.agent_id], data)
-            await self.windows.outbox.publish(msgspec.structs.replace(event, native_id=report.response_id))
+            await self.windows.outbox.publish(structs.replace(event, native_id=report.response_id))
+            await self.usage.add(*report_entries(receipt, reported))
         return metrics
+
+    async def _find(self, session_id: str, receipt_id: str) -> tuple[Session, StoredReceipt]:
+        session = await find_session(session_id, self.windows.actor, self.windows.sessions)
+        found = await self.receipts.find(receipt_id)
+        if found is None or found.receipt.session_id != session_id or not await self._may_open(found.receipt.agent_id):
+            raise no_receipt(receipt_id)
+        return session, found
 
     async def _may_open(self, agent_id: str) -> bool:
         agent = await self.windows.access.principal(agent_id)
@@ -133,4 +202,4 @@ class UsageReports(msgspec.Struct, frozen=True):
 
 
 def _same(one: ReportedUsage, other: ReportedUsage) -> bool:
-    return msgspec.structs.replace(one, reported_at=0) == msgspec.structs.replace(other, reported_at=0)
+    return structs.replace(one, reported_at=0) == structs.replace(other, reported_at=0)

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from weft.capabilities.board.branch_entries import BranchEntries
-from weft.capabilities.board.model import KeyNotFound, check_key
+from weft.capabilities.board.model import KeyNotFound, check_key, check_value_size
 from weft.capabilities.board.read_acl import later_acls
 from weft.capabilities.history.model import VersionPruned, line_name
 from weft.capabilities.history.revisions import snapshots_of
 from weft.capabilities.sessions.model import line_of
-from weft.kernel.errors import MAX_COMPARED, close_names
+from weft.kernel.errors import MAX_COMPARED, InvalidInput, close_names
 from weft.kernel.identity import ANYONE
 
 if TYPE_CHECKING:
@@ -75,6 +75,20 @@ class BoardView:
             resource_id=key,
             available_alternatives=close_names(key, readable),
         )
+
+    def checked_tokens(self, value: str) -> int:
+        """Return the size of a new value; raises ValueTooLarge."""
+        tokens = self._count(value)
+        check_value_size(tokens, self.session.config)
+        return tokens
+
+    def _count(self, value: str) -> int:
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidInput("value: not valid text (it holds half of a surrogate pair)", field="value") from error
+        # An empty value counts as one token, so that a board of empty keys fills up too.
+        return max(1, self.boards.counters.named(self.session.config.tokenizer)(value))
 
     async def snapshots(self) -> list[Tag]:
         return await snapshots_of(self.boards.lines, self.line_id)

@@ -31,7 +31,7 @@ from weft.capabilities.history.model import (
 )
 from weft.capabilities.pins.model import ItemPlace
 from weft.capabilities.trust.gate import Admission, IncomingContent
-from weft.kernel.errors import InvalidInput, PermissionDenied
+from weft.kernel.errors import PermissionDenied
 from weft.kernel.events import EventType, NewEvent
 from weft.kernel.identity import ANYONE
 from weft.kernel.tokens import approximate_tokens
@@ -280,7 +280,7 @@ class BoardWriter(BoardView):
             incarnation=present.incarnation if present else past.get(change.key, 0) + 1,
             version=present.version + 1 if present else 1,
             blob_hash=self._hash_of(version),
-            tokens=meta.tokens or self._checked_tokens(version.value or ""),
+            tokens=meta.tokens or self.checked_tokens(version.value or ""),
             written_by=self.boards.actor.participant,
             written_at=self.now,
             expires_at=meta.expires_at,
@@ -367,20 +367,6 @@ class BoardWriter(BoardView):
         if limit is None or added <= 0 or self.head.weight + added <= limit:
             return
         check_key_count(await self.entries.count(self.session.session_id), added, limit)
-
-    def _count(self, value: str) -> int:
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            raise InvalidInput("value: not valid text (it holds half of a surrogate pair)", field="value") from error
-        # An empty value counts as one token, so that a board of empty keys fills up too.
-        return max(1, self.boards.counters.named(self.session.config.tokenizer)(value))
-
-    def _checked_tokens(self, value: str) -> int:
-        """Return the size of a value that was not written before, such as one that resolves a merge."""
-        tokens = self._count(value)
-        check_value_size(tokens, self.session.config)
-        return tokens
 
     async def _check_may_change(self, key: str, current: Entry | None, if_version: int | None) -> None:
         if current is not None and not current.writable(self.boards.actor):

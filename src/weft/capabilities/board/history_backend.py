@@ -77,6 +77,10 @@ class BoardLines(msgspec.Struct, frozen=True):
         del line_id, limit
         return False
 
+    async def check_size(self, line_id: str, key: str, text: str) -> None:
+        del key
+        (await self.to_read(line_id)).board.checked_tokens(text)
+
     async def pin_referenced(self, line_id: str) -> None:
         """No other line refers to versions of a board."""
 

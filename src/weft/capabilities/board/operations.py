@@ -402,8 +402,18 @@ async def read_batch(request: ReadBatch, boards: Boards) -> EntriesRead:
     )
 
 
+async def check_size(request: WriteEntry, actor: Actor, transactions: Transactions[Boards]) -> None:
+    """Refuse a value that is too large before it is scanned."""
+
+    async def check(boards: Boards) -> None:
+        (await boards.to_read(request.session_id, request.branch)).checked_tokens(request.value)
+
+    await transactions.read(actor, check)
+
+
 @_write_operation(
     "board.write",
+    limits=check_size,
     action="write",
     http="PUT /v1/sessions/{session_id}/context/{key}",
     errors=(*_WRITE_ERRORS, ValueTooLarge, StoreFull, PinLimitExceeded, *GATE_ERRORS),

@@ -265,6 +265,8 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     approval_id: str | None = None
     window_tokens: int = 0
     saved_tokens: int = 0
+    # Runs that were begun, and those that ended with an error.
     attempts: int = 0
+    failures: int = 0
     started_at: int | None = None
     finished_at: int | None = None

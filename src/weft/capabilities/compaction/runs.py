@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from weft.capabilities.trust.policy import TrustPolicy
     from weft.capabilities.windows.model import WindowEvent
 
-# A compaction that was begun this often without a result has failed.
-MAX_ATTEMPTS = 3
+# Errors of a run after which a compaction has failed. A run that ends with its process, or is begun again because its
+# events changed, is no error; but what was begun this often may be what ends the process. The next threshold queues
+# another one.
+MAX_FAILURES = 3
+MAX_ATTEMPTS = 20
 FAILED = "It failed several times. Prompts leave out older messages where they must."
 _PAGE = 1_000
 # Recent messages take at most this part of the limit after an automatic compaction.
@@ -126,6 +129,17 @@ class CompactionRuns(msgspec.Struct, frozen=True):
         windows = self.compactions.windows
         settings = await compaction_settings(compaction.agent_id, windows.lines, windows.access)
         return session.config.compaction_review or settings.review
+
+    async def count_failure(self, compaction: Compaction) -> bool:
+        """Note that a run ended with an error; return whether the compaction has failed by that."""
+        found = await self.compactions.store.lock(compaction.compaction_id)
+        if found is None or found.state is not CompactionState.RUNNING or found.attempts != compaction.attempts:
+            return False
+        await self.compactions.store.save(structs.replace(found, failures=found.failures + 1))
+        if found.failures + 1 < MAX_FAILURES:
+            return False
+        await self.fail(compaction.compaction_id)
+        return True
 
     async def fail(self, compaction_id: str) -> None:
         """End a compaction that cannot be made."""

@@ -29,6 +29,7 @@ GuidanceType = Literal[
     "approvals",
     "guardrails",
     "trust",
+    "insight",
     "admin",
 ]
 
@@ -149,6 +150,9 @@ TOPICS: dict[str, Topic] = {
             "knowledge.list_domains",
             "knowledge.show_domain",
             "knowledge.create_domain",
+            "knowledge.list_templates",
+            "knowledge.show_template",
+            "knowledge.evaluate_domain",
             "knowledge.update_domain",
             "knowledge.delete_domain",
             "knowledge.list_documents",
@@ -233,6 +237,10 @@ TOPICS: dict[str, Topic] = {
             "Do not rephrase a call to get around a refusal; ask the human who refused it.",
         ),
         ("approval",),
+    ),
+    "insight": Topic(
+        ("Look at your budgets before long work: one that is spent may refuse prompts until it resets.",),
+        ("usage", "alerts", "advise", "budget", "plan"),
     ),
     "admin": Topic(
         ("The audit log holds every denial and every administrative change.",),

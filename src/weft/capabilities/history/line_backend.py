@@ -111,6 +111,10 @@ class LineBackend(Protocol):
         """
         ...
 
+    async def check_size(self, line_id: str, key: str, text: str) -> None:
+        """Raise if a new value is larger than an entry of this line may be."""
+        ...
+
     async def check_rollback(self, line_id: str) -> None:
         """Raise PermissionDenied, with those who can, unless the caller has the clearance that a rollback needs."""
         ...

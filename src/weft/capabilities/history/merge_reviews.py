@@ -52,7 +52,7 @@ from weft.kernel.operation import Audience, Request, Response, SubmittedText
 from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from weft.capabilities.history.line_backend import LockedLine, OpenLine
     from weft.capabilities.history.model import Point
@@ -207,6 +207,20 @@ async def prepare_resolution(request: ResolveReview, actor: Actor, transactions:
     _planned[request] = prepared
 
 
+async def check_sizes(request: ResolveReview, actor: Actor, transactions: Transactions[History]) -> None:
+    """Refuse new values that are too large, or for keys that are not in conflict, before they are scanned."""
+
+    async def check(history: History) -> None:
+        review = await _open_review(history, request.review_id)
+        _check_in_conflict(request.resolutions, {conflict.key for conflict in review.conflicts})
+        backend = history.backends.of(review.line_id)
+        for key, resolution in request.resolutions.items():
+            if resolution.take == "value":
+                await backend.check_size(review.line_id, key, _text(review.line_id, resolution.value))
+
+    await transactions.read(actor, check, heavy=True)
+
+
 @audited_write(
     "history.resolve",
     action="resolve",
@@ -214,6 +228,7 @@ async def prepare_resolution(request: ResolveReview, actor: Actor, transactions:
     audience=Audience.HUMANS,
     off_record=("resolutions",),
     prepare=prepare_resolution,
+    limits=check_sizes,
     errors=lambda: (
         ReviewNotFound,
         ReviewClosed,
@@ -319,10 +334,7 @@ async def _resolved_versions(
 ) -> dict[str, Version | None]:
     """Return the version to apply to each key in conflict; every key needs exactly one decision."""
     conflicts = {conflict.key: conflict for conflict in plan.outcome.conflicts}
-    stray, undecided = resolutions.keys() - conflicts.keys(), conflicts.keys() - resolutions.keys()
-    for problem, keys in (("not in conflict", stray), ("undecided", undecided)):
-        if keys:
-            raise InvalidInput(f"resolutions: {problem}: {', '.join(sorted(keys)[:20])}", field="resolutions")
+    _check_in_conflict(resolutions, conflicts.keys())
     line_id = plan.ours.line_id
     decided = {
         key: await _chosen(history, line_id, conflicts[key], resolution) for key, resolution in resolutions.items()
@@ -331,6 +343,14 @@ async def _resolved_versions(
         for key, resolution in resolutions.items():
             decided[metadata_key(key)] = await _metadata(history, plan, conflicts[key], resolution)
     return decided
+
+
+def _check_in_conflict(resolutions: Mapping[str, ConflictResolution], keys: Collection[str]) -> None:
+    """Raise InvalidInput unless exactly the keys in conflict are decided."""
+    stray, undecided = resolutions.keys() - set(keys), set(keys) - resolutions.keys()
+    for problem, wrong in (("not in conflict", stray), ("undecided", undecided)):
+        if wrong:
+            raise InvalidInput(f"resolutions: {problem}: {', '.join(sorted(wrong)[:20])}", field="resolutions")
 
 
 async def _metadata(

@@ -142,6 +142,8 @@ class ChangeMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     not_imported: bool = False
     # Source and trust, unless those of the author.
     trust: TrustLabel | None = None
+    # Of a version of a part of a composite line: how many entries it has.
+    entries: int | None = None
 
 
 class Change(msgspec.Struct, frozen=True):

@@ -147,6 +147,9 @@ class RestorePlan(NamedTuple):
         """Tell whether the line is as it was when the plan was made."""
         return (self.current, self.target) == (head_point(line.head), target)
 
+    def restores_any(self, keys: Collection[str]) -> bool:
+        return any(self.changed.get(key) is not None for key in keys)
+
 
 async def plan_restore(
     history: History, line: OpenLine, target: Point, *, renew_ttl: bool = False, without: Collection[str] = ()
@@ -195,17 +198,23 @@ async def restore(
 
 
 async def planned_now(
-    history: History, line: LockedLine, target: Point, prepared: RestorePlan | None, *, renew_ttl: bool = False
+    history: History,
+    line: LockedLine,
+    target: Point,
+    prepared: RestorePlan | None,
+    *,
+    renew_ttl: bool = False,
+    without: Collection[str] = (),
 ) -> RestorePlan:
     """Return the plan of the preparation; a small one is made again if the line has changed since.
 
     Raises PreparationOutdated for a large one.
     """
-    if prepared is not None and prepared.is_of(line, target):
+    if prepared is not None and prepared.is_of(line, target) and not prepared.restores_any(without):
         return prepared
     if prepared is not None and len(prepared.changed) > SMALL_CHANGE:
         raise PreparationOutdated
-    return await plan_restore(history, line, target, renew_ttl=renew_ttl)
+    return await plan_restore(history, line, target, renew_ttl=renew_ttl, without=without)
 
 
 def _default_reason(target: Point) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 
 from weft.capabilities.history.line_kinds import AGENT, name_in
 from weft.capabilities.history.store import SnapshotIndex
+from weft.capabilities.plans.model import QuotaUse
 from weft.capabilities.plans.service import Plans
+from weft.capabilities.plans.warnings import QuotaWarnings
 from weft.kernel.identity import Actor
 
 
@@ -16,6 +20,7 @@ class SnapshotQuota(msgspec.Struct, frozen=True):
     actor: Actor
     index: SnapshotIndex
     plans: Plans
+    warnings: QuotaWarnings
 
     async def check(self, *line_ids: str) -> None:
         """Raise QuotaExceeded if the new snapshots of these lines are too many.
@@ -25,8 +30,19 @@ class SnapshotQuota(msgspec.Struct, frozen=True):
         allowance = await self.plans.allowance()
         if allowance.snapshots is None:
             return
-        for owner in sorted({snapshot_owner(line_id, self.actor) for line_id in line_ids}):
-            allowance.check_snapshots(await self.index.count(owner), owner)
+        owners = Counter(snapshot_owner(line_id, self.actor) for line_id in line_ids)
+        for owner in sorted(owners):
+            count = await self.index.count(owner)
+            allowance.check_snapshots(count, owner)
+            use = QuotaUse("snapshots", allowance.snapshots, count - owners[owner], count)
+            await self.warnings.note(use, owner)
+
+    async def note_deleted(self, line_id: str) -> None:
+        """Resolve the warning about the snapshots of a line's agent, if there is room again."""
+        allowance, owner = await self.plans.allowance(), snapshot_owner(line_id, self.actor)
+        if allowance.snapshots is not None:
+            count = await self.index.count(owner)
+            await self.warnings.note(QuotaUse("snapshots", allowance.snapshots, count + 1, count), owner)
 
 
 def snapshot_owner(line_id: str, actor: Actor) -> str:

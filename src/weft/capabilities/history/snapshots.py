@@ -141,13 +141,14 @@ async def create_snapshot(request: CreateSnapshot, history: History, quota: Snap
     requires=needs_clearance(_CLEARANCE, "Deleting a snapshot"),
     errors=lambda: (*write_errors(), SnapshotNotFound, PermissionDenied),
 )
-async def delete_snapshot(request: DeleteSnapshot, history: History) -> SnapshotDeleted:
+async def delete_snapshot(request: DeleteSnapshot, history: History, quota: SnapshotQuota) -> SnapshotDeleted:
     """Delete a snapshot, so that retention may remove values only it needs. Needs clearance 3."""
     kind_of(request.context_id)
     line = await history.to_write(request.context_id)
     if not await history.lines.untag(line.head.line_id, request.label):
         raise no_snapshot(request.label)
     await line.announce("history.snapshot_deleted", request.label, {"context_id": line.head.line_id})
+    await quota.note_deleted(line.head.line_id)
     return SnapshotDeleted(context_id=request.context_id, deleted=request.label)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, structs
 
 from weft.capabilities.indexing.collections.model import domain_collection
 from weft.capabilities.indexing.collections.store import CollectionStore
@@ -26,9 +27,12 @@ from weft.capabilities.knowledge.model import (
     may_review,
 )
 from weft.capabilities.knowledge.store import DocumentStore
+from weft.capabilities.knowledge.templates.model import DomainTemplate, check_metadata
 from weft.capabilities.pins.model import BYTES_PER_TOKEN, PinLimitExceeded, PinLimits
+from weft.capabilities.plans.model import QuotaUse
 from weft.capabilities.trust.views import TrustInfo, trust_info
-from weft.kernel.clock import from_micros, optional_datetime, to_micros
+from weft.kernel.clock import DAY_MICROS, from_micros, optional_datetime, to_micros
+from weft.kernel.errors import InvalidInput
 from weft.kernel.events import EventType, NewEvent
 from weft.kernel.fields import ShortText
 from weft.kernel.identity import Actor
@@ -137,6 +141,8 @@ class Documents(msgspec.Struct, frozen=True):
         check_document_id(document_id)
         metadata_json(about.metadata)  # rejects invalid metadata before anything is locked
         place = await self._writable(domain)
+        if place.template is not None:
+            about = _by_template(place.template, document_id, about, self.domains.now)
         if about.pinned:
             check_may_pin(self.domains.actor)
             await self._check_pins_fit(domain, document_id, content.size)
@@ -151,8 +157,7 @@ class Documents(msgspec.Struct, frozen=True):
         event: EventType = "document.added" if before is None else "document.updated"
         await self.domains.publish(document_event(event, place, document, self.domains.actor.participant))
         # After the event, which serializes the writers of a tenant: two cannot exceed the quota together.
-        allowance = await self.domains.plans.allowance()
-        allowance.check_bytes(sum(each.bytes for each in await self.domains.domains.all()))
+        await self._check_bytes(size)
         return PutResult(document, unchanged=False)
 
     async def remove(self, domain: str, document_id: str) -> Document:
@@ -165,7 +170,18 @@ class Documents(msgspec.Struct, frozen=True):
         await self.collections.remove_item(domain_collection(domain), domain, document_id)
         await self.domains.domains.count(domain, documents=-1, size=-document.counted)
         await self.domains.publish(document_event("document.removed", place, document, self.domains.actor.participant))
+        await self._check_bytes(-document.counted)
         return document
+
+    async def _check_bytes(self, growth: int) -> None:
+        """Raise QuotaExceeded if the documents have grown beyond the plan."""
+        allowance = await self.domains.plans.allowance()
+        if allowance.bytes is None:
+            return
+        total = sum(each.bytes for each in await self.domains.domains.all())
+        if growth > 0:
+            allowance.check_bytes(total)
+        await self.domains.quota_warnings.note(QuotaUse("bytes", allowance.bytes, total - growth, total))
 
     async def _check_pins_fit(self, domain: str, document_id: str, size: int) -> None:
         """Raise PinLimitExceeded if the pinned documents of a domain would become too large for prompts."""
@@ -214,6 +230,20 @@ class Documents(msgspec.Struct, frozen=True):
             updated_at=now,
             **found,
         )
+
+
+def _by_template(template: DomainTemplate, document_id: str, about: DocumentMeta, now: int) -> DocumentMeta:
+    """Check the attributes of a document against the template of its domain, and pin it if the template says so."""
+    check_metadata(template, about.metadata)
+    days = template.retention_days
+    if days is not None and about.timestamp is not None and _micros(about.timestamp) < now - days * DAY_MICROS:
+        raise InvalidInput(
+            f"timestamp: documents of this domain are deleted {days} days after it, so that this one is too old.",
+            hint="Add it to a domain without retention, or give the timestamp from which its retention counts.",
+            field="timestamp",
+        )
+    is_pinned = any(fnmatchcase(document_id, pattern) for pattern in template.pinned)
+    return structs.replace(about, pinned=about.pinned or is_pinned)
 
 
 def document_info(document: Document, domain: Domain, actor: Actor) -> DocumentInfo:

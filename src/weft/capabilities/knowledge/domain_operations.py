@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import structs
+from msgspec import UNSET, UnsetType, structs
 
 from weft.capabilities.access.grants import HIGHEST_CLEARANCE, check_clearance, check_highest_clearance
 from weft.capabilities.indexing.chunking.model import ChunkingOptions
@@ -25,6 +25,16 @@ from weft.capabilities.knowledge.model import (
     read_operation,
 )
 from weft.capabilities.knowledge.store import DocumentStore
+from weft.capabilities.knowledge.templates.catalog import find_template
+from weft.capabilities.knowledge.templates.model import (
+    DomainEvaluation,
+    DomainTemplate,
+    TemplateName,
+    TemplateNotFound,
+    check_template,
+)
+from weft.capabilities.knowledge.templates.operations import TemplateInfo, template_info
+from weft.capabilities.plans.model import QuotaUse
 from weft.capabilities.sessions.model import Pattern
 from weft.capabilities.trust.gate import GATE_ERRORS, submitted
 from weft.kernel.clock import from_micros
@@ -47,18 +57,23 @@ Writers = Annotated[
     ),
 ]
 Chunking = Annotated[ChunkingOptions, msgspec.Meta(description="Chunk size and overlap of its documents.")]
+FromTemplate = Annotated[
+    TemplateName | DomainTemplate | None,
+    msgspec.Meta(description="Template to create it from: a name of list_templates, or a whole template."),
+]
 Weight = Annotated[Importance, msgspec.Meta(description="Default importance of its documents.")]
 
 
 class CreateDomain(Request):
-    """A new domain."""
+    """A new domain. Description and chunking are by default those of the template."""
 
     domain: DomainName
-    description: Description = ""
+    template: FromTemplate = None
+    description: Description | None = None
     clearance: Clearance = 1
     agents: Agents = ANYONE
     writers: Writers = ANYONE
-    chunking: Chunking = ChunkingOptions()
+    chunking: Chunking | None = None
     importance: Weight = NEUTRAL_IMPORTANCE
 
 
@@ -93,7 +108,7 @@ class DeleteDomain(Request):
 class DomainInfo(Response, omit_defaults=False):
     """A domain with the number of its documents and chunks; pending, failed and quarantined count documents.
 
-    During a reindex, ``to_reindex`` documents are left.
+    During a reindex, ``to_reindex`` documents are left. ``template``: the name of the one it was created from.
     """
 
     domain: str
@@ -114,6 +129,18 @@ class DomainInfo(Response, omit_defaults=False):
     quarantined: int
     reindexing: bool
     to_reindex: int
+    template: str | None
+    template_version: int | None
+
+
+class DomainDetails(DomainInfo):
+    """A domain with its copy of the template, and what the example questions of it found last.
+
+    Later versions of the template do not change the copy.
+    """
+
+    template_copy: TemplateInfo | UnsetType = UNSET
+    evaluation: DomainEvaluation | UnsetType = UNSET
 
 
 class DomainList(Response):
@@ -138,21 +165,34 @@ class DomainView(msgspec.Struct, frozen=True):
     collections: CollectionStore
 
     async def info(self, domain: Domain) -> DomainInfo:
+        return DomainInfo(**await self._fields(domain))
+
+    async def details(self, domain: Domain) -> DomainDetails:
+        """Return a domain with its template and evaluation."""
+        template = domain.template
+        return DomainDetails(
+            **await self._fields(domain),
+            template_copy=UNSET if template is None else template_info(template),
+            evaluation=domain.evaluation or UNSET,
+        )
+
+    async def _fields(self, domain: Domain) -> dict[str, Any]:
         backlog = await self.documents.backlog(domain.domain)
         collection = await self.collections.state(domain_collection(domain.domain))
         fields = shared_fields(domain, DomainInfo) | {
             "created_at": from_micros(domain.created_at),
             "updated_at": from_micros(domain.updated_at),
+            "template": domain.template and domain.template.name,
+            "template_version": domain.template and domain.template.version,
         }
-        return DomainInfo(
-            **fields,
-            chunks=collection.chunks,
-            pending=backlog.pending,
-            failed=backlog.failed,
-            quarantined=backlog.quarantined,
-            reindexing=domain.reindex_after is not None,
-            to_reindex=await self._to_reindex(domain),
-        )
+        return fields | {
+            "chunks": collection.chunks,
+            "pending": backlog.pending,
+            "failed": backlog.failed,
+            "quarantined": backlog.quarantined,
+            "reindexing": domain.reindex_after is not None,
+            "to_reindex": await self._to_reindex(domain),
+        }
 
     async def _to_reindex(self, domain: Domain) -> int:
         if domain.reindex_after is None:
@@ -167,9 +207,9 @@ class DomainView(msgspec.Struct, frozen=True):
     http="POST /v1/domains",
     status=201,
     requires=check_highest_clearance,
-    off_record=("description",),
-    errors=(DomainExists, QuotaExceeded, *GATE_ERRORS),
-    content=lambda request: (submitted(request.description),),
+    off_record=("description", "template"),
+    errors=(DomainExists, QuotaExceeded, TemplateNotFound, *GATE_ERRORS),
+    content=lambda request: (submitted(request.description or ""), submitted(_own_texts(request.template))),
 )
 async def create_domain(request: CreateDomain, view: DomainView) -> DomainInfo:
     """Create a domain: a set of documents with common access rules, searched together.
@@ -177,10 +217,15 @@ async def create_domain(request: CreateDomain, view: DomainView) -> DomainInfo:
     Needs the highest clearance, since name conflicts and quotas reveal the existence of other domains.
     """
     domains = view.domains
-    check_chunking(request.chunking)
-    description = await domains.described(request.domain, request.description)
+    template = await _admitted_template(request, domains)
+    chosen = template or DomainTemplate(name=request.domain)
+    chunking = request.chunking or chosen.chunking
+    check_chunking(chunking)
+    description = chosen.description
+    if request.description is not None:
+        description = await domains.described(request.domain, request.description)
     domain = Domain(
-        **shared_fields(request, Domain) | {"description": description},
+        **shared_fields(request, Domain) | {"description": description, "chunking": chunking, "template": template},
         created_by=domains.actor.principal_id,
         created_at=domains.now,
         updated_at=domains.now,
@@ -189,8 +234,30 @@ async def create_domain(request: CreateDomain, view: DomainView) -> DomainInfo:
         raise DomainExists(f"The domain '{domain.domain}' already exists or is still being deleted.")
     await domains.publish(domain_event("domain.created", domain, domains.actor.participant))
     # After the event, which serializes the writers of a tenant: two cannot exceed the quota together.
-    (await domains.plans.allowance()).check_domains(len(await domains.domains.all()))
+    count, allowance = len(await domains.domains.all()), await domains.plans.allowance()
+    allowance.check_domains(count)
+    await domains.quota_warnings.note(QuotaUse("domains", allowance.domains, count - 1, count))
     return await view.info(domain)
+
+
+async def _admitted_template(request: CreateDomain, domains: Domains) -> DomainTemplate | None:
+    """Return the template of a new domain. Texts of one that the caller wrote pass the gate unchanged or not at all."""
+    template = request.template
+    if not isinstance(template, DomainTemplate):
+        return None if template is None else find_template(template)
+    check_template(template)
+    texts = template.texts
+    if await domains.described(request.domain, texts) != texts:
+        raise InvalidInput(
+            "template: contains secrets or personal data, which the policy of this tenant masks.",
+            hint="Leave them out of the template.",
+            field="template",
+        )
+    return template
+
+
+def _own_texts(template: str | DomainTemplate | None) -> str:
+    return template.texts if isinstance(template, DomainTemplate) else ""
 
 
 @read_operation("knowledge.list_domains", action="list_domains", http="GET /v1/domains")
@@ -204,9 +271,9 @@ async def list_domains(request: ListDomains, view: DomainView) -> DomainList:
 @read_operation(
     "knowledge.show_domain", action="show_domain", http="GET /v1/domains/{domain}", errors=(DomainNotFound,)
 )
-async def show_domain(request: ShowDomain, view: DomainView) -> DomainInfo:
-    """Show a domain: description, access rules and indexing progress."""
-    return await view.info(await view.domains.find(request.domain))
+async def show_domain(request: ShowDomain, view: DomainView) -> DomainDetails:
+    """Show a domain: description, access rules, indexing progress, and the evaluation of its example questions."""
+    return await view.details(await view.domains.find(request.domain))
 
 
 @admin_operation(
@@ -257,6 +324,13 @@ async def delete_domain(request: DeleteDomain, view: DomainView) -> DomainDelete
     await domains.domains.delete(domain.domain)
     await view.collections.remove_collection(domain_collection(domain.domain))
     await domains.publish(domain_event("domain.deleted", domain, domains.actor.participant, documents=domain.documents))
+    left, allowance = await domains.domains.all(), await domains.plans.allowance()
+    size = sum(each.bytes for each in left)
+    for use in (
+        QuotaUse("domains", allowance.domains, len(left) + 1, len(left)),
+        QuotaUse("bytes", allowance.bytes, size + domain.bytes, size),
+    ):
+        await domains.quota_warnings.note(use)
     return DomainDeleted(domain=domain.domain, documents=domain.documents)
 
 

@@ -12,6 +12,7 @@ from weft.capabilities.access.grants import HIGHEST_CLEARANCE
 from weft.capabilities.knowledge.model import Domain, DomainNotFound, can_see
 from weft.capabilities.knowledge.store import DomainStore
 from weft.capabilities.plans.service import Plans
+from weft.capabilities.plans.warnings import QuotaWarnings
 from weft.capabilities.trust.gate import ContentGate, IncomingContent
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import MAX_COMPARED, close_names
@@ -25,6 +26,7 @@ class Domains(msgspec.Struct, frozen=True):
     actor: Actor
     domains: DomainStore
     plans: Plans
+    quota_warnings: QuotaWarnings
     outbox: Outbox
     clock: Clock
     gate: ContentGate

@@ -261,6 +261,9 @@ class IngestTransaction(msgspec.Struct, frozen=True):
         )
         event = document_event("document.indexed", domain, done, self.actor.participant, chunks=done.chunks)
         await self.outbox.publish(event)
+        if done.counted > document.counted:
+            # After the event, which serializes the writers of a tenant: two cannot exceed the quota together.
+            await self._check_quota(0)
 
 
 def _growth(document: Document, layout: ChunkLayout) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 
 from weft.capabilities.indexing.chunking.model import ChunkingOptions
+from weft.capabilities.knowledge.templates.model import DomainEvaluation, DomainTemplate
 from weft.capabilities.trust.model import TrustLabel
 from weft.kernel.errors import Conflict, InvalidInput, NotFound, PermissionDenied, Rejected
 from weft.kernel.fields import Name
@@ -124,7 +125,8 @@ class Domain(msgspec.Struct, frozen=True, kw_only=True):
     """A set of documents with common access rules, chunking and importance.
 
     ``reindex_after`` is the cursor of a running reindex: the last document queued, None if none is running.
-    ``reembed`` makes it embed all texts again.
+    ``reembed`` makes it embed all texts again. ``template`` is a copy of the template it was created from, and
+    ``evaluation`` what the example questions of it found last.
     """
 
     domain: str
@@ -141,6 +143,8 @@ class Domain(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int = 0
     reindex_after: str | None = None
     reembed: bool = False
+    template: DomainTemplate | None = None
+    evaluation: DomainEvaluation | None = None
 
     @property
     def cleared(self) -> tuple[str, ...]:

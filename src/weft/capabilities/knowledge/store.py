@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from weft.capabilities.knowledge.model import Document, DocumentState, Domain, Quarantine
+    from weft.capabilities.knowledge.templates.model import DomainEvaluation
     from weft.capabilities.trust.model import TrustLabel
 
 
@@ -86,6 +87,14 @@ class DomainStore(Protocol):
 
     async def count(self, domain: str, *, documents: int, size: int) -> None:
         """Add to the counts of documents and bytes."""
+        ...
+
+    async def content_changes(self, domain: str) -> int:
+        """Return how often the documents of a domain, or how they are indexed, have changed."""
+        ...
+
+    async def set_evaluation(self, domain: str, evaluation: DomainEvaluation, changes: int) -> None:
+        """Store what the example questions of a domain found, after this number of changes."""
         ...
 
     async def reindexing(self) -> Sequence[str]:

@@ -105,6 +105,8 @@ class ModelsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     models: tuple[ModelEntry, ...] = ()
 
 
+# Label of models without an entry.
+OTHER_MODEL = "other"
 _INFERRED = {"model", "cache", "known"}
 _FIELDS = tuple(name for name in ModelInfo.__struct_fields__ if name not in _INFERRED)
 
@@ -126,6 +128,19 @@ class Catalog:
                 self._found.clear()
             found = self._found[name] = self._look_up(name)
         return found
+
+    def label(self, model: str) -> str:
+        """Return the pattern that a model matches best, so that labels have nothing that a caller has sent."""
+        names = _spellings(model[:_MAX_NAME])
+        patterns = (pattern for file in self._files for entry in file.models for pattern in entry.match)
+        ranked = [(_specificity(pattern.lower(), names), pattern) for pattern in patterns]
+        specific, best = max(ranked, default=(-1, ""))
+        return best if specific >= 0 else OTHER_MODEL
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """Return the names of models, and of families without their version, that have an entry."""
+        return tuple(dict.fromkeys(name.rstrip("*") for file in self._files for e in file.models for name in e.match))
 
     def _look_up(self, model: str) -> ModelInfo:
         matching = [entry for file in self._files if (entry := _best_match(file.models, _spellings(model))) is not None]

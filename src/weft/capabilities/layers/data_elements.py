@@ -37,8 +37,12 @@ def data_element(text: str, source: str = "", *, suspect: bool = False, mark_wor
         ' suspect="injection"' if suspect else "",
         f' marked="{WORD_MARK} between all words"' if mark_words else "",
     ]
-    inside = _words_marked(text) if mark_words else sanitise(text)
-    return f"<{_TAG}{''.join(attributes)}>\n{inside}{_CLOSE}"
+    return f"<{_TAG}{''.join(attributes)}>\n{element_text(text, mark_words=mark_words)}{_CLOSE}"
+
+
+def element_text(text: str, *, mark_words: bool = False) -> str:
+    """Return a text as it is inside of its element."""
+    return _words_marked(text) if mark_words else sanitise(text)
 
 
 def data_message(

@@ -102,8 +102,18 @@ class LayerLines(msgspec.Struct, frozen=True):
         del line_id, limit
         return False
 
+    async def check_size(self, line_id: str, key: str, text: str) -> None:
+        del line_id
+        check_part_size(key, len(text.encode()))
+
     async def pin_referenced(self, line_id: str) -> None:
         """Sessions pin the versions they use themselves."""
+
+
+def check_part_size(key: str, size: int) -> None:
+    limit = MAX_TEXT_BYTES if key == TEXT else MAX_BYTES
+    if size > limit:
+        raise ContentTooLarge(f"{key}: a layer has at most {limit} bytes of it", field=key, limit_bytes=limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +187,7 @@ class LockedLayer:
         if current is not None and current.change.blob_hash == blob_hash(text):
             return None
         size = len(text.encode())
-        limit = MAX_TEXT_BYTES if key == TEXT else MAX_BYTES
-        if size > limit:
-            raise ContentTooLarge(f"{key}: a layer has at most {limit} bytes of it", field=key, limit_bytes=limit)
+        check_part_size(key, size)
         if current is not None:
             incarnation, number = current.change.incarnation, current.change.version + 1
         else:

@@ -10,6 +10,7 @@ import msgspec
 
 from weft.capabilities.access.grants import needs_clearance
 from weft.capabilities.access.model import AgentId, AgentNotFound
+from weft.capabilities.agent_context.alert_settings import AlertSettings
 from weft.capabilities.agent_context.compaction_settings import CompactionSettings
 from weft.capabilities.agent_context.critical import CriticalEdit, CriticalEditStore, CriticalUpdate
 from weft.capabilities.guardrails.actions import KnownActions
@@ -21,6 +22,7 @@ from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import LATEST, VersionConflict
 from weft.capabilities.layers.history_backend import LayerLines, forbid_agents, may_read_layer, may_read_layers
 from weft.capabilities.layers.model import (
+    ALERTS,
     CLEARANCES,
     COMPACTION,
     GUARDRAILS,
@@ -74,6 +76,10 @@ class DefineLayer(Request):
     compaction: Annotated[
         CompactionSettings | None,
         msgspec.Meta(description="When and how windows are compacted; replaces all of it."),
+    ] = None
+    alerts: Annotated[
+        AlertSettings | None,
+        msgspec.Meta(description="When calls of agents become an alert; replaces all of it."),
     ] = None
     if_version: Annotated[
         Count | None,
@@ -173,7 +179,7 @@ async def _compile(request: DefineLayer, actions: KnownActions, actor: Actor) ->
     forbids=forbid_agents,
     prepare=_compile,
     audited=True,
-    off_record=("text", "guardrails", "policy", "compaction"),
+    off_record=("text", "guardrails", "policy", "compaction", "alerts"),
     errors=(
         *(
             PermissionDenied,
@@ -233,8 +239,10 @@ async def _texts(request: DefineLayer, definitions: GuardrailDefinitions) -> dic
         texts[POLICY] = None if request.policy == DEFAULT_POLICY else indented_json(request.policy)
     if request.compaction is not None:
         texts[COMPACTION] = None if request.compaction == CompactionSettings() else indented_json(request.compaction)
+    if request.alerts is not None:
+        texts[ALERTS] = None if request.alerts == AlertSettings() else indented_json(request.alerts)
     if not texts:
-        raise InvalidInput("text: give a text, guardrails, a policy or compaction settings", field="text")
+        raise InvalidInput("text: give a text, guardrails, a policy, compaction or alert settings", field="text")
     return texts
 
 

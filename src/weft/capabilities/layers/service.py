@@ -70,23 +70,23 @@ class Layers(msgspec.Struct, frozen=True):
         # A concurrent first use may have pinned them before this one got the lock.
         pin = await self.store.find_pin(session_id, agent_id)
         versions = pin.versions if pin else await self.pin(session_id, agent_id, await self._definition(agent_id))
-        return await self._layers(versions, await self._teams(agent_id))
+        return await self._layers(versions, await self.teams_of(agent_id))
 
     async def pinned(self, session_id: str, agent_id: str) -> Sequence[Layer] | None:
         """Return the layers that a session has pinned for an agent; None before their first use."""
         await self._check_may_read(agent_id)
         pin = await self.store.find_pin(session_id, agent_id)
-        return None if pin is None else await self._layers(pin.versions, await self._teams(agent_id))
+        return None if pin is None else await self._layers(pin.versions, await self.teams_of(agent_id))
 
     async def current(self, agent_id: str) -> Sequence[Layer]:
         """Return the layers that an agent gets in a new session."""
         await self._check_may_read(agent_id)
-        teams = await self._teams(agent_id)
+        teams = await self.teams_of(agent_id)
         return await self._layers(await self._current_versions(teams, await self._definition(agent_id)), teams)
 
     async def pin(self, session_id: str, agent_id: str, definition: PartVersion | None) -> Sequence[PartVersion]:
         """Pin the current layers and this definition in place of the previous ones; the session is locked."""
-        teams = await self._teams(agent_id)
+        teams = await self.teams_of(agent_id)
         versions = await self._current_versions(teams, definition or _empty(_definition_line(agent_id)))
         # A pull shows the definition: it is checked, like the layers, before anybody relies on it.
         await self._layers(versions, teams)
@@ -97,7 +97,7 @@ class Layers(msgspec.Struct, frozen=True):
         """Return the critical edits since the pinned versions; None if there are none or nothing is pinned."""
         await self._check_may_read(agent_id)
         pin = await self.store.find_pin(session_id, agent_id)
-        versions = _of_teams(pin.versions, await self._teams(agent_id)) if pin else ()
+        versions = _of_teams(pin.versions, await self.teams_of(agent_id)) if pin else ()
         edits = await self.critical.newer_than(versions)
         if not edits:
             return None
@@ -117,7 +117,8 @@ class Layers(msgspec.Struct, frozen=True):
     async def _definition(self, agent_id: str) -> PartVersion:
         return await self._head(_definition_line(agent_id))
 
-    async def _teams(self, agent_id: str) -> AbstractSet[str]:
+    async def teams_of(self, agent_id: str) -> AbstractSet[str]:
+        """Return the teams that an agent is in now."""
         if agent_id == self.actor.principal_id:
             return self.actor.teams
         return (await self.access.memberships(await find_agent(agent_id, self.access))).teams

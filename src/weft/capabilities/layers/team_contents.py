@@ -1,4 +1,4 @@
-"""What teams own: guidelines (layer:team:NAME) and memory."""
+"""What teams own: guidelines (layer:team:NAME), memory and budgets."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import msgspec
 
 from weft.capabilities.agent_context.model import ContextLine
 from weft.capabilities.agent_context.service import Contexts
+from weft.capabilities.budgets.model import PERIODS, BudgetName
+from weft.capabilities.budgets.store import BudgetStore
 from weft.capabilities.indexing.collections.model import MEMORY
 from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.layers.model import line_of, team_layer
@@ -20,6 +22,7 @@ class LayersAndMemoryOfTeams(msgspec.Struct, frozen=True):
     contexts: Contexts
     layers: LayerStore
     collections: CollectionStore
+    budgets: BudgetStore
 
     async def of(self, team: str) -> TeamContent:
         memory = await self.contexts.lines.find(_memory_of(team).line_id)
@@ -38,6 +41,8 @@ class LayersAndMemoryOfTeams(msgspec.Struct, frozen=True):
         await self.collections.remove_place(MEMORY, memory.line_id)
         await self.contexts.lines.erase(line_of(team_layer(team)))
         await self.layers.remove(team_layer(team))
+        for period in PERIODS:
+            await self.budgets.delete(BudgetName(f"{TEAM}{team}", period))
 
 
 def _memory_of(team: str) -> ContextLine:

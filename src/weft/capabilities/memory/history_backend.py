@@ -11,7 +11,7 @@ from msgspec import structs
 from weft.capabilities.history.line_backend import check_may_forget
 from weft.capabilities.history.line_kinds import LineKind
 from weft.capabilities.history.model import BRANCH_MARK, Head, Version, no_line
-from weft.capabilities.memory.model import scope_of
+from weft.capabilities.memory.model import check_value_size, scope_of
 from weft.capabilities.memory.service import Memories, MemoryWriter
 from weft.kernel.errors import Conflict
 
@@ -58,6 +58,10 @@ class MemoryLines(msgspec.Struct, frozen=True):
     async def expire(self, line_id: str, limit: int) -> bool:
         del line_id, limit
         return False
+
+    async def check_size(self, line_id: str, key: str, text: str) -> None:
+        del line_id, key
+        check_value_size(len(text.encode()))
 
     async def pin_referenced(self, line_id: str) -> None:
         """Private memory is never pruned."""

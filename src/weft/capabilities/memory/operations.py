@@ -19,6 +19,7 @@ from weft.capabilities.memory.model import (
     MemoryLimitExceeded,
     MemoryNotFound,
     ScopeName,
+    check_value_size,
     scope_name,
 )
 from weft.capabilities.memory.service import Memories, MemoryWriteOptions
@@ -180,7 +181,9 @@ class MemoryDeleted(Success, kw_only=True):
 
 
 def _texts(request: SetMemory) -> list[SubmittedText]:
-    texts = [encode_json_field("value", request.value).decode()]
+    encoded = encode_json_field("value", request.value)
+    check_value_size(len(encoded))
+    texts = [encoded.decode()]
     texts += [metadata_json(request.metadata)] if request.metadata else []
     return [submitted(text, derived_from=request.derived_from) for text in texts]
 

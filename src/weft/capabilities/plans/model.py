@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -10,9 +10,57 @@ from weft.kernel.errors import QuotaExceeded
 
 Plan = Literal["free", "pro", "enterprise"]
 PLANS: tuple[Plan, ...] = get_args(Plan)
+# What shows how context is used, beyond the basic usage report that every plan has.
+Insight = Literal["full_reports", "alerts", "recommendations"]
+INSIGHTS: tuple[Insight, ...] = get_args(Insight)
+# Groups of the basic usage report.
+BASIC_GROUPS = ("tenant", "agent")
 
 _GIBIBYTE = 2**30
+# Part of a quota from which there is a warning.
+QUOTA_NEAR = 0.8
 _LARGER_PLAN = "or ask the operator for a larger plan (weft tenant plan)"
+
+_INSIGHT_NAMES: dict[Insight, str] = {
+    "full_reports": "full usage reports",
+    "alerts": "alerts",
+    "recommendations": "recommendations",
+}
+_INSTEAD_OF: dict[Insight, str] = {
+    "full_reports": f"Report by {' or '.join(BASIC_GROUPS)}",
+    "alerts": "Read the usage report",
+    "recommendations": "Read the usage report",
+}
+
+
+class QuotaUse(NamedTuple):
+    """What is used of a limit, before and after a change; None is unlimited."""
+
+    limit: str
+    allowed: int | None
+    before: int
+    after: int
+
+    @property
+    def is_near(self) -> bool:
+        """Return whether most of the quota is used."""
+        return self.allowed is not None and self.after >= QUOTA_NEAR * self.allowed
+
+    @property
+    def was_near(self) -> bool:
+        """Return whether most of the quota was used before the change."""
+        return self._replace(after=self.before).is_near
+
+
+class AssignedPlan(msgspec.Struct, frozen=True):
+    """The plan of a tenant, and the limits that were set for this tenant alone."""
+
+    plan: Plan
+    limits: dict[str, Any] = {}
+
+    @property
+    def allowance(self) -> Allowance:
+        return msgspec.convert(msgspec.to_builtins(ALLOWANCES[self.plan]) | self.limits, Allowance)
 
 
 class DefaultPlan(msgspec.Struct, frozen=True):
@@ -21,15 +69,18 @@ class DefaultPlan(msgspec.Struct, frozen=True):
     plan: Plan = "enterprise"
 
 
-class Allowance(msgspec.Struct, frozen=True):
+class Allowance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a plan allows; None is unlimited.
 
     ``versions`` of each key are kept; ``snapshots`` are the named ones of each agent. ``tuning``: callers may
     change the minimum score and the weights of a search. ``custom_models``: the tenant may choose its embedding model.
     ``session_keys``, ``session_tokens``, ``value_tokens`` and ``session_versions`` are the highest limits that a new
-    session may have: every plan has them, so that the work of one call on its board is bounded.
+    session may have: every plan has them, so that the work of one call on its board is bounded. So are the entries of
+    a persistent memory and the events of a window, ``memory_entries`` and ``window_events``: more cannot be added.
     ``guardrail_levels``: the layers that may have guardrails of the tenant's own. ``compaction_strategies``: windows
-    may be compacted otherwise than by a sliding window.
+    may be compacted otherwise than by a sliding window. ``insight``: what shows how context is used, besides the basic
+    usage report; ``report_days``: how far back usage reports go. ``minute_usage_days``, ``hour_usage_days`` and
+    ``daily_usage_days``: how long usage by minute, hour and day is kept.
     """
 
     plan: Plan
@@ -45,8 +96,15 @@ class Allowance(msgspec.Struct, frozen=True):
     session_tokens: int = 1_000_000
     value_tokens: int = 300_000
     session_versions: int = 10_000
+    memory_entries: int = 10_000
+    window_events: int = 20_000
     guardrail_levels: tuple[int, ...] = (2, 3, 4)
     compaction_strategies: bool = True
+    insight: tuple[Insight, ...] = INSIGHTS
+    report_days: int | None = None
+    minute_usage_days: int | None = 7
+    hour_usage_days: int | None = 90
+    daily_usage_days: int | None = None
 
     def check_domains(self, domains: int) -> None:
         """Raise QuotaExceeded if there are more domains than allowed."""
@@ -87,6 +145,20 @@ class Allowance(msgspec.Struct, frozen=True):
             if asked > allowed:
                 raise self._exceeded(f"allows a {name} of {allowed}", f"Lower {name}", **{f"limit_{name}": allowed})
 
+    def check_memory_entries(self, entries: int) -> None:
+        """Raise QuotaExceeded if a persistent memory would have more entries than allowed."""
+        if entries > self.memory_entries:
+            allowed = f"allows {self.memory_entries} entries in a persistent memory; this would make it {entries}"
+            instead = "Remove entries with `context.push` and its field remove, or put large collections into documents"
+            raise self._exceeded(allowed, instead, limit_memory_entries=self.memory_entries)
+
+    def check_window_events(self, events: int) -> None:
+        """Raise QuotaExceeded if a window would have more events than allowed, those that were rolled back included."""
+        if events > self.window_events:
+            allowed = f"allows {self.window_events} events in a window; this would make it {events}"
+            instead = "Continue in a new session, or delete the window with `window.delete`"
+            raise self._exceeded(allowed, instead, limit_window_events=self.window_events)
+
     def check_rollback(self) -> None:
         """Raise QuotaExceeded if the plan has no rollback."""
         if not self.rollback:
@@ -118,6 +190,24 @@ class Allowance(msgspec.Struct, frozen=True):
             instead = "Leave out the strategy"
             raise self._exceeded("compacts by a sliding window only", instead, limit_compaction_strategies=False)
 
+    def check_insight(self, insight: Insight) -> None:
+        """Raise QuotaExceeded if the plan has no full reports, no alerts, or no recommendations."""
+        if insight not in self.insight:
+            raise self._exceeded(
+                f"has no {_INSIGHT_NAMES[insight]}", _INSTEAD_OF[insight], limit_insight=list(self.insight)
+            )
+
+    def check_report(self, group: str, days: float) -> None:
+        """Raise QuotaExceeded if a usage report cannot have this group, or goes too many days back."""
+        if group not in BASIC_GROUPS:
+            self.check_insight("full_reports")
+        if self.report_days is not None and days > self.report_days:
+            raise self._exceeded(
+                f"reports the usage of the last {self.report_days} days",
+                "Begin later",
+                limit_report_days=self.report_days,
+            )
+
     def _exceeded(self, allowed: str, instead: str, **limit: Any) -> QuotaExceeded:  # noqa: ANN401 - JSON
         larger = "" if self.plan == PLANS[-1] else f", {_LARGER_PLAN}"
         return QuotaExceeded(f"The plan '{self.plan}' {allowed}.", hint=f"{instead}{larger}.", plan=self.plan, **limit)
@@ -134,11 +224,18 @@ ALLOWANCES: dict[Plan, Allowance] = {
         session_keys=200,
         session_tokens=50_000,
         value_tokens=10_000,
+        memory_entries=1_000,
+        window_events=2_000,
         rollback=False,
         domains=1,
         bytes=_GIBIBYTE,
         guardrail_levels=(),
         compaction_strategies=False,
+        insight=(),
+        report_days=7,
+        minute_usage_days=1,
+        hour_usage_days=7,
+        daily_usage_days=62,
     ),
     "pro": Allowance(
         "pro",
@@ -149,10 +246,16 @@ ALLOWANCES: dict[Plan, Allowance] = {
         session_keys=500,
         session_tokens=200_000,
         value_tokens=50_000,
+        memory_entries=5_000,
+        window_events=10_000,
         domains=10,
         bytes=50 * _GIBIBYTE,
         guardrail_levels=(3, 4),
         compaction_strategies=False,
+        insight=("full_reports",),
+        minute_usage_days=3,
+        hour_usage_days=31,
+        daily_usage_days=400,
     ),
     "enterprise": Allowance("enterprise"),
 }

@@ -15,4 +15,7 @@ class Plans(msgspec.Struct, frozen=True):
     default: DefaultPlan
 
     async def allowance(self) -> Allowance:
-        return ALLOWANCES[await self.store.plan() or self.default.plan]
+        assigned = await self.store.plan()
+        if assigned is None:
+            return ALLOWANCES[self.default.plan]
+        return assigned.allowance if assigned.limits else ALLOWANCES[assigned.plan]

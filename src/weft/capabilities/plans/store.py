@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from weft.capabilities.plans.model import Plan
+    from weft.capabilities.plans.model import AssignedPlan
 
 
 class PlanStore(Protocol):
     """The plan of the transaction's tenant."""
 
-    async def plan(self) -> Plan | None:
-        """Return the plan; None if the default applies."""
+    async def plan(self) -> AssignedPlan | None:
+        """Return the plan with the tenant's own limits; None if the default applies."""
         ...
 
-    async def set_plan(self, plan: Plan, now: int) -> None: ...
+    async def set_plan(self, assigned: AssignedPlan, now: int) -> None: ...

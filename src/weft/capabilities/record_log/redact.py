@@ -5,6 +5,7 @@ The stored content stays, and so do board and transcript: delete the key, or cha
 
 from __future__ import annotations
 
+import os
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
@@ -47,12 +48,13 @@ if TYPE_CHECKING:
     from weft.capabilities.record_log.lookup import FoundRecord
     from weft.capabilities.sessions.model import Session
 
+_SALT_BYTES = 16
 _METHODS = {
     "none": "redaction removed",
     "masked": "secrets and personal data masked",
     "removed": "content removed",
     "summarized": "content replaced by a summary",
-    "encrypted_ref": "content replaced by its digest",
+    "encrypted_ref": "content replaced by a salted digest",
     "policy_blocked": "content blocked by policy",
 }
 # States that reveal nothing of the content.
@@ -67,8 +69,8 @@ class RedactItem(Request):
         Literal["none", "masked", "removed", "summarized", "encrypted_ref", "policy_blocked"],
         msgspec.Meta(
             description="masked: secrets and personal data are masked; removed, policy_blocked: no content; "
-            "summarized: only the replacement; encrypted_ref: only the digest; none: not redacted. Only admins may "
-            "make a redacted item show more."
+            "summarized: only the replacement; encrypted_ref: only a salted digest; none: not redacted. Only admins "
+            "may make a redacted item show more."
         ),
     ]
     reason: Annotated[ShortText, msgspec.Meta(min_length=1, description="Why. Visible to admins in the audit log.")]
@@ -81,13 +83,18 @@ class RedactItem(Request):
 
 
 class ItemRedacted(Response):
-    """The redaction of an item."""
+    """The redaction of an item.
+
+    ``salt``: of encrypted_ref, in hexadecimal. Readers see the SHA-256 over it and the digest of the content, as text
+    such as sha256:9f86…; keep it to compare a copy.
+    """
 
     item_id: str
     redaction_state: str
     redaction_method: str
     redacted_by: str
     redacted_at: datetime
+    salt: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Redactable(NamedTuple):
@@ -259,6 +266,7 @@ async def redact_item(request: RedactItem, redactions: Redactions) -> ItemRedact
         redacted_at=to_micros(redactions.clock.now()),
         replacement=await redactions.gate.admit_note("redaction", request.replacement),
         type=target.ref.type,
+        salt=os.urandom(_SALT_BYTES) if request.state == "encrypted_ref" else None,
     )
     await redactions.records.redact(redaction)
     if redaction.state != "none":
@@ -270,6 +278,7 @@ async def redact_item(request: RedactItem, redactions: Redactions) -> ItemRedact
         redaction_method=redaction.method,
         redacted_by=redaction.redacted_by,
         redacted_at=from_micros(redaction.redacted_at),
+        salt=msgspec.UNSET if redaction.salt is None else redaction.salt.hex(),
     )
 
 

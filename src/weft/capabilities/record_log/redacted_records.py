@@ -34,6 +34,8 @@ from weft.kernel.tokens import approximate_tokens
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from msgspec import UnsetType
+
     from weft.capabilities.records.refs import Maybe, Ref, Refs
     from weft.capabilities.records.store import RecordStore, Redaction, StoredRecord
     from weft.capabilities.records.vocabulary import RedactionState
@@ -125,7 +127,7 @@ def _reduced_summary(summary: ContextSummary, redaction: Redaction) -> ContextSu
     if redaction.replacement is not None:
         return structs.replace(stripped, content=redaction.replacement, content_ref=UNSET)
     return (
-        structs.replace(stripped, content_ref=_by_digest(summary).content_ref)
+        structs.replace(stripped, content_ref=_salted(_by_digest(summary).content_ref, redaction))
         if redaction.state == "encrypted_ref"
         else stripped
     )
@@ -138,13 +140,21 @@ def _reduced_assembly(assembly: ContextAssembly, redaction: Redaction) -> Contex
     if redaction.state != "encrypted_ref":
         return stripped
     blocks = zip(stripped.ordered_blocks, _by_digest(assembly).ordered_blocks, strict=True)
-    named = tuple(structs.replace(block, content_ref=by_digest.content_ref) for block, by_digest in blocks)
+    named = tuple(
+        structs.replace(block, content_ref=_salted(by_digest.content_ref, redaction)) for block, by_digest in blocks
+    )
     return structs.replace(stripped, ordered_blocks=named)
 
 
 def without_text(record: Q) -> Q:
     """Return an assembly or a summary without its text; ids, counts and times stay."""
     return record_text.strip_text(record_text.replace_quotes(record, lambda _: True, digests=False))
+
+
+def _salted(ref: Ref | UnsetType, redaction: Redaction) -> Ref | UnsetType:
+    if not isinstance(ref, Link) or not ref.digest:
+        return ref
+    return structs.replace(ref, digest=redaction.reference(ref.digest) or UNSET)
 
 
 def _by_digest(record: Q) -> Q:
@@ -199,7 +209,7 @@ def redacted_item(item: EngineItem, redaction: Redaction, mask: Masker) -> Engin
         case "summarized" if redaction.replacement is not None:
             shown = _replaced(item, redaction.replacement)
         case "encrypted_ref":
-            shown = EngineItem(_item_by_digest(item), None)
+            shown = EngineItem(_item_by_digest(item, redaction), None)
         case _:
             shown = EngineItem(without_content(item.record), None)
     state = cast("RedactionState", redaction.state)
@@ -256,10 +266,11 @@ def _replaced(item: EngineItem, replacement: str) -> EngineItem:
     return EngineItem(shown, replacement)
 
 
-def _item_by_digest(item: EngineItem) -> ContextItem:
-    """Replace the content by its digest, for readers who have the content and want to compare."""
+def _item_by_digest(item: EngineItem, redaction: Redaction) -> ContextItem:
+    """Replace the content by its salted digest, for those who have the content and the salt and want to compare."""
     record, text = item
-    digest = content_digest(text) if text is not None else _ref_digest(record)
+    plain = content_digest(text) if text is not None else _ref_digest(record)
+    digest = None if plain is None else redaction.reference(plain)
     if digest is None:
         return without_content(record)
     return structs.replace(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
-from weft.capabilities.records.refs import Ref
+from weft.capabilities.records.refs import Ref, content_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -48,7 +48,7 @@ class Redaction(msgspec.Struct, frozen=True):
     """Redaction of an item, a summary or an assembly.
 
     ``replacement`` is the text shown instead, if the content was summarized. ``imported_policies`` are the policy refs
-    of an item that was imported in redacted form.
+    of an item that was imported in redacted form. ``salt`` is of the digest that is shown instead of the content.
     """
 
     record_id: str
@@ -61,6 +61,16 @@ class Redaction(msgspec.Struct, frozen=True):
     replacement: str | None = None
     imported_policies: tuple[Ref, ...] | None = None
     type: str = ITEM_TYPE
+    salt: bytes | None = None
+
+    def reference(self, digest: str) -> str | None:
+        """Return what is shown of the digest of a content, from which nobody can guess that; None: nothing.
+
+        What was imported in redacted form has been salted elsewhere.
+        """
+        if self.imported_policies is not None:
+            return digest
+        return None if self.salt is None else content_digest(self.salt + digest.encode())
 
 
 class ReceiptRecords(Protocol):

@@ -39,7 +39,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     ``purpose`` decides what low confidence means. An answer is then short, and never has more than ``top_k`` results or
     one below the minimum score, except with ``low_confidence``. A prompt gets more results, from a lower score.
     ``max_results`` is the plan's limit; pins come in addition. ``complete``: return every pin, and every omitted
-    candidate with its reason. ``tuned``: the caller chose the weights.
+    candidate with its reason. ``tuned``: the caller chose the weights. ``widen``: at low confidence a prompt gets more.
     """
 
     text: str
@@ -51,6 +51,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool = False
     weights: RankingWeights = RankingWeights()
     tuned: bool = False
+    widen: bool = True
 
 
 class Ranked(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,12 +15,14 @@ from weft.capabilities.search.index_view import CollectionQuery, IncompleteItem
 from weft.capabilities.search.persistent_memory import readable_places
 from weft.capabilities.search.window_events import own_places
 from weft.capabilities.sessions.model import find_session
+from weft.kernel.errors import PermissionDenied
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weft.capabilities.knowledge.model import Domain
     from weft.capabilities.search.stores import SearchStores
+    from weft.kernel.identity import Actor
 
 _ALL_SOURCES: frozenset[Source] = frozenset(SOURCES)
 _DOCUMENTS: frozenset[Source] = frozenset(name for name, kind in SOURCES.items() if kind.collection is None)
@@ -88,7 +90,7 @@ async def resolve_scope(filters: RequestedScope, stores: SearchStores) -> Visibl
     if "document" in sources:
         queries += [await _domain_query(domain, filters, stores) for domain in domains]
         pending = sum([(await stores.documents.backlog(domain.domain)).pending for domain in domains])
-    if filters.in_sessions:
+    if filters.in_sessions and _has_sessions(filters, stores.actor):
         queries.append(await _sessions_query(filters, stores))
     if "memory" in sources:
         queries += await _memory_queries(filters, stores)
@@ -130,6 +132,20 @@ async def _sessions_query(filters: RequestedScope, stores: SearchStores) -> Coll
         # Pins of other sessions must not appear: any sender can pin its messages.
         pins=filters.session_id is not None,
     )
+
+
+def _has_sessions(filters: RequestedScope, actor: Actor) -> bool:
+    """Tell whether sessions are searched: a sub-agent is a member of all of its orchestrator, and names the one.
+
+    Raises PermissionDenied if nothing else would be searched.
+    """
+    if filters.session_id is not None or actor.bound_session is not None or not actor.is_subagent:
+        return True
+    if filters.sources is not None and filters.sources <= _IN_SESSIONS:
+        raise PermissionDenied(
+            "A sub-agent can search only the session it works in.", hint="Pass the session_id you were given."
+        )
+    return False
 
 
 async def _sessions(filters: RequestedScope, stores: SearchStores) -> frozenset[str] | None:

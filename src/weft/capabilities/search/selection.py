@@ -90,7 +90,7 @@ def _answer_bounds(query: Query, *, unsure: bool) -> _Bounds:
 
 def _prompt_bounds(query: Query, *, unsure: bool) -> _Bounds:
     """Return the bounds of what a prompt gets: in doubt more, because what is missing costs more than its tokens."""
-    factor = WIDENING if unsure else 1
+    factor = WIDENING if unsure and query.widen else 1
     return _Bounds(query.weights.min_score / factor, query.top_k * factor)
 
 

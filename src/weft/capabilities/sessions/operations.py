@@ -166,7 +166,7 @@ _write_operation = partial(_operation, permission=Permission.WRITE, effect=Effec
     status=201,
     session=SessionUse.OUTSIDE,
     errors=(SessionExists, AgentNotFound, TeamNotFound, QuotaExceeded, *GATE_ERRORS),
-    content=lambda request: (submitted(request.purpose), submitted_value(request.metadata or {})),
+    content=lambda request: (submitted(request.purpose), submitted_value(checked_metadata(request.metadata))),
 )
 async def create_session(
     request: CreateSession,

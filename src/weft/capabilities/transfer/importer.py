@@ -197,7 +197,7 @@ class ImportService(msgspec.Struct, frozen=True):
             if any(each.event.type == IMPORTED and each.event.data.get("digest") == bundle.digest for each in page):
                 return
         raise SessionExists(
-            f"The session '{session_id}' exists already.",
+            f"The session '{session_id}' exists already, or is still being deleted.",
             hint="Import it under another id: pass session_id (weft import --as-session NAME). Importing the same "
             "bundle again changes nothing.",
             resource_id=session_id,

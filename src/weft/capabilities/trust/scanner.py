@@ -121,6 +121,11 @@ class ContentScanner:
         return tuple(sorted({span.label for span in self._scanners[category].spans(text)}))
 
 
+def is_long(texts: Iterable[SubmittedText]) -> bool:
+    """Tell whether a scan of texts takes so long that their sizes should be checked first."""
+    return sum(len(text) for text, _ in texts) > _SLICE_CHARS
+
+
 def _slices(text: str) -> Iterator[str]:
     """Yield a text in slices that overlap; a short text, also an empty one, is one slice."""
     for start in range(0, max(1, len(text)), _SLICE_CHARS):

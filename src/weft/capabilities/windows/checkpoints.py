@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
+from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import structs
@@ -17,7 +18,7 @@ from weft.capabilities.history.commits import add_snapshot, check_label
 from weft.capabilities.history.fields import BranchName
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import SnapshotExists, SnapshotNotFound, VersionPruned, no_snapshot, trunk_of
-from weft.capabilities.history.rollback import plan_restore, restore
+from weft.capabilities.history.rollback import RestorePlan, plan_restore, planned_now, restore
 from weft.capabilities.history.service import History
 from weft.capabilities.history.snapshot_quota import SnapshotQuota
 from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session, lock_active_session
@@ -26,12 +27,14 @@ from weft.capabilities.windows.operations import WRITE_ERRORS, read_operation, w
 from weft.capabilities.windows.redacted_events import redacted_keys
 from weft.capabilities.windows.service import Windows, no_window
 from weft.kernel.clock import from_micros
-from weft.kernel.errors import PermissionDenied, QuotaExceeded
+from weft.kernel.errors import PermissionDenied, QuotaExceeded, Unavailable, WeftError
 from weft.kernel.fields import Name
+from weft.kernel.identity import Actor
 from weft.kernel.operation import Request, Response
+from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from weft.capabilities.sessions.model import Session
     from weft.capabilities.windows.model import Window
@@ -60,7 +63,7 @@ class ListCheckpoints(Request):
     include_automatic: Annotated[bool, msgspec.Meta(description="Include those that Weft made.")] = True
 
 
-class RestoreCheckpoint(Request):
+class RestoreCheckpoint(Request, weakref=True, eq=False):
     """The checkpoint, and the windows to return to it."""
 
     session_id: SessionId
@@ -187,8 +190,40 @@ async def list_checkpoints(request: ListCheckpoints, windows: Windows) -> Checkp
     )
 
 
+class _WindowHistory(msgspec.Struct, frozen=True):
+    """What planning a restore needs."""
+
+    windows: Windows
+    history: History
+
+
+# Plans of parsed requests by line, so that the transaction only applies them.
+_plans: WeakKeyDictionary[RestoreCheckpoint, Mapping[str, RestorePlan]] = WeakKeyDictionary()
+
+
+async def prepare_restore(request: RestoreCheckpoint, actor: Actor, transactions: Transactions[_WindowHistory]) -> None:
+    """Plan the restore before the transaction, which also refuses what cannot be planned."""
+
+    async def plan(services: _WindowHistory) -> dict[str, RestorePlan]:
+        windows, history = services.windows, services.history
+        plans: dict[str, RestorePlan] = {}
+        for window, source in await _to_restore(windows, request, create=False):
+            hidden = await _hidden(windows, window, source)
+            line, target = await history.to_read(window.line_id), await history.snapshot(source, request.label)
+            plans[window.line_id] = await plan_restore(history, line, target, without=hidden)
+        return plans
+
+    try:
+        _plans[request] = await transactions.read(actor, plan, heavy=True)
+    except Unavailable:
+        raise
+    except WeftError:
+        return
+
+
 @write_operation(
     "window.restore",
+    prepare=prepare_restore,
     action="restore",
     http="POST /v1/sessions/{session_id}/checkpoints/{label}/restore",
     errors=(*WRITE_ERRORS, SnapshotNotFound, VersionPruned, QuotaExceeded),
@@ -199,14 +234,11 @@ async def restore_checkpoint(request: RestoreCheckpoint, windows: Windows, histo
     History is not rewritten: the restored state is a new version. With from_agent_id, another agent's checkpoint is
     restored into a window; its redacted events are left out.
     """
-    source = request.from_agent_id
-    if source is not None:
-        into = await windows.open(request.session_id, request.agent_id, create=True)
-        origin = await windows.open_own(request.session_id, (await _known(windows, request.session_id, source)))
-        done = [await _restore(windows, history, into, origin.line_id, request.label)]
-    else:
-        labelled = await _labelled(windows, request.session_id, request.label, request.agent_id)
-        done = [await _restore(windows, history, window, window.line_id, request.label) for window in labelled]
+    plans = _plans.pop(request, {})
+    done = [
+        await _restore(windows, history, window, source, request.label, plans.get(window.line_id))
+        for window, source in await _to_restore(windows, request, create=True)
+    ]
     return CheckpointRestored(session_id=request.session_id, label=request.label, windows=done)
 
 
@@ -262,14 +294,32 @@ async def _known(windows: Windows, session_id: str, agent_id: str) -> str:
     return (await windows.open(session_id, agent_id)).events_of
 
 
-async def _restore(windows: Windows, history: History, window: Window, source: str, label: str) -> RestoredWindow:
+async def _to_restore(windows: Windows, request: RestoreCheckpoint, *, create: bool) -> list[tuple[Window, str]]:
+    """Return the windows to restore, each with the line that has its checkpoint."""
+    session_id, source = request.session_id, request.from_agent_id
+    if source is None:
+        labelled = await _labelled(windows, session_id, request.label, request.agent_id)
+        return [(window, window.line_id) for window in labelled]
+    into = await windows.open(session_id, request.agent_id, create=create)
+    origin = await windows.open_own(session_id, await _known(windows, session_id, source))
+    return [(into, origin.line_id)]
+
+
+async def _hidden(windows: Windows, window: Window, source: str) -> frozenset[str]:
+    """Return the keys that are not restored: redacted events of another window."""
+    if source == window.line_id:
+        return frozenset()
+    return await redacted_keys(windows.records, window.session_id, source)
+
+
+async def _restore(
+    windows: Windows, history: History, window: Window, source: str, label: str, prepared: RestorePlan | None
+) -> RestoredWindow:
     line = await history.to_write(window.line_id)
     target = await history.snapshot(source, label)
     meta = CommitMeta(f"restore {label}" if source == window.line_id else f"restore {label} of {source}")
-    hidden = (
-        await redacted_keys(windows.records, window.session_id, source) if source != window.line_id else frozenset()
-    )
-    plan = await plan_restore(history, line, target, without=hidden)
+    hidden = await _hidden(windows, window, source)
+    plan = await planned_now(history, line, target, prepared, without=hidden)
     done = await restore(history, line, plan, meta, occasion="before-restore")
     return RestoredWindow(
         agent_id=window.agent_id,

@@ -17,7 +17,7 @@ from weft.capabilities.history.store import Rule
 from weft.capabilities.sessions.model import SessionArchived, SessionNotFound, lock_session
 from weft.capabilities.windows.model import PREFIX, NotMember, WindowNotFound
 from weft.capabilities.windows.service import Windows
-from weft.capabilities.windows.window_writer import visible_versions
+from weft.capabilities.windows.window_writer import check_content_size, visible_versions
 from weft.kernel.errors import PermissionDenied
 
 if TYPE_CHECKING:
@@ -71,6 +71,10 @@ class WindowLines(msgspec.Struct, frozen=True):
         """Events do not expire."""
         del line_id, limit
         return False
+
+    async def check_size(self, line_id: str, key: str, text: str) -> None:
+        del line_id, key
+        check_content_size(len(text.encode()))
 
     async def pin_referenced(self, line_id: str) -> None:
         """No other line refers to versions of a window."""

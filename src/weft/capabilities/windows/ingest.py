@@ -30,7 +30,8 @@ from weft.capabilities.windows.model import (
 )
 from weft.capabilities.windows.service import Windows
 from weft.capabilities.windows.views import shown_trust
-from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
+from weft.capabilities.windows.window_writer import check_size
+from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, QuotaExceeded
 from weft.kernel.fields import Fraction, Name, ShortText
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, SubmittedText, operation
@@ -145,7 +146,9 @@ def _texts(request: IngestEvents) -> list[SubmittedText]:
     texts: list[SubmittedText] = []
     for event in request.events:
         with contextlib.suppress(InvalidInput):  # raised again where the session is known
-            texts += submitted_texts(event.draft())
+            draft = event.draft()
+            check_size(draft)
+            texts += submitted_texts(draft)
     return texts
 
 
@@ -165,6 +168,7 @@ def _texts(request: IngestEvents) -> list[SubmittedText]:
         ProtectedCategory,
         EventExists,
         ContentTooLarge,
+        QuotaExceeded,
         BranchNotFound,
         WindowNotFound,
         *GATE_ERRORS,

@@ -96,7 +96,7 @@ def _replaced(message: ConversationMessage, redaction: Redaction) -> Conversatio
     if redaction.state == "summarized":
         content = redaction.replacement or _REMOVED
     elif redaction.state == "encrypted_ref":
-        content = f"sha256:{blob_hash(message.content).hex()}"
+        content = redaction.reference(f"sha256:{blob_hash(message.content).hex()}") or _REMOVED
     else:
         content = _REMOVED
     calls = tuple(ToolCall(call.call_id, call.name, _NO_ARGUMENTS) for call in message.tool_calls)

@@ -18,6 +18,7 @@ from weft.capabilities.agent_context.permissions import unknown_agent
 from weft.capabilities.history.model import BranchNotFound, Head
 from weft.capabilities.history.store import CheckoutStore, LineStore
 from weft.capabilities.language_models.catalog import Catalog
+from weft.capabilities.plans.warnings import QuotaWarnings
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.sessions.model import Session, find_session, lock_active_session
 from weft.capabilities.sessions.store import SessionStore
@@ -77,6 +78,7 @@ class Windows(msgspec.Struct, frozen=True):
     compactions: CompactionQueue
     catalog: Catalog
     gate: ContentGate
+    quota_warnings: QuotaWarnings
 
     @property
     def now(self) -> int:

@@ -21,6 +21,7 @@ from weft.capabilities.history.model import (
     blob_hash,
 )
 from weft.capabilities.messages.categories import ProtectedCategory
+from weft.capabilities.plans.model import QuotaUse
 from weft.capabilities.windows.admission import admit_draft
 from weft.capabilities.windows.model import (
     MAX_CONTENT_BYTES,
@@ -71,7 +72,9 @@ class WindowWriter:
         drafts_to_add: list[EventDraft] = []
         for draft in drafts:
             check_size(draft)
-            known = found.get(draft.event_id) or await self._existing(draft.event_id)
+        last = await self._last_changes(draft.event_id for draft in drafts)
+        for draft in drafts:
+            known = found.get(draft.event_id) or await self._existing(draft.event_id, last)
             if known is None:
                 known = self._event(draft, self.owner.last_number + len(drafts_to_add) + 1)
                 drafts_to_add.append(draft)
@@ -80,10 +83,11 @@ class WindowWriter:
                     f"The window has an event '{draft.event_id}' with other content.", resource_id=draft.event_id
                 )
             found[draft.event_id] = known
+        await self._check_number(len(drafts_to_add))
         await self._check_instructions(found[draft.event_id] for draft in drafts_to_add)
         new = [await self._admitted(draft, found[draft.event_id]) for draft in drafts_to_add]
         found |= {event.event_id: event for event in new}
-        await self.add(new, "ingest", are_new=True)
+        await self.add(new, "ingest", last=last)
         if new:
             self._announce(new)
         return [found[draft.event_id] for draft in drafts]
@@ -92,6 +96,16 @@ class WindowWriter:
         """Pass an event through the gate."""
         admitted = await admit_draft(draft, self.service.gate)
         return structs.replace(self._event(admitted.draft, event.number), trust=admitted.label)
+
+    async def _check_number(self, added: int) -> None:
+        """Raise QuotaExceeded if new events would exceed the ceiling of the tenant's plan."""
+        if not added:
+            return
+        warnings, before = self.service.quota_warnings, self.owner.last_number
+        allowance = await warnings.plans.allowance()
+        allowance.check_window_events(before + added)
+        use = QuotaUse("window_events", allowance.window_events, before, before + added)
+        await warnings.note(use, self.service.actor.principal_id)
 
     async def _check_instructions(self, events: Iterable[WindowEvent]) -> None:
         """Refuse instructions of a sub-agent that another agent would read: it records only its own prompt."""
@@ -106,16 +120,24 @@ class WindowWriter:
             )
 
     async def add(
-        self, events: Sequence[WindowEvent], reason: str, removed: Sequence[Version] = (), *, are_new: bool = False
+        self,
+        events: Sequence[WindowEvent],
+        reason: str,
+        removed: Sequence[Version] = (),
+        *,
+        last: Mapping[str, Version] | None = None,
     ) -> None:
-        """Write events, and delete keys, as one commit. ``are_new``: the line has none of the events."""
+        """Write events, and delete keys, as one commit. ``last``: the last changes of their keys, if known."""
+        if last is None:
+            last = await self._last_changes(event.event_id for event in events)
         replaced = [*removed]
         changes = [_removal(version) for version in removed]
+        values: dict[bytes, str] = {}
         for event in events:
-            present = [] if are_new else await self.current([event.event_id, content_key(event.event_id)])
-            written, before = await self._writes(event, present)
+            written, before = self._writes(event, last, values)
             changes += written
             replaced += before
+        await self.service.lines.put_blobs(values)
         growth = sum(event.tokens for event in events) - sum(version.change.meta.tokens for version in replaced)
         await self._commit(changes, CommitMeta(reason), growth)
         await self._advance(max((event.number for event in events), default=0))
@@ -125,8 +147,11 @@ class WindowWriter:
         changes: list[Change] = []
         counts: Counter[str] = Counter()
         growth = newest = 0
+        values: dict[bytes, str] = {}
+        lines = self.service.lines
+        last = {each.change.key: each for each in await lines.last_changes(self.head.line_id, [*state], self.head.seq)}
         for key, version in state.items():
-            current = await self.service.lines.latest(self.head.line_id, key, self.head.seq)
+            current = _written(last.get(key))
             growth -= current.change.meta.tokens if current else 0
             if not is_content(key):
                 counts["removed" if version is None else "updated" if current else "added"] += 1
@@ -135,10 +160,11 @@ class WindowWriter:
                 continue
             if version.value is None:
                 raise VersionPruned(f"Retention has removed the value of '{key}'.", resource_id=key)
-            await self.service.lines.put_blob(blob_hash(version.value), version.value)
-            changes.append(await self._change(key, version.value, version.change.meta, current))
+            values[blob_hash(version.value)] = version.value
+            changes.append(_change(key, version.value, version.change.meta, last.get(key)))
             growth += version.change.meta.tokens
             newest = max(newest, 0 if is_content(key) else decode_event(self.head.line_id, version, None).number)
+        await lines.put_blobs(values)
         if changes or commit_meta.merged is not None:
             await self.service.compactions.restored(self.head.line_id)
             await self._commit(changes, commit_meta, growth)
@@ -167,12 +193,18 @@ class WindowWriter:
         found = [await self.service.lines.latest(self.head.line_id, key, self.head.seq) for key in keys]
         return [version for version in found if version is not None]
 
-    async def _existing(self, event_id: str) -> WindowEvent | None:
-        versions = {each.change.key: each for each in await self.current([event_id])}
-        if not versions:
+    async def _last_changes(self, event_ids: Iterable[str]) -> dict[str, Version]:
+        """Return the last changes of the keys of events, deletions too, without values."""
+        keys = [key for event_id in event_ids for key in (event_id, content_key(event_id))]
+        found = await self.service.lines.last_changes(self.head.line_id, keys, self.head.seq)
+        return {each.change.key: each for each in found}
+
+    async def _existing(self, event_id: str, last: Mapping[str, Version]) -> WindowEvent | None:
+        if _written(last.get(event_id)) is None:
             return None
-        content = await self.current([content_key(event_id)])
-        return decode_event(self.head.line_id, versions[event_id], content[0].value if content else None)
+        versions = {each.change.key: each for each in await self.current([event_id, content_key(event_id)])}
+        content = versions.get(content_key(event_id))
+        return decode_event(self.head.line_id, versions[event_id], content.value if content else None)
 
     def _event(self, draft: EventDraft, number: int) -> WindowEvent:
         return WindowEvent(
@@ -194,27 +226,25 @@ class WindowWriter:
             content_hash=content_hash(draft.message),
         )
 
-    async def _writes(self, event: WindowEvent, present: Sequence[Version]) -> tuple[list[Change], list[Version]]:
-        """Store the values of an event; return its changes and the versions they replace."""
+    def _writes(
+        self, event: WindowEvent, last: Mapping[str, Version], values: dict[bytes, str]
+    ) -> tuple[list[Change], list[Version]]:
+        """Return the changes of an event and the versions they replace; add its values to those to store."""
         envelope, content = encode_event(event)
-        values = {event.event_id: envelope} | ({} if content is None else {content_key(event.event_id): content})
-        await self.service.lines.put_blobs({blob_hash(value): value for value in values.values()})
-        current = {each.change.key: each for each in present}
-        changes = [_removal(version) for key, version in current.items() if key not in values]
-        for key, value in values.items():
+        texts = {event.event_id: envelope} | ({} if content is None else {content_key(event.event_id): content})
+        present = [
+            version
+            for key in (event.event_id, content_key(event.event_id))
+            if (version := _written(last.get(key))) is not None
+        ]
+        changes = [_removal(version) for version in present if version.change.key not in texts]
+        for key, text in texts.items():
             tokens = 0 if is_content(key) else event.tokens
-            meta = ChangeMeta(tokens=tokens, size=len(value.encode()), trust=event.trust)
-            changes.append(await self._change(key, value, meta, current.get(key)))
-        return changes, list(current.values())
-
-    async def _change(self, key: str, value: str, meta: ChangeMeta, current: Version | None) -> Change:
-        incarnation = (
-            current.change.incarnation
-            if current
-            else await self.service.lines.last_incarnation(self.head.line_id, key) + 1
-        )
-        version = current.change.version + 1 if current else 1
-        return Change(key, incarnation, version, ChangeKind.WRITE, blob_hash(value), meta)
+            meta = ChangeMeta(tokens=tokens, size=len(text.encode()), trust=event.trust)
+            change = _change(key, text, meta, last.get(key))
+            changes.append(change)
+            values[change.blob_hash or b""] = text
+        return changes, present
 
     async def _commit(self, changes: Sequence[Change], meta: CommitMeta, growth: int) -> None:
         if not changes and meta.merged is None:
@@ -295,11 +325,29 @@ class WindowWriter:
         return self.service.event(event_type, self.session, self.window.agent_id, readers, data)
 
 
+def _written(last: Version | None) -> Version | None:
+    """Return the last change of a key; None if it deleted the key."""
+    return last if last is not None and last.change.act is ChangeKind.WRITE else None
+
+
+def _change(key: str, value: str, meta: ChangeMeta, last: Version | None) -> Change:
+    """Return the change that follows the last one of a key."""
+    current = _written(last)
+    incarnation = current.change.incarnation if current else (last.change.incarnation + 1 if last else 1)
+    version = current.change.version + 1 if current else 1
+    return Change(key, incarnation, version, ChangeKind.WRITE, blob_hash(value), meta)
+
+
 def check_size(draft: EventDraft) -> None:
     """Refuse a message that is not valid JSON or too large."""
     rest = structs.replace(draft.message, content="")
     encode_json_field("message.content", draft.message.content)
-    size = max(len(draft.message.content.encode()), len(encode_json_field("message", msgspec.to_builtins(rest))))
+    check_content_size(
+        max(len(draft.message.content.encode()), len(encode_json_field("message", msgspec.to_builtins(rest))))
+    )
+
+
+def check_content_size(size: int) -> None:
     if size > MAX_CONTENT_BYTES:
         raise ContentTooLarge(
             f"message: {size} bytes; at most {MAX_CONTENT_BYTES}.",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from weft.kernel.errors import ServerBusy
 from weft.storage.sql.blobs import SqlBlobs
 from weft.storage.sql.deferred_deletions import PendingDeletion, SqlDeferredDeletions
+from weft.storage.sql.metering import FORGET_BATCH_SIZE, SqlUsageStore
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -72,6 +73,8 @@ async def delete_line_batch(transaction: Transaction, line_id: str) -> bool:
 
 async def delete_session_batch(transaction: Transaction, session_id: str) -> bool:
     """Delete some rows of a deleted session; tell whether more may remain."""
+    if await SqlUsageStore(transaction).forget_session(session_id, FORGET_BATCH_SIZE):
+        return True
     for table, key in _LARGE_TABLES.items():
         kept = _KEPT.get(table, "")
         deleted = await transaction.changed(

@@ -17,7 +17,9 @@ from weft.capabilities.knowledge.store import (
     Requeued,
     StoredContent,
 )
+from weft.capabilities.knowledge.templates.model import DomainEvaluation, DomainTemplate
 from weft.capabilities.trust.model import TrustLabel
+from weft.kernel.clock import DAY_MICROS
 from weft.kernel.identity import named_types
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
 from weft.storage.sql.collections import in_json
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
 _DOMAIN = """
 SELECT domain, description, clearance, created_by, created_at, updated_at, agents, writers, chunking, importance,
-       documents, bytes, reindex_after, reindex_afresh
+       documents, bytes, reindex_after, reindex_afresh, template, evaluation
 FROM domains
 """
 _DOCUMENT = """
@@ -47,6 +49,8 @@ FROM documents
 _DOCUMENT_FIELDS = Document.__struct_fields__
 _encode = msgspec.json.Encoder().encode
 _decode_chunking = msgspec.json.Decoder(ChunkingOptions)
+_decode_template = msgspec.json.Decoder(DomainTemplate).decode
+_decode_evaluation = msgspec.json.Decoder(DomainEvaluation).decode
 _metadata = msgspec.json.Decoder(dict[str, Any])
 _label = msgspec.json.Decoder(TrustLabel).decode
 _quarantine = msgspec.json.Decoder(Quarantine).decode
@@ -57,16 +61,24 @@ _DELETE_BATCH = 100
 
 _ADD = """
 INSERT INTO domains (tenant, domain, description, clearance, agents, writers, chunking, importance,
-                     created_by, created_at, updated_at, documents, bytes, reindex_after, reindex_afresh)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+                     created_by, created_at, updated_at, documents, bytes, reindex_after, reindex_afresh, template,
+                     retention_days)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
 ON CONFLICT DO NOTHING RETURNING 1
 """
 _UPDATE = """
 UPDATE domains SET description = $1, clearance = $2, agents = $3, writers = $4, chunking = $5,
-                   importance = $6, updated_at = $7, reindex_after = $8, reindex_afresh = $9
+                   importance = $6, updated_at = $7, reindex_after = $8, reindex_afresh = $9,
+                   content_changes = content_changes + 1
 WHERE tenant = $10 AND domain = $11
 """
-_COUNT = "UPDATE domains SET documents = documents + $1, bytes = bytes + $2 WHERE tenant = $3 AND domain = $4"
+_COUNT = """
+UPDATE domains SET documents = documents + $1, bytes = bytes + $2, content_changes = content_changes + 1
+WHERE tenant = $3 AND domain = $4
+"""
+_SET_EVALUATION = """
+UPDATE domains SET evaluation = $1, evaluated_changes = $2 WHERE tenant = $3 AND domain = $4
+"""
 
 
 class SqlDomainStore(SqlStore):
@@ -86,6 +98,8 @@ class SqlDomainStore(SqlStore):
             domain.bytes,
             domain.reindex_after,
             int(domain.reembed),
+            None if domain.template is None else _encode(domain.template).decode(),
+            None if domain.template is None else domain.template.retention_days,
         )
         # Documents left of a deleted domain would reappear with it.
         deleted = PendingDeletion(domain_collection(domain.domain))
@@ -121,6 +135,15 @@ class SqlDomainStore(SqlStore):
 
     async def count(self, domain: str, *, documents: int, size: int) -> None:
         await self._tx.run(_COUNT, documents, size, self._tenant, domain)
+
+    async def content_changes(self, domain: str) -> int:
+        row = await self._tx.one(
+            "SELECT content_changes FROM domains WHERE tenant = $1 AND domain = $2", self._tenant, domain
+        )
+        return 0 if row is None else int(row[0])
+
+    async def set_evaluation(self, domain: str, evaluation: DomainEvaluation, changes: int) -> None:
+        await self._tx.run(_SET_EVALUATION, _encode(evaluation).decode(), changes, self._tenant, domain)
 
     async def reindexing(self) -> Sequence[str]:
         rows = await self._tx.all(
@@ -504,6 +527,45 @@ async def tenants_reindexing(transaction: Transaction) -> list[str]:
     return [row[0] for row in rows]
 
 
+_TO_EVALUATE = """
+SELECT tenant, domain FROM domains
+WHERE template IS NOT NULL AND content_changes <> evaluated_changes AND reindex_after IS NULL
+  AND NOT EXISTS (SELECT 1 FROM documents
+                  WHERE documents.tenant = domains.tenant AND documents.domain = domains.domain
+                    AND documents.state = 'pending')
+ORDER BY tenant, domain
+"""
+# SQLite keeps the order of a cross join: domains first, of which there are few.
+_EXPIRED_DOCUMENTS = f"""
+FROM domains CROSS JOIN documents
+WHERE domains.template IS NOT NULL AND domains.retention_days IS NOT NULL
+  AND documents.tenant = domains.tenant AND documents.domain = domains.domain
+  AND documents.timestamp < $1 - domains.retention_days * {DAY_MICROS}
+"""
+
+
+async def domains_to_evaluate(transaction: Transaction) -> list[tuple[str, str]]:
+    """Return tenant and name of domains whose documents are all indexed and have changed since the last evaluation."""
+    return [(row[0], row[1]) for row in await transaction.all(_TO_EVALUATE)]
+
+
+async def tenants_with_expired_documents(transaction: Transaction, now: int) -> list[str]:
+    """Return the tenants with documents that are past the retention of their domain."""
+    rows = await transaction.all(f"SELECT DISTINCT domains.tenant {_EXPIRED_DOCUMENTS}", now)
+    return [row[0] for row in rows]
+
+
+async def expired_documents(transaction: Transaction, now: int, limit: int) -> list[tuple[str, str]]:
+    """Return domain and id of documents of a tenant that are past the retention of their domain."""
+    rows = await transaction.all(
+        f"SELECT documents.domain, documents.document_id {_EXPIRED_DOCUMENTS} AND domains.tenant = $2 LIMIT $3",
+        now,
+        transaction.tenant,
+        limit,
+    )
+    return [(row[0], row[1]) for row in rows]
+
+
 async def documents_pending(transaction: Transaction) -> int:
     """Return the number of documents to index, of all tenants."""
     row = await transaction.one("SELECT COUNT(*) FROM documents WHERE state = 'pending'")
@@ -542,6 +604,8 @@ def _domain(row: Row) -> Domain:
             "writers": decode_patterns(values["writers"]),
             "chunking": _decode_chunking.decode(values["chunking"]),
             "reembed": bool(values["reembed"]),
+            "template": values["template"] and _decode_template(values["template"]),
+            "evaluation": values["evaluation"] and _decode_evaluation(values["evaluation"]),
         }
     )
 

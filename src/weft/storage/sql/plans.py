@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
+import msgspec
+
+from weft.capabilities.plans.model import AssignedPlan
 from weft.storage.sql.database import SqlStore
 
-if TYPE_CHECKING:
-    from weft.capabilities.plans.model import Plan
-
 _SET_PLAN = """
-INSERT INTO tenant_plans (tenant, plan, since) VALUES ($1, $2, $3)
-ON CONFLICT (tenant) DO UPDATE SET plan = excluded.plan, since = excluded.since
+INSERT INTO tenant_plans (tenant, plan, limits, since) VALUES ($1, $2, $3, $4)
+ON CONFLICT (tenant) DO UPDATE SET plan = excluded.plan, limits = excluded.limits, since = excluded.since
 """
+_limits = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class SqlPlanStore(SqlStore):
     """The plan of one tenant."""
 
-    async def plan(self) -> Plan | None:
-        row = await self._tx.one("SELECT plan FROM tenant_plans WHERE tenant = $1", self._tenant)
-        return None if row is None else row[0]
+    async def plan(self) -> AssignedPlan | None:
+        row = await self._tx.one("SELECT plan, limits FROM tenant_plans WHERE tenant = $1", self._tenant)
+        return None if row is None else AssignedPlan(row[0], _limits(row[1]))
 
-    async def set_plan(self, plan: Plan, now: int) -> None:
-        await self._tx.run(_SET_PLAN, self._tenant, plan, now)
+    async def set_plan(self, assigned: AssignedPlan, now: int) -> None:
+        limits = msgspec.json.encode(assigned.limits).decode()
+        await self._tx.run(_SET_PLAN, self._tenant, assigned.plan, limits, now)

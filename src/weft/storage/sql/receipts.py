@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.capabilities.assembly.receipts import Receipt, ReportedUsage, SavingsTotal, StoredReceipt
+from weft.capabilities.efficiency.model import Efficiency
 from weft.storage.sql.blobs import pack, text_of
 from weft.storage.sql.database import SqlStore, batches, placeholders
 
@@ -15,11 +16,12 @@ if TYPE_CHECKING:
 
     from weft.storage.sql.database import Row, Transaction
 
-_RECEIPT = "SELECT body, usage FROM receipts WHERE tenant = $1 "
+_RECEIPT = "SELECT body, usage, efficiency FROM receipts WHERE tenant = $1 "
 _ADD = """
 INSERT INTO receipts (tenant, receipt_id, session_id, agent_id, model, created_at, naive_tokens, assembled_tokens,
-                      cached_tokens, cost, naive_cost, body, items)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+                      cached_tokens, cost, naive_cost, body, items, capacity_tokens, overhead_tokens, useful_tokens,
+                      efficiency_basis)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
 """
 _ADD_TEXT = """
 INSERT INTO receipt_texts (tenant, session_id, digest, content) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING
@@ -36,6 +38,10 @@ UPDATE receipts SET reported_at = $1, input_tokens = $2, output_tokens = $3, cac
     cache_write_tokens = $5, reported_cost = $6, usage = $7
 WHERE tenant = $8 AND receipt_id = $9 AND (usage IS NULL OR usage = $7)
 """
+_SCORE = """
+UPDATE receipts SET overhead_tokens = $1, useful_tokens = $2, efficiency_basis = $3, efficiency = $4
+WHERE tenant = $5 AND receipt_id = $6 AND efficiency IS NULL
+"""
 # Columns that sums can be grouped by.
 _GROUPS = {"tenant": "''", "session": "session_id", "agent": "agent_id", "model": "model"}
 _MAX_GROUPS = 1_000
@@ -44,9 +50,15 @@ SELECT receipt_id, session_id FROM receipts WHERE tenant = $1 AND created_at < $
 ORDER BY created_at, receipt_id LIMIT $3
 """
 _BODIES_PAGE = 100
+# Completed by the parameter of the clearance and a parenthesis.
+_UP_TO_CLEARANCE = (
+    "NOT EXISTS (SELECT 1 FROM principals p WHERE p.tenant = receipts.tenant "
+    "AND p.principal_id = receipts.agent_id AND p.clearance > "
+)
 _encode = msgspec.json.Encoder().encode
 _receipt = msgspec.json.Decoder(Receipt).decode
 _usage = msgspec.json.Decoder(ReportedUsage).decode
+_efficiency = msgspec.json.Decoder(Efficiency).decode
 
 
 class _Digests(msgspec.Struct):
@@ -66,7 +78,7 @@ class SqlReceiptStore(SqlStore):
     """Receipts of one tenant."""
 
     async def add(self, receipt: Receipt, texts: Mapping[str, bytes]) -> None:
-        saved = receipt.savings
+        saved, expected = receipt.savings, receipt.estimate
         await self._tx.run(
             _ADD,
             self._tenant,
@@ -82,6 +94,10 @@ class SqlReceiptStore(SqlStore):
             saved.naive_cost,
             pack(_encode(receipt).decode()),
             receipt.item_hashes,
+            receipt.limits.window_tokens,
+            None if expected is None else expected.overhead_tokens,
+            None if expected is None else expected.useful_tokens,
+            None if expected is None else expected.basis,
         )
         rows = [
             (self._tenant, receipt.session_id, bytes.fromhex(digest), pack(content.decode()))
@@ -105,7 +121,13 @@ class SqlReceiptStore(SqlStore):
         return found
 
     async def page(
-        self, session_id: str | None, agent_id: str | None, before: tuple[int, str] | None, limit: int
+        self,
+        session_id: str | None,
+        agent_id: str | None,
+        before: tuple[int, str] | None,
+        limit: int,
+        *,
+        max_clearance: int,
     ) -> Sequence[StoredReceipt]:
         filters = {"session_id": session_id, "agent_id": agent_id}
         given = {column: value for column, value in filters.items() if value is not None}
@@ -113,10 +135,12 @@ class SqlReceiptStore(SqlStore):
         at = 2 + len(given)
         rows = await self._tx.all(
             f"{_RECEIPT} {where} AND (created_at, receipt_id) < (${at}, ${at + 1}) "
-            f"ORDER BY created_at DESC, receipt_id DESC LIMIT ${at + 2}",
+            f"AND {_UP_TO_CLEARANCE}${at + 2}) "
+            f"ORDER BY created_at DESC, receipt_id DESC LIMIT ${at + 3}",
             self._tenant,
             *given.values(),
             *(before or (2**62, "")),
+            max_clearance,
             limit,
         )
         return [_stored(row) for row in rows]
@@ -136,8 +160,20 @@ class SqlReceiptStore(SqlStore):
         )
         return changed > 0
 
+    async def score(self, receipt_id: str, efficiency: Efficiency) -> bool:
+        changed = await self._tx.changed(
+            _SCORE,
+            efficiency.overhead_tokens,
+            efficiency.useful_tokens,
+            efficiency.basis,
+            pack(_encode(efficiency).decode()),
+            self._tenant,
+            receipt_id,
+        )
+        return changed > 0
+
     async def totals(
-        self, by: str, session_id: str | None, agent_id: str | None, since: int, until: int
+        self, by: str, session_id: str | None, agent_id: str | None, since: int, until: int, *, max_clearance: int
     ) -> Sequence[SavingsTotal]:
         group = _GROUPS[by]
         rows = await self._tx.all(
@@ -149,13 +185,15 @@ class SqlReceiptStore(SqlStore):
             FROM receipts
             WHERE tenant = $1 AND created_at >= $2 AND created_at < $3
               AND (CAST($4 AS TEXT) IS NULL OR session_id = $4) AND (CAST($5 AS TEXT) IS NULL OR agent_id = $5)
-            GROUP BY grouped ORDER BY SUM(assembled_tokens) DESC, grouped LIMIT $6
+              AND {_UP_TO_CLEARANCE}$6)
+            GROUP BY grouped ORDER BY SUM(assembled_tokens) DESC, grouped LIMIT $7
             """,  # noqa: S608 - a fixed list of columns
             self._tenant,
             since,
             until,
             session_id,
             agent_id,
+            max_clearance,
             _MAX_GROUPS,
         )
         return [_total(row) for row in rows]
@@ -212,8 +250,12 @@ async def tenants_to_prune(before: int, transaction: Transaction) -> list[str]:
 
 
 def _stored(row: Row) -> StoredReceipt:
-    body, usage = row
-    return StoredReceipt(_receipt(text_of(body)), None if usage is None else _usage(usage))
+    body, usage, scored = row
+    return StoredReceipt(
+        _receipt(text_of(body)),
+        None if usage is None else _usage(usage),
+        None if scored is None else _efficiency(text_of(scored)),
+    )
 
 
 def _total(row: Row) -> SavingsTotal:

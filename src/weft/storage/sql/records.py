@@ -47,7 +47,8 @@ LIMIT $5
 _OF_ITEM_SHARED = f"{_OF_ITEM_WITH_RECORD} AND r.session_id = '{_NO_SESSION}' AND r.principal_id <> $3 LIMIT $4"
 _SEVERAL = f"{_RECORD} WHERE tenant = $1 AND type = $2 AND record_id IN ({placeholders(3)})"
 _REDACTION = """
-SELECT record_id, session_id, state, method, reason, redacted_by, redacted_at, replacement, imported_policies, type
+SELECT record_id, session_id, state, method, reason, redacted_by, redacted_at, replacement, imported_policies, type,
+       salt
 FROM redactions
 """
 _REDACTIONS = f"{_REDACTION} WHERE tenant = $1 AND type = $2 AND record_id IN ({placeholders(3)})"
@@ -69,12 +70,12 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 _ADD_ITEM = "INSERT INTO record_items (tenant, item_id, type, record_id) VALUES ($1, $2, $3, $4)"
 _REDACT = """
 INSERT INTO redactions (tenant, record_id, session_id, state, method, reason, redacted_by, redacted_at,
-                        replacement, imported_policies, type)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+                        replacement, imported_policies, type, salt)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 ON CONFLICT (tenant, type, record_id) DO UPDATE SET
     state = excluded.state, method = excluded.method, reason = excluded.reason,
     redacted_by = excluded.redacted_by, redacted_at = excluded.redacted_at,
-    replacement = excluded.replacement, imported_policies = excluded.imported_policies
+    replacement = excluded.replacement, imported_policies = excluded.imported_policies, salt = excluded.salt
 """
 _REPLACE = """
 UPDATE records SET status = $1, changed_at = $2, seq = $3, body = $4
@@ -218,6 +219,7 @@ class SqlRecordStore(SqlStore):
             None if redaction.replacement is None else redaction.replacement.encode(),
             None if redaction.imported_policies is None else _encode(redaction.imported_policies).decode(),
             redaction.type,
+            redaction.salt,
         )
 
     async def redactions(self, record_ids: Sequence[str], record_type: str = ITEM_TYPE) -> dict[str, Redaction]:
@@ -255,10 +257,11 @@ async def erase_record_items(transaction: Transaction, session_id: str) -> None:
 
 
 def _redaction(row: Row) -> Redaction:
-    record_id, session_id, state, method, reason, by, at, replacement, imported_policies, record_type = row
+    record_id, session_id, state, method, reason, by, at, replacement, imported_policies, record_type, salt = row
     words = None if replacement is None else bytes(replacement).decode()
     refs = None if imported_policies is None else _refs.decode(imported_policies)
-    return Redaction(record_id, session_id or None, state, method, reason, by, at, words, refs, record_type)
+    salted = None if salt is None else bytes(salt)
+    return Redaction(record_id, session_id or None, state, method, reason, by, at, words, refs, record_type, salted)
 
 
 def _stored_record(row: Row) -> StoredRecord:

@@ -22,6 +22,7 @@ from weft.storage.sql.erasure import LINES, SESSION_ROWS, defer_session
 from weft.storage.sql.layers import erase_layer_pins
 from weft.storage.sql.lineage import erase_derivations
 from weft.storage.sql.memory import erase_memories, memories_of
+from weft.storage.sql.metering import FORGET_BATCH_SIZE, SqlUsageStore
 from weft.storage.sql.records import erase_record_items
 from weft.storage.sql.session_content import session_content
 from weft.storage.sql.session_index import remove_session_from_index
@@ -283,6 +284,8 @@ class SqlSessionStore(SqlStore):
         await erase_record_items(self._tx, session_id)
         await erase_derivations(self._tx, f"message:{session_id}")
         deferred = await defer_session(self._tx, session_id)
+        if await SqlUsageStore(self._tx).forget_session(session_id, FORGET_BATCH_SIZE):
+            await SqlDeferredDeletions(self._tx).add(PendingDeletion(SESSION_ROWS, session_id))
         for table in _TABLES_OF_SESSIONS:
             if table in deferred:
                 continue

@@ -6,8 +6,10 @@ every store of two fresh tenants, where each method call is one transaction.
 
 from weft.testing.contracts.access import AccessStoreContract, AuditStoreContract
 from weft.testing.contracts.agent_context import SnapshotStoreContract
+from weft.testing.contracts.alerts import AlertStoreContract
 from weft.testing.contracts.approvals import ApprovalStoreContract
 from weft.testing.contracts.board import ConventionStoreContract, EntryStoreContract
+from weft.testing.contracts.budgets import BudgetStoreContract
 from weft.testing.contracts.collections import CollectionStoreContract
 from weft.testing.contracts.compactions import CompactionStoreContract
 from weft.testing.contracts.embeddings import EmbedderContract, TenantModelStoreContract, VectorStoreContract
@@ -30,6 +32,7 @@ from weft.testing.contracts.layers import CriticalEditStoreContract, LayerStoreC
 from weft.testing.contracts.lineage import LineageStoreContract
 from weft.testing.contracts.memory import MemoryStoreContract
 from weft.testing.contracts.messages import MessageStoreContract
+from weft.testing.contracts.metering import UsageStoreContract
 from weft.testing.contracts.metric_history import MetricHistoryStoreContract
 from weft.testing.contracts.model_migration import ModelMigrationStoreContract
 from weft.testing.contracts.object_storage import ObjectIndexContract
@@ -47,9 +50,11 @@ from weft.testing.contracts.windows import WindowStoreContract
 
 __all__ = [
     "AccessStoreContract",
+    "AlertStoreContract",
     "ApprovalStoreContract",
     "AuditStoreContract",
     "BranchContract",
+    "BudgetStoreContract",
     "CheckoutStoreContract",
     "CollectionStoreContract",
     "CompactionStoreContract",
@@ -91,6 +96,7 @@ __all__ = [
     "TenantModelStoreContract",
     "TokenFactorStoreContract",
     "ToolStoreContract",
+    "UsageStoreContract",
     "VectorStoreContract",
     "WebhookStoreContract",
     "WindowStoreContract",

@@ -8,6 +8,7 @@ from msgspec import structs
 from weft.capabilities.indexing.chunking.model import ChunkingOptions
 from weft.capabilities.knowledge.model import Document, Domain, FlaggedPassage, Quarantine
 from weft.capabilities.knowledge.store import Backlog, IncompleteDocument, LeasedDocument, QueuedDocument, StoredContent
+from weft.capabilities.plans.model import AssignedPlan
 from weft.capabilities.trust.model import Source, Trust, TrustLabel
 from weft.testing.contracts.stores import ContractStores
 
@@ -111,9 +112,10 @@ class DomainStoreContract:
 
     async def test_tenants_have_their_own_plan(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         assert await stores.plans.plan() is None
-        await stores.plans.set_plan("pro", 1)
-        await stores.plans.set_plan("free", 2)
-        assert await stores.plans.plan() == "free"
+        await stores.plans.set_plan(AssignedPlan("pro", {"domains": 20, "bytes": None}), 1)
+        assert await stores.plans.plan() == AssignedPlan("pro", {"domains": 20, "bytes": None})
+        await stores.plans.set_plan(AssignedPlan("free"), 2)
+        assert await stores.plans.plan() == AssignedPlan("free")
         assert await elsewhere.plans.plan() is None
 
 

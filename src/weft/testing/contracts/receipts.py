@@ -15,6 +15,7 @@ from weft.capabilities.assembly.receipts import (
     StoredReceipt,
     TokenLimits,
 )
+from weft.capabilities.efficiency.model import ItemUse, efficiency_of
 from weft.testing.contracts.stores import ContractStores
 
 SHARED, OWN, TOOLS = "aa" * 32, "bb" * 32, "cc" * 32
@@ -94,11 +95,12 @@ class ReceiptStoreContract:
     async def test_receipts_are_listed_newest_first_in_pages(self, stores: ContractStores) -> None:
         for number in range(5):
             await stores.receipts.add(receipt(f"r{number}", 10, session_id=f"s{number % 2}"), texts())
-        page = await stores.receipts.page(None, "a", None, 3)
+        page = await stores.receipts.page(None, "a", None, 3, max_clearance=4)
         assert [each.receipt.receipt_id for each in page] == ["r4", "r3", "r2"]
-        rest = await stores.receipts.page(None, "a", (10, "r2"), 3)
+        rest = await stores.receipts.page(None, "a", (10, "r2"), 3, max_clearance=4)
         assert [each.receipt.receipt_id for each in rest] == ["r1", "r0"]
-        assert [each.receipt.receipt_id for each in await stores.receipts.page("s1", None, None, 9)] == ["r3", "r1"]
+        of_session = await stores.receipts.page("s1", None, None, 9, max_clearance=4)
+        assert [each.receipt.receipt_id for each in of_session] == ["r3", "r1"]
 
     async def test_usage_is_reported_once_and_the_same_again_changes_nothing(self, stores: ContractStores) -> None:
         await stores.receipts.add(receipt("r1", 10), texts())
@@ -109,18 +111,29 @@ class ReceiptStoreContract:
         assert found is not None
         assert found.usage == USAGE
 
+    async def test_the_use_of_a_prompt_is_scored_once(self, stores: ContractStores) -> None:
+        await stores.receipts.add(receipt("r1", 10), texts())
+        used = ItemUse(ref="task:1", kind="task", tokens=50, use="required")
+        scored = efficiency_of("answer", sent=80, useful=0, overhead=50, capacity=100, items=[used])
+        assert await stores.receipts.score("r1", scored)
+        assert not await stores.receipts.score("r1", structs.replace(scored, useful_tokens=30))
+        assert not await stores.receipts.score("r2", scored)
+        found = await stores.receipts.find("r1")
+        assert found is not None
+        assert found.scored == found.efficiency == scored
+
     async def test_totals_are_sums_by_group(self, stores: ContractStores) -> None:
         for made in (receipt("r1", 10), receipt("r2", 20), receipt("r3", 30, agent_id="b")):
             await stores.receipts.add(made, texts())
         await stores.receipts.report("r1", USAGE)
-        by_agent = await stores.receipts.totals("agent", None, None, 0, 100)
+        by_agent = await stores.receipts.totals("agent", None, None, 0, 100, max_clearance=4)
         assert [(row.group, row.calls, row.engine_assembled_tokens) for row in by_agent] == [
             ("a", 2, 160),
             ("b", 1, 80),
         ]
         assert (by_agent[0].reported, by_agent[0].input_tokens, by_agent[0].reported_cost) == (1, 90, 0.5)
         assert (by_agent[1].reported, by_agent[1].input_tokens, by_agent[1].reported_cost) == (0, 0, None)
-        (whole,) = await stores.receipts.totals("tenant", None, None, 15, 31)
+        (whole,) = await stores.receipts.totals("tenant", None, None, 15, 31, max_clearance=4)
         assert (whole.calls, whole.naive_baseline_tokens, whole.naive_cost) == (2, 400, 2.0)
 
     async def test_pruning_keeps_the_texts_that_other_receipts_have(self, stores: ContractStores) -> None:

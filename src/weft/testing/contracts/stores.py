@@ -8,9 +8,11 @@ from weft.capabilities.access.audit import AuditStore
 from weft.capabilities.access.store import AccessStore, LineKeys
 from weft.capabilities.agent_context.critical import CriticalEditStore
 from weft.capabilities.agent_context.store import SnapshotStore
+from weft.capabilities.alerts.store import AlertStore
 from weft.capabilities.approvals.store import ApprovalStore
 from weft.capabilities.assembly.receipts import ReceiptStore
 from weft.capabilities.board.store import ConventionStore, EntryStore
+from weft.capabilities.budgets.store import BudgetStore
 from weft.capabilities.compaction.store import CompactionStore
 from weft.capabilities.events.model import EventImport, EventStore
 from weft.capabilities.events.webhooks.store import WebhookStore
@@ -33,6 +35,7 @@ from weft.capabilities.layers.store import LayerStore
 from weft.capabilities.lineage.store import LineageStore
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.store import InboxStore, MessageStore
+from weft.capabilities.metering.store import UsageStore
 from weft.capabilities.metrics.history import MetricHistoryStore
 from weft.capabilities.object_storage.store import ObjectIndex
 from weft.capabilities.pins.store import PinStore
@@ -51,6 +54,7 @@ class ContractStores(Protocol):
     """Every store of one tenant; each method call is one transaction."""
 
     access: AccessStore
+    alerts: AlertStore
     approvals: ApprovalStore
     audit: AuditStore
     compactions: CompactionStore
@@ -75,6 +79,7 @@ class ContractStores(Protocol):
     outbox: Outbox
     past: EventImport
     plans: PlanStore
+    budgets: BudgetStore
     policies: PolicyStore
     receipts: ReceiptStore
     prunings: PruningLog
@@ -94,6 +99,7 @@ class ContractStores(Protocol):
     tenant_models: TenantModelStore
     token_factors: TokenFactorStore
     pins: PinStore
+    usage: UsageStore
     vectors: VectorStore
     webhooks: WebhookStore
     windows: WindowStore

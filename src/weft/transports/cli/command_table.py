@@ -48,7 +48,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "context": {
         "ingest": "Add events of your conversation to your window: messages, tool calls and their results, workflow events.",
         "assemble": "Assemble the prompt for your next model call: the smallest that carries everything that matters for the task.",
-        "emit-metrics": "Report the provider's usage of a model call, to compare it with the estimate and learn from it.",
+        "emit-metrics": "Report a model call: the provider's usage, and the answer, to learn how much of the prompt was used.",
         "validate-prompt": "Check a prompt right before you send it to the model: it must be the assembled one.",
         "push": "Write entries to your persistent memory, or to that of a team or user: all of them, or none.",
         "pull": "Pin your latest context and layers in a session as an immutable snapshot, which replaces the previous one.",
@@ -87,6 +87,11 @@ COMMANDS: dict[str, dict[str, str]] = {
         "replay": "Show the prompt of a receipt again, byte for byte, in any wire form.",
         "savings": "Add up tokens and money of prompts against the naive baseline, by agent, session, model or tenant.",
     },
+    "advise": {
+        "list": "List what would make prompts smaller or cheaper, with what the last calls would have saved.",
+        "show": "Show a recommendation: its evidence, what it would have saved, and the command that makes the change.",
+        "try": "Try a recommendation, or settings of your own, on the last calls before anything is switched.",
+    },
     "pin": {
         "add": "Pin a message, a board key or a key of your memory: it is part of every prompt, whatever the task.",
         "remove": "Unpin a message, a board key or a key of your memory. The item itself stays.",
@@ -97,10 +102,13 @@ COMMANDS: dict[str, dict[str, str]] = {
         "watch": "Keep a domain in sync with a folder.",
         "create-domain": "Create a domain: a set of documents with common access rules, searched together.",
         "list-domains": "List the domains you can see, with their documents and indexing progress.",
-        "show-domain": "Show a domain: description, access rules and indexing progress.",
+        "show-domain": "Show a domain: description, access rules, indexing progress, and the evaluation of its example questions.",
         "update-domain": "Update a domain. Access rules take effect at once, also for searches.",
         "delete-domain": "Delete a domain permanently, with its documents and chunks.",
         "reindex": "Parse, chunk and index all documents of a domain again, in the background; searches continue to work.",
+        "list-templates": "List the templates for domains that come with Weft.",
+        "show-template": "Show a template: chunking, metadata fields, pinned documents, retention and example questions.",
+        "evaluate-domain": "Search a domain for the example questions of its template: which of them find their evidence, at which rank.",
         "add-document": "Add a document to a domain, or replace the one with the same id.",
         "add-documents": "Add a batch of documents to a domain, atomically: all of them or none.",
         "list-documents": "List the documents of a domain, by id, with their indexing state.",
@@ -145,6 +153,11 @@ COMMANDS: dict[str, dict[str, str]] = {
         "define": "Set the policies of the tenant or the guidelines of a team, which begin the prompts of all their agents.",
         "show": "Show the layers that begin your prompts, or those of an agent you may edit: level, version, hash and text.",
         "list": "List the layers of the tenant and of your teams, without their texts. For clearance 3 and for admins.",
+    },
+    "alerts": {
+        "list": "List alerts: about you and the agents below you; for admins all. Those of many agents are one, a digest.",
+        "acknowledge": "Acknowledge an alert: you look into it. It stays active until it is resolved.",
+        "resolve": "Resolve an alert; a digest with all alerts in it. Only later calls of the agent open it again.",
     },
     "approval": {
         "list": "List calls that wait for approval or were decided: all for approvers, otherwise your own.",
@@ -247,10 +260,20 @@ COMMANDS: dict[str, dict[str, str]] = {
         "add-member": "Add an agent or a human to a team; it sees the team's memory with its next call.",
         "remove-member": "Remove a member from a team; it loses access with its next call.",
     },
+    "budget": {
+        "set": "Limit what a tenant, a team or an agent spends in a day or month. For admins.",
+        "list": "List the budgets that limit you, or an agent below you, with what is spent; as an admin, all.",
+        "delete": "Delete a budget with what was spent of it. For admins.",
+    },
+    "usage": {
+        "report": "Add up tokens, money, savings, latency and efficiency of model calls, by agent, team, model or time.",
+        "export": "Export usage as CSV or JSON lines, page by page: a row for each interval, agent, session, step and model.",
+    },
     "audit": {
         "list": "Read the tenant's audit log: every denial, every refused credential and administrative change, newest first."
     },
     "performance": {"read": "Get performance figures: database, memory, CPU, caches, calls and trends."},
+    "plan": {"show": "Show the tenant's plan: its limits, and how much of them is used. For admins."},
     "tools": {
         "search": "Find the MCP tools for a task among those you may use, each with one line on what it does.",
         "describe": "Describe an MCP tool or one of its actions in full: description, input schema, output schema on request.",

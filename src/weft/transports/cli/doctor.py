@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
+from dataclasses import replace
 from importlib.metadata import version as version_of
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ import click
 from weft.kernel.clock import SystemClock
 from weft.kernel.operation import Response
 from weft.transports.cli.base import JSON, Command, OfflineCommand
-from weft.transports.cli.global_options import EVERY, FLAGS
+from weft.transports.cli.global_options import EVERY, FLAGS, check_once, check_server, given, note_unused_database
 from weft.transports.cli.render import row, show, table
 
 if TYPE_CHECKING:
@@ -52,9 +53,14 @@ class DoctorCommand(Command):
     global_options = EVERY - {"turn", "task"}
 
 
-@click.command(cls=DoctorCommand, params=[JSON])
+_DATA_DIR = click.Option(
+    ["--data-dir"], help="Data folder, as of weft serve.  [env var: WEFT_DATA_DIR; default: ~/.weft]"
+)
+
+
+@click.command(cls=DoctorCommand, params=[_DATA_DIR, JSON])
 @click.pass_context
-def doctor(ctx: click.Context, *, as_json: bool) -> None:
+def doctor(ctx: click.Context, data_dir: str | None, *, as_json: bool) -> None:
     """Check what commands would talk to, a server or the data folder, and suggest fixes.
 
     With --url or WEFT_URL: the server, its version, the key and the clock. Otherwise: Python, disk, database, schema,
@@ -62,7 +68,7 @@ def doctor(ctx: click.Context, *, as_json: bool) -> None:
     """
     from weft.app.diagnostics import CheckStatus  # noqa: PLC0415 - help needs no storage
 
-    target: Target = ctx.obj
+    target = _target(ctx, data_dir)
     examined = asyncio.run(_examine_folder(target) if target.url is None else _examine_server(target))
     findings = [_target_of(ctx, target), *examined]
     healthy = all(finding.state is not CheckStatus.PROBLEM for finding in findings)
@@ -72,6 +78,18 @@ def doctor(ctx: click.Context, *, as_json: bool) -> None:
     else:
         _print(checks, healthy=healthy)
     ctx.exit(0 if healthy else 1)
+
+
+def _target(ctx: click.Context, data_dir: str | None) -> Target:
+    """Return what to examine: the folder that the command names, if it names one."""
+    target: Target = ctx.obj
+    check_once(ctx, "data_dir")
+    if data_dir is None:
+        return target
+    if target.url is not None:
+        check_server(ctx, target.url, [*given(ctx), "data_dir"])
+    note_unused_database(data_dir, target.database_url if "database_url" in given(ctx) else None)
+    return replace(target, data_dir=data_dir, database_url="")
 
 
 def _target_of(ctx: click.Context, target: Target) -> Finding:
@@ -84,8 +102,13 @@ def _target_of(ctx: click.Context, target: Target) -> Finding:
         "COMMANDLINE": FLAGS,
         "ENVIRONMENT": {"url": "WEFT_URL", "database_url": "WEFT_DATABASE_URL", "data_dir": "WEFT_DATA_DIR"},
     }
-    given = [(name, root.get_parameter_source(name)) for name in deciding if getattr(target, name)]
-    why = next((reasons[source.name][name] for name, source in given if source and source.name in reasons), "default")
+    sources = [
+        (name, source)
+        for name in deciding
+        if getattr(target, name)
+        for source in (ctx.get_parameter_source(name), root.get_parameter_source(name))
+    ]
+    why = next((reasons[source.name][name] for name, source in sources if source and source.name in reasons), "default")
     return Finding("Target", CheckStatus.OK, f"{target.place} ({why})")
 
 

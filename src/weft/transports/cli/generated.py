@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _OVERRIDABLE = {"session.delete": "SESSION_IN_USE"}
 # Module with the formatters of a group's answers, or of one operation's.
 _FORMATTERS = {
+    "alerts": "formatters.alerts",
+    "advise": "formatters.advice",
     "approval": "formatters.approvals",
     "trust": "formatters.trust",
     "compaction": "formatters.compactions",
@@ -39,8 +41,11 @@ _FORMATTERS = {
     "receipt": "formatters.receipts",
     "records": "formatters.records",
     "search": "formatters.search",
+    "usage": "formatters.usage",
     "window": "formatters.windows",
 }
+# Command of a group that its name alone stands for.
+_DEFAULT = {"usage": "report", "advise": "list"}
 # Module with the hand-written commands of a group.
 _HAND_WRITTEN = {"agent": "agents", "records": "records", "knowledge": "knowledge_add"}
 # Answers without an error that still mean failure: the command exits with 1.
@@ -48,6 +53,7 @@ _UNSUCCESSFUL: dict[str, Callable[[Any], bool]] = {
     "approval.approve": lambda answer: answer.failed_with is not None or answer.state == "pending",
     "history.merge": lambda answer: not answer.merged,
     "history.verify": lambda answer: not answer.intact,
+    "knowledge.evaluate_domain": lambda answer: answer.found < len(answer.questions),
     "webhook.test": lambda answer: not answer.delivered,
 }
 
@@ -58,6 +64,12 @@ class OperationGroup(OrderedGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
         return list(COMMANDS.get(self.name or "", ()))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        default = _DEFAULT.get(self.name or "")
+        if default is not None and not ctx.resilient_parsing and (not args or _is_option(args[0])):
+            args = [default, *args]
+        return super().parse_args(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         del ctx
@@ -132,6 +144,10 @@ def dashed(name: str) -> str:
     return name.replace("_", "-")
 
 
+def _is_option(argument: str) -> bool:
+    return argument.startswith("-") and argument not in {"--help", "-h"}
+
+
 def _underscored(name: str) -> str:
     return name.replace("-", "_")
 
@@ -139,7 +155,7 @@ def _underscored(name: str) -> str:
 def _callback(operation: Operation) -> Any:  # noqa: ANN401 - click wraps it
     @click.pass_context
     def call(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - click hands over every parameter
-        from weft.transports.cli import confirmation, events  # noqa: PLC0415 - only to run the command
+        from weft.transports.cli import confirmation, events, usage  # noqa: PLC0415 - only to run the command
         from weft.transports.cli.errors import FAILED  # noqa: PLC0415 - likewise
         from weft.transports.cli.params import given  # noqa: PLC0415 - likewise
         from weft.transports.cli.render import show  # noqa: PLC0415 - likewise
@@ -147,6 +163,9 @@ def _callback(operation: Operation) -> Any:  # noqa: ANN401 - click wraps it
         target, request = ctx.obj, given(ctx, operation)
         if events.is_export(operation, options):
             events.export(target, request)
+            return
+        if operation.name == "usage.export" and not options["as_json"]:
+            usage.export(target, operation, request)
             return
         if operation.destructive and not (options["yes"] or confirmation.is_dry_run(operation, request)):
             confirmation.confirm(ctx, target, operation, request)

@@ -18,10 +18,13 @@ from weft.transports.cli.completion import complete_name
 from weft.transports.cli.errors import FAILED
 from weft.transports.cli.formatters.knowledge import render_added
 from weft.transports.cli.knowledge_sources import sync_source, watch
+from weft.transports.cli.params import Json
 from weft.transports.cli.progress import IndexingFailure, documents_in, progress_bar, wait_until_indexed
 from weft.transports.cli.render import show
+from weft.transports.cli.text_params import TemplateFile
 
 if TYPE_CHECKING:
+    from weft.capabilities.knowledge.document_operations import FileOptions
     from weft.client import Client
     from weft.open import Weft
     from weft.transports.cli.target import Target
@@ -56,6 +59,8 @@ class _File(NamedTuple):
 @click.option("--prefix", default="", help="Prefix of the document ids, such as guides/.")
 @click.option("--name", help="Document id of a single file, instead of its name.")
 @click.option("--create", is_flag=True, help="Create the domain if it does not exist.")
+@click.option("--template", type=TemplateFile(), help="Template for --create: a name, or a TOML or JSON file.")
+@click.option("--metadata", type=Json(), help="Metadata of all documents: names and values. Given as JSON, @FILE or -.")
 @click.option("--wait/--no-wait", default=None, help="Wait until they are indexed.  [default: only on the data folder]")
 @click.pass_context
 def add(
@@ -74,9 +79,13 @@ def add(
     that begin with a dot are skipped.
     """
     target: Target = ctx.obj
+    if options["template"] is not None and not create:
+        raise click.UsageError("--template needs --create.")
     files = _files(paths, options["prefix"], options["name"])
     is_waiting = target.url is None if wait is None else wait
-    added = asyncio.run(_add(target, domain, files, create=create, wait=is_waiting))
+    about: FileOptions = {} if options["metadata"] is None else {"metadata": options["metadata"]}
+    new = {"template": options["template"]} if create else None
+    added = asyncio.run(_add(target, domain, files, about, new=new, wait=is_waiting))
     show(added, as_json=options["as_json"], formatter=render_added)
     if added.failed:
         ctx.exit(FAILED)
@@ -113,13 +122,16 @@ def _files_of(name: str) -> Iterator[_File]:
         raise click.BadParameter(f"{name!r} is neither a file nor a folder.", param_hint="PATH")
 
 
-async def _add(target: Target, domain: str, files: list[_File], *, create: bool, wait: bool) -> FilesAdded:
+async def _add(
+    target: Target, domain: str, files: list[_File], about: FileOptions, *, new: dict[str, Any] | None, wait: bool
+) -> FilesAdded:
     async with target.weft(background=wait) as weft:
-        if create:
-            await _ensure_domain(weft, domain)
+        if new is not None:
+            await _ensure_domain(weft, domain, new)
         with progress_bar(len(files), "Uploading") as advance:
             limit = asyncio.Semaphore(_MAX_CONCURRENT_UPLOADS)
-            unchanged = sum(await asyncio.gather(*(_upload(weft, domain, file, limit, advance) for file in files)))
+            uploads = (_upload(weft, domain, file, about, limit, advance) for file in files)
+            unchanged = sum(await asyncio.gather(*uploads))
         names = [file.document_id for file in files]
         includes = set(names).__contains__
         if wait:
@@ -129,17 +141,22 @@ async def _add(target: Target, domain: str, files: list[_File], *, create: bool,
         return FilesAdded(domain=domain, documents=names, unchanged=unchanged, pending=pending, failed=failed)
 
 
-async def _ensure_domain(weft: Client | Weft, domain: str) -> None:
+async def _ensure_domain(weft: Client | Weft, domain: str, options: dict[str, Any]) -> None:
     from weft.capabilities.knowledge.model import DomainExists  # noqa: PLC0415 - help needs no operations
 
     try:
-        await weft.knowledge.create_domain(domain)
+        await weft.knowledge.create_domain(domain, **options)
     except DomainExists:
         return
 
 
 async def _upload(
-    weft: Client | Weft, domain: str, file: _File, limit: asyncio.Semaphore, advance: Callable[[int], None]
+    weft: Client | Weft,
+    domain: str,
+    file: _File,
+    about: FileOptions,
+    limit: asyncio.Semaphore,
+    advance: Callable[[int], None],
 ) -> bool:
     """Add a file; return whether its document was there unchanged."""
     async with limit:
@@ -148,7 +165,7 @@ async def _upload(
         except OSError as error:
             raise click.BadParameter(f"{file.path!r} cannot be read: {error.strerror}.", param_hint="PATH") from None
         with opened:
-            document = await weft.add_file(domain, file.document_id, opened)
+            document = await weft.add_file(domain, file.document_id, opened, **about)
         advance(1)
         return document.unchanged
 

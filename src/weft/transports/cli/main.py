@@ -61,9 +61,12 @@ _GROUPS = {
     "pin": "Items that are part of every prompt: add, remove, list.",
     "window": "Conversations of agents, with token limits: events, budgets, sharing, checkpoints.",
     "compaction": "Shorter views of long conversations: show, expand, key facts, drop.",
+    "advise": "What would make prompts smaller or cheaper, tried on earlier calls: list, show, try.",
     "receipt": "What each assembled prompt contains, omits and saves: show, list, replay, savings.",
+    "usage": "What model calls cost, by agent, team, session, model or time: report, export.",
     "layer": "Texts that begin every prompt: rules of the tenant, of teams and of agents.",
     "guardrail": "Rules about what callers may not do: list, test, check.",
+    "alerts": "What operators should look at: overloaded windows, unused context, budgets, quotas.",
     "history": "Versions of everything: log, diff, snapshots, rollback, branches, merges, retention.",
     "records": "Portable records of what happened to context: list, show, validate.",
     "policy": "Export policies: what an export may contain, and who may use it.",
@@ -88,6 +91,7 @@ _SECTIONS = {
         "inbox",
         "context",
         "receipt",
+        "advise",
         "window",
         "compact",
         "compaction",
@@ -106,7 +110,7 @@ _SECTIONS = {
     ),
     "Save and restore": ("push", "pull", "history", "export", "import", "bundle"),
     "Manage access": ("agent", "team", "guardrail", "key", "token", "signing-key", "policy", "webhook", "audit"),
-    "Operate": ("tenant", "db", "performance", "version"),
+    "Operate": ("tenant", "db", "usage", "alerts", "performance", "version"),
 }
 _EXAMPLES = """\b
 Examples:

@@ -28,7 +28,7 @@ from msgspec.inspect import (
 
 from weft.kernel.fields import MAX_INT
 from weft.kernel.operation import SessionUse
-from weft.transports.cli.text_params import Secret, Text, Url
+from weft.transports.cli.text_params import Secret, TemplateFile, Text, Url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,11 +42,21 @@ _ALSO_POSITIONAL = frozenset({"version", "from_version", "to_version"})
 _CORRELATION_OPTIONS = {"turn_id": "--turn", "task_id": "--task", "tool_call_id": "--tool-call"}
 # Operations that search all sessions: WEFT_SESSION does not narrow them.
 _ALL_SESSIONS = frozenset(
-    {"search.query", "search.get_context", "search.find_similar", "entity.list", "message.inbox", "agent.list"}
+    {
+        "search.query",
+        "search.get_context",
+        "search.find_similar",
+        "entity.list",
+        "message.inbox",
+        "agent.list",
+        "usage.report",
+        "usage.export",
+    }
 )
 # Likewise, of one operation each.
 _POSITIONAL_FIELDS = frozenset(
     {
+        ("advise.try", "recommendation_id"),
         ("history.switch", "branch"),
         ("context.read", "key"),
         ("search.get_context", "query"),
@@ -212,6 +222,8 @@ def _bare(kind: Type) -> Type:
 def _field_click_type(name: str, shape: _FieldType) -> click.ParamType[Any]:
     if name in _SECRETS:
         return Secret()
+    if name == "template":
+        return TemplateFile()
     return Url() if name == "url" else _click_type(shape)
 
 

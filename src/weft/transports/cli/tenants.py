@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from weft.capabilities.plans.model import PLANS
+from weft.app.tenants import default_plan
+from weft.capabilities.plans.limits import LIMITS, limit_text, parse_limits
+from weft.capabilities.plans.model import PLANS, AssignedPlan
 from weft.kernel.operation import Response
 from weft.transports.cli.base import JSON, DataFolderGroup
 from weft.transports.cli.render import show
@@ -27,10 +29,16 @@ class TenantCreated(Response):
 
 
 class TenantPlan(Response, omit_defaults=False):
-    """Plan of a tenant; none if it has the default plan."""
+    """Plan of a tenant and all its limits. ``default``: the tenant has no plan of its own.
+
+    ``custom``: the limits that were set for this tenant alone.
+    """
 
     tenant: str
-    plan: str | None
+    plan: str
+    default: bool
+    limits: dict[str, str]
+    custom: list[str]
 
 
 class TenantSemanticSearch(Response, omit_defaults=False):
@@ -89,20 +97,32 @@ def list_tenants(target: Target, *, as_json: bool) -> None:
 @click.argument(
     "plan", type=click.Choice(PLANS), required=False, help="New plan; without it, the current plan is shown."
 )
+@click.option(
+    "--set",
+    "limits",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A limit for this tenant alone, such as domains=20, bytes=100GiB, rollback=yes or results=unlimited.",
+)
 @click.pass_obj
-def plan(target: Target, name: str, plan: Plan | None, *, as_json: bool) -> None:
-    """Show or set a tenant's plan, which limits its knowledge, searches, versions, snapshots and rollback.
+def plan(target: Target, name: str, plan: Plan | None, limits: tuple[str, ...], *, as_json: bool) -> None:
+    """Show or set a tenant's plan, which limits what the tenant may use.
 
-    Tenants without a plan have the one in WEFT_DEFAULT_PLAN.
+    With a plan, the limits of --set are the only ones that differ from it; without one they are added to those set
+    before. Tenants without a plan have the one in WEFT_DEFAULT_PLAN.
     """
 
-    async def read_or_set() -> Plan | None:
+    async def read_or_set() -> TenantPlan:
         async with opened(target.settings()) as app:
+            assigned, default = await app.tenants.plan(name), default_plan(target.settings())
             if plan is not None:
-                await app.tenants.set_plan(name, plan)
-            return await app.tenants.plan(name)
+                await app.tenants.set_plan(name, plan, **parse_limits(limits))
+            elif limits:
+                kept = AssignedPlan(default) if assigned is None else assigned
+                await app.tenants.set_plan(name, kept.plan, **(kept.limits | parse_limits(limits)))
+            return _tenant_plan(name, await app.tenants.plan(name), default)
 
-    show(TenantPlan(tenant=name, plan=asyncio.run(read_or_set())), as_json=as_json)
+    show(asyncio.run(read_or_set()), as_json=as_json)
 
 
 @tenant.command("semantic-search", params=[JSON])
@@ -126,3 +146,15 @@ def semantic_search(target: Target, name: str, switch: str | None, *, as_json: b
             return TenantSemanticSearch(tenant=name, semantic_search=is_on, off_everywhere=off_everywhere)
 
     show(asyncio.run(read_or_set()), as_json=as_json)
+
+
+def _tenant_plan(tenant: str, assigned: AssignedPlan | None, default: Plan) -> TenantPlan:
+    found = AssignedPlan(default) if assigned is None else assigned
+    allowance = found.allowance
+    return TenantPlan(
+        tenant=tenant,
+        plan=found.plan,
+        default=assigned is None,
+        limits={name: limit_text(name, getattr(allowance, name)) for name in LIMITS},
+        custom=sorted(found.limits),
+    )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +54,24 @@ class Text(click.ParamType[Any]):
             return content.decode().removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError:
             self.fail(f"{source} is not UTF-8 text.", param, ctx)
+
+
+class TemplateFile(Text):
+    """Name of a template, or a TOML or JSON file with one, by its path."""
+
+    name = "template"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
+        path = Path(str(value).removeprefix("@")).expanduser()
+        if path.suffix not in {".toml", ".json"}:
+            return super().convert(value, param, ctx)
+        try:
+            text = path.read_text(encoding="utf-8")
+            return json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        except OSError as error:
+            self.fail(f"{str(path)!r} cannot be read: {error.strerror}.", param, ctx)
+        except (ValueError, RecursionError) as error:
+            self.fail(f"{str(path)!r} is not {path.suffix[1:].upper()}: {error}.", param, ctx)
 
 
 class Secret(Text):

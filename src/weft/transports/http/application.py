@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import time
 from contextlib import asynccontextmanager
@@ -17,7 +18,7 @@ from starlette.routing import Route
 from weft import __version__
 from weft.kernel.errors import AuthenticationError, MethodNotAllowed, NotFound, RateLimited, WeftError
 from weft.transports.http.byte_budget import ByteBudget
-from weft.transports.http.connections import ConnectionLimits, ConnectionTable, trusted_proxies
+from weft.transports.http.connections import ConnectionLimits, ConnectionTable, connection_of, trusted_proxies
 from weft.transports.http.host_check import HostGuard
 from weft.transports.http.http_io import context_of, delay_refusal, error_body, error_headers
 from weft.transports.http.index_page import landing_page
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from weft.kernel.clock import Clock
     from weft.transports.mcp.http import Profile
 
-_READY_SECONDS = 0.2
+_READY_SECONDS = 1.0
 # Limits of the bytes that are buffered for slow clients: in all, and in bodies of the largest size.
 _KEPT_BYTES, _KEPT_BODIES = 2**28, 64
 _METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
@@ -55,6 +56,30 @@ class MetricsToken(AuthenticationError):
         "metrics. Figures of your own tenant: `performance.read`."
     )
     related = ("get_performance_metrics",)
+
+
+class Readiness:
+    """Whether the database answers. Anyone may ask: all share one check, and its result for a second."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._check: asyncio.Task[WeftError | None] | None = None
+        self._until = 0.0
+
+    async def problem(self) -> WeftError | None:
+        if self._check is None or (self._check.done() and time.monotonic() > self._until):
+            self._check = asyncio.create_task(self._ask())
+        # A client that leaves does not end the check of the others.
+        return await asyncio.shield(self._check)
+
+    async def _ask(self) -> WeftError | None:
+        try:
+            await self._app.tenants.names()
+        except WeftError as error:
+            return error
+        finally:
+            self._until = time.monotonic() + _READY_SECONDS
+        return None
 
 
 class HttpApplication:
@@ -74,12 +99,12 @@ class HttpApplication:
             trusted_proxies(app.settings),
             ByteBudget(max(_KEPT_BYTES, _KEPT_BODIES * app.settings.max_body_bytes)),
         )
-        self._ready_at = float("-inf")
+        self._readiness = Readiness(app)
         self.streams = OpenStreams()
         self._metrics_token = app.settings.metrics_credential
         self.mcp = McpEndpoint(app, profile, fast_path=fast_path)
         self._routed = self._starlette()
-        self.asgi: ASGIApp = HostGuard(self._route, app.settings, app.clock)
+        self.asgi: ASGIApp = HostGuard(app, self._route)
 
     def end_waiting(self) -> None:
         """End event streams, and answer calls that wait for an approval: the process shuts down."""
@@ -107,6 +132,9 @@ class HttpApplication:
         )
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        connection = connection_of(scope)
+        if connection is not None:
+            connection.waiting.asks()
         if scope["type"] == "http" and scope["path"] == MCP_PATH:
             # Most calls are MCP; finding the route among all others costs a tenth of the call.
             scope["path_params"] = {}
@@ -133,13 +161,9 @@ class HttpApplication:
     async def _ready(self, _: Request) -> Response:
         if not self._app.ready:
             return JSONResponse({"status": "stopping"}, 503)
-        if time.monotonic() - self._ready_at > _READY_SECONDS:
-            # Anyone may ask; the database is asked a few times a second.
-            try:
-                await self._app.tenants.names()
-            except WeftError as error:
-                return JSONResponse({"status": "unavailable", "code": error.code}, 503)
-            self._ready_at = time.monotonic()
+        problem = await self._readiness.problem()
+        if problem is not None:
+            return JSONResponse({"status": "unavailable", "code": problem.code}, 503)
         return JSONResponse({"status": "ready", "version": __version__})
 
     async def _metrics(self, request: Request) -> Response:

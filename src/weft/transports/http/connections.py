@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Scope
 
+    from weft.kernel.client_gone import WaitingClient
     from weft.kernel.identity import Actor
     from weft.settings import Settings
 
@@ -83,6 +84,7 @@ class Connection(Protocol):
     # Address or network of the peer; empty for a trusted proxy, whose clients share its connections.
     address: str
     owner: Owner | None
+    waiting: WaitingClient
 
     def identified(self, actor: Actor) -> None:
         """Note the caller of a request; raises ServerBusy if it has too many connections."""
@@ -154,7 +156,7 @@ class ConnectionTable:
     def authenticate(self, connection: Connection, actor: Actor) -> None:
         """Note whose connection it is; raises ServerBusy if its principal, tree or tenant has too many."""
         owner = (actor.tenant, actor.principal_id)
-        tree = [(actor.tenant, agent) for agent in {*(actor.ancestors - actor.users), actor.principal_id}]
+        tree = [(actor.tenant, agent) for agent in actor.trees]
         if self._is_full(owner, tree):
             raise server_busy(_RETRY_SECONDS)
         if connection not in self._all:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from weft.kernel.errors import HostNotAllowed
-from weft.transports.http.http_io import send_error
+from weft.kernel.errors import HostNotAllowed, RateLimited
+from weft.transports.http.http_io import context_of, refuse
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from weft.kernel.clock import Clock
-    from weft.settings import Settings
+    from weft.app.app import App
+    from weft.kernel.errors import WeftError
 
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _EVERY_INTERFACE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - recognised, not bound to
@@ -21,11 +21,12 @@ _OPEN_PATHS = frozenset({"/health", "/ready"})
 
 
 class HostGuard:
-    """Middleware that accepts only known Host headers and trusted origins."""
+    """Middleware that accepts only known Host headers and trusted origins; others are limited by address."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, clock: Clock) -> None:
+    def __init__(self, app: App, guarded: ASGIApp) -> None:
         self._app = app
-        self._clock = clock
+        self._guarded = guarded
+        settings = app.settings
         bound = set() if settings.host in _EVERY_INTERFACE else {settings.host}
         self._hosts = _LOOPBACK | bound | set(settings.allowed_hosts.lower().split())
         self._origins = frozenset(settings.allowed_origins.lower().split())
@@ -34,9 +35,16 @@ class HostGuard:
         if scope["type"] == "http" and scope["path"] not in _OPEN_PATHS:
             refusal = self._refusal(scope)
             if refusal is not None:
-                await send_error(send, refusal, self._clock)
+                await self._refuse(scope, send, refusal)
                 return
-        await self._app(scope, receive, send)
+        await self._guarded(scope, receive, send)
+
+    async def _refuse(self, scope: Scope, send: Send, refusal: WeftError) -> None:
+        try:
+            await self._app.admit_wrong_host(context_of(scope))
+        except RateLimited as limited:
+            refusal = limited
+        await refuse(scope, send, refusal, self._app.clock)
 
     def _refusal(self, scope: Scope) -> HostNotAllowed | None:
         host = origin = None

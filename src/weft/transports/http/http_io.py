@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weft.app.dispatch import CallContext, ClientGone
+from weft.app.dispatch import CallContext
 from weft.kernel.call_warnings import WARNING_HEADER
+from weft.kernel.client_gone import ClientGone
 from weft.kernel.correlation import BAGGAGE, NO_CORRELATION, TRACEPARENT, ids_from_headers, is_sampled, with_ids
 from weft.kernel.errors import AuthenticationError, ContentTooLarge, InvalidInput, RateLimited, ServerBusy, WeftError
 from weft.transports.answer_json import encode_answer

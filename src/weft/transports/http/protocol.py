@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from weft.kernel.client_gone import WaitingClient
 from weft.kernel.clock import SystemClock
 from weft.kernel.errors import ServerBusy
 from weft.kernel.fair_queue import server_busy
@@ -73,6 +74,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._table = connections
         self.address = ""
         self.owner: tuple[str, str] | None = None
+        self.waiting = WaitingClient()
         self._requests = 0
         self._head_bytes = 0
         self._in_head = False
@@ -124,6 +126,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._table.remove(self)
+        self.waiting.leave()
         for kept in (self._kept_head, self._kept_bodies, self._unread):
             self._release(kept)
         super().connection_lost(exc)

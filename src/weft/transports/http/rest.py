@@ -8,8 +8,9 @@ from urllib.parse import parse_qs
 
 from starlette.routing import Route
 
-from weft.app.dispatch import ClientGone, Incoming
+from weft.app.dispatch import Incoming
 from weft.kernel.call_warnings import collected_warnings
+from weft.kernel.client_gone import ClientGone
 from weft.kernel.errors import InvalidInput, WeftError
 from weft.kernel.fields import MAX_INT
 from weft.kernel.operation import Audience
@@ -40,7 +41,7 @@ _MANY_PARAMETERS = 2_000
 _LONGEST_NUMBER = len(str(MAX_INT))
 
 
-class _RestRequest(Incoming):
+class RestRequest(Incoming):
     """A request to a route; its body is received when its caller is known."""
 
     __slots__ = ("_endpoint", "_receive", "_scope")
@@ -85,7 +86,7 @@ class OperationEndpoint:
 
     async def _request(self, scope: Scope, receive: Receive, context: CallContext) -> Mapping[str, Any] | Incoming:
         if self._operation.audience is not Audience.ANONYMOUS:
-            return _RestRequest(self, scope, receive)
+            return RestRequest(self, scope, receive)
         await self._app.admit_without_credential(context)
         return self._with_path(scope, parse_object(await read_body(scope, receive, ANONYMOUS_BODY_BYTES)))
 

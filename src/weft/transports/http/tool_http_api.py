@@ -9,14 +9,14 @@ from urllib.parse import urlencode
 import msgspec
 from starlette.routing import Route
 
-from weft.app.dispatch import ClientGone
 from weft.capabilities.metrics.operations import COLLECTION_INTERVAL
 from weft.kernel.call_warnings import collected_warnings
+from weft.kernel.client_gone import ClientGone
 from weft.kernel.errors import InvalidInput, WeftError
 from weft.transports.http.http_io import (
     ANONYMOUS_BODY_BYTES,
-    admit,
     context_of,
+    note_caller,
     parse_object,
     read_body,
     refuse,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from weft.app.app import App
+    from weft.app.dispatch import CallContext
     from weft.capabilities.events.model import EventFilter
     from weft.kernel.identity import Actor
 
@@ -57,6 +58,13 @@ class _Shim(ABC):
     async def answer(self, scope: Scope, receive: Receive) -> object:
         """Return the response body."""
 
+    async def _admit(self, scope: Scope) -> tuple[CallContext, Actor]:
+        """Identify and limit the caller, before anything of its body is read."""
+        context = context_of(scope)
+        caller = await self._app.admit(context)
+        note_caller(scope, caller)
+        return context, caller
+
     async def _object(self, scope: Scope, receive: Receive, caller: Actor) -> dict[str, object]:
         body = await read_body(scope, receive, self._app.settings.max_body_bytes)
         return await self._app.json_bodies.decode(parse_object, body, caller)
@@ -76,7 +84,7 @@ class ToolShim(_Shim):
             await self._app.admit_without_credential(context)
             arguments = parse_object(await read_body(scope, receive, ANONYMOUS_BODY_BYTES))
         else:
-            context, caller = await admit(self._app, scope)
+            context, caller = await self._admit(scope)
             arguments = await self._object(scope, receive, caller)
         operation, raw = await self._app.resolve_tool(name, arguments, context)
         return await self._app.call(operation, raw, context)
@@ -87,7 +95,7 @@ class ResourceShim(_Shim):
 
     async def answer(self, scope: Scope, receive: Receive) -> object:
         del receive
-        context, _ = await admit(self._app, scope)
+        context, _ = await self._admit(scope)
         # Some clients and proxies collapse the two slashes of a URI in a path.
         uri = scope["path_params"]["uri"]
         scheme, _, rest = uri.partition(":/")
@@ -99,7 +107,7 @@ class SubscribeShim(_Shim):
     """POST /mcp/resource/subscribe: URL of the event stream of a resource."""
 
     async def answer(self, scope: Scope, receive: Receive) -> object:
-        context, caller = await admit(self._app, scope)
+        context, caller = await self._admit(scope)
         uri = (await self._object(scope, receive, caller)).get("uri")
         if not isinstance(uri, str):
             raise InvalidInput("uri: required, as text", field="uri")

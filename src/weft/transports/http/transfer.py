@@ -10,8 +10,8 @@ import msgspec
 from starlette.datastructures import Headers
 from starlette.routing import Route
 
-from weft.app.dispatch import ClientGone
 from weft.capabilities.transfer.export import FACTS_HEADER
+from weft.kernel.client_gone import ClientGone
 from weft.kernel.errors import InvalidInput, WeftError
 from weft.transports.http.http_io import (
     admit,
@@ -21,7 +21,7 @@ from weft.transports.http.http_io import (
     refuse,
     send_json,
 )
-from weft.transports.http.rest import OperationEndpoint
+from weft.transports.http.rest import OperationEndpoint, RestRequest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -44,9 +44,8 @@ class ExportStream(OperationEndpoint):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            context, caller = await admit(self._app, scope)
-            raw = await self.read(scope, receive, caller)
-            async with self._app.transfers.send(raw, context) as export:
+            request = RestRequest(self, scope, receive)
+            async with self._app.transfers.send(request, context_of(scope)) as export:
                 await _send_file(send, export)
         except WeftError as error:
             await refuse(scope, send, error, self._app.clock)

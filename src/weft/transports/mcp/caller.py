@@ -19,6 +19,7 @@ from msgspec import structs
 
 from weft.app.dispatch import CallContext
 from weft.kernel.call_warnings import collected_warnings
+from weft.kernel.client_gone import ClientGone
 from weft.kernel.correlation import NO_CORRELATION, TRACEPARENT, ids_from_meta, is_native_id, is_sampled, with_ids
 from weft.kernel.errors import NotFound, WeftError, render_hint
 from weft.kernel.fields import MAX_INT
@@ -151,7 +152,7 @@ def answering(handler: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
     async def run(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return await handler(*args, **kwargs)
-        except MCPError:
+        except (MCPError, ClientGone):
             raise
         except WeftError as error:
             raise _protocol_error(error, args) from error

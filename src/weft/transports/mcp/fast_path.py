@@ -27,7 +27,7 @@ from pydantic import ValidationError
 
 from weft.app.tools.toolbox import called_tool
 from weft.kernel.correlation import META_KEYS
-from weft.kernel.errors import WeftError
+from weft.kernel.errors import ContentTooLarge, WeftError
 from weft.kernel.operation import Effect
 from weft.transports.answer_json import encode_answer, sliced
 from weft.transports.http.http_io import send_json
@@ -79,6 +79,9 @@ _JSON_RANGES = frozenset({b"application/json", b"application/*", b"*/*"})
 _MAX_ENVELOPES = 256
 _MAX_ENVELOPE_BYTES = 4_096
 _MAX_LISTS = 256
+# The SDK validates each value of a message except the arguments of a tool, which takes some microseconds for each.
+_MAX_MESSAGE_BYTES = 32_768
+_MAX_META_BYTES = 8_192
 _IDLE_PRECISION_SECONDS = 1.0
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -107,6 +110,17 @@ class _List(Struct, tag_field="method", tag=_LIST, forbid_unknown_fields=True):
     jsonrpc: Literal["2.0"]
     id: int | str
     params: _ListParams = msgspec.field(default_factory=_ListParams)
+
+
+class _MessageParams(Struct):
+    arguments: Raw = Raw()
+    meta: Raw = msgspec.field(default=Raw(), name="_meta")
+
+
+class _Message(Struct):
+    """What any message may have of unbounded size."""
+
+    params: _MessageParams = msgspec.field(default_factory=_MessageParams)
 
 
 class _Text(Struct, tag_field="type", tag="text"):
@@ -143,10 +157,30 @@ class _Envelope(NamedTuple):
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(_Call | _List).decode
+_decode_message = msgspec.json.Decoder(_Message).decode
 _decode_parts = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_text = msgspec.json.Decoder(str).decode
 _decode_progress_token = msgspec.json.Decoder(int | str).decode
 _NO_IDS: CorrelationMeta = {}
+
+
+def check_message(body: bytes) -> None:
+    """Refuse a message that would take the SDK long; raises ContentTooLarge. What is no message is left to the SDK."""
+    if len(body) <= _MAX_META_BYTES:
+        return
+    try:
+        params = _decode_message(body).params
+    except _UNREADABLE:
+        params = _MessageParams()
+    if len(params.meta) > _MAX_META_BYTES:
+        raise ContentTooLarge(
+            f"The _meta of a message has at most {_MAX_META_BYTES} bytes.", limit_bytes=_MAX_META_BYTES
+        )
+    if len(body) - len(params.arguments) > _MAX_MESSAGE_BYTES:
+        raise ContentTooLarge(
+            f"A message without the arguments of its tool has at most {_MAX_MESSAGE_BYTES} bytes.",
+            limit_bytes=_MAX_MESSAGE_BYTES,
+        )
 
 
 class FastPath:

@@ -7,8 +7,8 @@ Without a credential only authenticate_agent is.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from contextlib import asynccontextmanager
+from collections import OrderedDict, defaultdict
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,13 +20,14 @@ from weft.app.authentication import InStep
 from weft.app.dispatch import CallContext
 from weft.capabilities.access.tool_profiles import parse_tool_profile
 from weft.capabilities.sessions.model import SessionNotFound
+from weft.kernel.client_gone import ClientGone
 from weft.kernel.correlation import NO_CORRELATION
 from weft.kernel.errors import Unavailable, WeftError
 from weft.kernel.fields import is_name
 from weft.transports.http.http_io import context_of, note_caller, refuse
 from weft.transports.mcp.caller import McpCaller, WeftUser
 from weft.transports.mcp.elicitation import StreamsForElicitation
-from weft.transports.mcp.fast_path import FastPath
+from weft.transports.mcp.fast_path import FastPath, check_message
 from weft.transports.mcp.login import LoginEndpoint
 from weft.transports.mcp.read_ahead import ReadAhead
 from weft.transports.mcp.server import build_server
@@ -52,6 +53,7 @@ _MAX_CONNECTIONS = 20_000
 _RETRY_MILLISECONDS = 500
 MAX_PER_PRINCIPAL = 2_000
 _MAX_PER_TENANT = _MAX_CONNECTIONS // 2
+_MAX_USERS = 20_000
 _SESSION_HEADER = b"mcp-session-id"
 
 
@@ -64,7 +66,10 @@ class TooManyConnections(Unavailable):
 
 
 class OpenConnections:
-    """Limits the open connections of each principal and tenant; ``living`` holds those that are still open."""
+    """Limits the open connections of each principal and tenant; ``living`` holds those that are still open.
+
+    An agent with all agents below it has at most half of its tenant's.
+    """
 
     def __init__(
         self, living: Container[str], limit: int = MAX_PER_PRINCIPAL, tenant_limit: int = _MAX_PER_TENANT
@@ -72,26 +77,33 @@ class OpenConnections:
         self._living = living
         self._limit = limit
         self._tenant_limit = tenant_limit
+        self._tree_limit = max(1, tenant_limit // 2)
         self._opened: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
 
     def watch(self, scope: Scope, actor: Actor, send: Send) -> Send:
         """Return a ``send`` that records the connection a response opens; raise if the limit is reached."""
         if any(name == _SESSION_HEADER for name, _ in scope["headers"]):
             return send
-        of_principal = self._with_room((actor.tenant, actor.principal_id), self._limit, "You have")
-        of_tenant = self._with_room((actor.tenant,), self._tenant_limit, "Your tenant has")
+        groups = [
+            self._with_room((actor.tenant, actor.principal_id), self._limit, "You have"),
+            *(
+                self._with_room((actor.tenant, agent, "tree"), self._tree_limit, "You and the agents around you have")
+                for agent in actor.trees
+            ),
+            self._with_room((actor.tenant,), self._tenant_limit, "Your tenant has"),
+        ]
 
         async def recording(message: Message) -> None:
             if message["type"] == "http.response.start":
                 opened = {value.decode() for name, value in message["headers"] if name == _SESSION_HEADER}
-                of_principal.update(opened)
-                of_tenant.update(opened)
+                for group in groups:
+                    group.update(opened)
             await send(message)
 
         return recording
 
     def _with_room(self, whose: tuple[str, ...], limit: int, who: str) -> set[str]:
-        """Return the connections of a principal or tenant; raise if there are too many."""
+        """Return the connections of a principal, tree or tenant; raise if there are too many."""
         opened = self._opened[whose]
         if len(opened) >= limit:
             opened.intersection_update({session for session in opened if session in self._living})
@@ -106,7 +118,8 @@ class McpEndpoint:
     def __init__(self, app: App, profile: Profile | None = None, *, fast_path: bool = True) -> None:
         self._app = app
         self._subscriptions = Subscriptions(app)
-        self._users: dict[McpCaller, WeftUser] = {}
+        # Least recently used first.
+        self._users: OrderedDict[McpCaller, WeftUser] = OrderedDict()
         self.calls_in_flight = 0
         server = build_server(app, self._subscriptions)
         sent = profile(server) if profile is not None else None
@@ -153,9 +166,10 @@ class McpEndpoint:
             return self._user(actor, plain).for_message(caller)
         known = self._users.get(caller)
         if known is None or known.actor is not actor:
-            if len(self._users) >= _MAX_CONNECTIONS:
-                self._users.clear()
             known = self._users[caller] = WeftUser(actor, caller)
+            if len(self._users) > _MAX_USERS:
+                self._users.popitem(last=False)
+        self._users.move_to_end(caller)
         return known
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -176,7 +190,7 @@ class McpEndpoint:
         if session_id is not None:
             context = structs.replace(context, session_id=session_id)
         try:
-            actor = await self._app.identify(context)
+            actor = await self._app.admit(context)
             note_caller(scope, actor)
             if session_id is not None and not is_name(session_id):
                 raise SessionNotFound
@@ -192,8 +206,11 @@ class McpEndpoint:
         if scope["method"] == "POST":
             body = receive = ReadAhead(scope, receive, self._app.settings.max_body_bytes)
             try:
-                await self._app.json_bodies.pace(await body.read() or b"", actor)
+                content = await body.read() or b""
+                check_message(content)
+                await self._app.json_bodies.pace(content, (actor.tenant, actor.principal_id))
             except WeftError as error:
                 await refuse(scope, send, error, self._app.clock, tool_reference)
                 return
-        await self._answer(scope, receive, send)
+        with suppress(ClientGone):
+            await self._answer(scope, receive, send)

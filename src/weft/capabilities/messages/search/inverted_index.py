@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from array import array
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
@@ -205,11 +206,14 @@ class MessageIndex:
         "ids",
         "keeps_texts",
         "lengths",
+        "lock",
         "metadata",
         "texts",
     )
 
     def __init__(self) -> None:
+        # Held to add a message, and for each step of a search.
+        self.lock = threading.Lock()
         self.ids = array("Q")
         self.lengths = array("I")
         self.content = Vocabulary()

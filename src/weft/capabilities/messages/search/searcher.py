@@ -3,16 +3,15 @@
 Each audience of a session has its own index, so that hidden messages cannot affect visible ones. An index is valid for
 the stamp of its audience; new messages are added to it by the next search.
 
-The work is cut into short steps: a transaction reads a slice of the transcript, counted in characters, or the messages
-of a few hits; they are processed outside of it.
+A transaction reads a slice of the transcript, counted in characters, or the messages of a few hits; threads process
+them outside of it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import threading
-import time
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -22,13 +21,14 @@ import msgspec
 
 from weft.capabilities.messages.model import Excerpt, Message, TranscriptRange, Visibility
 from weft.capabilities.messages.operations import MessageInfo, message_info
-from weft.capabilities.messages.search.fuzzy_ranking import MessageHit, StepBudget, search_in_steps
+from weft.capabilities.messages.search.fuzzy_ranking import MessageHit, search_in_steps
 from weft.capabilities.messages.search.inverted_index import MessageIndex, metadata_text
 from weft.capabilities.messages.search.snippets import Snippets
 from weft.capabilities.messages.transcript import Transcripts
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Response
 from weft.kernel.ports import CacheKey, Transactions, ValueCache, memory_size
+from weft.kernel.thread_pools import SEARCH_THREADS, short_turns
 
 if TYPE_CHECKING:
     from weft.capabilities.messages.model import AudienceCount
@@ -45,28 +45,9 @@ _MIN_CHARACTERS = 200
 _MIN_PER_READ, _MAX_PER_READ = 2, 16
 _LONG_CHARACTERS = 2_000
 _HITS_PER_READ = 10
-# A message of only new words takes ten milliseconds.
-CHARACTERS_PER_STEP = 8_000
 # Maximum weight of an index, so that the cache has room for one however large it is.
 MAX_INDEX_WEIGHT = 96 * 1024 * 1024
 _HIGH, _MEDIUM = 80, 60
-# Yielding to a busy event loop takes long, so it is not done for less work than this.
-_SLICE_SECONDS = 0.002
-
-
-class TimeSlices:
-    """Yields to the event loop between steps, but not after every short one."""
-
-    __slots__ = ("_started",)
-
-    def __init__(self) -> None:
-        self._started = time.perf_counter()
-
-    async def yield_if_due(self) -> None:
-        """Yield to the event loop if the slice is used up."""
-        if time.perf_counter() - self._started > _SLICE_SECONDS:
-            await asyncio.sleep(0)
-            self._started = time.perf_counter()
 
 
 class MessageQuery(msgspec.Struct, frozen=True):
@@ -148,12 +129,11 @@ class Searcher:
             if isinstance(state, MessageSearchResult):
                 return state
             for update in state.updates:
-                await _catch_up(update)
+                await SEARCH_THREADS.run(_catch_up, update)
                 self.indexes.put(update.key, update.target, min(update.target.weight, MAX_INDEX_WEIGHT))
             if state.is_complete:
-                hits = await _in_steps(state.indexes, query)
+                hits = await SEARCH_THREADS.run(_hits, state.indexes, query)
                 return await self._results(actor, session_id, query, state, hits)
-            await asyncio.sleep(0)
 
     async def _prepare(
         self, session_id: str, query: MessageQuery, held_indexes: dict[IndexKey, MessageIndex], transcripts: Transcripts
@@ -190,17 +170,16 @@ class Searcher:
         """Return the messages of hits, as far as the caller may read them now."""
         snippets = Snippets(query.query)
         results: list[MessageMatch] = []
-        weight, unchanged, slices = memory_size(query), True, TimeSlices()
+        weight, unchanged = memory_size(query), True
         # Also without a hit: access is checked again at the end.
         for start in range(0, max(1, len(hits)), _HITS_PER_READ):
             batch = hits[start : start + _HITS_PER_READ]
             shown = await self.reads.read(actor, partial(_show, session_id, query, batch))
             unchanged &= shown.key == state.key
-            for hit in batch:
-                if message := shown.messages.get(hit.message_id):
-                    results.append(_result(message, hit, snippets))
-                    weight += memory_size(results[-1])
-                    await slices.yield_if_due()
+            found = [(message, hit) for hit in batch if (message := shown.messages.get(hit.message_id))]
+            made = await SEARCH_THREADS.run(_matches, found, snippets)
+            weight += sum(map(memory_size, made))
+            results += made
         if unchanged:
             self.answers.put(state.key, results, weight)
         return MessageSearchResult(results, state.size, cache_hit=False)
@@ -247,19 +226,20 @@ def _entry(message: Message) -> _Entry:
     return _Entry(message.message_id, f"{message.sender} {message.content}", message.metadata)
 
 
-async def _catch_up(update: _IndexUpdate) -> None:
-    step_budget = StepBudget(CHARACTERS_PER_STEP)
-    await asyncio.sleep(0)
-    for entry in update.missing:
-        # A concurrent search may have added it.
-        if entry.message_id > update.target.last_id:
-            update.target.add(entry.message_id, entry.text, metadata_text(msgspec.json.decode(entry.metadata)))
-            if step_budget.spend(len(entry.text) + len(entry.metadata)):
-                await asyncio.sleep(0)
+def _catch_up(update: _IndexUpdate) -> None:
+    with short_turns():
+        for entry in update.missing:
+            with update.target.lock:
+                # A concurrent search may have added it.
+                if entry.message_id > update.target.last_id:
+                    metadata = metadata_text(msgspec.json.decode(entry.metadata))
+                    update.target.add(entry.message_id, entry.text, metadata)
 
 
-async def _in_steps(indexes: Sequence[MessageIndex], query: MessageQuery) -> list[MessageHit]:
-    """Search in steps, yielding to the event loop."""
+def _hits(indexes: Sequence[MessageIndex], query: MessageQuery) -> list[MessageHit]:
+    """Search in steps, between which other searches may add messages to the same indexes."""
+    # Always in this order, so that two searches never wait for each other.
+    locks = [index.lock for index in sorted(indexes, key=id)]
     steps = search_in_steps(
         indexes,
         query.query,
@@ -267,14 +247,20 @@ async def _in_steps(indexes: Sequence[MessageIndex], query: MessageQuery) -> lis
         limit=query.limit,
         with_metadata=query.with_metadata,
     )
-    slices = TimeSlices()
-    while True:
-        try:
-            next(steps)
-        except StopIteration as finished:
-            hits: list[MessageHit] = finished.value
-            return hits
-        await slices.yield_if_due()
+    with short_turns():
+        while True:
+            try:
+                with ExitStack() as held:
+                    for lock in locks:
+                        held.enter_context(lock)
+                    next(steps)
+            except StopIteration as finished:
+                hits: list[MessageHit] = finished.value
+                return hits
+
+
+def _matches(found: Sequence[tuple[Message, MessageHit]], snippets: Snippets) -> list[MessageMatch]:
+    return [_result(message, hit, snippets) for message, hit in found]
 
 
 def _result(message: Message, hit: MessageHit, snippets: Snippets) -> MessageMatch:

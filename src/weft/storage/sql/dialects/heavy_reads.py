@@ -8,6 +8,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from weft.kernel.client_gone import until_client_leaves
 from weft.kernel.thread_pools import ThreadPool, short_turns
 from weft.storage.sql.usage import StorageUsage
 
@@ -67,7 +68,8 @@ class HeavyReads(Generic[C]):
         """Run a read for the principal of a scope, with a connection and the counters of its statements."""
         context = contextvars.copy_context()
         work = partial(context.run, self._read, read, time.perf_counter())
-        return await self._threads.run_for((scope.tenant or "", scope.principal), work)
+        with until_client_leaves():
+            return await self._threads.run_for((scope.tenant or "", scope.principal), work)
 
     def close(self) -> None:
         """Wait for the reads that run, and close all connections."""

@@ -11,6 +11,7 @@ import asyncio
 import os
 import threading
 import time
+from collections import Counter, deque
 from contextlib import contextmanager
 from functools import cache
 from itertools import islice
@@ -90,6 +91,9 @@ _CHECKPOINT_PAGES = 4_000
 _CACHE_KIBIBYTES = 32 * 1024
 _HEAVY_CACHE_KIBIBYTES = 8 * 1024
 _FOREIGN_WRITE_POLL_SECONDS = 0.1
+# Answers to one principal in a turn of the event loop, for some time after another one wrote.
+_ANSWERS_OF_A_TURN = 8
+_SHARED_SECONDS = 1.0
 # The writer's connection and the reader's; each thread of heavy reads opens one at its first.
 _ALWAYS_OPEN = 2
 
@@ -163,6 +167,7 @@ class SqliteDatabase:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: set[asyncio.Queue[set[str]]] = set()
         self._announced = 0
+        self._shared_until = 0.0
         self._reads, self._writes = StorageUsage(), StorageUsage()
         self._opened = self._writing = 0
         self._heavy_reads: HeavyReads[_HeavyReader] = HeavyReads(lambda: _HeavyReader(self._path))
@@ -292,6 +297,30 @@ class SqliteDatabase:
             loop.call_soon_threadsafe(self._settle, group)
 
     def _settle(self, group: list[WriteJob]) -> None:
+        """Answer the writes of a group.
+
+        While several principals write, one with many writes gets its answers last, and a few in each turn of the event
+        loop: otherwise all its callers would make their next calls in one turn, before those of anyone else.
+        """
+        if self._loop is not None and len(group) > _ANSWERS_OF_A_TURN:
+            writes = Counter(job.flow for job in group)
+            # Background work waits for nobody's call.
+            if sum(bool(principal) for _, principal in writes) > 1:
+                self._shared_until = self._loop.time() + _SHARED_SECONDS
+            if self._loop.time() < self._shared_until:
+                # Stable: answers of one principal keep their order.
+                group = sorted(group, key=lambda job: writes[job.flow])
+                others = sum(count for count in writes.values() if count <= _ANSWERS_OF_A_TURN)
+                self._loop.call_soon(self._settle_turn, deque(group[others:]))
+                group = group[:others]
+        self._answer(group)
+
+    def _settle_turn(self, group: deque[WriteJob]) -> None:
+        self._answer([group.popleft() for _ in range(min(len(group), _ANSWERS_OF_A_TURN))])
+        if group and self._loop is not None:
+            self._loop.call_soon(self._settle_turn, group)
+
+    def _answer(self, group: Iterable[WriteJob]) -> None:
         written: set[str] = set()
         for job in group:
             self._queue.settle(job)

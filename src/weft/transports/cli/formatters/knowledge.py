@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from weft.transports.cli.render import cell, counted, escape_controls, table
 
 if TYPE_CHECKING:
@@ -11,9 +13,12 @@ if TYPE_CHECKING:
 
     from weft.capabilities.indexing.model_migration.operations import CanaryStep, ModelMigrationInfo
     from weft.capabilities.knowledge.document_queries import DocumentList
-    from weft.capabilities.knowledge.domain_operations import DomainInfo, DomainList
+    from weft.capabilities.knowledge.domain_operations import DomainDetails, DomainInfo, DomainList
     from weft.capabilities.knowledge.sources.model import SyncCounts
     from weft.capabilities.knowledge.sources.operations import SourceInfo, SourceList, SyncRequested
+    from weft.capabilities.knowledge.templates.model import DomainEvaluation
+    from weft.capabilities.knowledge.templates.operations import TemplateInfo, TemplateList
+    from weft.capabilities.search.domain_evaluation import EvaluationInfo
     from weft.capabilities.search.session_indexing.reindex import ReindexStatus
     from weft.transports.cli.knowledge_add import FilesAdded
     from weft.transports.cli.knowledge_sources import SyncResult
@@ -72,6 +77,66 @@ def _domain_row(domain: DomainInfo) -> dict[str, str]:
         "state": ", ".join(busy) or "indexed",
         "description": escape_controls(domain.description),
     }
+
+
+def _render_domain(domain: DomainDetails) -> str:
+    lines = [table([_domain_row(domain)])]
+    if domain.template is not None:
+        lines += ["", f"Template: {escape_controls(domain.template)}, version {domain.template_version}."]
+    if isinstance(domain.evaluation, msgspec.Struct):
+        lines += ["", _render_evaluation(domain.evaluation)]
+    return "\n".join(lines)
+
+
+def _render_templates(listed: TemplateList) -> str:
+    rows = [
+        {"template": each.name, "version": str(each.version), "description": each.description}
+        for each in listed.templates
+    ]
+    return table(rows)
+
+
+def render_template(template: TemplateInfo) -> str:
+    """Return a template as TOML, to save and change it."""
+    lines = [f"{name} = {_toml(getattr(template, name))}" for name in ("name", "version", "description")]
+    lines.append(f"chunking = {_inline(msgspec.to_builtins(template.chunking))}")
+    if template.pinned:
+        lines.append(f"pinned = {_toml(template.pinned)}")
+    if template.retention_days is not None:
+        lines.append(f"retention_days = {template.retention_days}")
+    for heading, parts in (("metadata", template.metadata), ("questions", template.questions)):
+        for part in parts:
+            fields = msgspec.to_builtins(part).items()
+            lines += ["", f"[[{heading}]]", *(f"{name} = {_toml(value)}" for name, value in fields)]
+    return "\n".join(lines)
+
+
+def _inline(values: dict[str, Any]) -> str:
+    return "{ " + ", ".join(f"{name} = {_toml(value)}" for name, value in values.items()) + " }"
+
+
+def _toml(value: object) -> str:
+    """Return text, a number, a truth value or a list of texts as TOML, which writes these like JSON."""
+    return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
+
+
+def _render_evaluation(evaluation: EvaluationInfo | DomainEvaluation) -> str:
+    rows = [
+        {
+            "question": escape_controls(each.question),
+            "evidence": "found" if each.found else "not found",
+            "rank": _rank(each.rank),
+            "confidence": f"{each.confidence:.2f}",
+            "document": escape_controls(each.document_id or ""),
+        }
+        for each in evaluation.questions
+    ]
+    found = f"{evaluation.found} of {counted(len(rows), 'example question')} found their evidence."
+    return f"{table(rows)}\n\n{found}" if rows else "The template has no example questions."
+
+
+def _rank(rank: int | None) -> str:
+    return "" if rank is None else "pinned" if rank == 0 else str(rank)
 
 
 def _render_documents(listed: DocumentList) -> str:
@@ -190,6 +255,10 @@ def _render_reindexing(shown: ReindexStatus) -> str:
 
 FORMATTERS: dict[str, Callable[[Any], str]] = {
     "knowledge.list_domains": _render_domains,
+    "knowledge.show_domain": _render_domain,
+    "knowledge.list_templates": _render_templates,
+    "knowledge.show_template": render_template,
+    "knowledge.evaluate_domain": _render_evaluation,
     "knowledge.list_documents": _render_documents,
     "knowledge.list_sources": _render_sources,
     "knowledge.start_model_migration": _render_migration,

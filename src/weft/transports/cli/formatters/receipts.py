@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         SavingsReport,
     )
     from weft.capabilities.assembly.receipts import CountingMethod, ReceiptBlock, Savings, SavingsTotal
+    from weft.capabilities.efficiency.model import Efficiency, ItemUse
 
 _BAR_WIDTH = 40
 _SHARE_WIDTH = 12
@@ -63,6 +64,7 @@ def render_receipt(receipt: ReceiptShown) -> str:
         _omitted(receipt),
         _shortened(receipt),
         _savings(receipt.savings),
+        _efficiency(receipt.efficiency),
         _facts(receipt),
     ]
     return "\n\n".join(filter(None, sections))
@@ -103,10 +105,10 @@ def _budget(receipt: ReceiptShown) -> str:
     return _section("Budget", lines)
 
 
-def usage_bar(used: int, limit: int) -> str:
-    """Return a bar of how much of a limit is used, with the figures."""
+def usage_bar(used: int, limit: int, colour: str | None = None) -> str:
+    """Return a bar of how much of a limit is used, with the figures; the colour warns of the limit by default."""
     part = used / limit if limit else 1.0
-    colour = "green" if part < 0.8 else "yellow" if part <= 1 else "red"  # noqa: PLR2004 - nearly full, and beyond
+    colour = colour or ("green" if part < 0.8 else "yellow" if part <= 1 else "red")  # noqa: PLR2004 - nearly full, and beyond
     shown = click.style(f"▕{_filled(part, _BAR_WIDTH)}▏", fg=colour)
     return f"{shown} {used:,} of {limit:,} tokens ({part:.1%})"
 
@@ -248,6 +250,27 @@ def _savings(savings: Savings) -> str:
     return _section("Savings", [aligned(rows) + note])
 
 
+def _efficiency(found: Efficiency | None) -> str:
+    """Return how much of the prompt the answer used, by kind of item."""
+    if found is None:
+        return ""
+    sent = found.sent_tokens - found.overhead_tokens
+    title = "Use, estimated from the scores of retrieval" if found.is_estimate else "Use by the answer"
+    facts = f"{found.overhead_tokens:,} tokens of overhead besides · window filled to {found.window_fill:.1%}"
+    lines = [usage_bar(found.useful_tokens, sent, "green"), click.style(facts, dim=True)]
+    return _section(title, [*lines, *_uses(found.items)])
+
+
+def _uses(items: Sequence[ItemUse]) -> Iterator[str]:
+    """Yield a line for each kind of item: its used tokens, all of its tokens, and items by use."""
+    kinds = dict.fromkeys(item.kind for item in items if item.use != "required")
+    for kind in kinds:
+        own = [item for item in items if item.kind == kind and item.use != "required"]
+        useful = sum(item.tokens for item in own if item.use != "unused")
+        uses = ", ".join(f"{number} {use}" for use, number in Counter(item.use for item in own).most_common())
+        yield f"{useful:>8,} of {sum(item.tokens for item in own):>8,}  {kind:<12}  {uses}"
+
+
 def aligned(rows: Sequence[Mapping[str, str]]) -> str:
     """Format rows as columns, those of numbers right-aligned; empty columns are left out."""
     columns = {name: [row.get(name, "") for row in rows] for row in rows for name in row}
@@ -378,6 +401,8 @@ def _render_list(found: ReceiptList) -> str:
             "naive": f"{each.naive_baseline_tokens:,}",
             "saved": f"{each.savings_ratio:.1%}",
             "from cache": f"{each.cached_tokens:,}",
+            "used": "" if each.efficiency is None else f"{each.efficiency:.0%}",
+            "by": each.efficiency_basis or "",
         }
         for each in found.receipts
     ]

@@ -1,0 +1,1 @@
+"""Alerts: what operators should look at, with one active alert for each condition and subject."""

@@ -1,0 +1,49 @@
+"""Alerts in one sentence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from weft.capabilities.alerts.model import Alert
+    from weft.kernel.alerts import AlertSubject
+
+_OF_MANY = {
+    "context.overload": "fill their windows with what they use little of",
+    "efficiency.low": "use little of what is in their prompts",
+}
+_SPENT = {"budget.near": "is nearly spent", "budget.exceeded": "is spent"}
+
+
+def describe(alert: Alert) -> str:
+    """Return what the alert is about."""
+    whom = subject_text(alert.subject)
+    if alert.is_digest:
+        return f"{alert.data.get('agents', 0)} agents {_OF_MANY.get(alert.condition, _together(alert))}."
+    if alert.condition == "quota.near":
+        return f"The limit of {alert.about or 'the plan'} of {whom} is nearly reached."
+    if alert.condition in _SPENT:
+        return f"A budget of {whom} {_SPENT[alert.condition]}."
+    return f"{whom[0].upper()}{whom[1:]} {_usage(alert)}."
+
+
+def subject_text(subject: AlertSubject) -> str:
+    return "the tenant" if subject.kind == "tenant" else f"{subject.kind} {subject.name}"
+
+
+def _together(alert: Alert) -> str:
+    return f"are nearly out of what they are allowed ({alert.condition})"
+
+
+def _usage(alert: Alert) -> str:
+    data = alert.data
+    used = f"used {_percent(data.get('efficiency'))} of what its last {data.get('calls', 0)} prompts contained"
+    estimated = data.get("estimated_calls", 0)
+    used += f", by estimate for {estimated} of them" if estimated else ""
+    if alert.condition == "efficiency.low":
+        return used
+    return f"fills {_percent(data.get('window_fill'))} of its window and {used}"
+
+
+def _percent(part: float | None) -> str:
+    return "an unknown part" if part is None else f"{part:.0%}"

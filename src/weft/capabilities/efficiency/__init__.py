@@ -1,0 +1,1 @@
+"""How much of a prompt the model used: useful over sent tokens, from the answer or as an estimate."""

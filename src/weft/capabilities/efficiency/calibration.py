@@ -1,0 +1,59 @@
+"""Likelihood that an answer used an item, by what their texts have in common.
+
+The constants were fitted on all evaluation sets together, on answers whose evidence is known: ``make evals
+ARGS=efficiency_fit`` prints them, and ``make evals ARGS=efficiency`` reports how well they agree with the evidence,
+also on sets and conversations that were left out of the fit.
+"""
+
+from __future__ import annotations
+
+from math import exp
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from weft.capabilities.efficiency.features import ItemFeatures
+
+_MAX_RUN = 8
+
+
+class UseModel(NamedTuple):
+    """Log-odds of use: an intercept and a coefficient for each feature. ``likeness`` is the cosine of vectors."""
+
+    intercept: float
+    coverage: float
+    lead: float
+    density: float
+    asked: float
+    run: float
+    size: float
+    likeness: float = 0.0
+
+
+# By words alone, and by words and vectors.
+WORDS = UseModel(-4.0, 3.0, 2.0, 1.0, 1.0, 0.3, 0.0)
+VECTORS = UseModel(-5.0, 3.0, 2.0, 1.0, 0.5, 0.3, 0.0, 3.0)
+# From this likelihood on an item counts as used: the best F1 on the sets together.
+USED_LIKELIHOOD = 0.3
+# Between these, words alone do not decide.
+DOUBT = (0.05, 0.8)
+# Terms in a row that make a quotation.
+QUOTED_TERMS = 5
+
+
+def figures(features: ItemFeatures, likeness: float = 0.0) -> tuple[float, ...]:
+    """Return the features as the model weighs them."""
+    run = min(features.run, _MAX_RUN)
+    return features.coverage, features.lead, features.density, features.asked, run, features.size, likeness
+
+
+def by_words(features: ItemFeatures, model: UseModel = WORDS) -> float:
+    return _likelihood(model, figures(features))
+
+
+def by_likeness(features: ItemFeatures, likeness: float, model: UseModel = VECTORS) -> float:
+    return _likelihood(model, figures(features, likeness))
+
+
+def _likelihood(model: UseModel, found: tuple[float, ...]) -> float:
+    log_odds = model.intercept + sum(weight * figure for weight, figure in zip(model[1:], found, strict=True))
+    return 1 / (1 + exp(-log_odds))

@@ -1,0 +1,69 @@
+"""Limits that an operator sets for one tenant: their names, as values and as text."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from weft.capabilities.plans.model import ALLOWANCES, PLANS, Allowance
+from weft.kernel.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+LIMITS = tuple(name for name in Allowance.__struct_fields__ if name != "plan")
+UNLIMITED = "unlimited"
+_TYPES = {field.name: field.type for field in msgspec.structs.fields(Allowance)}
+_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+_SIZE = re.compile(r"^([0-9]+)(KiB|MiB|GiB|TiB)\Z")
+_SWITCHES = {"yes": True, "no": False}
+
+
+def checked_limits(limits: Mapping[str, Any]) -> dict[str, Any]:
+    """Return limits as they are stored; raises InvalidInput for unknown names and wrong values."""
+    return {name: msgspec.to_builtins(_checked(name, value)) for name, value in limits.items()}
+
+
+def parse_limits(texts: Iterable[str]) -> dict[str, Any]:
+    """Return limits given as NAME=VALUE, such as domains=20, bytes=100GiB, rollback=yes or results=unlimited."""
+    return checked_limits(dict(map(_parsed, texts)))
+
+
+def limit_text(name: str, value: Any) -> str:  # noqa: ANN401 - of several types
+    """Return a limit as it is shown to operators."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return ",".join(map(str, value)) or "none"
+    if value is None:
+        return UNLIMITED
+    unit = next((unit for unit, size in reversed(_UNITS.items()) if name == "bytes" and value % size == 0), None)
+    return str(value) if unit is None else f"{value // _UNITS[unit]}{unit}"
+
+
+def _parsed(text: str) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise InvalidInput(f"{text[:100]}: write NAME=VALUE, such as domains=20", field="set")
+    if value == UNLIMITED:
+        return name, None
+    if isinstance(getattr(ALLOWANCES[PLANS[-1]], name, None), tuple):
+        return name, [each for each in value.split(",") if each not in {"", "none"}]
+    size = _SIZE.match(value)
+    if size is not None:
+        return name, int(size[1]) * _UNITS[size[2]]
+    return name, _SWITCHES.get(value, value)
+
+
+def _checked(name: str, value: Any) -> Any:  # noqa: ANN401 - likewise
+    if name not in LIMITS:
+        raise InvalidInput(f"{name[:100]}: there is no such limit; use one of {', '.join(LIMITS)}", field="set")
+    try:
+        found = msgspec.convert(value, _TYPES[name], strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"{name}: {str(error)[:200]}", field="set") from error
+    if isinstance(found, int) and found < 0:
+        raise InvalidInput(f"{name}: must not be negative", field="set")
+    return found

@@ -1,0 +1,248 @@
+"""Recommendations for an agent: what its last calls suggest, tried on these calls, best first."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from weft.capabilities.compaction.compactor import Compactor
+from weft.capabilities.knowledge.store import DocumentStore
+from weft.capabilities.language_models.catalog import Catalog
+from weft.capabilities.language_models.prices import Prices
+from weft.capabilities.layers.service import Layers
+from weft.capabilities.plans.service import Plans
+from weft.capabilities.recommendations import commands
+from weft.capabilities.recommendations.findings import MIN_CALLS, ObservedCalls, RecommendationDraft, findings
+from weft.capabilities.recommendations.model import (
+    Evidence,
+    ProposedSettings,
+    Recommendation,
+    no_recommendation,
+)
+from weft.capabilities.recommendations.other_models import model_findings
+from weft.capabilities.recommendations.recorded_calls import ReplayStores
+from weft.capabilities.recommendations.replay import ReplayServices, document_of
+from weft.capabilities.recommendations.trials import try_proposal
+from weft.capabilities.records.item_refs import DocumentName
+from weft.kernel.clock import Clock, to_micros
+from weft.kernel.ports import Transactions
+from weft.kernel.tokens import TokenCounters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from weft.capabilities.layers.model import Layer
+    from weft.capabilities.recommendations.model import Trial
+    from weft.capabilities.recommendations.replay import RecordedWindow
+    from weft.capabilities.recommendations.trials import TrialResult
+    from weft.kernel.identity import Actor
+
+# Calls that an analysis and a trial replay by default, and at most.
+DEFAULT_CALLS = 50
+MAX_CALLS = 200
+# A recommendation that saves less than this part is not worth the change.
+_MIN_SAVING = 0.01
+_HASH_DIGITS = 6
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class AdviceStores(msgspec.Struct, frozen=True):
+    """Stores that an analysis reads, for one caller in one transaction."""
+
+    replays: ReplayStores
+    layers: Layers
+    documents: DocumentStore
+    plans: Plans
+
+
+class _Loaded(NamedTuple):
+    windows: list[RecordedWindow]
+    layers: Sequence[Layer]
+    duplicates: list[tuple[str, str]]
+
+
+class Advisor(msgspec.Struct, frozen=True):
+    """Analyses the calls of agents. Nothing is stored: the same calls give the same recommendations."""
+
+    transactions: Transactions[AdviceStores]
+    catalog: Catalog
+    counters: TokenCounters
+    prices: Prices
+    clock: Clock
+
+    async def recommendations(
+        self, actor: Actor, agent_id: str, calls: int = DEFAULT_CALLS, session_id: str | None = None
+    ) -> tuple[int, list[Recommendation]]:
+        """Return the number of calls that were analysed, and what would save most, safe ones first."""
+        loaded = await self._load(actor, agent_id, calls, session_id)
+        observed = ObservedCalls(agent_id, loaded.windows)
+        found = [
+            each for finding in self._all_findings(observed, loaded) if (each := await self._tried(observed, finding))
+        ]
+        return len(observed.calls), sorted(found, key=_order)
+
+    async def find(self, actor: Actor, recommendation_id: str, calls: int = DEFAULT_CALLS) -> Recommendation:
+        """Return a recommendation that still holds."""
+        agent_id = agent_of(recommendation_id)
+        _, found = await self.recommendations(actor, agent_id, calls)
+        for each in found:
+            if each.recommendation_id == recommendation_id:
+                return each
+        raise no_recommendation(recommendation_id)
+
+    async def try_settings(
+        self, actor: Actor, agent_id: str, proposal: ProposedSettings, calls: int, session_id: str | None = None
+    ) -> TrialResult:
+        """Replay the last calls of an agent under other settings."""
+        loaded = await self._load(actor, agent_id, calls, session_id)
+        return await try_proposal(loaded.windows, proposal, self._services, Compactor())
+
+    async def _load(self, actor: Actor, agent_id: str, calls: int, session_id: str | None) -> _Loaded:
+        await self.prices.load()
+        work = partial(_load, agent_id, calls, session_id)
+        return await self.transactions.read(actor, work, heavy=True)
+
+    @property
+    def _services(self) -> ReplayServices:
+        return ReplayServices(self.catalog, self.counters, self.prices)
+
+    def _all_findings(self, observed: ObservedCalls, loaded: _Loaded) -> Iterator[RecommendationDraft]:
+        yield from findings(observed)
+        yield from model_findings(observed, self._services, self.clock.now())
+        yield from _stale(observed, loaded.layers)
+        yield from _duplicates(loaded.duplicates, len(observed.calls))
+
+    async def _tried(self, observed: ObservedCalls, finding: RecommendationDraft) -> Recommendation | None:
+        """Return the recommendation of a finding with its best proposal; None if none of them saves anything."""
+        if not finding.proposals:
+            return self._recommendation(observed, finding, ProposedSettings(), None)
+        best: tuple[ProposedSettings, Trial] | None = None
+        for proposal in finding.proposals:
+            result = await try_proposal(observed.windows, proposal, self._services, Compactor())
+            if _is_worth_it(finding, result.trial) and (best is None or _rank(result.trial) > _rank(best[1])):
+                best = proposal, result.trial
+        return None if best is None else self._recommendation(observed, finding, *best)
+
+    def _recommendation(
+        self, observed: ObservedCalls, finding: RecommendationDraft, proposal: ProposedSettings, trial: Trial | None
+    ) -> Recommendation:
+        named = _encode((finding.kind, finding.subjects, proposal))
+        digest = hashlib.sha256(named).hexdigest()[:_HASH_DIGITS]
+        title, command = finding.title, finding.command
+        if proposal.compaction is not None:
+            settings = proposal.compaction
+            title = f"Compact by {settings.strategy} at {settings.threshold:.0%} of the window"
+            command = commands.define(observed.agent_id, {"compaction": msgspec.to_builtins(settings)})
+        return Recommendation(
+            recommendation_id=f"{observed.agent_id}.{finding.kind}.{digest}",
+            kind=finding.kind,
+            agent_id=observed.agent_id,
+            title=title,
+            reason=finding.reason,
+            evidence=finding.evidence,
+            subjects=finding.subjects,
+            proposal=proposal,
+            command=command,
+            created_at=to_micros(self.clock.now()),
+            # A replay cannot tell how another model would answer.
+            safe=trial is None or (trial.safe and finding.kind != "model"),
+            trial=trial,
+        )
+
+
+def agent_of(recommendation_id: str) -> str:
+    """Return the agent that a recommendation is about."""
+    agent_id, _, _ = recommendation_id.rsplit(".", 2) if recommendation_id.count(".") > 1 else ("", "", "")
+    if not agent_id:
+        raise no_recommendation(recommendation_id)
+    return agent_id
+
+
+async def _load(agent_id: str, calls: int, session_id: str | None, stores: AdviceStores) -> _Loaded:
+    windows = await stores.replays.recorded(agent_id, calls, session_id)
+    layers = await stores.layers.current(agent_id) if windows else ()
+    return _Loaded(windows, layers, await _equal_documents(windows, stores.documents))
+
+
+async def _equal_documents(windows: Sequence[RecordedWindow], documents: DocumentStore) -> list[tuple[str, str]]:
+    """Return pairs of documents in prompts whose content is the same, byte by byte: the older one first."""
+    calls = [call for window in windows for call in window.calls]
+    uris = {document_of(ref, call.receipt.documents) for call in calls for ref in call.receipt.documents}
+    names = [name for uri in sorted(uris) if (name := DocumentName.parse(uri)) is not None]
+    first: dict[str, str] = {}
+    found: list[tuple[str, str]] = []
+    for domain in sorted({name.domain for name in names}):
+        ids = [name.document_id for name in names if name.domain == domain]
+        stored = (await documents.find_all(domain, ids)).values()
+        for document in sorted(stored, key=lambda each: (each.created_at, each.document_id)):
+            uri = str(DocumentName(domain, document.document_id))
+            if document.digest in first:
+                found.append((first[document.digest], uri))
+            first.setdefault(document.digest, uri)
+    return found
+
+
+def _duplicates(pairs: Sequence[tuple[str, str]], calls: int) -> Iterator[RecommendationDraft]:
+    if pairs:
+        copies = tuple(copy for _, copy in pairs)
+        yield RecommendationDraft(
+            "duplicate_documents",
+            f"Delete {len(copies)} copies of documents" if len(copies) > 1 else f"Delete {copies[0]}, a copy",
+            "Copies take places in the results of searches, and room in prompts.",
+            tuple(Evidence(f"{copy} has the content of {original}", 1, calls) for original, copy in pairs),
+            copies,
+            (ProposedSettings(without_items=copies),),
+            commands.delete_documents(copies),
+        )
+
+
+def _stale(observed: ObservedCalls, layers: Sequence[Layer]) -> Iterator[RecommendationDraft]:
+    """Find sessions whose newest call has older layers than the agent has now."""
+    current = {layer.line_id: layer.version for layer in layers if layer.line_id is not None}
+    stale: dict[str, int] = {}
+    for window in observed.windows:
+        for call in window.calls:
+            versions = call.receipt.versions
+            if any(versions.get(line_id, str(version)) != str(version) for line_id, version in current.items()):
+                stale[window.session_id] = stale.get(window.session_id, 0) + 1
+    newest = {window.session_id: window.calls[-1].receipt.versions for window in observed.windows}
+    behind = [
+        session_id
+        for session_id in stale
+        if any(newest[session_id].get(line, str(version)) != str(version) for line, version in current.items())
+    ]
+    if behind:
+        yield RecommendationDraft(
+            "stale_context",
+            f"Pull the current context in {len(behind)} session{'s' if len(behind) > 1 else ''}",
+            "A session keeps the layers that it began with until its agent pulls them again.",
+            tuple(
+                Evidence(f"session {each}: calls with outdated layers", stale[each], len(observed.calls))
+                for each in behind
+            ),
+            tuple(behind),
+            (),
+            commands.pull(behind),
+        )
+
+
+def _is_worth_it(finding: RecommendationDraft, trial: Trial) -> bool:
+    if trial.reproduced < min(MIN_CALLS, trial.calls) or not trial.reproduced:
+        return False
+    if finding.kind in {"duplicate_documents", "window_shares"}:
+        return trial.saved_tokens >= 0 or trial.added > 0
+    if finding.kind == "model":
+        return bool(trial.failed == 0 and (trial.saved_cost or 0) > 0) or trial.added > 0
+    return trial.saved_tokens >= trial.tokens * _MIN_SAVING
+
+
+def _rank(trial: Trial) -> tuple[bool, float, int]:
+    return trial.safe, trial.saved_cost or 0.0, trial.saved_tokens
+
+
+def _order(each: Recommendation) -> tuple[bool, float, str]:
+    saved = 0 if each.trial is None else each.trial.saved_tokens
+    return not each.safe, -saved, each.recommendation_id

@@ -1,0 +1,19 @@
+"""Which items of a prompt its answer used, by the evidence that is stored with the receipt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.capabilities.efficiency.model import USED
+
+if TYPE_CHECKING:
+    from weft.capabilities.assembly.receipts import StoredReceipt
+
+TOOL = "tool:"
+
+
+def useful_items(stored: StoredReceipt) -> frozenset[str] | None:
+    """Return the refs of what the answer used and of what every prompt needs; None without a reported answer."""
+    if stored.scored is None:
+        return None
+    return frozenset(item.ref for item in stored.scored.items if item.use in USED or item.use == "required")

@@ -1,0 +1,216 @@
+"""Packers of a plan for the candidates that a receipt lists.
+
+A set of candidates that was sent in one block is that block again, with its text and its exact tokens. For any other
+set no receipt has the text: its tokens are the sum of those of its candidates, and its block has no text of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from weft.capabilities.assembly.model import Candidate, OmittedCandidate, PlannedBlock
+from weft.capabilities.assembly.passage_packer import (
+    MAX_PASSAGE_TOKENS,
+    MIN_PASSAGE_ROOM,
+    PASSAGE_OVERHEAD,
+    TURN_OVERHEAD,
+)
+from weft.capabilities.assembly.plan import Packed
+from weft.capabilities.assembly.prompt_items import item_tokens
+from weft.capabilities.language_models.model import ConversationMessage
+from weft.capabilities.search.model import WIDENING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from weft.capabilities.language_models.model import BlockKind
+
+    # A set of items with their versions.
+    ItemSet = frozenset[tuple[str, str]]
+
+
+def blocks_by_items(blocks: Iterable[PlannedBlock]) -> dict[ItemSet, PlannedBlock]:
+    """Return blocks that were sent, by what they contain."""
+    return {frozenset(block.items.items()): block for block in blocks}
+
+
+def block_without_text(kind: BlockKind, items: Mapping[str, str], tokens: int) -> PlannedBlock:
+    """Return a block whose text no receipt has: two of them are equal if they contain the same."""
+    named = "\n".join(f"{ref}@{version}" for ref, version in items.items())
+    message = ConversationMessage(role="user", content=named)
+    return PlannedBlock(
+        block_id=f"replayed:{kind}:{len(items)}", kind=kind, messages=(message,), tokens=tokens, items=dict(items)
+    )
+
+
+@dataclass(frozen=True)
+class RecordedTexts:
+    """Pins, board entries or open questions, in the order of their priority.
+
+    ``heading`` is the tokens of a block without any of them, which the tokens of each candidate contain.
+    """
+
+    kind: BlockKind
+    candidates: Sequence[Candidate]
+    sent: Mapping[ItemSet, PlannedBlock]
+    heading: int
+
+    @property
+    def tokens(self) -> int:
+        return self._tokens(self.candidates) if self.candidates else 0
+
+    def wanted_tokens(self, known: Mapping[str, str]) -> int:
+        wanted = _not_in(self.candidates, known)
+        return self._tokens(wanted) if wanted else 0
+
+    def pack(self, room: int, known: Mapping[str, str]) -> Packed:
+        wanted = _not_in(self.candidates, known)
+        taken = wanted if wanted and self._tokens(wanted) <= room else self._fitting(wanted, room)
+        left = [OmittedCandidate(each.ref, "budget") for each in wanted if each not in taken]
+        return Packed(self._block(taken) if taken else None, left)
+
+    def _fitting(self, wanted: Sequence[Candidate], room: int) -> list[Candidate]:
+        taken: list[Candidate] = []
+        for each in wanted:
+            if self._tokens([*taken, each]) <= room:
+                taken.append(each)
+        return taken
+
+    def _tokens(self, candidates: Sequence[Candidate]) -> int:
+        sent = self.sent.get(_items(candidates))
+        if sent is not None:
+            return sent.tokens
+        return self.heading + sum(max(0, each.tokens - self.heading) for each in candidates)
+
+    def _block(self, candidates: Sequence[Candidate]) -> PlannedBlock:
+        sent = self.sent.get(_items(candidates))
+        items = {each.ref: each.version for each in candidates}
+        return sent or block_without_text(self.kind, items, self._tokens(candidates))
+
+
+@dataclass(frozen=True)
+class RecordedPassages:
+    """Passages of a receipt, best first, and the surroundings that were sent with them.
+
+    ``candidates`` are those that retrieval returned, ``unavailable`` what it left out. ``block`` is the one that this
+    call sent. ``removed``: refs that a proposal takes away. ``in_doubt`` are given up first among the surroundings,
+    because the receipt does not say in which order they were chosen: those that matter. ``scaled`` turns an approximate
+    number of tokens into one of the model.
+    """
+
+    candidates: Sequence[Candidate]
+    unavailable: Sequence[OmittedCandidate]
+    block: PlannedBlock | None
+    heading: int
+    widened: bool
+    scaled: Callable[[int], int]
+    covered: AbstractSet[str] = frozenset()
+    original_tokens: int = 0
+    removed: AbstractSet[str] = frozenset()
+    in_doubt: AbstractSet[str] = frozenset()
+
+    @property
+    def tokens(self) -> int:
+        return sum(each.tokens + PASSAGE_OVERHEAD for each in self._best)
+
+    def wanted_tokens(self, known: Mapping[str, str]) -> int:
+        wanted = self._within_originals(_not_in(self._best, known))
+        return sum(each.tokens + PASSAGE_OVERHEAD for each in wanted)
+
+    def pack(self, room: int, known: Mapping[str, str]) -> Packed:
+        wanted = _not_in(self._best, known)
+        room = min(room, self._max_tokens)
+        if not wanted or room - self.heading < MIN_PASSAGE_ROOM:
+            return Packed(None, [*self.unavailable, *_over_budget(wanted)])
+        block = self._as_sent(wanted, room, known) or self._estimated(wanted, room, known)
+        left = (each for each in wanted if each.ref not in block.items)
+        return Packed(block, [*self.unavailable, *_over_budget(left)])
+
+    def _as_sent(self, wanted: Sequence[Candidate], room: int, known: Mapping[str, str]) -> PlannedBlock | None:
+        """Return the block of the call if nothing in it is taken away or known, and nothing else would fit now."""
+        block = self.block
+        if block is None or block.tokens > room or not block.items.keys().isdisjoint(self.removed):
+            return None
+        if any(known.get(ref) == version for ref, version in block.items.items()):
+            return None
+        missing = [each for each in self._within_originals(wanted) if each.ref not in block.items]
+        smallest = min((self.scaled(each.tokens + TURN_OVERHEAD) for each in missing), default=None)
+        return None if smallest is not None and block.tokens + smallest <= room else block
+
+    def _estimated(self, wanted: Sequence[Candidate], room: int, known: Mapping[str, str]) -> PlannedBlock:
+        """Return the results that fit, best first, then surroundings."""
+        items: dict[str, str] = {}
+        used = self.heading
+        for each in self._within_originals(wanted):
+            tokens = self._tokens_of(each)
+            if used + tokens <= room:
+                items[each.ref] = each.version
+                used += tokens
+        if not items:
+            # A passage that does not fit is cut off at the end.
+            return block_without_text("retrieved", {wanted[0].ref: wanted[0].version}, room)
+        for ref, version in self._surroundings.items():
+            tokens = self._sent_tokens.get(ref, 0)
+            if known.get(ref) != version and used + tokens <= room:
+                items[ref] = version
+                used += tokens
+        return block_without_text("retrieved", items, used)
+
+    @cached_property
+    def _best(self) -> list[Candidate]:
+        """Return the best passages up to the maximum, whether or not a prompt has them already."""
+        totals = accumulate(each.tokens for each in self.candidates)
+        return [each for each, total in zip(self.candidates, totals, strict=True) if total <= self._max_tokens]
+
+    @property
+    def _max_tokens(self) -> int:
+        return MAX_PASSAGE_TOKENS * (WIDENING if self.widened else 1)
+
+    def _within_originals(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Return the passages, of events that a compaction covers only the best ones."""
+        room, kept = self.original_tokens, list[Candidate]()
+        for each in candidates:
+            if each.ref in self.covered:
+                room -= each.tokens + TURN_OVERHEAD
+                if room < 0:
+                    continue
+            kept.append(each)
+        return kept
+
+    @cached_property
+    def _surroundings(self) -> dict[str, str]:
+        """Return what the block had besides results; what may be given up first comes last."""
+        if self.block is None:
+            return {}
+        results = {each.ref for each in self.candidates} | self.removed
+        found = {ref: version for ref, version in self.block.items.items() if ref not in results}
+        return dict(sorted(found.items(), key=lambda item: item[0] in self.in_doubt))
+
+    def _tokens_of(self, candidate: Candidate) -> int:
+        """Return the tokens that a result took in the block of the call, or about how many it would take."""
+        return self._sent_tokens.get(candidate.ref) or self.scaled(candidate.tokens + TURN_OVERHEAD)
+
+    @cached_property
+    def _sent_tokens(self) -> dict[str, int]:
+        """Return the tokens of each item of the block that was sent, without the heading of the block."""
+        if self.block is None:
+            return {}
+        tokens = item_tokens(self.block)
+        share = 1 - self.heading / max(1, self.block.tokens)
+        return {ref: int(number * share) for ref, number in tokens.items()}
+
+
+def _not_in(candidates: Sequence[Candidate], known: Mapping[str, str]) -> list[Candidate]:
+    return [each for each in candidates if known.get(each.ref) != each.version]
+
+
+def _items(candidates: Iterable[Candidate]) -> ItemSet:
+    return frozenset((each.ref, each.version) for each in candidates)
+
+
+def _over_budget(candidates: Iterable[Candidate]) -> list[OmittedCandidate]:
+    return [OmittedCandidate(each.ref, "budget") for each in candidates]

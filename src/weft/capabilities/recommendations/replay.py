@@ -1,0 +1,400 @@
+"""Plans earlier calls of a window again, with the planner of assembly, under the settings that they had or others.
+
+What goes into the plan is what the receipts have: layers, tools, task, and candidates with their tokens and scores.
+The conversation is made of the events of the window that the receipt lists, in the same versions, and of the summaries
+of the compaction that it names, or of one that a proposal would have made. Retrieval is not repeated.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import structs
+
+from weft.capabilities.agent_context.compaction_settings import ResolvedCompaction
+from weft.capabilities.assembly.conversation import EventPreparer, WindowConversation
+from weft.capabilities.assembly.costs import FRAMING_TOKENS, cache_costs, is_warm, originals_room
+from weft.capabilities.assembly.model import ContextOverBudget, OmittedCandidate, digest_of
+from weft.capabilities.assembly.packers import data_messages
+from weft.capabilities.assembly.plan import CONTENT_CHANGED, Materials, Previous, make_plan
+from weft.capabilities.assembly.savings import savings_of
+from weft.capabilities.compaction.compacted_events import compacted_parts
+from weft.capabilities.language_models.token_counts import PromptCounter
+from weft.capabilities.recommendations.model import ProposedSettings
+from weft.capabilities.recommendations.recorded_candidates import (
+    RecordedPassages,
+    RecordedTexts,
+    blocks_by_items,
+)
+from weft.capabilities.windows.model import event_version
+from weft.kernel.clock import from_micros
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from weft.capabilities.assembly.conversation import CompactedPart, Prepared
+    from weft.capabilities.assembly.model import Candidate, CandidateKind, Plan, PlannedBlock
+    from weft.capabilities.assembly.prompt_trust import Screening
+    from weft.capabilities.assembly.receipts import Receipt, ReportedUsage
+    from weft.capabilities.compaction.model import CompactedView
+    from weft.capabilities.language_models.catalog import Catalog, ModelInfo
+    from weft.capabilities.language_models.model import BlockKind, ToolDefinition
+    from weft.capabilities.language_models.prices import Prices, Rates
+    from weft.capabilities.windows.model import Category, WindowEvent
+    from weft.kernel.tokens import TokenCounters
+
+UNCHANGED = ProposedSettings()
+_PACKED_KINDS: dict[CandidateKind, BlockKind] = {"pin": "pins", "board": "board", "missing": "missing"}
+_OF_COMPACTION = "compaction"
+_TOOL = "tool:"
+
+
+class RecordedCall(NamedTuple):
+    """An assembly that a receipt describes, with its texts. ``useful``: refs that the answer used; None if unknown."""
+
+    receipt: Receipt
+    usage: ReportedUsage | None
+    blocks: tuple[PlannedBlock, ...]
+    tools: tuple[ToolDefinition, ...]
+    useful: frozenset[str] | None = None
+
+    @property
+    def items(self) -> set[str]:
+        """Return the refs of what the prompt had in full; layers and the task are no items."""
+        return {ref for block in self.blocks if block.kind not in {"layer", "task"} for ref in block.items}
+
+
+class RecordedWindow(NamedTuple):
+    """Calls of a window, oldest first, and what of it receipts do not contain.
+
+    ``earlier`` is the call before the first one, if there is one; ``views`` are the compacted views by compaction id.
+    """
+
+    line_id: str
+    session_id: str
+    calls: Sequence[RecordedCall]
+    earlier: RecordedCall | None
+    events: Sequence[WindowEvent]
+    views: Mapping[str, CompactedView]
+    screening: Screening
+    shares: Mapping[Category, float] | None
+    window_limit: int = 0
+    compaction: ResolvedCompaction = ResolvedCompaction()
+
+
+class ReplayedCall(NamedTuple):
+    """A call as it was planned again. ``plan`` is None if what it must contain does not fit."""
+
+    call: RecordedCall
+    plan: Plan | None
+    tokens: int
+    cached_tokens: int
+    cost: float | None
+    error: str | None = None
+
+    @property
+    def is_as_sent(self) -> bool:
+        """Tell whether the prompt has the same items, in the same mode, and as many tokens as the one that was sent."""
+        receipt = self.call.receipt
+        if self.plan is None or self.plan.mode != receipt.mode or self.tokens != receipt.tokens:
+            return False
+        return items_sent(self.plan.blocks) == items_sent(self.call.blocks)
+
+
+def items_sent(blocks: Sequence[PlannedBlock]) -> set[tuple[str, str]]:
+    """Return refs and versions of everything that blocks contain in full."""
+    return {item for block in blocks for item in block.items.items()}
+
+
+class ReplayServices(NamedTuple):
+    """What counts and prices tokens."""
+
+    catalog: Catalog
+    counters: TokenCounters
+    prices: Prices
+
+
+class Replay:
+    """Plans the calls of one window under one proposal. CPU-bound, and pure: the same input gives the same plans."""
+
+    def __init__(
+        self,
+        window: RecordedWindow,
+        services: ReplayServices,
+        proposal: ProposedSettings = UNCHANGED,
+        views: Sequence[CompactedView | None] | None = None,
+        *,
+        counts_output: bool = False,
+    ) -> None:
+        self._window = window
+        self._services = services
+        self._proposal = proposal
+        self._views = views
+        self._counts_output = counts_output
+        self._prepared: dict[object, list[Prepared]] = {}
+
+    def as_recorded(self) -> list[ReplayedCall]:
+        """Return every call planned again after the one that was really sent before it: a check of the replay."""
+        before: RecordedCall | None = self._window.earlier
+        found: list[ReplayedCall] = []
+        for place, call in enumerate(self._window.calls):
+            sent = before if call.receipt.previous_id is not None else None
+            previous = None if sent is None else _Sent(sent.receipt, sent.blocks, _omitted_of(sent.receipt))
+            found.append(self._replayed(place, call, previous))
+            before = call
+        return found
+
+    def in_sequence(self) -> list[ReplayedCall]:
+        """Return every call planned after the replayed one before it, so that what changes carries over."""
+        earlier = self._window.earlier
+        before = None if earlier is None else _Sent(earlier.receipt, earlier.blocks, _omitted_of(earlier.receipt))
+        found: list[ReplayedCall] = []
+        for place, call in enumerate(self._window.calls):
+            replayed = self._replayed(place, call, before if call.receipt.previous_id is not None else None)
+            found.append(replayed)
+            plan = replayed.plan
+            if plan is None:
+                before = _Sent(call.receipt, call.blocks, _omitted_of(call.receipt))
+            else:
+                before = _Sent(call.receipt, plan.blocks, plan.omitted, self._tools_digest(call), self._limit(call))
+        return found
+
+    def _replayed(self, place: int, call: RecordedCall, before: _Sent | None) -> ReplayedCall:
+        receipt = call.receipt
+        info, counter = self._info(receipt), self._counter(receipt)
+        limit = self._limit(call)
+        warm = before is not None and is_warm(info, receipt.cache_ttl, self._sent_to(before), receipt.created_at)
+        rates = self._services.prices.rates(info, from_micros(receipt.created_at), limit)
+        materials = self._materials(place, call, counter, limit)
+        previous = None if before is None else self._previous(call, before, counter)
+        try:
+            plan = make_plan(materials, limit, cache_costs(info, rates, warm=warm), previous)
+        except ContextOverBudget as error:
+            return ReplayedCall(call, None, receipt.tokens, 0, None, error.message)
+        tokens = plan.tokens + FRAMING_TOKENS
+        cached = plan.reused_tokens + (materials.tools_tokens if plan.reused else 0)
+        savings = savings_of(0, tokens, cached, None, rates, warm=warm)
+        return ReplayedCall(
+            call, plan, tokens, savings.cached_tokens, self._with_output(savings.cost, call.usage, rates)
+        )
+
+    def _sent_to(self, before: _Sent) -> Receipt:
+        """Return the receipt of the previous call, with the model that a proposal names."""
+        model = self._proposal.model
+        return before.receipt if model is None else structs.replace(before.receipt, model=model)
+
+    def _with_output(self, cost: float | None, usage: ReportedUsage | None, rates: Rates | None) -> float | None:
+        """Return the cost with that of the answer, if it counts: as many tokens as were reported."""
+        if cost is None or usage is None or rates is None or not self._counts_output:
+            return cost
+        return cost + float(rates.output * usage.output_tokens / 1_000_000)
+
+    def _info(self, receipt: Receipt) -> ModelInfo:
+        return self._services.catalog.find(self._proposal.model or receipt.model)
+
+    def _counter(self, receipt: Receipt) -> PromptCounter:
+        counting = receipt.counting
+        learned = None if counting.exact or self._proposal.model is not None else counting.factor
+        return PromptCounter(self._info(receipt), self._services.counters, learned)
+
+    def _limit(self, call: RecordedCall) -> int:
+        limits = call.receipt.limits
+        if self._proposal.model is None:
+            return limits.limit
+        info = self._info(call.receipt)
+        of_model = info.context_window - min(limits.reserved_output_tokens, info.context_window // 2)
+        return min(of_model, limits.token_budget or of_model)
+
+    def _tools(self, call: RecordedCall) -> tuple[ToolDefinition, ...]:
+        without = self._proposal.without_tools
+        return tuple(tool for tool in call.tools if tool.name not in without) if without else call.tools
+
+    def _tools_digest(self, call: RecordedCall) -> str:
+        return digest_of(self._tools(call)).hex() if self._proposal.without_tools else call.receipt.tools_digest
+
+    def _previous(self, call: RecordedCall, before: _Sent, counter: PromptCounter) -> Previous:
+        blocks = before.blocks
+        if self._proposal.model is not None:
+            blocks = tuple(_counted(block, counter) for block in blocks)
+        removed = self._removed(call)
+        sent = {ref for block in blocks for ref in block.items}
+        # What had changed or was removed before this call, the receipt says only by the reason of the rebuilding.
+        invalid = sent if call.receipt.reason == CONTENT_CHANGED else sent & removed
+        full = any(each.reason == "budget" for each in before.omitted)
+        return Previous(
+            blocks,
+            before.tools_digest or before.receipt.tools_digest,
+            frozenset(each.ref for each in before.omitted),
+            frozenset(invalid),
+            before.receipt.task_digest == call.receipt.task_digest,
+            (before.limit or before.receipt.limits.limit) if full else None,
+        )
+
+    def _removed(self, call: RecordedCall) -> set[str]:
+        """Return the refs of this call's candidates that the proposal takes away."""
+        without, min_score = set(self._proposal.without_items), self._proposal.min_score
+        if not without and min_score is None:
+            return set()
+        documents = self._documents
+        found = {
+            each.ref
+            for each in call.receipt.candidates
+            if each.ref in without or document_of(each.ref, documents) in without
+        }
+        if min_score is not None:
+            passages = (each for each in call.receipt.candidates if each.kind == "passage")
+            found |= {each.ref for each in passages if each.score is not None and each.score < min_score}
+        return found
+
+    def _materials(self, place: int, call: RecordedCall, counter: PromptCounter, limit: int) -> Materials:
+        receipt, removed = call.receipt, self._removed(call)
+        changed = self._proposal.model is not None
+        blocks = tuple(_counted(block, counter) for block in call.blocks) if changed else call.blocks
+        ratio = _ratio(blocks, call.blocks) if changed else 1.0
+        conversation = self._conversation(place, receipt, counter, limit)
+        tools = self._tools(call)
+        texts = {
+            kind: RecordedTexts(
+                block_kind,
+                [_scaled(each, ratio) for each in self._candidates(receipt, kind, removed)],
+                blocks_by_items(block for block in blocks if block.kind == block_kind),
+                sum(map(counter.message, data_messages("", "", "x", mark_words=False))),
+            )
+            for kind, block_kind in _PACKED_KINDS.items()
+        }
+        return Materials(
+            layers=[block for block in blocks if block.kind == "layer"],
+            pins=texts["pin"],
+            conversation=conversation,
+            passages=self._passages(call, blocks, conversation, counter, removed),
+            board=texts["board"],
+            missing=texts["missing"],
+            task=_task(blocks, receipt.task_digest),
+            screened=[each for each in receipt.omitted if each.reason in {"policy_block", "privacy_risk"}],
+            tools_tokens=counter.tools(tools) if changed or tools is not call.tools else receipt.tools_tokens,
+            tools_digest=self._tools_digest(call),
+            framing_tokens=FRAMING_TOKENS,
+        )
+
+    def _candidates(self, receipt: Receipt, kind: CandidateKind, removed: AbstractSet[str]) -> list[Candidate]:
+        """Return the candidates of this call; those without tokens were left out before, or are of earlier calls."""
+        return [each for each in receipt.candidates if each.kind == kind and each.tokens and each.ref not in removed]
+
+    def _passages(
+        self,
+        call: RecordedCall,
+        blocks: Sequence[PlannedBlock],
+        conversation: WindowConversation,
+        counter: PromptCounter,
+        removed: AbstractSet[str],
+    ) -> RecordedPassages:
+        receipt = call.receipt
+        passages = self._candidates(receipt, "passage", removed)
+        returned = {each.ref for each in passages}
+        left_out = [
+            each
+            for each in receipt.omitted
+            if each.ref not in returned and each.reason not in {"policy_block", "privacy_risk"}
+        ]
+        retrieved = {each.ref: each for each in receipt.candidates if each.kind == "passage"}
+        return RecordedPassages(
+            passages,
+            [OmittedCandidate(each.ref, each.reason, each.detail) for each in left_out if each.ref in retrieved],
+            self._retrieved_block(call, blocks),
+            sum(map(counter.message, data_messages("found for the task", "", "", mark_words=False))),
+            receipt.confidence.widened,
+            counter.scaled,
+            conversation.covered,
+            originals_room(conversation.saved_tokens, widened=receipt.confidence.widened),
+            frozenset(removed),
+            call.useful or frozenset(),
+        )
+
+    def _retrieved_block(self, call: RecordedCall, blocks: Sequence[PlannedBlock]) -> PlannedBlock | None:
+        """Return the block of passages that this call added; those before it are of earlier calls."""
+        found = [block for block in blocks if block.kind == "retrieved"]
+        earlier = self._earlier_digests(call)
+        return next((block for block in reversed(found) if block.digest not in earlier), None)
+
+    def _earlier_digests(self, call: RecordedCall) -> set[bytes]:
+        if call.receipt.mode != "extended":
+            return set()
+        by_id = {each.receipt.receipt_id: each for each in self._known}
+        before = by_id.get(call.receipt.previous_id or "")
+        return set() if before is None else {block.digest for block in before.blocks}
+
+    @cached_property
+    def _known(self) -> list[RecordedCall]:
+        window = self._window
+        return [*([] if window.earlier is None else [window.earlier]), *window.calls]
+
+    @cached_property
+    def _documents(self) -> dict[str, str]:
+        """Return the documents of all chunks that some prompt had: a receipt names those of its own only."""
+        return {ref: uri for call in self._known for ref, uri in call.receipt.documents.items()}
+
+    def _conversation(self, place: int, receipt: Receipt, counter: PromptCounter, limit: int) -> WindowConversation:
+        window = self._window
+        compaction_id = receipt.versions.get(_OF_COMPACTION, "")
+        view = window.views.get(compaction_id) if self._views is None else self._views[place]
+        preparer = EventPreparer(
+            window.line_id, window.session_id, limit, counter, window.screening, compaction_id or "replayed"
+        )
+        events = events_in(receipt, window.events, preparer)
+        parts: Sequence[CompactedPart] = events if view is None else compacted_parts(events, view)
+        key = (preparer.key, preparer.compaction_id, id(view))
+        prepared = preparer.prepare(parts, self._prepared.get(key, ()))
+        self._prepared[key] = prepared
+        shares = self._proposal.shares or window.shares
+        return WindowConversation(prepared, preparer, shares, frozenset(counter.info.input))
+
+
+class _Sent(NamedTuple):
+    """The prompt before a call: as it was sent, or as it was replayed with other tools or another limit."""
+
+    receipt: Receipt
+    blocks: tuple[PlannedBlock, ...]
+    omitted: Sequence[OmittedCandidate]
+    tools_digest: str = ""
+    limit: int | None = None
+
+
+def _omitted_of(receipt: Receipt) -> Sequence[OmittedCandidate]:
+    return receipt.omitted
+
+
+def events_in(receipt: Receipt, events: Sequence[WindowEvent], preparer: EventPreparer) -> list[WindowEvent]:
+    """Return the events that a receipt lists, in the versions that it had."""
+    listed = {each.ref: each.version for each in receipt.candidates if each.kind == "event"}
+    return [event for event in events if listed.get(preparer.ref_of(event)) == event_version(event)]
+
+
+def document_of(ref: str, documents: Mapping[str, str]) -> str:
+    """Return the URI of the document, without its version, that a chunk belongs to; empty for anything else."""
+    return documents.get(ref, "").partition("?")[0]
+
+
+def _task(blocks: Sequence[PlannedBlock], digest: str) -> PlannedBlock | None:
+    """Return the block of the task of this call; None if the newest user message says the same."""
+    tasks = [block for block in blocks if block.kind == "task"]
+    named = [block for block in tasks if digest_of(block.messages[0].content).hex() == digest]
+    if named:
+        return named[-1]
+    # The digest is that of the task as it was given: one with tags of Weft is sent in another form.
+    return tasks[-1] if tasks and blocks[-1] is tasks[-1] else None
+
+
+def _counted(block: PlannedBlock, counter: PromptCounter) -> PlannedBlock:
+    return structs.replace(block, tokens=sum(map(counter.message, block.messages)))
+
+
+def _ratio(new: Sequence[PlannedBlock], old: Sequence[PlannedBlock]) -> float:
+    """Return how many tokens of another model a token of this one makes, by the texts that were sent."""
+    before = sum(block.tokens for block in old)
+    return sum(block.tokens for block in new) / before if before else 1.0
+
+
+def _scaled(candidate: Candidate, ratio: float) -> Candidate:
+    return candidate if ratio == 1.0 else structs.replace(candidate, tokens=round(candidate.tokens * ratio))

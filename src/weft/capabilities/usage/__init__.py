@@ -1,0 +1,1 @@
+"""Reports and exports of usage: what model calls cost, by whom and when."""

@@ -1,0 +1,197 @@
+"""Operations on usage: report and export."""
+
+from __future__ import annotations
+
+from datetime import datetime, time
+from functools import partial
+from typing import Annotated, Literal
+
+import msgspec
+
+from weft.capabilities.access.model import AgentId
+from weft.capabilities.messages.search.by_sender_and_time import TimestampText, parse_timestamp
+from weft.capabilities.metering.model import CallKind
+from weft.capabilities.metering.store import GroupBy, UsageQuery, UsageStore
+from weft.capabilities.plans.service import Plans
+from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session
+from weft.capabilities.teams.model import TeamName
+from weft.capabilities.usage.export import ExportForm, write_rows
+from weft.capabilities.usage.model import UsageFigures, figures
+from weft.capabilities.windows.service import Windows
+from weft.kernel.clock import DAY_MICROS, Clock, from_micros, to_micros
+from weft.kernel.errors import PermissionDenied, QuotaExceeded
+from weft.kernel.identity import HIGHEST_CLEARANCE, Permission
+from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+
+_read = partial(
+    operation, tool="usage", permission=Permission.READ, rate=RateClass.SEARCH, effect=Effect.READ, heavy=True
+)
+_PAGE_ROWS = 2_000
+_ModelFilter = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[ -~]+\Z")]
+
+
+class UsageFilter(Request):
+    """Which usage: an interval, and optionally of an agent, team, session, model or kind of call."""
+
+    since: Annotated[
+        TimestampText | None, msgspec.Meta(description="Only calls from this time on: 2025-01-15 or with a time.")
+    ] = None
+    until: Annotated[TimestampText | None, msgspec.Meta(description="Only calls up to this time, inclusive.")] = None
+    agent_id: Annotated[
+        AgentId | None, msgspec.Meta(description="Only of this agent; by default you with the agents below you.")
+    ] = None
+    team: Annotated[TeamName | None, msgspec.Meta(description="Only of agents that were in this team.")] = None
+    session_id: Annotated[SessionId | None, msgspec.Meta(description="Only of this session.")] = None
+    model: Annotated[_ModelFilter | None, msgspec.Meta(description="Only of this model.")] = None
+    kind: Annotated[
+        CallKind | None,
+        msgspec.Meta(description="assembly: calls of agents; compaction: calls of Weft's own model."),
+    ] = None
+
+
+class ReportUsage(UsageFilter):
+    """What to add up."""
+
+    by: Annotated[
+        GroupBy, msgspec.Meta(description="One row for each; tenant: one row for all. Days and hours are in UTC.")
+    ] = "agent"
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1_000, description="At most this many rows.")] = 100
+
+
+class UsageRow(UsageFigures, kw_only=True, omit_defaults=False):
+    """The usage of one group: a name, or the start of an interval. Empty: calls without one.
+
+    (other) are names beyond the number that is kept for an interval, (deleted) those of deleted sessions.
+    """
+
+    group: str
+
+
+class UsageReported(Response, kw_only=True, omit_defaults=False):
+    """Usage by group, most tokens first, intervals oldest first; ``total`` is over all groups, also those left out.
+
+    ``since`` and ``until`` are the interval that was added up: whole minutes, or hours and days where minutes are no
+    longer kept. A call of an agent in several teams counts for each of them, but once in ``total``.
+    """
+
+    by: GroupBy
+    since: datetime | None
+    until: datetime
+    rows: list[UsageRow]
+    left_out: int
+    total: UsageFigures
+
+
+class ExportUsage(UsageFilter):
+    """What to export."""
+
+    unit: Annotated[Literal["hour", "day"], msgspec.Meta(description="Interval of the rows, in UTC.")] = "day"
+    form: Annotated[ExportForm, msgspec.Meta(description="csv with a header, or json: one object a line.")] = "csv"
+    cursor: Annotated[
+        Annotated[str, msgspec.Meta(max_length=16, pattern=r"^[0-9]{1,16}\Z")] | None,
+        msgspec.Meta(description="next_cursor of the previous page."),
+    ] = None
+
+
+class UsageExported(Response, kw_only=True, omit_defaults=False):
+    """A page of rows as text: sums by interval, agent, session, step, model and kind of call.
+
+    Pages put together are the whole export. Cells that a spreadsheet would take for a formula begin with an apostrophe.
+    """
+
+    form: ExportForm
+    rows: int
+    content: str
+    next_cursor: str | None = None
+
+
+class UsageReader(msgspec.Struct, frozen=True):
+    """Reads the usage that a caller may see: its own and that of agents below it, and for admins all."""
+
+    usage: UsageStore
+    windows: Windows
+    plans: Plans
+    clock: Clock
+
+    async def query(self, request: UsageFilter, by: GroupBy) -> UsageQuery:
+        """Return the query of a request, within the plan and the rights of the caller."""
+        actor = self.windows.actor
+        if request.session_id is not None:
+            await find_session(request.session_id, actor, self.windows.sessions)
+        since, until = await self._interval(request, by)
+        return UsageQuery(
+            by=by,
+            since=since,
+            until=until,
+            agents=await self._agents(request.agent_id),
+            team=request.team,
+            session_id=request.session_id,
+            model=request.model,
+            kind=request.kind,
+            max_clearance=None if actor.clearance >= HIGHEST_CLEARANCE else actor.clearance,
+        )
+
+    async def _interval(self, request: UsageFilter, by: GroupBy) -> tuple[int, int]:
+        now = to_micros(self.clock.now())
+        until = now + 1
+        if request.until is not None:
+            until = min(until, to_micros(parse_timestamp("until", request.until, of_day=time.max)) + 1)
+        allowed = await self.plans.allowance()
+        if request.since is None:
+            since = 0 if allowed.report_days is None else now - allowed.report_days * DAY_MICROS
+        else:
+            since = to_micros(parse_timestamp("since", request.since, of_day=time.min))
+        allowed.check_report(by, 0 if request.since is None else (now - since) / DAY_MICROS)
+        return since, until
+
+    async def _agents(self, agent_id: str | None) -> tuple[str, ...] | None:
+        """Return the agents whose usage to read; None: those of the tenant."""
+        actor, access = self.windows.actor, self.windows.access
+        if agent_id is None:
+            if actor.is_admin:
+                return None
+            below = await access.below(actor.principal_id) if actor.has_agents_below else ()
+            return (actor.principal_id, *(each.principal_id for each in below))
+        agent = await access.principal(agent_id)
+        if agent_id != actor.principal_id and (agent is None or not await self.windows.may_open(agent)):
+            raise PermissionDenied("Usage is open to its agent, the agent's ancestors and admins only.")
+        return (agent_id,)
+
+
+@_read("usage.report", action="report", http="GET /v1/usage", errors=(SessionNotFound, PermissionDenied, QuotaExceeded))
+async def report_usage(request: ReportUsage, reader: UsageReader) -> UsageReported:
+    """Add up tokens, money, savings, latency and efficiency of model calls, by agent, team, model or time.
+
+    Sums are exact at any time. You see your own usage and that of agents below you; admins see all.
+    """
+    query = await reader.query(request, request.by)
+    found = await reader.usage.totals(query)
+    shown = found.groups[: request.limit]
+    return UsageReported(
+        by=request.by,
+        since=None if query.since == 0 and found.since <= 0 else from_micros(found.since),
+        until=from_micros(found.until),
+        rows=[UsageRow(group=each.group, **figures(each.sums)) for each in shown],  # type: ignore[arg-type]
+        left_out=len(found.groups) - len(shown),
+        total=UsageFigures(**figures(found.total)),  # type: ignore[arg-type]
+    )
+
+
+@_read(
+    "usage.export",
+    action="export",
+    http="GET /v1/usage/export",
+    errors=(SessionNotFound, PermissionDenied, QuotaExceeded),
+)
+async def export_usage(request: ExportUsage, reader: UsageReader) -> UsageExported:
+    """Export usage as CSV or JSON lines, page by page: a row for each interval, agent, session, step and model."""
+    query = await reader.query(request, request.unit)
+    if request.cursor is not None:
+        query = query._replace(since=max(query.since, int(request.cursor)))
+    page = await reader.usage.details(query, request.unit, _PAGE_ROWS)
+    return UsageExported(
+        form=request.form,
+        rows=len(page.details),
+        content=write_rows(page.details, request.form, header=request.cursor is None),
+        next_cursor=None if page.next_since is None else str(page.next_since),
+    )

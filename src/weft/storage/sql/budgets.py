@@ -1,0 +1,169 @@
+"""Budgets and what was spent of them, in SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.capabilities.budgets.model import AGENT, TEAM, TENANT, Budget, BudgetUse, Spend, period_start
+from weft.storage.sql.database import SqlStore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.capabilities.budgets.model import BudgetName, Charge
+    from weft.storage.sql.database import Row
+
+_SUMS = "tokens, nanodollars, calls, unpriced_calls, near_at, exceeded_at"
+_BUDGET_COLUMNS = len(Budget.__struct_fields__)
+
+
+def _use_sql(day: str, month: str) -> str:
+    """Return the query of budgets with their sums since the start of the day or month."""
+    return f"""
+    SELECT b.subject, b.period, b.tokens, b.nanodollars, b.at_limit, b.warn_at, b.set_by, b.set_at,
+           s.tokens, s.nanodollars, s.calls, s.unpriced_calls, s.near_at, s.exceeded_at
+    FROM budgets b LEFT JOIN budget_spend s ON s.tenant = $1 AND s.subject = b.subject AND s.period = b.period
+      AND s.starts_at = CASE b.period WHEN 'day' THEN CAST({day} AS {{bigint}}) ELSE CAST({month} AS {{bigint}}) END
+    WHERE b.tenant = $1
+    """  # noqa: S608 - parameters
+
+
+_USE = _use_sql("$2", "$3")
+_PAGE = f"{_USE} AND (b.subject, b.period) > ($4, $5) ORDER BY b.subject, b.period LIMIT $6"
+_BINDING = f"""
+WITH RECURSIVE above (principal_id, parent_id) AS (
+    SELECT principal_id, parent_id FROM principals WHERE tenant = $1 AND principal_id = $2
+    UNION
+    SELECT p.principal_id, p.parent_id FROM above CROSS JOIN principals p
+    WHERE p.tenant = $1 AND p.principal_id = above.parent_id)
+{_use_sql("$3", "$4")} AND b.subject IN (
+    SELECT '{TENANT}' UNION ALL SELECT '{AGENT}' || principal_id FROM above
+    UNION ALL SELECT '{TEAM}' || m.team FROM above CROSS JOIN team_members m
+              WHERE m.tenant = $1 AND m.principal_id = above.principal_id)
+ORDER BY b.subject, b.period
+"""  # noqa: S608 - constants
+_BELOW = """
+WITH RECURSIVE below (principal_id) AS (
+    SELECT principal_id FROM {first} WHERE tenant = $1 AND {column} = $2
+    UNION
+    SELECT p.principal_id FROM below CROSS JOIN principals p WHERE p.tenant = $1 AND p.parent_id = below.principal_id)
+SELECT principal_id FROM below
+"""
+_COVERED = {
+    AGENT: _BELOW.format(first="principals", column="principal_id"),
+    TEAM: _BELOW.format(first="team_members", column="team"),
+}
+_SET = """
+INSERT INTO budgets (tenant, subject, period, tokens, nanodollars, at_limit, warn_at, set_by, set_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+ON CONFLICT (tenant, subject, period) DO UPDATE SET tokens = excluded.tokens, nanodollars = excluded.nanodollars,
+    at_limit = excluded.at_limit, warn_at = excluded.warn_at, set_by = excluded.set_by, set_at = excluded.set_at
+"""
+# New limits are told of again.
+_FORGET_TOLD = """
+UPDATE budget_spend SET near_at = NULL, exceeded_at = NULL WHERE tenant = $1 AND subject = $2 AND period = $3
+"""
+_CHARGE = f"""
+INSERT INTO budget_spend (tenant, subject, period, starts_at, tokens, nanodollars, calls, unpriced_calls)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON CONFLICT (tenant, subject, period, starts_at) DO UPDATE SET tokens = budget_spend.tokens + excluded.tokens,
+    nanodollars = budget_spend.nanodollars + excluded.nanodollars, calls = budget_spend.calls + excluded.calls,
+    unpriced_calls = budget_spend.unpriced_calls + excluded.unpriced_calls
+RETURNING {_SUMS}
+"""  # noqa: S608 - constants
+_CORRECT = f"""
+UPDATE budget_spend SET tokens = tokens + $1, nanodollars = nanodollars + $2, calls = calls + $3,
+    unpriced_calls = unpriced_calls + $4
+WHERE tenant = $5 AND subject = $6 AND period = $7 AND starts_at = $8 RETURNING {_SUMS}
+"""  # noqa: S608 - constants
+
+
+class SqlBudgetStore(SqlStore):
+    """BudgetStore of one tenant."""
+
+    async def set(self, budget: Budget) -> None:
+        await self._tx.run(
+            _SET,
+            self._tenant,
+            budget.subject,
+            budget.period,
+            budget.tokens,
+            budget.nanodollars,
+            budget.at_limit,
+            budget.warn_at,
+            budget.set_by,
+            budget.set_at,
+        )
+        await self._tx.run(_FORGET_TOLD, self._tenant, budget.subject, budget.period)
+
+    async def delete(self, name: BudgetName) -> bool:
+        which = "WHERE tenant = $1 AND subject = $2 AND period = $3"
+        values = self._tenant, name.subject, name.period
+        await self._tx.run(f"DELETE FROM budget_spend {which}", *values)  # noqa: S608 - constants
+        return await self._tx.changed(f"DELETE FROM budgets {which}", *values) > 0  # noqa: S608 - constants
+
+    async def find(self, name: BudgetName, at: int) -> BudgetUse | None:
+        row = await self._tx.one(
+            f"{_USE} AND b.subject = $4 AND b.period = $5", self._tenant, *_starts(at), name.subject, name.period
+        )
+        return None if row is None else _use(row, at)
+
+    async def page(self, at: int, after: BudgetName | None, limit: int) -> Sequence[BudgetUse]:
+        last = ("", "") if after is None else (after.subject, after.period)
+        return [_use(row, at) for row in await self._tx.all(_PAGE, self._tenant, *_starts(at), *last, limit)]
+
+    async def binding(self, agent_id: str, at: int) -> Sequence[BudgetUse]:
+        return [_use(row, at) for row in await self._tx.all(_BINDING, self._tenant, agent_id, *_starts(at))]
+
+    async def covered(self, subject: str) -> Sequence[str]:
+        kind, _, name = subject.partition(":")
+        rows = await self._tx.all(_COVERED[f"{kind}:"], self._tenant, name)
+        return sorted(row[0] for row in rows)
+
+    async def charge(self, name: BudgetName, starts_at: int, charge: Charge) -> Spend:
+        row = await self._tx.one(_CHARGE, self._tenant, name.subject, name.period, starts_at, *charge)
+        assert row is not None  # noqa: S101 - an upsert returns its row
+        return _spend(row)
+
+    async def correct(self, name: BudgetName, starts_at: int, charge: Charge) -> Spend | None:
+        row = await self._tx.one(_CORRECT, *charge, self._tenant, name.subject, name.period, starts_at)
+        return None if row is None else _spend(row)
+
+    async def mark(self, use: BudgetUse) -> None:
+        await self._tx.run(
+            "UPDATE budget_spend SET near_at = $1, exceeded_at = $2 "
+            "WHERE tenant = $3 AND subject = $4 AND period = $5 AND starts_at = $6",
+            use.spend.near_at,
+            use.spend.exceeded_at,
+            self._tenant,
+            use.budget.subject,
+            use.budget.period,
+            use.starts_at,
+        )
+
+    async def prune(self, name: BudgetName, before: int) -> None:
+        await self._tx.run(
+            "DELETE FROM budget_spend WHERE tenant = $1 AND subject = $2 AND period = $3 AND starts_at < $4",
+            self._tenant,
+            name.subject,
+            name.period,
+            before,
+        )
+
+
+def _starts(at: int) -> tuple[int, int]:
+    """Return the starts of the day and the month that a time is in."""
+    return period_start("day", at), period_start("month", at)
+
+
+def _use(row: Row, at: int) -> BudgetUse:
+    fields = tuple(row)
+    budget = Budget(**dict(zip(Budget.__struct_fields__, fields[:_BUDGET_COLUMNS], strict=True)))
+    sums = fields[_BUDGET_COLUMNS:]
+    # Without a row nothing was spent yet.
+    spend = Spend() if sums[0] is None else _spend(sums)
+    return BudgetUse(budget, spend, period_start(budget.period, at))
+
+
+def _spend(row: Row) -> Spend:
+    return Spend(**dict(zip(Spend.__struct_fields__, tuple(row), strict=True)))

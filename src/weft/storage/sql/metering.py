@@ -1,0 +1,426 @@
+"""Usage entries and their roll-ups in SQL."""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from weft.capabilities.metering.intervals import KeptFrom, cover, units_for, widened
+from weft.capabilities.metering.model import (
+    DELETED,
+    OTHER,
+    SUM_NAMES,
+    UNIT_SECONDS,
+    MeteredCall,
+    UsageEntry,
+    UsageKey,
+    UsageSums,
+    floor_to,
+)
+from weft.capabilities.metering.rollup import MAX_KEYS, Bucket, add_to, roll_up, within_limit
+from weft.capabilities.metering.store import UsageDetail, UsageGroup, UsagePage, UsageTotals
+from weft.kernel.clock import from_micros
+from weft.storage.sql.database import SqlStore, batches, placeholders
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from weft.capabilities.metering.intervals import Interval
+    from weft.capabilities.metering.model import NewUsageEntry, Unit
+    from weft.capabilities.metering.store import Retention, UsageQuery
+    from weft.storage.sql.database import Row, Transaction, Value
+
+_MICROS = 1_000_000
+_DAY = UNIT_SECONDS["day"]
+FORGET_BATCH_SIZE = 500
+# Days that entries are kept for those who follow them.
+_ENTRY_DAYS = 2
+_KEY = ("kind", "agent_id", "session_id", "step", "model", "teams")
+_SUMS = ", ".join(SUM_NAMES)
+_ADDED_UP = ", ".join(f"SUM({name})" for name in SUM_NAMES)
+_TAKE_NUMBERS = "UPDATE tenants SET usage_seq = usage_seq + $1 WHERE tenant = $2"
+# The number is read back by the insert itself. $2 is the number of entries that follow.
+_ENTRY_VALUES = ", ".join(
+    f"CAST(${place} AS {kind})"
+    for place, kind in enumerate(["TEXT", "TEXT", "{bigint}", *["TEXT"] * len(_KEY), *["{bigint}"] * len(SUM_NAMES)], 3)
+)
+_ADD = f"""
+INSERT INTO usage_entries (tenant, seq, entry, call_id, at, {", ".join(_KEY)}, {_SUMS})
+SELECT CAST($1 AS TEXT), usage_seq - CAST($2 AS {{bigint}}), {_ENTRY_VALUES} FROM tenants WHERE tenant = $1
+"""  # noqa: S608 - our own SQL
+_ENTRIES = f"SELECT seq, entry, call_id, at, {', '.join(_KEY)}, {_SUMS} FROM usage_entries WHERE tenant = $1 "  # noqa: S608 - likewise
+_AFTER = _ENTRIES + "AND seq > $2 ORDER BY seq LIMIT $3"
+_OF_CALLS = _ENTRIES + f"AND session_id = $2 AND call_id IN ({placeholders(3)}) ORDER BY seq"
+_CURSOR = "SELECT rolled_up_to, minutes_from, hours_from, days_from FROM usage_cursors WHERE tenant = $1 "
+_ADD_CURSOR = "INSERT INTO usage_cursors VALUES ($1, 0, 0, 0, 0, 0) ON CONFLICT DO NOTHING"
+
+
+def _adding(table: str, key: Sequence[str]) -> str:
+    """Return the statement that adds sums to a row, and creates it if it is not there."""
+    values = ", ".join(f"${place}" for place in range(1, len(key) + len(SUM_NAMES) + 1))
+    added = ", ".join(f"{name} = {table}.{name} + excluded.{name}" for name in SUM_NAMES)
+    return (
+        f"INSERT INTO {table} ({', '.join(key)}, {_SUMS}) VALUES ({values}) "  # noqa: S608 - likewise
+        f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {added}"
+    )
+
+
+_BUCKET = ("tenant", "unit", "start")
+_ADD_ROLLUP = _adding("usage_rollups", (*_BUCKET, *_KEY))
+_ADD_TOTAL = _adding("usage_totals", (*_BUCKET, "kind"))
+_KEYS = f"SELECT {', '.join(_KEY)} FROM usage_rollups WHERE tenant = $1 AND unit = $2 AND start = $3"  # noqa: S608 - likewise
+_COUNT_KEYS = "SELECT COUNT(*) FROM usage_rollups WHERE tenant = $1 AND unit = $2 AND start = $3"
+# Sums of a deleted session are added to those of all deleted ones.
+_NAMELESS_KEY = "unit, start, agent_id, step, model, teams, kind"
+_OF_SESSION = f"""
+SELECT {_NAMELESS_KEY} FROM usage_rollups WHERE tenant = $1 AND session_id = $2 ORDER BY {_NAMELESS_KEY} LIMIT $3
+"""  # noqa: S608 - likewise
+_MERGE_SESSION = f"""
+INSERT INTO usage_rollups (tenant, {_NAMELESS_KEY}, session_id, {_SUMS})
+SELECT tenant, {_NAMELESS_KEY}, '{DELETED}', {_SUMS} FROM usage_rollups
+WHERE tenant = $1 AND session_id = $2 AND ({_NAMELESS_KEY}) IN ({_OF_SESSION})
+ON CONFLICT (tenant, unit, start, agent_id, session_id, step, model, teams, kind) DO UPDATE SET
+    {", ".join(f"{name} = usage_rollups.{name} + excluded.{name}" for name in SUM_NAMES)}
+"""  # noqa: S608 - likewise
+_DELETE_SESSION = f"""
+DELETE FROM usage_rollups WHERE tenant = $1 AND session_id = $2 AND ({_NAMELESS_KEY}) IN ({_OF_SESSION})
+"""  # noqa: S608 - likewise
+_RENAME_SESSION = f"""
+UPDATE usage_entries SET session_id = '{DELETED}' WHERE tenant = $1 AND seq IN (
+    SELECT seq FROM usage_entries WHERE tenant = $1 AND session_id = $2 LIMIT $3)
+"""  # noqa: S608 - likewise
+# Columns of the groupings by name.
+_COLUMNS = {
+    "tenant": "''",
+    "team": "teams",
+    "agent": "agent_id",
+    "session": "session_id",
+    "step": "step",
+    "model": "model",
+    "kind": "kind",
+}
+# Groupings and filters that need no names, so that totals answer them.
+_NAMELESS = frozenset({"tenant", "kind", *UNIT_SECONDS})
+_UP_TO_CLEARANCE = f"""
+agent_id <> '{OTHER}' AND agent_id NOT IN (
+    SELECT p.principal_id FROM principals p WHERE p.tenant = $1 AND p.clearance > ${{place}})
+"""  # noqa: S608 - a constant
+_encode = msgspec.json.Encoder().encode
+
+
+class _Cursor(NamedTuple):
+    """How far entries are rolled up, and from when on roll-ups are kept."""
+
+    rolled_up_to: int = 0
+    kept: KeptFrom = KeptFrom()
+
+
+class SqlUsageStore(SqlStore):
+    """Usage of one tenant."""
+
+    async def add(self, *entries: NewUsageEntry) -> None:
+        if not entries:
+            return
+        # As for events: the lock on the counter makes entries visible in the order of their numbers.
+        await self._tx.run(_TAKE_NUMBERS, len(entries), self._tenant)
+        rows: list[tuple[Value, ...]] = [
+            (self._tenant, following, each.entry, each.call_id, each.at, *_key_columns(each.key), *each.sums.values)
+            for each, following in zip(entries, reversed(range(len(entries))), strict=True)
+        ]
+        await self._tx.many(_ADD, rows)
+
+    async def after(self, seq: int, limit: int) -> Sequence[UsageEntry]:
+        return [_entry(row) for row in await self._tx.all(_AFTER, self._tenant, seq, limit)]
+
+    async def last_seq(self) -> int:
+        row = await self._tx.one("SELECT usage_seq FROM tenants WHERE tenant = $1", self._tenant)
+        return 0 if row is None else int(row[0])
+
+    async def calls(self, entries: Iterable[UsageEntry]) -> Mapping[str, MeteredCall]:
+        by_session: dict[str, dict[str, None]] = {}
+        for each in entries:
+            by_session.setdefault(each.key.session_id, {})[each.call_id] = None
+        found: dict[str, MeteredCall] = {}
+        for session_id, ids in by_session.items():
+            for batch in batches(list(ids)):
+                for each in map(_entry, await self._tx.all(_OF_CALLS, self._tenant, session_id, *batch)):
+                    found[each.call_id] = _with_entry(found.get(each.call_id), each)
+        return found
+
+    async def totals(self, query: UsageQuery) -> UsageTotals:
+        query, cursor = await self._up_to_clearance(query), await self._cursor()
+        units = units_for(query.by)
+        since, until = widened(query.since // _MICROS, -(-query.until // _MICROS), cursor.kept, units)
+        sums: dict[str, tuple[int, ...]] = {}
+        for interval in cover(since, until, units):
+            await self._add_interval(query, interval, sums)
+        await self._add_tail(query, cursor.rolled_up_to, since, until, sums)
+        return _totals(query, since, until, sums)
+
+    async def details(self, query: UsageQuery, unit: Unit, limit: int) -> UsagePage:
+        query, cursor = await self._up_to_clearance(query), await self._cursor()
+        since, until = widened(query.since // _MICROS, -(-query.until // _MICROS), cursor.kept, (unit,))
+        where, values = _filters(query, 5)
+        rows = await self._tx.all(
+            f"SELECT start, {', '.join(_KEY)}, {_SUMS} FROM usage_rollups WHERE tenant = $1 AND unit = $2 "  # noqa: S608 - our own columns
+            f"AND start >= $3 AND start < $4 {where} ORDER BY start LIMIT {limit + 2 * MAX_KEYS[unit] + 4}",
+            self._tenant,
+            unit,
+            since,
+            until,
+            *values,
+        )
+        # A page ends with an interval. What is beyond it was read to know that it is complete.
+        cut = rows[limit][0] if len(rows) > limit else None
+        end = (
+            until
+            if cut is None
+            else min((start for start, *_ in rows if start > cut), default=cut + UNIT_SECONDS[unit])
+        )
+        sums: dict[tuple[int, UsageKey], tuple[int, ...]] = {}
+        for start, *rest in rows:
+            if start < end:
+                add_to(sums, (start, _key(rest[: len(_KEY)])), tuple(rest[len(_KEY) :]))
+        await self._add_tail_details(query, unit, cursor.rolled_up_to, (since, end), sums)
+        details = [
+            UsageDetail(start * _MICROS, key, UsageSums.of(added)) for (start, key), added in sorted(sums.items())
+        ]
+        return UsagePage(details, None if end >= until else end * _MICROS)
+
+    async def roll_up(self, limit: int) -> Sequence[UsageEntry]:
+        await self._tx.run(_ADD_CURSOR, self._tenant)
+        cursor = await self._cursor("{for_update}")
+        entries = await self.after(cursor.rolled_up_to, limit)
+        if not entries:
+            return []
+        rollup = roll_up(entries, cursor.kept)
+        for bucket, sums in sorted(rollup.details.items()):
+            await self._add_details(bucket, sums)
+        await self._tx.many(
+            _ADD_TOTAL,
+            [(self._tenant, *bucket, kind, *values) for (bucket, kind), values in sorted(rollup.totals.items())],
+        )
+        await self._tx.run(
+            "UPDATE usage_cursors SET rolled_up_to = $1 WHERE tenant = $2", entries[-1].seq, self._tenant
+        )
+        return entries
+
+    async def prune(self, now: int, retention: Retention, limit: int) -> bool:
+        await self._tx.run(_ADD_CURSOR, self._tenant)
+        cursor = await self._cursor("{for_update}")
+        today = floor_to("day", now // _MICROS)
+        days = zip(cursor.kept, retention, strict=True)
+        kept = KeptFrom(*(from_ if keep is None else max(from_, today - keep * _DAY) for from_, keep in days))
+        await self._tx.run(
+            "UPDATE usage_cursors SET minutes_from = $1, hours_from = $2, days_from = $3 WHERE tenant = $4",
+            *kept,
+            self._tenant,
+        )
+        deleted = [
+            await self._prune_entries(cursor.rolled_up_to, now - _ENTRY_DAYS * _DAY * _MICROS, limit),
+            *[
+                await self._prune_unit(table, unit, start, limit)
+                for unit, start in zip(KeptFrom._fields, kept, strict=True)
+                for table in ("usage_rollups", "usage_totals")
+            ],
+        ]
+        more = limit in deleted
+        if not more:
+            await self._tx.run("UPDATE usage_cursors SET pruned_at = $1 WHERE tenant = $2", today, self._tenant)
+        return more
+
+    async def forget_session(self, session_id: str, limit: int) -> bool:
+        await self._tx.run(_ADD_CURSOR, self._tenant)
+        # Nothing is rolled up meanwhile.
+        await self._cursor("{for_update}")
+        await self._tx.run(_MERGE_SESSION, self._tenant, session_id, limit)
+        changed = [
+            await self._tx.changed(statement, self._tenant, session_id, limit)
+            for statement in (_DELETE_SESSION, _RENAME_SESSION)
+        ]
+        return limit in changed
+
+    async def _cursor(self, lock: str = "") -> _Cursor:
+        row = await self._tx.one(_CURSOR + lock, self._tenant)
+        return _Cursor() if row is None else _Cursor(row[0], KeptFrom(*row[1:]))
+
+    async def _up_to_clearance(self, query: UsageQuery) -> UsageQuery:
+        """Return the query without its limit of clearance if no agent is above it."""
+        if query.max_clearance is None:
+            return query
+        above = await self._tx.one(
+            "SELECT 1 FROM principals WHERE tenant = $1 AND clearance > $2 LIMIT 1", self._tenant, query.max_clearance
+        )
+        return query._replace(max_clearance=None) if above is None else query
+
+    async def _add_tail_details(
+        self,
+        query: UsageQuery,
+        unit: Unit,
+        seq: int,
+        span: tuple[int, int],
+        sums: dict[tuple[int, UsageKey], tuple[int, ...]],
+    ) -> None:
+        where, values = _filters(query, 5)
+        second = f"at / {_MICROS}"
+        rows = await self._tx.all(
+            f"SELECT {second} - ({second}) % {UNIT_SECONDS[unit]} AS start, {', '.join(_KEY)}, {_ADDED_UP} "  # noqa: S608 - our own columns
+            f"FROM usage_entries WHERE tenant = $1 AND seq > $2 AND at >= $3 AND at < $4 {where} "
+            f"GROUP BY start, {', '.join(_KEY)}",
+            self._tenant,
+            seq,
+            span[0] * _MICROS,
+            span[1] * _MICROS,
+            *values,
+        )
+        for start, *rest in rows:
+            add_to(sums, (int(start), _key(rest[: len(_KEY)])), tuple(map(int, rest[len(_KEY) :])))
+
+    async def _add_details(self, bucket: Bucket, sums: dict[UsageKey, tuple[int, ...]]) -> None:
+        row = await self._tx.one(_COUNT_KEYS, self._tenant, *bucket)
+        if row is not None and row[0] + len(sums) > MAX_KEYS[bucket.unit]:
+            known = [_key(columns) for columns in await self._tx.all(_KEYS, self._tenant, *bucket)]
+            sums = within_limit(bucket.unit, known, sums)
+        rows: list[tuple[Value, ...]] = [
+            (self._tenant, *bucket, *_key_columns(key), *values) for key, values in sorted(sums.items())
+        ]
+        await self._tx.many(_ADD_ROLLUP, rows)
+
+    async def _add_interval(self, query: UsageQuery, interval: Interval, sums: dict[str, tuple[int, ...]]) -> None:
+        filters = (query.agents, query.max_clearance, query.team, query.session_id, query.model)
+        named = query.by not in _NAMELESS or any(each is not None for each in filters)
+        table = "usage_rollups" if named else "usage_totals"
+        span = "unit = $2 AND start >= $3 AND start < $4"
+        await self._add_up(query, table, span, "start", sums, interval.unit, interval.start, interval.end)
+
+    async def _add_tail(
+        self, query: UsageQuery, seq: int, since: int, until: int, sums: dict[str, tuple[int, ...]]
+    ) -> None:
+        span = "seq > $2 AND at >= $3 AND at < $4"
+        second = f"at / {_MICROS}"
+        await self._add_up(query, "usage_entries", span, second, sums, seq, since * _MICROS, until * _MICROS)
+
+    async def _add_up(
+        self, query: UsageQuery, table: str, span: str, second: str, sums: dict[str, tuple[int, ...]], *bounds: Value
+    ) -> None:
+        """Add what a table has of a span to the sums by group."""
+        seconds = UNIT_SECONDS.get(query.by)  # type: ignore[arg-type]
+        group = _COLUMNS[query.by] if seconds is None else f"{second} - ({second}) % {seconds}"
+        where, values = _filters(query, 2 + len(bounds))
+        rows = await self._tx.all(
+            f"SELECT {group} AS grouped, {_ADDED_UP} FROM {table} "  # noqa: S608 - our own columns
+            f"WHERE tenant = $1 AND {span} {where} GROUP BY grouped",
+            self._tenant,
+            *bounds,
+            *values,
+        )
+        for name, *added in rows:
+            add_to(sums, str(name), tuple(map(int, added)))
+
+    async def _prune_entries(self, rolled_up_to: int, before: int, limit: int) -> int:
+        oldest = await self._tx.all(
+            "SELECT seq, at FROM usage_entries WHERE tenant = $1 AND seq <= $2 ORDER BY seq LIMIT $3",
+            self._tenant,
+            rolled_up_to,
+            limit,
+        )
+        old = [seq for seq, at in takewhile(lambda row: row[1] < before, oldest)]
+        if not old:
+            return 0
+        return await self._tx.changed(
+            "DELETE FROM usage_entries WHERE tenant = $1 AND seq <= $2", self._tenant, old[-1]
+        )
+
+    async def _prune_unit(self, table: str, unit: str, start: int, limit: int) -> int:
+        columns = "start, kind" if table == "usage_totals" else "start, agent_id, session_id, step, model, teams, kind"
+        return await self._tx.changed(
+            f"DELETE FROM {table} WHERE tenant = $1 AND unit = $2 AND ({columns}) IN ("  # noqa: S608 - our own names
+            f"SELECT {columns} FROM {table} WHERE tenant = $1 AND unit = $2 AND start < $3 ORDER BY start LIMIT $4)",
+            self._tenant,
+            unit,
+            start,
+            limit,
+        )
+
+
+async def tenants_to_roll_up(transaction: Transaction) -> list[str]:
+    """Return the tenants with entries that are not rolled up."""
+    rows = await transaction.all(
+        "SELECT t.tenant FROM tenants t LEFT JOIN usage_cursors c ON c.tenant = t.tenant "
+        "WHERE t.usage_seq > COALESCE(c.rolled_up_to, 0) ORDER BY t.tenant"
+    )
+    return [row[0] for row in rows]
+
+
+async def tenants_to_prune_usage(transaction: Transaction, now: int) -> list[str]:
+    """Return the tenants whose roll-ups were not pruned today."""
+    rows = await transaction.all(
+        "SELECT tenant FROM usage_cursors WHERE pruned_at < $1 ORDER BY tenant", floor_to("day", now // _MICROS)
+    )
+    return [row[0] for row in rows]
+
+
+def _filters(query: UsageQuery, first: int) -> tuple[str, list[Value]]:
+    """Return the conditions of a query, and their values from ``$first`` on."""
+    columns = {"session_id": query.session_id, "model": query.model, "kind": query.kind}
+    given: list[tuple[str, Value]] = [
+        (f"{column} = ${{place}}", value) for column, value in columns.items() if value is not None
+    ]
+    if query.team is not None:
+        given.append(("REPLACE(teams, ${place}, '') <> teams", f",{query.team},"))
+    if query.agents is not None:
+        given.append(("agent_id {{among_texts}}${place}{{end_among_texts}}", _encode(query.agents).decode()))
+    if query.max_clearance is not None:
+        given.append((_UP_TO_CLEARANCE, query.max_clearance))
+    parts = [condition.format(place=place) for place, (condition, _) in enumerate(given, first)]
+    return "".join(f" AND {part}" for part in parts), [value for _, value in given]
+
+
+def _totals(query: UsageQuery, since: int, until: int, sums: dict[str, tuple[int, ...]]) -> UsageTotals:
+    total: dict[str, tuple[int, ...]] = {"": (0,) * len(SUM_NAMES)}
+    by_name: dict[str, tuple[int, ...]] = {}
+    for name, values in sums.items():
+        add_to(total, "", values)
+        for group in _group_names(query, name):
+            add_to(by_name, group, values)
+    groups = [UsageGroup(name, UsageSums.of(values)) for name, values in by_name.items()]
+    if query.by in UNIT_SECONDS:
+        groups.sort(key=lambda each: each.group)
+    else:
+        groups.sort(key=lambda each: (-each.sums.total_tokens, each.group))
+    return UsageTotals(since * _MICROS, until * _MICROS, groups, UsageSums.of(total[""]))
+
+
+def _group_names(query: UsageQuery, name: str) -> Sequence[str]:
+    if query.by == "team":
+        return _teams(name) or ("",)
+    if query.by in UNIT_SECONDS:
+        return (from_micros(int(name) * _MICROS).strftime("%Y-%m-%dT%H:%M:%SZ"),)
+    return (name,)
+
+
+def _with_entry(call: MeteredCall | None, entry: UsageEntry) -> MeteredCall:
+    """Return a call with one more entry; the last one names the model."""
+    before = UsageSums() if call is None else call.sums
+    return MeteredCall(entry.call_id, entry.at, entry.key, before.plus(entry.sums))
+
+
+def _entry(row: Row) -> UsageEntry:
+    seq, entry, call_id, at, *rest = row
+    return UsageEntry(seq, entry, call_id, at, _key(rest[: len(_KEY)]), UsageSums.of(rest[len(_KEY) :]))
+
+
+def _key(columns: Sequence[Any]) -> UsageKey:
+    kind, agent_id, session_id, step, model, teams = columns
+    return UsageKey(kind, agent_id, session_id, step, model, _teams(teams))
+
+
+def _key_columns(key: UsageKey) -> tuple[str, ...]:
+    *names, teams = key
+    return (*names, f",{','.join(teams)}," if teams else "")
+
+
+def _teams(column: str) -> tuple[str, ...]:
+    return tuple(column.strip(",").split(",")) if column else ()

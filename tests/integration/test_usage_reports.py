@@ -1,0 +1,214 @@
+"""Usage of model calls: what each cost, added up exactly by agent, team, session, step, model and time."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.assemblies import assemble, ingest
+from support.teams import create_team
+from support.world import SESSION, outcome, refused
+from weft.capabilities.metering.model import NewUsageEntry, UsageKey, UsageSums
+from weft.capabilities.metering.store import UsageQuery
+from weft.jobs.metering import PRUNE_USAGE, ROLL_UP
+from weft.kernel.clock import to_micros
+from weft.storage.sql.database import Scope
+from weft.storage.sql.metering import SqlUsageStore
+
+if TYPE_CHECKING:
+    from support.world import Caller, World
+    from weft.storage.sql.database import Transaction
+
+MODEL, OTHER_MODEL = "claude-sonnet-4-5", "gpt-5-mini"
+USAGE = {"input_tokens": 900, "output_tokens": 50, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 0}
+
+
+async def prompt(caller: Caller, **options: Any) -> Any:
+    return await assemble(caller, **{"model": MODEL, **options})
+
+
+async def report(caller: Caller, answer: Any, **fields: Any) -> Any:
+    return await caller.call(
+        "context.emit_metrics", session_id=SESSION, receipt_id=answer["receipt_id"], **{"usage": USAGE, **fields}
+    )
+
+
+async def usage(caller: Caller, by: str, **filters: Any) -> dict[str, Any]:
+    found = await caller.call("usage.report", by=by, **filters)
+    return {row["group"]: row for row in found["rows"]}
+
+
+async def roll_up(world: World) -> None:
+    await world.app.scheduler.drain(ROLL_UP)
+
+
+@pytest.mark.both_databases
+@pytest.mark.req("CE-M")
+@pytest.mark.req("CE-F54")
+async def test_calls_and_reports_add_up_before_and_after_they_are_rolled_up(world: World) -> None:
+    await create_team(world.admin, "research", "analysis")
+    await ingest(world.analysis, {"content": "The price cache is too short. " * 50})
+    first, second = await prompt(world.analysis), await prompt(world.analysis)
+    third = await prompt(world.planner, model="unknown-model")
+    reported = await report(world.analysis, first, latency_ms=800, quality_score=0.5)
+    savings = (await world.admin.call("receipt.savings", by="tenant"))["rows"][0]
+    for _ in range(2):
+        whole = await world.admin.call("usage.report", by="tenant")
+        (row,) = whole["rows"]
+        assert {"group": "", **whole["total"]} == row
+        assert (row["calls"], row["reported_calls"], row["unpriced_calls"]) == (3, 1, 1)
+        for name in ("naive_baseline_tokens", "engine_assembled_tokens", "input_tokens", "cache_read_tokens"):
+            assert row[name] == savings[name]
+        assert row["naive_cost"] == pytest.approx(savings["naive_cost"])
+        assert row["expected_cost"] == pytest.approx(savings["cost"])
+        assert row["reported_cost"] == pytest.approx(reported["cost"])
+        assert row["total_tokens"] == 1_050 + second["tokens"] + third["tokens"]
+        assert row["cost"] == pytest.approx(reported["cost"] + second["savings"]["cost"])
+        by_agent = await usage(world.admin, "agent")
+        assert {agent: each["calls"] for agent, each in by_agent.items()} == {"analysis": 2, "planner": 1}
+        assert (by_agent["analysis"]["provider_ms"], by_agent["analysis"]["quality_score"]) == (800, 0.5)
+        assert by_agent["planner"]["cost"] is None
+        assert (await usage(world.admin, "team"))["research"]["calls"] == 2
+        assert set(await usage(world.admin, "model")) == {MODEL, "unknown-model"}
+        assert set(await usage(world.admin, "day", agent_id="analysis")) == {"2026-02-20T00:00:00Z"}
+        await roll_up(world)
+    assert (await usage(world.admin, "kind"))["assembly"]["scored_calls"] == 3
+
+
+@pytest.mark.req("CE-M")
+async def test_a_report_of_another_model_moves_the_call_there(world: World) -> None:
+    first, second = await prompt(world.analysis), await prompt(world.analysis)
+    await roll_up(world)
+    await report(world.analysis, first, model=OTHER_MODEL)
+    await report(world.analysis, first, model=OTHER_MODEL)
+    for _ in range(2):
+        by_model = await usage(world.admin, "model")
+        assert {name: each["calls"] for name, each in by_model.items()} == {MODEL: 1, OTHER_MODEL: 1}
+        assert by_model[OTHER_MODEL]["input_tokens"] == 1_000
+        assert by_model[MODEL]["total_tokens"] == second["tokens"]
+        await roll_up(world)
+
+
+async def test_callers_see_their_own_usage_and_that_of_agents_below_them(world: World) -> None:
+    await prompt(world.analysis)
+    await prompt(world.review)
+    assert set(await usage(world.analysis, "agent")) == {"analysis"}
+    assert set(await usage(world.planner, "agent")) == {"analysis", "review-2"}
+    assert set(await usage(world.admin, "agent")) == {"analysis", "review-2"}
+    assert set(await usage(world.admin, "agent", agent_id="review-2")) == {"review-2"}
+    with refused("PERMISSION_DENIED"):
+        await usage(world.analysis, "agent", agent_id="review-2")
+    assert await outcome(usage(world.analysis, "agent", agent_id="nobody")) == "PERMISSION_DENIED"
+    assert await outcome(usage(world.analysis, "agent", session_id="nowhere")) == "SESSION_NOT_FOUND"
+    exported = await world.analysis.call("usage.export", form="json")
+    assert (exported["rows"], '"agent":"analysis"' in exported["content"]) == (1, True)
+
+
+async def test_agents_above_the_clearance_of_an_admin_are_left_out(world: World) -> None:
+    await prompt(world.analysis)
+    await prompt(world.review)
+    await roll_up(world)
+    hidden = UsageQuery("agent", max_clearance=0)
+    found = await world.app.database.read(Scope(world.tenant), lambda tx: SqlUsageStore(tx).totals(hidden))
+    above = {each["agent_id"] for each in (await world.admin.call("agent.list"))["agents"] if each["clearance"] > 0}
+    assert {each.group for each in found.groups} == {"analysis", "review-2"} - above
+
+
+@pytest.mark.both_databases
+async def test_a_deleted_session_leaves_its_sums_without_its_name(world: World) -> None:
+    await prompt(world.analysis)
+    await roll_up(world)
+    await prompt(world.analysis)
+    before = (await usage(world.admin, "tenant"))[""]
+    await world.admin.call("session.delete", session_id=SESSION, force=True)
+    await roll_up(world)
+    assert (await usage(world.admin, "tenant"))[""] == before
+    assert {name: row["calls"] for name, row in (await usage(world.admin, "session")).items()} == {"(deleted)": 2}
+
+
+async def test_usage_is_exported_as_csv_with_a_header_once(world: World) -> None:
+    await prompt(world.analysis)
+    await roll_up(world)
+    await prompt(world.review)
+    page = await world.admin.call("usage.export")
+    rows = list(csv.DictReader(page["content"].splitlines()))
+    assert [(row["start"], row["agent"], row["calls"]) for row in rows] == [
+        ("2026-02-20T00:00:00Z", "analysis", "1"),
+        ("2026-02-20T00:00:00Z", "review-2", "1"),
+    ]
+    assert "next_cursor" not in page or page["next_cursor"] is None
+
+
+@pytest.mark.req("CE-T", part="dashboards")
+async def test_a_free_plan_has_the_basic_report_of_a_week(world: World) -> None:
+    await prompt(world.analysis)
+    await world.app.tenants.set_plan(world.tenant, "free")
+    assert set(await usage(world.admin, "agent")) == {"analysis"}
+    for by, filters in (("model", {}), ("agent", {"since": "2026-01-01"})):
+        assert await outcome(usage(world.admin, by, **filters)) == "QUOTA_EXCEEDED"
+    assert await outcome(world.admin.call("usage.export")) == "QUOTA_EXCEEDED"
+
+
+async def test_prometheus_has_usage_with_bounded_labels(world: World) -> None:
+    await report(world.analysis, await prompt(world.analysis))
+    await prompt(world.analysis, model="secret-of-a-caller")
+    await roll_up(world)
+    lines = world.app.metrics.exposition().decode()
+    assert 'weft_model_calls_total{kind="assembly",model="claude-sonnet-4' in lines
+    assert 'weft_model_calls_total{kind="assembly",model="other"} 1.0' in lines
+    assert "secret-of-a-caller" not in lines
+
+
+async def test_what_is_past_the_retention_of_the_plan_is_removed(world: World) -> None:
+    await prompt(world.analysis)
+    await roll_up(world)
+    world.clock.advance(days=20)
+    await prompt(world.analysis)
+    await roll_up(world)
+    await world.app.scheduler.drain(PRUNE_USAGE)
+    assert (await usage(world.admin, "tenant"))[""]["calls"] == 2
+    assert len(await usage(world.admin, "minute")) == 1
+    await world.app.tenants.set_plan(world.tenant, "free")
+    world.clock.advance(days=1)
+    await world.app.scheduler.drain(PRUNE_USAGE)
+    assert len(await usage(world.admin, "agent", since="2026-03-10")) == 1
+
+
+@pytest.mark.both_databases
+@pytest.mark.req("CE-M")
+async def test_sums_are_exact_with_writers_and_roll_ups_at_once_and_kills_between(world: World) -> None:
+    """Entries are added and rolled up concurrently, and roll-ups die before their commit."""
+    rng = random.Random(20)
+    database, scope, now = world.app.database, Scope(world.tenant), to_micros(world.clock.now())
+    added: list[NewUsageEntry] = []
+
+    async def write(writer: int) -> None:
+        for number in range(8):
+            key = UsageKey("assembly", f"agent{writer % 3}", SESSION, "", MODEL)
+            sums = UsageSums(calls=1, total_tokens=rng.randrange(1_000), cost_nanos=rng.randrange(10**12))
+            entry = NewUsageEntry("call", f"c{writer}-{number}", now - rng.randrange(10**11), key, sums)
+            await database.write(scope, lambda tx, entry=entry: SqlUsageStore(tx).add(entry))  # type: ignore[misc]
+            added.append(entry)
+
+    async def roll_up_or_die(transaction: Transaction) -> None:
+        await SqlUsageStore(transaction).roll_up(rng.randrange(1, 6))
+        if rng.random() < 0.4:
+            raise asyncio.CancelledError
+
+    async def roll_up_often() -> None:
+        for _ in range(10):
+            await asyncio.gather(database.write(scope, roll_up_or_die), return_exceptions=True)
+
+    await asyncio.gather(*(write(writer) for writer in range(4)), roll_up_often(), roll_up_often())
+    for _ in range(2):
+        for by, name in (("tenant", lambda _: ""), ("agent", lambda each: each.key.agent_id)):
+            found = await database.read(scope, lambda tx, by=by: SqlUsageStore(tx).totals(UsageQuery(by)))  # type: ignore[misc]
+            expected: dict[str, UsageSums] = {}
+            for each in added:
+                expected[name(each)] = expected.get(name(each), UsageSums()).plus(each.sums)
+            assert {each.group: each.sums for each in found.groups} == expected
+        await roll_up(world)

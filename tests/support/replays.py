@@ -1,0 +1,81 @@
+"""Helpers to replay the receipts of an agent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from support.assemblies import add_documents, assemble
+from weft.capabilities.compaction.compactor import Compactor
+from weft.capabilities.language_models.catalog import load_catalog
+from weft.capabilities.recommendations.recorded_calls import ReplayStores
+from weft.capabilities.recommendations.replay import ReplayServices
+from weft.capabilities.recommendations.trials import try_proposal
+from weft.kernel.identity import system_actor
+from weft.providers.prices import PriceTable
+from weft.providers.tokenizers import TokenizerRegistry
+from weft.storage.sql.database import Scope
+
+if TYPE_CHECKING:
+    from support.world import Caller, World
+    from weft.capabilities.recommendations.model import ProposedSettings
+    from weft.capabilities.recommendations.replay import RecordedWindow
+    from weft.capabilities.recommendations.trials import TrialResult
+
+MODEL = "gpt-4o"
+_TOPICS = ("backups", "invoices", "holidays", "passwords", "deployments", "incidents")
+
+
+async def services() -> ReplayServices:
+    prices = PriceTable()
+    await prices.load()
+    return ReplayServices(load_catalog(), TokenizerRegistry(), prices)
+
+
+async def recorded(world: World, agent_id: str, limit: int = 100) -> list[RecordedWindow]:
+    """Return the last calls of an agent as a replay reads them."""
+    actor = system_actor(world.tenant)
+    return await world.app.database.read(
+        Scope(world.tenant),
+        lambda tx: world.app._container.build(ReplayStores, actor, tx).recorded(agent_id, limit),
+        heavy=True,
+    )
+
+
+async def tried(world: World, agent_id: str, proposal: ProposedSettings, limit: int = 100) -> TrialResult:
+    return await try_proposal(await recorded(world, agent_id, limit), proposal, await services(), Compactor())
+
+
+async def work_through(world: World, caller: Caller, *, rounds: int = 12, topics: int = 6, **options: Any) -> list[Any]:
+    """Assemble a prompt in each round of a conversation with tools, documents and board entries, by so many topics."""
+    texts = [f"{topic}: {sentence} " * 12 for topic in _TOPICS for sentence in _sentences(topic)]
+    await add_documents(world, *texts)
+    await caller.call("board.write", session_id=caller.session, key="goal", value="Answer questions of customers.")
+    answers = []
+    for number in range(rounds):
+        topic = _TOPICS[number % topics]
+        await caller.call("context.ingest", session_id=caller.session, events=_events(number, topic))
+        if number % 4 == 0:
+            await caller.call(
+                "board.write", session_id=caller.session, key="status", value=f"round {number} is done. " * 30
+            )
+        answers.append(await assemble(caller, f"What do we know about {topic}?", model=MODEL, **options))
+        world.clock.advance(seconds=20)
+    return answers
+
+
+def _sentences(topic: str) -> list[str]:
+    return [f"The rule for {topic} number {number} applies to every customer." for number in range(3)]
+
+
+def _events(number: int, topic: str) -> list[dict[str, Any]]:
+    call = {"call_id": f"c{number}", "name": "look_up", "arguments": f'{{"topic": "{topic}"}}'}
+    return [
+        {"event_id": f"q{number}", "content": f"Please explain {topic} to customer {number}. " * 8},
+        {"event_id": f"a{number}", "role": "assistant", "content": "I look it up.", "tool_calls": [call]},
+        {
+            "event_id": f"t{number}",
+            "role": "tool",
+            "tool_call_id": f"c{number}",
+            "content": f"{topic} {number} found. " * 40,
+        },
+    ]
