@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from support.knowledge import embed_quickly
 from support.world import SESSION, World, refused
 from weft.kernel.errors import WeftError
 from weft.kernel.operation import Effect
+from weft.storage.sql import receipts
 from weft.storage.sql.database import AccessChanged, Scope
 from weft.storage.sql.dialects import heavy_reads, sqlite
 
@@ -207,3 +209,28 @@ async def test_no_operation_reads_much_on_the_event_loop(world: World, walked: W
     assert len(answered) > 50
     assert not long
     assert moved == _MOVED, "declare these heavy"
+
+
+@pytest.mark.usefixtures("_quick_embedder")
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_no_operation_decodes_receipts_on_the_event_loop(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    decode, decoded = receipts._stored, []
+
+    def noted(row: Any) -> Any:
+        decoded.append(threading.current_thread())
+        return decode(row)
+
+    monkeypatch.setattr(receipts, "_stored", noted)
+    for number in range(3):
+        await world.planner.call("assemble_context", session_id=SESSION, task_description=f"Task {number}")
+    found = {}
+    for operation in world.app.registry:
+        if operation.effect is Effect.WRITE or operation.name == "assemble_context":
+            continue
+        decoded.clear()
+        with contextlib.suppress(WeftError):
+            await world.planner.call(operation.name, **_request(operation, 50))
+            found[operation.name] = list(decoded)
+    decoding = {name: threads for name, threads in found.items() if threads}
+    assert len(decoding["receipt.list"]) == 3
+    assert {name for name, threads in decoding.items() if threading.main_thread() in threads} == set()

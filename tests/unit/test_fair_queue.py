@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.kernel.errors import ServerBusy
-from weft.kernel.fair_queue import FairQueue, FairSlots
+from weft.kernel.fair_queue import FairQueue, FairSlots, Shares, _Flows
 
 
 def drain(queue: FairQueue[str]) -> list[str]:
@@ -41,6 +41,53 @@ def test_principals_of_a_tenant_take_turns() -> None:
         queue.push("t", "greedy", f"greedy-{n}")
     queue.push("t", "other", "other")
     assert "other" in drain(queue)[:2]
+
+
+def test_many_agents_below_one_do_not_give_it_more() -> None:
+    queue: FairQueue[str] = FairQueue()
+    for n in range(100):
+        queue.push("t", f"greedy/agent-{n}", "greedy")
+        queue.push("t", "greedy", "greedy")
+    for _ in range(10):
+        queue.push("t", "other", "other")
+    assert Counter(drain(queue)[:20]) == {"greedy": 10, "other": 10}
+
+
+def test_agents_of_a_tree_take_turns() -> None:
+    queue: FairQueue[str] = FairQueue()
+    for n in range(100):
+        queue.push("t", "tree/busy", f"busy-{n}")
+    queue.push("t", "tree/calm", "calm")
+    queue.push("t", "tree", "first")
+    assert {"calm", "first"} < set(drain(queue)[:3])
+
+
+def test_what_an_agent_costs_is_charged_to_its_tree() -> None:
+    queue: FairQueue[str] = FairQueue()
+    for n in range(10):
+        queue.push("t", f"tree/agent-{n}", "tree")
+        queue.push("t", "other", "other")
+    first = [queue.pop(), queue.pop()]
+    assert sorted(map(str, first)) == ["other", "tree"]
+    queue.charge("t", "tree/agent-0", 5.0)
+    assert [queue.pop() for _ in range(9)] == ["other"] * 9
+
+
+def test_a_tree_and_an_agent_in_it_leave_places_to_their_neighbours() -> None:
+    shares = Shares(8, 0.5)
+    held = 0
+    for agent in "abcd":
+        while not shares.full("t", f"tree/{agent}"):
+            shares.take("t", f"tree/{agent}")
+            held += 1
+        assert held == (2 if agent == "a" else 3)
+    assert shares.full("t", "tree")
+    assert not shares.full("t", "other")
+    shares.take("t", "other")
+    assert shares.full("t", "third")
+    assert not shares.full("elsewhere", "tree")
+    shares.give_back("t", "tree/a")
+    assert not shares.full("t", "tree/d")
 
 
 def test_items_of_a_principal_keep_their_order() -> None:
@@ -125,9 +172,12 @@ def test_idle_flows_are_forgotten() -> None:
         for _ in range(2):
             queue.pop()
         queue.charge(f"tenant-{n}", "p", 0.001)
-    assert len(queue._tenants) < 1_000
-    assert len(queue._tenants["stays"].schedule) < 1_000
-    assert len(queue._tenants["stays"].items) < 10
+    tenants = queue._flows
+    stays = tenants._below["stays"]
+    assert isinstance(stays, _Flows)
+    assert len(tenants._below) < 1_000
+    assert len(stays._below) < 1_000
+    assert len(stays._schedule) < 1_000
 
 
 Step = tuple[str, str, str, float]
@@ -138,7 +188,7 @@ Step = tuple[str, str, str, float]
         st.tuples(
             st.sampled_from(["push", "pop", "remove", "charge", "skip"]),
             st.sampled_from("ABC"),
-            st.sampled_from("xyz"),
+            st.sampled_from(["x", "y", "x/y", "x/z"]),
             st.floats(0, 2),
         ),
         max_size=200,

@@ -10,6 +10,7 @@ import pytest
 
 from weft.kernel.errors import ServerBusy
 from weft.storage.sql.database import Scope
+from weft.storage.sql.dialects import sqlite
 from weft.storage.sql.dialects.sqlite import SqliteDatabase
 from weft.storage.sql.dialects.sqlite_writes import (
     GROUP_SECONDS,
@@ -22,6 +23,8 @@ from weft.storage.sql.dialects.sqlite_writes import (
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from weft.storage.sql.database import Transaction
 
 _LOOP = asyncio.new_event_loop()
 
@@ -150,5 +153,65 @@ async def test_answers_of_a_principal_with_many_writes_come_last_and_over_severa
         database._shared_until = 0.0
         database._settle(alone)
         assert all(each.done.done() for each in alone), "nobody else waits"
+    finally:
+        await database.close()
+
+
+async def test_a_write_that_waited_too_long_is_refused_unless_it_is_background_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = SqliteDatabase(tmp_path / "weft.db")
+    await database.open()
+    ran: list[str] = []
+
+    async def write(tenant: str, principal: str) -> None:
+        async def work(_: object) -> None:
+            ran.append(principal)
+
+        await database.write(Scope(tenant, None, principal), work)
+
+    try:
+        # Every wait is too long.
+        monkeypatch.setattr(sqlite, "MAX_WAIT_SECONDS", -1.0)
+        late = await asyncio.gather(write("t", "ann"), write("t", ""), write("t", "bob"), return_exceptions=True)
+        assert [type(each) for each in late] == [ServerBusy, type(None), ServerBusy]
+        assert isinstance(late[0], ServerBusy)
+        assert late[0].context["retry_after_seconds"] >= 1
+        assert ran == [""]
+        monkeypatch.undo()
+        await write("t", "ann")
+        assert ran == ["", "ann"]
+    finally:
+        await database.close()
+
+
+async def test_a_refused_write_stays_refused_when_its_group_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = SqliteDatabase(tmp_path / "weft.db")
+    await database.open()
+    ran: list[str] = []
+
+    async def create(transaction: Transaction) -> None:
+        await transaction.run("CREATE TABLE notes (text TEXT)")
+
+    async def add_then_fail(transaction: Transaction) -> None:
+        await transaction.run("INSERT INTO notes VALUES ('lost')")
+        raise ValueError
+
+    async def late(_: object) -> None:
+        ran.append("late")
+
+    try:
+        await database.write(Scope("t"), create)
+        monkeypatch.setattr(sqlite, "MAX_WAIT_SECONDS", -1.0)
+        # The second write fails after it has changed rows, so the whole group is repeated.
+        answers = await asyncio.gather(
+            database.write(Scope("t", None, "ann"), late),
+            database.write(Scope("t"), add_then_fail),
+            return_exceptions=True,
+        )
+        assert [type(each) for each in answers] == [ServerBusy, ValueError]
+        assert not ran
     finally:
         await database.close()

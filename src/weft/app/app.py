@@ -458,7 +458,7 @@ class App:
     async def position(self, context: CallContext) -> int:
         """Return the seq of the tenant's latest event."""
         actor = await self.identify(context)
-        scope = Scope(actor.tenant, principal=actor.principal_id)
+        scope = Scope(actor.tenant, principal=actor.path)
         return await self.database.read(scope, lambda transaction: SqlEventStore(transaction).last_seq())
 
     async def event_source(self, context: CallContext) -> str:
@@ -565,7 +565,7 @@ class App:
     async def _trust_policy(self, actor: Actor) -> TrustPolicy:
         """Return the trust policy of a caller's tenant, whatever changed since the caller was identified."""
         return await self.database.read(
-            Scope(actor.tenant, principal=actor.principal_id),
+            Scope(actor.tenant, principal=actor.path),
             lambda tx: self._container.build(RuleLoader, actor, tx).current(),
         )
 

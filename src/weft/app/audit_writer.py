@@ -99,7 +99,7 @@ class Auditor:
                 outbox = SqlOutbox(transaction, self._clock, actor.correlation, actor.principal_id)
                 await outbox.publish(event)
 
-        await self._database.write(Scope(tenant, principal=actor.principal_id), write)
+        await self._database.write(Scope(tenant, principal=actor.path), write)
 
     def _is_new(self, tenant: str, actor: Actor, error: WeftError, action: str) -> bool:
         """Tell whether a violation is published: the first of its kind by a caller in this minute, and not too many."""

@@ -229,7 +229,7 @@ class Dispatcher:
         handler: Handler | None,
     ) -> Any:  # noqa: ANN401 - as above
         """Authorise, parse, guard, run, guard; again from authorising if access rules changed meanwhile."""
-        CALLER.set((actor.tenant, actor.principal_id))
+        CALLER.set((actor.tenant, actor.path))
         for _ in range(_MAX_TRIES):
             try:
                 _check_allowed(operation, raw, actor)
@@ -273,7 +273,7 @@ class Dispatcher:
 
     async def perform_approved(self, operation: Operation, raw: Mapping[str, Any], actor: Actor) -> Any:  # noqa: ANN401
         """Perform an approved call as its caller, with the rights it has now. It was rated when it was made."""
-        CALLER.set((actor.tenant, actor.principal_id))
+        CALLER.set((actor.tenant, actor.path))
         started = time.perf_counter()
         outcome = "ok"
         try:

@@ -68,7 +68,7 @@ class CurrentGuardrails:
             return known
         # Without the epoch: the call is done, and must not be repeated because access rules have changed since.
         rules = await self._database.read(
-            Scope(actor.tenant, principal=actor.principal_id),
+            Scope(actor.tenant, principal=actor.path),
             lambda tx: self._injector.build(RuleLoader, actor, tx).read(),
         )
         return rules.guardrails

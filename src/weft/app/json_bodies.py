@@ -40,7 +40,7 @@ class JsonBodies:
 
     async def decode(self, decode: Callable[[bytes], T], body: bytes, caller: Actor) -> T:
         """Decode a body; raises ContentTooLarge if it has too many values, ServerBusy if it would wait too long."""
-        await self.pace(body, (caller.tenant, caller.principal_id))
+        await self.pace(body, (caller.tenant, caller.path))
         return decode(body)
 
     async def pace(self, body: bytes, turn: tuple[str, str]) -> None:

@@ -120,7 +120,7 @@ class Transfers:
     async def _temporary_file(self, prefix: str, context: CallContext) -> AsyncIterator[BinaryIO]:
         """Open a file that is kept for as long as a client takes to read or send it; raises ServerBusy."""
         caller = await self._dispatcher.identify(context)
-        async with self._files.hold(caller.tenant, caller.principal_id):
+        async with self._files.hold(caller.tenant, caller.path):
             with tempfile.TemporaryFile(prefix=prefix) as file:
                 yield file
 

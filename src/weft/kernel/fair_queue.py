@@ -1,8 +1,11 @@
-"""Fair sharing of a bounded resource: start-time fair queueing by tenant, then by principal, and slots on top of it.
+"""Fair sharing of a bounded resource: start-time fair queueing by tenant, then by tree of agents, then by principal.
 
-Each flow (a tenant, and a principal inside its tenant) has a virtual time: what its work has cost so far. The flow with
-the smallest is served next, so a flow that used much waits while others catch up, however much it has queued. A flow
-that becomes active starts at the current virtual time: time it did not use is not saved up.
+Each flow (a tenant, a tree inside its tenant, a principal inside its tree) has a virtual time: what its work has cost
+so far. The flow with the smallest is served next, so a flow that used much waits while others catch up, however much it
+has queued, and an agent gets no more by creating others. A flow that becomes active starts at the current virtual time:
+time it did not use is not saved up.
+
+A principal is named by its path in the tree, see ``Actor.path``: ``planner``, and ``planner/research`` below it.
 """
 
 from __future__ import annotations
@@ -16,9 +19,10 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from weft.kernel.counts import decrement
 from weft.kernel.errors import ServerBusy
+from weft.kernel.identity import PATH_SEPARATOR
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     # Tells whether a principal of a tenant may not be served now.
     Skip = Callable[[str, str], bool]
@@ -101,155 +105,199 @@ class _Schedule:
         self._sweep_at = max(_MIN_SWEEP, 2 * len(self._times))
 
 
-class _Tenant(Generic[T]):
-    """The items of one tenant, by principal."""
+class _Items(Generic[T]):
+    """The items of one principal, in order of arrival."""
 
-    __slots__ = ("items", "schedule")
+    __slots__ = ("_items",)
 
     def __init__(self) -> None:
-        self.schedule = _Schedule()
-        self.items: dict[str, deque[T]] = {}
+        self._items: deque[T] = deque()
 
-    def pop(self, skip: Callable[[str], bool] | None) -> tuple[str, T] | None:
-        """Return the next item and its principal; None if all are skipped."""
-        schedule, skipped, found = self.schedule, [], None
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def push(self, _: Sequence[str], item: T) -> None:
+        self._items.append(item)
+
+    def pop(self, skip: Skip | None, path: tuple[str, ...]) -> T | None:
+        return None if skip is not None and skip(*_flow(path)) else self._items.popleft()
+
+    def charge(self, _: Sequence[str], cost: float) -> None:
+        """Do nothing: the cost is that of the flow which these items are."""
+
+    def remove(self, _: Sequence[str], item: T) -> bool:
+        if item not in self._items:
+            return False
+        self._items.remove(item)
+        return True
+
+    def waiting(self, _: Sequence[str]) -> int:
+        return len(self._items)
+
+
+class _Flows(Generic[T]):
+    """Flows of one level: each has flows of the next level, or items. ``path`` names those from here on."""
+
+    __slots__ = ("_below", "_length", "_schedule")
+
+    def __init__(self) -> None:
+        self._schedule = _Schedule()
+        self._below: dict[str, _Flows[T] | _Items[T]] = {}
+        self._length = 0
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+        return self._length
+
+    def push(self, path: Sequence[str], item: T) -> None:
+        self._flow_below(path).push(path[1:], item)
+        self._schedule.add(path[0])
+        self._length += 1
+
+    def pop(self, skip: Skip | None, path: tuple[str, ...] = ()) -> T | None:
+        """Return the next item; None if all are skipped. ``path`` leads here."""
+        schedule, skipped, found = self._schedule, [], None
         while (name := schedule.first()) is not None:
-            waiting = self.items.get(name)
-            if waiting and not (skip is not None and skip(name)):
-                schedule.serve(name)
-                schedule.charge(name, _NOMINAL_COST)
-                found = name, waiting.popleft()
-                if not waiting:
-                    del self.items[name]
-                    schedule.take_first()
-                break
-            schedule.take_first()
-            if waiting:
+            below = self._below.get(name)
+            if below:
+                found = below.pop(skip, (*path, name))
+                if found is not None:
+                    schedule.serve(name)
+                    schedule.charge(name, _NOMINAL_COST)
+                    self._length -= 1
+                    if not below:
+                        schedule.take_first()
+                    break
                 skipped.append(name)
+            schedule.take_first()
         for name in skipped:
             schedule.add(name)
+        self._forget_idle()
         return found
+
+    def charge(self, path: Sequence[str], cost: float) -> None:
+        self._schedule.charge(path[0], cost)
+        self._flow_below(path).charge(path[1:], cost)
+
+    def remove(self, path: Sequence[str], item: T) -> bool:
+        below = self._below.get(path[0])
+        if below is None or not below.remove(path[1:], item):
+            return False
+        self._length -= 1
+        return True
+
+    def waiting(self, path: Sequence[str]) -> int:
+        below = self._below.get(path[0])
+        return 0 if below is None else below.waiting(path[1:])
+
+    def _flow_below(self, path: Sequence[str]) -> _Flows[T] | _Items[T]:
+        below = self._below.get(path[0])
+        if below is None:
+            below = self._below[path[0]] = _Flows() if len(path) > 1 else _Items()
+        return below
+
+    def _forget_idle(self) -> None:
+        if len(self._below) > len(self._schedule):
+            self._below = {name: below for name, below in self._below.items() if name in self._schedule}
 
 
 class FairQueue(Generic[T]):
-    """Items by tenant and principal, in the order of fair queueing; in order of arrival within a principal.
+    """Items by tenant, tree of agents and principal, in the order of fair queueing; of a principal as they arrived.
 
     It takes no lock: use it on one thread, or under a lock. Flows are forgotten once they are idle and owe nothing.
     """
 
-    __slots__ = ("_length", "_schedule", "_tenants")
+    __slots__ = ("_flows",)
 
     def __init__(self) -> None:
-        self._schedule = _Schedule()
-        self._tenants: dict[str, _Tenant[T]] = {}
-        self._length = 0
+        self._flows: _Flows[T] = _Flows()
 
     def __len__(self) -> int:
-        return self._length
+        return len(self._flows)
 
     def push(self, tenant: str, principal: str, item: T) -> None:
-        flows = self._tenant(tenant)
-        flows.items.setdefault(principal, deque()).append(item)
-        flows.schedule.add(principal)
-        self._schedule.add(tenant)
-        self._length += 1
+        self._flows.push(_path(tenant, principal), item)
 
     def pop(self, skip: Skip | None = None) -> T | None:
         """Return the next item, without those of principals to ``skip``; None if there is none."""
-        schedule, skipped, found = self._schedule, [], None
-        while (tenant := schedule.first()) is not None:
-            flows = self._tenants.get(tenant)
-            if flows is not None and flows.items:
-                found = flows.pop(None if skip is None else _of_tenant(skip, tenant))
-                if found is not None:
-                    schedule.serve(tenant)
-                    schedule.charge(tenant, _NOMINAL_COST)
-                    break
-                skipped.append(tenant)
-            schedule.take_first()
-        for name in skipped:
-            schedule.add(name)
-        if found is None:
-            return None
-        self._length -= 1
-        self._tidy()
-        return found[1]
+        found = self._flows.pop(skip)
+        if found is not None:
+            self._end_debts()
+        return found
 
     def charge(self, tenant: str, principal: str, cost: float) -> None:
         """Add what an item of this flow really cost, in any unit that is the same for all items.
 
         While nobody waits, nobody owes anybody.
         """
-        if not self._length:
-            return
-        self._schedule.charge(tenant, cost)
-        self._tenant(tenant).schedule.charge(principal, cost)
+        if self._flows:
+            self._flows.charge(_path(tenant, principal), cost)
 
     def remove(self, tenant: str, principal: str, item: T) -> bool:
         """Remove an item that waits; return whether it did."""
-        flows = self._tenants.get(tenant)
-        waiting = None if flows is None else flows.items.get(principal)
-        if flows is None or waiting is None or item not in waiting:
-            return False
-        waiting.remove(item)
-        self._length -= 1
-        if not waiting:
-            del flows.items[principal]
-        self._tidy()
-        return True
+        removed = self._flows.remove(_path(tenant, principal), item)
+        if removed:
+            self._end_debts()
+        return removed
 
     def waiting(self, tenant: str, principal: str) -> int:
         """Return the number of items of a principal that wait."""
-        flows = self._tenants.get(tenant)
-        return 0 if flows is None else len(flows.items.get(principal, ()))
+        return self._flows.waiting(_path(tenant, principal))
 
-    def _tenant(self, tenant: str) -> _Tenant[T]:
-        flows = self._tenants.get(tenant)
-        if flows is None:
-            flows = self._tenants[tenant] = _Tenant()
-        return flows
-
-    def _tidy(self) -> None:
-        if not self._length:
-            self._tenants.clear()
-            self._schedule = _Schedule()
-        elif len(self._tenants) > len(self._schedule):
-            self._tenants = {name: flows for name, flows in self._tenants.items() if name in self._schedule}
+    def _end_debts(self) -> None:
+        if not self._flows:
+            self._flows = _Flows()
 
 
-def _of_tenant(skip: Skip, tenant: str) -> Callable[[str], bool]:
-    return lambda principal: skip(tenant, principal)
+def _path(tenant: str, principal: str) -> tuple[str, str, str]:
+    """Return the flows of a principal: tenant, tree, and the agent below the first of its tree."""
+    tree, _, agent = principal.partition(PATH_SEPARATOR)
+    return tenant, tree, agent
+
+
+def _flow(path: tuple[str, ...]) -> tuple[str, str]:
+    tenant, tree, agent = path
+    return tenant, f"{tree}{PATH_SEPARATOR}{agent}" if agent else tree
 
 
 class Shares:
-    """How much of a resource each tenant and principal holds, and how much they may.
+    """How much of a resource each tenant, tree of agents and principal holds, and how much they may.
 
-    A tenant may hold ``share`` of it, at least one; a principal one less than its tenant, so that its neighbours find
-    a place at once. Both are hard: what is left is not lent, because nobody can take back work that runs.
+    A tenant may hold ``share`` of it, at least one; a tree one less than its tenant, and an agent in it one less than
+    its tree, so that its neighbours find a place at once. All are hard: what is left is not lent, because nobody can
+    take back work that runs.
     """
 
-    __slots__ = ("_principal_limit", "_principals", "_tenant_limit", "_tenants")
+    __slots__ = ("_held", "_limits")
 
     def __init__(self, total: int, share: float) -> None:
-        self._tenant_limit = max(1, int(total * share))
-        self._principal_limit = max(1, self._tenant_limit - 1)
-        self._tenants: Counter[str] = Counter()
-        self._principals: Counter[tuple[str, str]] = Counter()
+        tenant = max(1, int(total * share))
+        self._limits = (tenant, max(1, tenant - 1), max(1, tenant - 2))
+        # By the beginnings of paths.
+        self._held: Counter[tuple[str, ...]] = Counter()
 
     def full(self, tenant: str, principal: str) -> bool:
         """Tell whether a principal may hold no more now."""
-        return (
-            self._tenants.get(tenant, 0) >= self._tenant_limit
-            or self._principals.get((tenant, principal), 0) >= self._principal_limit
+        held = self._held
+        return any(
+            held.get(flow, 0) >= limit for flow, limit in zip(_nested(tenant, principal), self._limits, strict=False)
         )
 
     def take(self, tenant: str, principal: str) -> None:
-        self._tenants[tenant] += 1
-        self._principals[tenant, principal] += 1
+        for flow in _nested(tenant, principal):
+            self._held[flow] += 1
 
     def give_back(self, tenant: str, principal: str) -> None:
-        decrement(self._tenants, tenant)
-        decrement(self._principals, (tenant, principal))
+        for flow in _nested(tenant, principal):
+            decrement(self._held, flow)
+
+
+def _nested(tenant: str, principal: str) -> tuple[tuple[str, ...], ...]:
+    """Return a tenant, a tree in it, and an agent below the first of its tree, if the principal is one."""
+    tree, _, agent = principal.partition(PATH_SEPARATOR)
+    if agent:
+        return (tenant,), (tenant, tree), (tenant, tree, agent)
+    return (tenant,), (tenant, tree)
 
 
 class _Wait:
@@ -263,7 +311,7 @@ class _Wait:
 
 
 class FairSlots:
-    """Bounds concurrent work of one event loop, shared fairly by tenants and principals.
+    """Bounds concurrent work of one event loop, shared fairly by tenants, trees of agents and principals.
 
     ``share`` is the part of the slots that one tenant may hold (see Shares). More than ``max_waiting`` of one
     principal, or a wait above ``max_wait_seconds``, raises ServerBusy. Work of the system itself has no principal and

@@ -35,6 +35,8 @@ HUMAN = "human:"
 _AUDIENCES = (PRINCIPAL, AGENT_TYPE, PERMISSION, CLEARANCE, TEAM, USER, TREE)
 _PARTICIPANTS = (f"{ORCHESTRATOR}:", SUBAGENT, HUMAN)
 HIGHEST_CLEARANCE = 5
+# Between the names of a path in the tree of agents; no name contains it.
+PATH_SEPARATOR = "/"
 # The actor of background work; no principal has this id.
 SYSTEM_ID = "system"
 _BOUND = "bound"
@@ -121,8 +123,8 @@ class Actor(msgspec.Struct, frozen=True, dict=True):
     credential, ``min_score`` the minimum relevance of its search results if an admin set one. ``correlation`` is what
     the caller claims; it serves lookups and decides nothing. ``teams`` are the teams it is a member of, ``users`` the
     humans it serves: those above it in the tree and those in its teams; of a human, itself. ``tools`` is
-    the tool profile of its API key. ``ancestors`` are the principals above it in the tree. ``approval`` is set while a
-    held call of this caller is performed.
+    the tool profile of its API key. ``ancestors`` are the principals above it in the tree, ``tree`` the topmost agent
+    among them, if there is one. ``approval`` is set while a held call of this caller is performed.
     ``terminated_sessions`` are the sessions in which it, or an agent above it, is refused until a human reinstates it.
     ``step`` is the step of a task that its credential or endpoint is bound to; then it may call the tools in
     ``step_tools`` only. ``bound_session`` is the session that its connection is bound to: no other one exists for it.
@@ -151,6 +153,7 @@ class Actor(msgspec.Struct, frozen=True, dict=True):
     step: str | None = None
     step_tools: frozenset[str] = frozenset()
     bound_session: str | None = None
+    tree: str | None = None
 
     @property
     def is_subagent(self) -> bool:
@@ -179,6 +182,11 @@ class Actor(msgspec.Struct, frozen=True, dict=True):
     def trees(self) -> frozenset[str]:
         """Return the agents whose tree it is in: itself and the agents above it, without the humans above all."""
         return (self.ancestors - self.users) | {self.principal_id}
+
+    @cached_property
+    def path(self) -> str:
+        """Return the name by which it shares the server with others: an agent below another is part of its share."""
+        return self.principal_id if self.tree is None else f"{self.tree}{PATH_SEPARATOR}{self.principal_id}"
 
     @cached_property
     def participant(self) -> str:

@@ -125,7 +125,7 @@ class IndexedTools:
         ranking = await rank(ranking_query(query, to_micros(self._clock.now()), limit), views, embed)
         numbers = [each.number for each in ranking.ranked if each.collection == TOOLS]
         items = await self._database.read(
-            Scope(actor.tenant, principal=actor.principal_id),
+            Scope(actor.tenant, principal=actor.path),
             lambda tx: SqlCollectionStore(tx).versions_of(TOOLS, numbers),
         )
         found = [_name_of(each, items, index) for each in ranking.ranked]

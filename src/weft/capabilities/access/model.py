@@ -106,6 +106,7 @@ class Memberships(NamedTuple):
     users: frozenset[str] = frozenset()
     ancestors: frozenset[str] = frozenset()
     terminated_sessions: frozenset[str] = frozenset()
+    tree: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +237,7 @@ def actor_for(
         tools=tools,
         has_agents_below=principal.has_agents_below,
         ancestors=memberships.ancestors,
+        tree=memberships.tree,
         terminated_sessions=memberships.terminated_sessions,
         step=None if step is None else step.name,
         step_tools=frozenset() if step is None else step.tools,

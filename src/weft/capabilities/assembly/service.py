@@ -216,7 +216,7 @@ class Assembler(msgspec.Struct, frozen=True):
 
     async def assemble(self, actor: Actor, request: AssemblyRequest) -> Assembled:
         """Assemble a prompt, store its receipt, and return both."""
-        async with self.slots.hold(actor.tenant, actor.principal_id):
+        async with self.slots.hold(actor.tenant, actor.path):
             try:
                 return await self._assemble(actor, request)
             except BudgetExceeded as error:

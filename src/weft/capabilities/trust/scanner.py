@@ -89,7 +89,7 @@ class ContentScanner:
         return verdict
 
     async def _scan_in_thread(self, actor: Actor, text: str, *, data: bool) -> Verdict:
-        flow = actor.tenant, actor.principal_id
+        flow = actor.tenant, actor.path
         if len(text) <= _SLICE_CHARS:
             return await _GATE_THREADS.run_for(flow, partial(self.scan, actor, text, data=data))
         key = _key(actor, text, data=data)

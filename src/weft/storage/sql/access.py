@@ -98,7 +98,7 @@ WITH RECURSIVE above (principal_id, ancestor) AS (
     UNION
     SELECT above.principal_id, p.parent_id FROM above CROSS JOIN principals p
     WHERE p.tenant = $1 AND p.principal_id = above.ancestor)
-SELECT above.principal_id, p.principal_id, p.kind FROM above CROSS JOIN principals p
+SELECT above.principal_id, p.principal_id, p.kind, p.parent_id FROM above CROSS JOIN principals p
 WHERE p.tenant = $1 AND p.principal_id = above.ancestor
 """
 _HUMANS_IN_TEAMS_OF = """
@@ -296,10 +296,13 @@ class SqlAccessStore:
             teams[principal_id].add(team)
         for principal_id, human in await self._tx.all(_HUMANS_IN_TEAMS_OF, self.tenant, ids):
             users[principal_id].add(human)
-        for principal_id, ancestor, kind in await self._tx.all(_ABOVE_OF, self.tenant, ids):
+        agents: dict[str, dict[str, str]] = defaultdict(dict)
+        for principal_id, ancestor, kind, parent in await self._tx.all(_ABOVE_OF, self.tenant, ids):
             ancestors[principal_id].add(ancestor)
             if kind == PrincipalKind.HUMAN:
                 users[principal_id].add(ancestor)
+            else:
+                agents[principal_id][ancestor] = parent
         for principal in principals:
             if principal.kind is PrincipalKind.HUMAN:
                 users[principal.principal_id] = {principal.principal_id}
@@ -313,6 +316,7 @@ class SqlAccessStore:
                 frozenset().union(*(terminated[above] for above in (each, *ancestors[each])))
                 if terminated
                 else frozenset(),
+                _topmost(agents[each]),
             )
             for each in (principal.principal_id for principal in principals)
         }
@@ -497,6 +501,11 @@ def _principal(row: Row) -> Principal:
         disabled_by=disabled_by,
         disabled_with=disabled_with,
     )
+
+
+def _topmost(parents: Mapping[str, str]) -> str | None:
+    """Return the agent without another above it, from agents above one another with the parent of each."""
+    return next((agent for agent, parent in parents.items() if parent not in parents), None)
 
 
 def _names(permissions: frozenset[Permission]) -> str:

@@ -34,8 +34,9 @@ class Scope(msgspec.Struct, frozen=True):
     """The isolation scope of a transaction: one tenant, or the whole installation for the system itself.
 
     ``epoch`` is the tenant's access epoch at authentication. A transaction under another epoch raises AccessChanged
-    before its first statement, so a revocation takes effect at once in every process. ``principal`` is the caller that
-    the transaction is for, by which databases share their time fairly; background work has none.
+    before its first statement, so a revocation takes effect at once in every process. ``principal`` is the path
+    of the caller that the transaction is for (``Actor.path``), by which databases share their time fairly; background
+    work has none.
     """
 
     tenant: str | None
@@ -48,7 +49,7 @@ SYSTEM = Scope(tenant=None)
 
 def caller_scope(actor: Actor) -> Scope:
     """Return the scope of a caller's transactions, which fail once its access rules have changed."""
-    return Scope(actor.tenant, actor.epoch, actor.principal_id)
+    return Scope(actor.tenant, actor.epoch, actor.path)
 
 
 # Values per statement with a list of parameters.

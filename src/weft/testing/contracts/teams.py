@@ -79,18 +79,18 @@ class TeamStoreContract:
         await _fill(stores)
         await _fill(elsewhere)
         helper = principal("helper", "planner")
-        above = frozenset({"planner", "ada"})
-        assert await stores.access.memberships(helper) == Memberships(frozenset(), frozenset({"ada"}), above)
+        below_planner = Memberships(users=frozenset({"ada"}), ancestors=frozenset({"planner", "ada"}), tree="planner")
+        assert await stores.access.memberships(helper) == below_planner
         for team, member in (("research", "helper"), ("research", "bob"), ("ops", "bob"), ("ops", "planner")):
             await stores.teams.add_member(team, member, "human:admin", 3)
-        assert await stores.access.memberships(helper) == Memberships(
-            frozenset({"research"}), frozenset({"ada", "bob"}), above
+        assert await stores.access.memberships(helper) == below_planner._replace(
+            teams=frozenset({"research"}), users=frozenset({"ada", "bob"})
         )
         # A human reads the user memory of no other human, even in a shared team.
         assert await stores.access.memberships(human("bob")) == Memberships(
             frozenset({"research", "ops"}), frozenset({"bob"})
         )
-        assert await elsewhere.access.memberships(helper) == Memberships(frozenset(), frozenset({"ada"}), above)
+        assert await elsewhere.access.memberships(helper) == below_planner
 
     async def test_memberships_of_several_principals_are_read_at_once(self, stores: ContractStores) -> None:
         await _fill(stores)
@@ -99,10 +99,19 @@ class TeamStoreContract:
             [principal("helper", "planner"), human("bob"), principal("planner", "ada")]
         )
         assert found == {
-            "helper": Memberships(frozenset({"ops"}), frozenset({"ada"}), frozenset({"planner", "ada"})),
+            "helper": Memberships(
+                frozenset({"ops"}), frozenset({"ada"}), frozenset({"planner", "ada"}), tree="planner"
+            ),
             "bob": Memberships(users=frozenset({"bob"})),
             "planner": Memberships(users=frozenset({"ada"}), ancestors=frozenset({"ada"})),
         }
+
+    async def test_the_tree_of_an_agent_is_named_by_the_topmost_agent_above_it(self, stores: ContractStores) -> None:
+        await _fill(stores)
+        deep = principal("deep", "helper")
+        await stores.access.add_principal(deep)
+        found = await stores.access.memberships_of([deep, principal("planner", "ada"), human("ada")])
+        assert {each: known.tree for each, known in found.items()} == {"deep": "planner", "planner": None, "ada": None}
 
     async def test_near_are_those_in_the_tree_with_the_same_parent_and_in_the_teams(
         self, stores: ContractStores, elsewhere: ContractStores

@@ -208,7 +208,7 @@ class McpEndpoint:
             try:
                 content = await body.read() or b""
                 check_message(content)
-                await self._app.json_bodies.pace(content, (actor.tenant, actor.principal_id))
+                await self._app.json_bodies.pace(content, (actor.tenant, actor.path))
             except WeftError as error:
                 await refuse(scope, send, error, self._app.clock, tool_reference)
                 return
