@@ -222,10 +222,10 @@ async def test_no_operation_decodes_receipts_on_the_event_loop(world: World, mon
 
     monkeypatch.setattr(receipts, "_stored", noted)
     for number in range(3):
-        await world.planner.call("assemble_context", session_id=SESSION, task_description=f"Task {number}")
+        await world.planner.call("context.assemble", session_id=SESSION, task_description=f"Task {number}")
     found = {}
     for operation in world.app.registry:
-        if operation.effect is Effect.WRITE or operation.name == "assemble_context":
+        if operation.effect is Effect.WRITE or operation.name == "context.assemble":
             continue
         decoded.clear()
         with contextlib.suppress(WeftError):

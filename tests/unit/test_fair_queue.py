@@ -314,5 +314,5 @@ async def test_holders_and_waiters_may_be_cancelled_together() -> None:
             asyncio.CancelledError
         }
     assert slots._free == 4
-    assert not slots._shares._tenants
+    assert not slots._shares._held
     assert not slots._queue

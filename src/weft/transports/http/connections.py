@@ -14,6 +14,7 @@ from weft.kernel.counts import decrement
 from weft.kernel.fair_queue import server_busy
 from weft.settings import InvalidSetting
 from weft.transports.http.byte_budget import ByteBudget
+from weft.transports.http.request_turns import RequestTurns
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
@@ -103,7 +104,7 @@ class Connection(Protocol):
         ...
 
     def refused_again(self) -> int:
-        """Return how often requests of this connection were refused by a rate limit, one after the other."""
+        """Return how often requests of this connection were refused by a limit, one soon after the other."""
         ...
 
 
@@ -114,6 +115,7 @@ class ConnectionTable:
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     trusted_proxies: Container[str] = frozenset()
     kept: ByteBudget = field(default_factory=ByteBudget)
+    turns: RequestTurns = field(default_factory=RequestTurns)
     _all: dict[Connection, None] = field(default_factory=dict)
     _anonymous: dict[Connection, None] = field(default_factory=dict)
     _anonymous_of: defaultdict[str, dict[Connection, None]] = field(default_factory=lambda: defaultdict(dict))

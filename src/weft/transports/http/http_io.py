@@ -31,8 +31,10 @@ _JSON = (b"content-type", b"application/json")
 _ABOUT_CALLER = (b"authorization", TRACEPARENT.encode(), BAGGAGE.encode())
 # The body of a request from a caller without a credential.
 ANONYMOUS_BODY_BYTES = 65_536
-# A connection whose requests are refused by a rate limit is answered later each time.
+# A connection whose requests are refused by a limit is answered later each time.
 _DELAY_SECONDS, _MAX_DELAY_SECONDS = 0.02, 1.0
+# Statuses of refusals by a limit: of calls in a time, of connections and subscriptions, of what may wait.
+_LIMITED = frozenset({RateLimited.http_status, ServerBusy.http_status})
 
 
 def context_of(scope: Scope) -> CallContext:
@@ -162,8 +164,8 @@ async def refuse(
 
 
 async def delay_refusal(scope: Scope, error: WeftError) -> None:
-    """Let a client that goes on calling above its rate limit wait longer each time, so that this costs little."""
-    connection = connection_of(scope) if isinstance(error, RateLimited) else None
+    """Let a client that goes on calling above a limit wait longer each time, so that this costs little."""
+    connection = connection_of(scope) if error.http_status in _LIMITED else None
     if connection is not None:
         await asyncio.sleep(min(_MAX_DELAY_SECONDS, _DELAY_SECONDS * connection.refused_again()))
 

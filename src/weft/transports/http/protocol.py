@@ -8,6 +8,7 @@ to its end.
 from __future__ import annotations
 
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     import asyncio
 
     from starlette.types import Scope
+    from uvicorn._types import ASGI3Application
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
     from weft.kernel.identity import Actor
     from weft.transports.http.connections import ConnectionTable
@@ -43,6 +46,7 @@ _MIN_PIECE_BYTES = 256
 _MAX_BUFFERED_BYTES = 16_384
 _MAX_DISCARDED_BYTES = 2**18
 _RETRY_SECONDS = 5.0
+_REFUSALS_FORGOTTEN_SECONDS = 5.0
 _TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _LARGE_HEAD = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
@@ -74,6 +78,8 @@ class BoundedHttp(HttpToolsProtocol):
         self._table = connections
         self.address = ""
         self.owner: tuple[str, str] | None = None
+        # By which its requests take turns: its address until it has authenticated, then its latest caller.
+        self._flow = ("", "")
         self.waiting = WaitingClient()
         self._requests = 0
         self._head_bytes = 0
@@ -83,7 +89,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._body_is_late = False
         self._is_discarding = False
         self._discarded = 0
-        self._refusals = 0
+        self._refusals, self._refused_at = 0, 0.0
         self._is_stopping = False
         # Bytes that are kept, by their holders: of a head, of the bodies of requests, of an answer that is not read.
         self._kept_head: list[Kept] = []
@@ -101,7 +107,7 @@ class BoundedHttp(HttpToolsProtocol):
             except ServerBusy:
                 self.cycle.keep_alive = False
                 raise
-        self._refusals = 0
+            self._flow = (actor.tenant, actor.path)
 
     def hold(self, size: int, scope: Scope) -> None:
         """Count bytes that are kept for a request; raises ServerBusy."""
@@ -110,7 +116,11 @@ class BoundedHttp(HttpToolsProtocol):
         self._keep(self._kept_bodies, address, size)
 
     def refused_again(self) -> int:
-        """Return how often requests of this connection were refused by a rate limit, one after the other."""
+        """Return how often requests of this connection were refused by a limit, one soon after the other."""
+        now = self.loop.time()
+        if now - self._refused_at > _REFUSALS_FORGOTTEN_SECONDS:
+            self._refusals = 0
+        self._refused_at = now
         self._refusals += 1
         return self._refusals
 
@@ -121,6 +131,7 @@ class BoundedHttp(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.address = self._table.address_of(self.client[0]) if self.client else "local"
+        self._flow = ("", self.address)
         if not self._table.add(self):
             self._close_with(_busy())
 
@@ -177,6 +188,14 @@ class BoundedHttp(HttpToolsProtocol):
                 self.cycle.transport = self.transport
                 self.cycle.keep_alive = self.scope["http_version"] != "1.0" and self.parser.should_keep_alive()
         super().on_message_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._table.turns.start(self._flow, partial(self._start_now, cycle, app), self.loop)
+
+    def _start_now(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        # Nobody waits for the answer to a client that has left while it waited for its turn.
+        if not cycle.disconnected:
+            super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
         # As uvicorn's, without a timer for each request: the table looks after idle connections.
