@@ -85,6 +85,7 @@ from weft.kernel.clock import SystemClock
 from weft.kernel.errors import RateLimited, UnknownOperation, WeftError
 from weft.kernel.fair_queue import FairSlots
 from weft.kernel.guards import GuardedCall, Guards
+from weft.kernel.loop_turns import LoopTurns
 from weft.kernel.operation import RateClass
 from weft.providers.chat_models.factory import configured_chat_model
 from weft.providers.document_reader import IsolatedDocumentReader
@@ -113,6 +114,7 @@ if TYPE_CHECKING:
     from weft.capabilities.language_models.chat_model import ChatModel
     from weft.capabilities.trust.policy import TrustPolicy
     from weft.kernel.clock import Clock
+    from weft.kernel.events import Event, StoredEvent
     from weft.kernel.identity import Actor
     from weft.kernel.operation import Operation, Registry, Response
 
@@ -156,7 +158,8 @@ class App:
         self.json_bodies = JsonBodies()
         self._read_counts = BufferedReadCounts()
         self._comparisons = BackgroundTasks()
-        self.feed = LiveFeed(self.database)
+        self.turns = LoopTurns()
+        self.feed = LiveFeed(self.database, turns=self.turns)
         self.metrics.add_source(ProcessFigures(self.database, self.caches, self.feed.subscribers))
         self.objects = Objects(self.database, connect_objects(settings), self.clock)
         self._container = Container(self.database, self.clock, settings.signing_secret.encode())
@@ -597,8 +600,12 @@ class App:
         answer = await self.guards.after(call, Events(events=page.events, next_after=page.reached))
         shown = {event.seq: event for event in answer.events}
         kept = [recorded for recorded in page.recorded if recorded.event.seq in shown]
-        changed = [replace(recorded, event=shown[recorded.event.seq]) for recorded in kept]
+        changed = [_with_event(recorded, shown[recorded.event.seq]) for recorded in kept]
         return page._replace(recorded=changed)
+
+
+def _with_event(recorded: StoredEvent, event: Event) -> StoredEvent:
+    return recorded if event is recorded.event else replace(recorded, event=event)
 
 
 def _toolbox(registry: Registry, settings: Settings) -> Toolbox:

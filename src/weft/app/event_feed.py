@@ -16,6 +16,7 @@ from weft.capabilities.events.model import AUDIENCE_CHANGES, MEMBERS_CHANGED, Ev
 from weft.capabilities.sessions.model import find_session
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.identity import ANYONE
+from weft.kernel.loop_turns import LoopTurns
 from weft.storage.sql.access import SqlAccessStore
 from weft.storage.sql.database import AccessChanged, Scope, caller_scope
 from weft.storage.sql.events import SqlEventStore
@@ -30,9 +31,11 @@ if TYPE_CHECKING:
     from weft.kernel.identity import Actor
     from weft.storage.sql.database import Database, Transaction
 
-_PAGE_SIZE = 500
+_PAGE_SIZE = 200
 # Events from memory in one page: a subscriber that is far behind takes several turns.
 _SLICE_SIZE = 200
+# More of them are looked through in turns of the loop.
+_FEW_EVENTS = 8
 # Subscribers woken in one iteration of the loop.
 _WOKEN_AT_ONCE = 8
 _MAX_RECENT = 2_000
@@ -47,8 +50,11 @@ _FIRST_WAKE_SECONDS = 0.2
 class LiveFeed:
     """Serves events from the log and wakes subscribers on new ones."""
 
-    def __init__(self, database: Database, limits: SubscriberLimits | None = None) -> None:
+    def __init__(
+        self, database: Database, limits: SubscriberLimits | None = None, turns: LoopTurns | None = None
+    ) -> None:
         self._database = database
+        self._turns = LoopTurns() if turns is None else turns
         self.subscribers = Subscribers(limits)
         self._waker = _Waker()
         self._tails: dict[str, _Tail] = {}
@@ -135,6 +141,8 @@ class LiveFeed:
             wait.check(position)
             changes = tail.changes
             scanned, reached = await tail.after(position, actor, interest.session_id)
+            if len(scanned) > _FEW_EVENTS:
+                await self._turns.wait((actor.tenant, actor.path))
             covered = [recorded for recorded in scanned if interest.covers(recorded, actor)]
             if _may_have_lost_access(interest, scanned):
                 await self._check(actor, interest)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from weft.transports.mcp.http import Profile
 
 _POLL_SECONDS = 0.05
-_HANDLES = 16
+_HANDLES = 4
 # Half of the files that the process may open are for connections: a request may need a temporary file of its own.
 _OTHER_FILES = 256
 _MAX_FILES = 1_048_576

@@ -98,6 +98,7 @@ class HttpApplication:
             limits or ConnectionLimits(),
             trusted_proxies(app.settings),
             ByteBudget(max(_KEPT_BYTES, _KEPT_BODIES * app.settings.max_body_bytes)),
+            app.turns,
         )
         self._readiness = Readiness(app)
         self.streams = OpenStreams()

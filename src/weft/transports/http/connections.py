@@ -12,9 +12,9 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from weft.app.rate_limits import client_network
 from weft.kernel.counts import decrement
 from weft.kernel.fair_queue import server_busy
+from weft.kernel.loop_turns import LoopTurns
 from weft.settings import InvalidSetting
 from weft.transports.http.byte_budget import ByteBudget
-from weft.transports.http.request_turns import RequestTurns
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
@@ -86,6 +86,8 @@ class Connection(Protocol):
     address: str
     owner: Owner | None
     waiting: WaitingClient
+    # Its request has arrived and waits for its turn.
+    waits_for_turn: bool
 
     def identified(self, actor: Actor) -> None:
         """Note the caller of a request; raises ServerBusy if it has too many connections."""
@@ -115,7 +117,7 @@ class ConnectionTable:
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     trusted_proxies: Container[str] = frozenset()
     kept: ByteBudget = field(default_factory=ByteBudget)
-    turns: RequestTurns = field(default_factory=RequestTurns)
+    turns: LoopTurns = field(default_factory=LoopTurns)
     _all: dict[Connection, None] = field(default_factory=dict)
     _anonymous: dict[Connection, None] = field(default_factory=dict)
     _anonymous_of: defaultdict[str, dict[Connection, None]] = field(default_factory=lambda: defaultdict(dict))
@@ -179,6 +181,13 @@ class ConnectionTable:
             or any(self._by_tree[agent] >= limits.per_tree for agent in tree)
         )
 
+    def ask(self, connection: Connection) -> None:
+        """Note that a connection has sent a request: those that have sent none make room first."""
+        for among in (self._anonymous, self._anonymous_of.get(connection.address, {})):
+            if connection in among:
+                del among[connection]
+                among[connection] = None
+
     def sweep(self, step: int) -> None:
         """Let a part of the connections grow older by a second; called with every step in turn, within a second."""
         if step % SWEEP_STEPS == 0:
@@ -197,7 +206,8 @@ class ConnectionTable:
 
     def _evict_oldest(self, among: Mapping[Connection, None]) -> bool:
         oldest = next(iter(among), None)
-        if oldest is None:
+        # If the first waits for its turn, all do: closing them for others, which would wait too, would serve nobody.
+        if oldest is None or oldest.waits_for_turn:
             return False
         self.remove(oldest)
         oldest.evict()

@@ -81,6 +81,7 @@ class BoundedHttp(HttpToolsProtocol):
         # By which its requests take turns: its address until it has authenticated, then its latest caller.
         self._flow = ("", "")
         self.waiting = WaitingClient()
+        self.waits_for_turn = False
         self._requests = 0
         self._head_bytes = 0
         self._in_head = False
@@ -190,9 +191,13 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_message_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        self._table.turns.start(self._flow, partial(self._start_now, cycle, app), self.loop)
+        self.waits_for_turn = True
+        self._table.turns.start(self._flow, partial(self._start_now, cycle, app))
+        if self.waits_for_turn and self.owner is None:
+            self._table.ask(self)
 
     def _start_now(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self.waits_for_turn = False
         # Nobody waits for the answer to a client that has left while it waited for its turn.
         if not cycle.disconnected:
             super()._start_asgi_task(cycle, app)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from weft.app.subscribers import Subscriber
     from weft.capabilities.events.model import EventPage
     from weft.kernel.events import Event, StoredEvent
+    from weft.kernel.identity import Actor
 
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -42,7 +43,7 @@ _SLOW_SECONDS = 30.0
 # For a client that was too slow, to read why its stream ends.
 _LAST_SECONDS = 5.0
 # Text in one message: less than a page, so that a client is waited for within a page too.
-_MESSAGE_BYTES = 65_536
+_MESSAGE_BYTES = 32_768
 _MAX_ENCODED = 1_000
 _MAX_ENCODED_BYTES = 8_388_608
 
@@ -110,7 +111,7 @@ class EventStream(OperationEndpoint):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with contextlib.ExitStack() as stack:
             try:
-                context, _ = await admit(self._app, scope)
+                context, caller = await admit(self._app, scope)
                 request = self._read_request(scope)
                 subscriber = stack.enter_context(await self._app.subscription(context))
                 pages = await self._pages(request, context, subscriber)
@@ -118,11 +119,11 @@ class EventStream(OperationEndpoint):
             except WeftError as error:
                 await refuse(scope, send, error, self._app.clock)
                 return
-            await self._stream(pages, source, receive, send)
+            await self._stream(self._texts(pages, source, caller), receive, send)
 
-    async def _stream(self, pages: AsyncIterator[EventPage], source: str, receive: Receive, send: Send) -> None:
+    async def _stream(self, texts: AsyncIterator[tuple[int, bytes]], receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-        sending = asyncio.create_task(self._send_pages(pages, source, send))
+        sending = asyncio.create_task(self._send_all(texts, send))
         leaving = asyncio.create_task(_until_gone(receive))
         with self._streams.tracking(sending):
             await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -154,14 +155,23 @@ class EventStream(OperationEndpoint):
         assert isinstance(request, ReadEvents)  # noqa: S101 - the request of events.read
         return request
 
-    async def _send_pages(self, pages: AsyncIterator[EventPage], source: str, send: Send) -> None:
+    async def _texts(
+        self, pages: AsyncIterator[EventPage], source: str, caller: Actor
+    ) -> AsyncIterator[tuple[int, bytes]]:
+        """Yield messages of pages with the position after each; those of a long page in turns of the event loop."""
+        async for page in pages:
+            for place, message in enumerate(self._messages(page, source)):
+                if place:
+                    await self._app.turns.wait((caller.tenant, caller.path))
+                yield message
+
+    async def _send_all(self, texts: AsyncIterator[tuple[int, bytes]], send: Send) -> None:
         position: int | None = None
         try:
             await _send_text(send, b": open\n\n")
-            async for page in pages:
-                for reached, text in self._messages(page, source):
-                    await _send_text(send, text)
-                    position = reached
+            async for reached, text in texts:
+                await _send_text(send, text)
+                position = reached
         except TimeoutError:
             await self._send_error(send, StreamTooSlow(resume_after=position))
         except WeftError as error:
