@@ -30,6 +30,7 @@ class FakeConnection:
     """A connection that is never closed by itself."""
 
     owner = None
+    waits_for_turn = False
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -51,6 +52,22 @@ def test_the_oldest_that_has_not_authenticated_makes_room() -> None:
     assert all(table.add(each) for each in again)  # type: ignore[arg-type]
     assert first[7].evicted
     assert not first[2].evicted
+
+
+def test_connections_whose_request_waits_for_its_turn_do_not_make_room() -> None:
+    table = ConnectionTable(ConnectionLimits(open=32))
+    first = [FakeConnection(f"10.0.0.{number}") for number in range(8)]
+    assert all(table.add(each) for each in first)  # type: ignore[arg-type]
+    for each in first[:7]:
+        each.waits_for_turn = True
+        table.ask(each)  # type: ignore[arg-type]
+    newest = FakeConnection("10.0.0.99")
+    assert table.add(newest)  # type: ignore[arg-type]
+    assert [each.evicted for each in first] == [False] * 7 + [True], "the one that has sent nothing"
+    newest.waits_for_turn = True
+    table.ask(newest)  # type: ignore[arg-type]
+    assert not table.add(FakeConnection("10.0.0.98"))  # type: ignore[arg-type]
+    assert not any(each.evicted for each in first[:7])
 
 
 def test_an_agent_with_all_agents_below_it_leaves_connections_to_others() -> None:
