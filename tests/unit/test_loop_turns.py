@@ -56,7 +56,7 @@ async def test_few_are_started_in_an_iteration_and_fewer_if_each_takes_long() ->
 
     for _ in range(60):
         turns.start(("t", "a"), slow)
-    assert (await started(turns, order, 560))[-5:] == [2] * 5
+    assert max((await started(turns, order, 560))[-5:]) == 1
 
 
 async def test_a_lone_request_is_started_at_once() -> None:

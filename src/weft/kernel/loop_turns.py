@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Start = Callable[[], object]
 
 # Started in one iteration: as many as it may take without delaying others noticeably.
-_FEWEST, _MOST = 2, 16
+_FEWEST, _MOST = 1, 16
 _ITERATION_SECONDS = 0.003
 
 

@@ -181,6 +181,16 @@ def short_turns() -> Iterator[None]:
                 sys.setswitchinterval(_Turns.seconds)
 
 
+def always_short_turns() -> None:
+    """Let threads take turns more often for the rest of the process: one that serves many callers on its event loop.
+
+    The loop waits for a turn after every statement of a read, and a thread that computes keeps its turn to the end.
+    """
+    with _Turns.lock:
+        _Turns.seconds = _Turns.short_seconds
+        sys.setswitchinterval(_Turns.seconds)
+
+
 def lower_priority() -> None:
     """Give the calling thread the lowest priority, so that it runs on what others leave.
 

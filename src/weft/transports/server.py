@@ -15,6 +15,7 @@ import uvicorn
 from sse_starlette.sse import AppStatus
 
 from weft.app.app import App
+from weft.kernel.thread_pools import always_short_turns
 from weft.transports.http.application import HttpApplication
 from weft.transports.http.connections import ConnectionLimits
 from weft.transports.http.protocol import BoundedHttp
@@ -74,6 +75,7 @@ def serve(settings: Settings, *, profile: Profile | None = None) -> None:
     # Read when the first search loads numpy. Searches run in parallel, one per core; multithreaded products of small
     # matrices would only make them wait for each other.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    always_short_turns()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(settings, profile))
 
