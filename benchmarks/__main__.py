@@ -33,6 +33,7 @@ NAMES = (
     "search_pgvector",
     "assembly",
     "budget_cost",
+    "efficiency_cost",
     "compaction",
     "recommendations",
     "assembly_postgres",

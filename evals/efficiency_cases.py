@@ -1,12 +1,14 @@
 """Answers with known evidence: prompts that the product assembles, the reported answer, and the items it is based on.
 
 Conversations are ingested as events, documents added to a domain, and the answers of the sets are taken as the model's:
-short ones to questions (LoCoMo, bfcl_memory), statements about conversations (observations of LoCoMo, AMI), summaries
-of meetings (QMSum), claims about papers (SciFact) and quotations (chunkeval).
+short ones to questions (LoCoMo, bfcl_memory) and the same with the question restated, statements about conversations
+(observations of LoCoMo, single facts of AMI), summaries (AMI, QMSum), claims about papers (SciFact) and quotations
+(chunkeval). Questions also have the prompt that would be sent without Weft: the whole conversation or document.
 """
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,6 +17,8 @@ from evals.assembly_sets import lines_of, meetings, sample, sessions_of, turns_r
 from evals.product import CachedEmbedder, open_product
 from weft.capabilities.assembly.prompt_items import prompt_items, task_text
 from weft.capabilities.assembly.receipts import blocks_with_texts
+from weft.capabilities.efficiency.model import PromptItem
+from weft.kernel.tokens import approximate_tokens
 from weft.storage.sql.database import Scope
 from weft.storage.sql.receipts import SqlReceiptStore
 
@@ -24,19 +28,29 @@ if TYPE_CHECKING:
 
     from evals.assembly_sets import Turn
     from evals.product import Product
-    from weft.capabilities.efficiency.model import PromptItem
 
 _TENANT = "default"
-_SAMPLE = 150
+_SAMPLE = 120
 _BUDGET = 4_000
 # A whole meeting.
 _LONG_BUDGET = 40_000
-_PAPERS = 800
+_PAPERS = 250
+_DOCUMENTS = 9
+# What a question begins with that an answer does not repeat.
+_ASKING = re.compile(
+    r"^(when|what|where|who|which|why|how( (many|much|long|often))?) "
+    r"((did|does|do|is|was|are|were|has|have|had|will|would|can|could) )?",
+    re.IGNORECASE,
+)
 _MEETING = "Summarise the meeting: what was discussed and decided, who does what, and which problems are open."
 
 
 class AnswerCase(NamedTuple):
-    """An answer to a prompt, and the refs of the items that it is based on. ``group``: not divided between splits."""
+    """An answer to a prompt, and the refs of the items that it is based on. ``group``: not divided between halves.
+
+    ``naive`` are the items of the prompt without Weft, everything that the source has, where the answer needs little of
+    it.
+    """
 
     name: str
     group: str
@@ -45,6 +59,7 @@ class AnswerCase(NamedTuple):
     items: tuple[PromptItem, ...]
     scores: dict[str, float]
     gold: frozenset[str]
+    naive: tuple[PromptItem, ...] = ()
 
 
 class _Asked(NamedTuple):
@@ -83,11 +98,21 @@ async def _conversations(folder: Path, name: str, embedder: CachedEmbedder) -> l
     async with open_product(embedder) as product:
         await _ingest(product, each.conversations)
         found = [await _case(product, name, asked) for asked in sample(questions, _SAMPLE)]
-        return found + [await _case(product, f"{name}_facts", asked) for asked in sample(observations, _SAMPLE)]
+        found += [await _case(product, f"{name}_facts", asked) for asked in sample(observations, _SAMPLE)]
+    naive = {source: _events(turns) for source, turns in each.conversations.items()}
+    found = [case._replace(naive=naive[case.group]) for case in found]
+    return found + [
+        case._replace(name=f"{name}_restated", answer=_restated(case.task, case.answer))
+        for case in found
+        if case.name == name
+    ]
 
 
 async def _meetings(folder: Path, embedder: CachedEmbedder) -> list[AnswerCase]:
     each = meetings(folder, "ami")
+    # Each meeting has 800 turns to embed.
+    for name in list(each.conversations)[::2]:
+        del each.conversations[name]
     facts = [
         _Asked(line["conv"], _MEETING, line["fact"], frozenset(map(_event_id, line["evidence_ids"])))
         for line in lines_of(folder, "compaction/ami_facts")
@@ -101,8 +126,15 @@ async def _meetings(folder: Path, embedder: CachedEmbedder) -> list[AnswerCase]:
             if asked.source not in prompts:
                 prompts[asked.source] = await _case(product, "ami", asked, _LONG_BUDGET)
             case = prompts[asked.source]
-            found.append(case._replace(answer=asked.answer, gold=_gold(case.items, asked.gold)))
-        return found
+            found.append(case._replace(name="ami_facts", answer=asked.answer, gold=_gold(case.items, asked.gold)))
+    return found + [
+        case._replace(
+            name="ami_summaries",
+            answer="\n".join(fact.answer for fact in facts if fact.source == source),
+            gold=frozenset().union(*(fact.gold for fact in found if fact.group == source)),
+        )
+        for source, case in prompts.items()
+    ]
 
 
 async def _documents(folder: Path, name: str, embedder: CachedEmbedder) -> list[AnswerCase]:
@@ -111,12 +143,14 @@ async def _documents(folder: Path, name: str, embedder: CachedEmbedder) -> list[
     for line in lines_of(folder, f"chunking/{name}_queries"):
         gold = [texts[line["doc_id"]][span["start"] : span["end"]] for span in line["gold_spans"]]
         asked.append(_Asked(line["doc_id"], line["query"], line.get("answer") or "\n".join(gold), frozenset(gold)))
+    asked = [each for each in asked if each.source in set(list(texts)[:: max(1, len(texts) // _DOCUMENTS)])]
     async with open_product(embedder) as product:
-        for source, text in texts.items():
+        for source in dict.fromkeys(each.source for each in asked):
             await product.call("session.create", session_id=source, purpose="An evaluation.")
-            await product.add_documents(source.lower(), [text])
+            await product.add_documents(source.lower(), [texts[source]])
         await product.index()
-        return [await _case(product, name, each, domain=each.source.lower()) for each in sample(asked, _SAMPLE)]
+        cases = [await _case(product, name, each, domain=each.source.lower()) for each in sample(asked, _SAMPLE)]
+    return [case._replace(naive=(_pasted(case.group, texts[case.group]),)) for case in cases]
 
 
 async def _papers(folder: Path, embedder: CachedEmbedder) -> list[AnswerCase]:
@@ -201,6 +235,21 @@ def _is_in(text: str, gold: set[tuple[str, str]]) -> bool:
 
 def _words(text: str) -> set[tuple[str, str]]:
     return set(pairwise(text.lower().split()))
+
+
+def _events(turns: Sequence[Turn]) -> tuple[PromptItem, ...]:
+    return tuple(
+        PromptItem(_event_id(turn.turn_id), "conversation", approximate_tokens(turn.text), turn.text) for turn in turns
+    )
+
+
+def _pasted(name: str, text: str) -> PromptItem:
+    return PromptItem(name, "conversation", approximate_tokens(text), text)
+
+
+def _restated(question: str, answer: str) -> str:
+    """Return a short answer as a sentence that repeats what was asked."""
+    return f"{_ASKING.sub('', question).rstrip('? ')}: {answer}."
 
 
 def _event_id(turn_id: str) -> str:

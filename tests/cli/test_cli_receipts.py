@@ -14,6 +14,8 @@ from weft.capabilities.assembly.receipt_operations import ReceiptShown
 from weft.transports.cli.formatters.receipts import FORMATTERS
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cli_support import CommandLine
 
 MODEL = "claude-sonnet-4-5"
@@ -80,6 +82,27 @@ def test_reported_usage_is_shown_next_to_the_count(launch: CommandLine, receipt:
     totals = launch.run("receipt", "savings").stdout
     assert totals.splitlines()[0].split()[:3] == ["agent", "calls", "naive"]
     assert re.search(r"admin +2 .* 1 +\$0\.\d{5}", totals)
+
+
+@pytest.mark.req("CE-U6", part="efficiency metrics")
+@pytest.mark.parametrize("given", ["text", "JSON", "file", "stdin"])
+def test_an_answer_is_reported_as_text_or_json_from_anywhere(launch: CommandLine, tmp_path: Path, given: str) -> None:
+    launch.run("board", "write", "cause", "The price cache keeps prices for 300 seconds.")
+    ingest(launch, QUESTION)
+    receipt = assemble(launch, task="What is the cause?")
+    answer = "[1] The price cache keeps prices for 300 seconds."
+    if given in {"JSON", "file"}:
+        answer = msgspec.json.encode({"role": "assistant", "content": [{"type": "text", "text": answer}]}).decode()
+    (tmp_path / "answer.json").write_text(answer)
+    option = {"file": f"@{tmp_path}/answer.json", "stdin": "-"}.get(given, answer)
+    usage = '{"input_tokens": 900, "output_tokens": 12}'
+    found = launch.json("context", "emit-metrics", receipt, usage, "--answer", option, stdin=answer)["efficiency"]
+    assert found["basis"] == "answer"
+    assert found["useful_tokens"] > 0
+    shown = launch.run("receipt", "show", receipt).stdout
+    assert "Use by the answer" in shown
+    assert re.search(r"board +1 quoted", shown)
+    assert f"{found['score']:.0%}" in launch.run("usage", "report", "--by", "session").stdout
 
 
 def test_an_assembled_prompt_is_shown_before_its_figures(launch: CommandLine) -> None:

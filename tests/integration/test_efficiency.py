@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 
 from support.assemblies import add_documents, assemble, ingest, receipt
 from support.world import SESSION, Caller, World, refused
+from weft.capabilities.assembly import usage_report
+from weft.capabilities.efficiency import scoring
 
 USAGE = {"input_tokens": 100, "output_tokens": 9}
 QUESTION = "Who owns the price cache, and for how long does it keep prices?"
@@ -55,6 +58,76 @@ async def test_an_answer_shows_what_of_the_prompt_was_used(world: World) -> None
     assert passages == {"quoted", "unused"}
     listed = (await world.analysis.call("receipt.list"))["receipts"][0]
     assert (listed["efficiency"], listed["efficiency_basis"]) == (scored["score"], "answer")
+
+
+@pytest.mark.both_databases
+@pytest.mark.req("CE-F45")
+@pytest.mark.req("CE-U6", part="efficiency metrics")
+async def test_scores_are_reported_per_call_agent_session_and_tenant(world: World) -> None:
+    prompts = [await asked(world), await assemble(world.analysis, "When is the release?")]
+    prompts.append(await assemble(world.planner, "When is the release?"))
+    answers = ["Tomas owns the price cache.", "The release is on Friday, if all tests of the shop pass.", None]
+    scores = [
+        (await report(caller, prompt, **({"answer": answer} if answer else {})))["efficiency"]
+        for caller, prompt, answer in zip(
+            (world.analysis, world.analysis, world.planner), prompts, answers, strict=True
+        )
+    ]
+    listed = (await world.admin.call("receipt.list"))["receipts"]
+    by_call = {each["receipt_id"]: (each["efficiency"], each["efficiency_basis"]) for each in listed}
+    for prompt, score in zip(prompts, scores, strict=True):
+        assert by_call[prompt["receipt_id"]] == (score["score"], score["basis"])
+        assert (await receipt(world.admin, prompt))["efficiency"]["score"] == score["score"]
+    for by, groups in (
+        ("agent", {"analysis": scores[:2], "planner": scores[2:]}),
+        ("session", {SESSION: scores}),
+        ("tenant", {"": scores}),
+    ):
+        rows = {row["group"]: row for row in (await world.admin.call("usage.report", by=by))["rows"]}
+        assert rows.keys() == groups.keys()
+        for group, own in groups.items():
+            useful, sent = (sum(each[name] for each in own) for name in ("useful_tokens", "sent_tokens"))
+            overhead = sum(each["overhead_tokens"] for each in own)
+            assert rows[group]["efficiency"] == pytest.approx(useful / (sent - overhead), abs=1e-3)
+            assert rows[group]["estimated_calls"] == sum(each["basis"] != "answer" for each in own)
+            assert 0 < rows[group]["window_fill"] < 1
+
+
+async def test_an_answer_is_compared_in_threads_and_embedded_after_the_queries_of_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompt = await asked(world)
+    threads: dict[str, int] = {}
+    embedded: list[int] = []
+    embed = type(world.app.embeddings).of_unstored
+
+    def watch(module: Any, name: str) -> None:
+        work = getattr(module, name)
+
+        def watched(*given: Any) -> Any:
+            threads[name] = threading.get_ident()
+            return work(*given)
+
+        monkeypatch.setattr(module, name, watched)
+
+    async def watched_embed(self: Any, texts: Any, model: str) -> Any:
+        embedded.append(len(texts))
+        return await embed(self, texts, model)
+
+    async def refuse(*_: Any) -> None:
+        pytest.fail("An answer takes the place of a query.")
+
+    for module, name in ((usage_report, "scored_prompt"), (scoring, "compare"), (scoring, "_efficiency")):
+        watch(module, name)
+    monkeypatch.setattr(scoring, "DOUBT", (0.0, 1.1))
+    monkeypatch.setattr(type(world.app.embeddings), "of_unstored", watched_embed)
+    monkeypatch.setattr(type(world.app.embeddings), "of_query", refuse)
+    found = await report(world.analysis, prompt, answer="Tomas, who else. " * 5_000)
+    assert found["efficiency"]["basis"] == "answer"
+    assert threads.keys() == {"scored_prompt", "compare", "_efficiency"}
+    assert threading.get_ident() not in threads.values()
+    assert len(embedded) == 1
+    assert embedded[0] <= 16 + 4
 
 
 @pytest.mark.req("CE-O", part="layers counted as overhead")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -62,6 +63,11 @@ def test_parts_of_a_response_are_read_alike() -> None:
     assert read_answer(FORMS["openai_responses"]["output"]) == whole
     assert read_answer(TEXT, [{"name": CALL.name, "arguments": ARGUMENTS}]) == whole
     assert read_answer(None, [{"function": {"name": CALL.name}}]).tool_calls == (CalledTool(CALL.name),)
+
+
+@pytest.mark.parametrize("answer", [{"owner": "Tomas", "seconds": 300}, [1, 2], [{"owner": "Tomas"}]])
+def test_structured_output_is_an_answer(answer: Any) -> None:
+    assert json.loads(read_answer(answer).text) == answer
 
 
 @pytest.mark.parametrize(

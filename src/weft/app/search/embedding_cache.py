@@ -100,6 +100,9 @@ class CachedEmbeddings:
             self._queries.put(key, cached, cached.nbytes + _OVERHEAD_BYTES)
         return cached
 
+    async def of_unstored(self, texts: Sequence[str], model: str) -> Vectors:
+        return await self._embedder(model).embed(texts, "passage")
+
     async def of_passages(
         self,
         tenant: str,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from weft.capabilities.efficiency.estimate import estimated
 from weft.capabilities.efficiency.model import PromptItem, ScoredPrompt
+from weft.capabilities.efficiency.parts import shares
 from weft.capabilities.language_models.rendering import plain_text
 from weft.capabilities.layers.data_elements import WORD_MARK, contents
 from weft.capabilities.records.item_refs import ItemRef
@@ -117,13 +118,4 @@ def _joined(messages: Iterable[ConversationMessage]) -> str:
 
 
 def _shared(tokens: int, weights: Mapping[str, int]) -> dict[str, int]:
-    """Divide tokens in proportion to weights, without a remainder."""
-    total = sum(weights.values())
-    shares: dict[str, int] = {}
-    reached = given = 0
-    for ref, weight in weights.items():
-        reached += weight
-        upto = round(tokens * reached / total) if total else tokens
-        shares[ref] = upto - given
-        given = upto
-    return shares
+    return dict(zip(weights, shares(tokens, weights.values()), strict=True))

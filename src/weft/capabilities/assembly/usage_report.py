@@ -35,6 +35,7 @@ from weft.kernel.errors import Conflict, PermissionDenied
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Success
 from weft.kernel.ports import Transactions
+from weft.kernel.thread_pools import ASSEMBLY_THREADS
 
 if TYPE_CHECKING:
     from weft.capabilities.language_models.answers import ModelAnswer
@@ -104,7 +105,8 @@ class CallReports(msgspec.Struct, frozen=True):
                 actor, lambda reports: reports.prompt(session_id, receipt_id), heavy=True
             )
             if prompt is not None:
-                scored = await self.scorer.score(actor, scored_prompt(prompt), answer)
+                items = await ASSEMBLY_THREADS.run(scored_prompt, prompt)
+                scored = await self.scorer.score(items, answer)
         return await self.transactions.write(actor, lambda reports: reports.add(session_id, receipt_id, report, scored))
 
 

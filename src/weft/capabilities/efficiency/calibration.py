@@ -36,8 +36,19 @@ VECTORS = UseModel(-5.0, 3.0, 2.0, 1.0, 0.5, 0.3, 0.0, 3.0)
 USED_LIKELIHOOD = 0.3
 # Between these, words alone do not decide.
 DOUBT = (0.05, 0.8)
+# Without an answer: log-odds of use of a passage by its score of retrieval (intercept, slope), and the used share of
+# tokens without one.
+SCORES = (-4.0, 5.0)
+UNRANKED_USE = 0.1
 # Terms in a row that make a quotation.
 QUOTED_TERMS = 5
+# Of a shorter text, all of them, but at least these.
+_RUN = 3
+
+
+def is_quotation(features: ItemFeatures, terms: int = QUOTED_TERMS) -> bool:
+    """Tell whether an answer quotes a text: a long run of its terms, or the whole of a short text."""
+    return features.run >= terms or _RUN <= features.length == features.run
 
 
 def figures(features: ItemFeatures, likeness: float = 0.0) -> tuple[float, ...]:

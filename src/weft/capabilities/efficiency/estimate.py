@@ -1,10 +1,11 @@
-"""Expected use of a prompt without its answer: from the scores of retrieval, and how often items of a kind are used."""
+"""Expected use of a prompt without its answer: from the scores of retrieval, and how often items are used otherwise."""
 
 from __future__ import annotations
 
 from math import exp
 from typing import TYPE_CHECKING
 
+from weft.capabilities.efficiency.calibration import SCORES, UNRANKED_USE
 from weft.capabilities.efficiency.model import efficiency_of
 
 if TYPE_CHECKING:
@@ -12,31 +13,33 @@ if TYPE_CHECKING:
 
     from weft.capabilities.efficiency.model import Efficiency, PromptItem
 
-# Log-odds that a passage is used, by its score; and the share of used tokens by kind, where there is no score.
-_INTERCEPT, _SLOPE = -4.0, 5.0
-_RATES: dict[str, float] = {
-    "pins": 0.2,
-    "summary": 0.2,
-    "conversation": 0.1,
-    "retrieved": 0.05,
-    "board": 0.2,
-    "missing": 0.05,
-}
-
 
 def estimated(items: Iterable[PromptItem], scores: Mapping[str, float], *, sent: int, capacity: int) -> Efficiency:
     """Return the expected efficiency of a prompt; ``scores`` are those of retrieval by ref. One tool is called."""
-    found = list(items)
-    scored = [item for item in found if not item.is_required]
+    scored = [item for item in items if not item.is_required]
     tools = [item.tokens for item in scored if item.kind == "tool"]
     useful = sum(tools) / len(tools) if tools else 0.0
-    useful += sum(item.tokens * _likelihood(item, scores) for item in scored if item.kind != "tool")
-    overhead = sent - sum(item.tokens for item in scored)
-    return efficiency_of("retrieval_scores", sent=sent, useful=round(useful), overhead=overhead, capacity=capacity)
+    ranked = 0
+    for item in scored:
+        score = scores.get(item.ref)
+        if item.kind == "tool":
+            continue
+        if score is None:
+            useful += item.tokens * UNRANKED_USE
+        else:
+            useful += item.tokens * use_by_score(score)
+            ranked += item.tokens
+    return efficiency_of(
+        "retrieval_scores" if ranked else "usual_share",
+        sent=sent,
+        useful=round(useful),
+        overhead=sent - sum(item.tokens for item in scored),
+        capacity=capacity,
+        ranked=ranked,
+    )
 
 
-def _likelihood(item: PromptItem, scores: Mapping[str, float]) -> float:
-    score = scores.get(item.ref)
-    if score is None:
-        return _RATES[item.kind]
-    return 1 / (1 + exp(-_INTERCEPT - _SLOPE * score))
+def use_by_score(score: float) -> float:
+    """Return the expected useful share of a passage with this score."""
+    intercept, slope = SCORES
+    return 1 / (1 + exp(-intercept - slope * score))

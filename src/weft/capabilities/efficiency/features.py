@@ -6,6 +6,7 @@ length of the texts alone.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from math import log
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,20 +14,39 @@ from typing import TYPE_CHECKING, NamedTuple
 from weft.capabilities.indexing.text_analysis import terms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
+
+    _Three = tuple[str, str, str]
 
 # Terms of a run that must be the same, in order, to begin a quotation.
 _RUN = 3
+# Separators of thousands: 1,250 and 1250 are the same number.
+_THOUSANDS = re.compile("(?<=[0-9])[,'\u00a0\u2019\u202f](?=[0-9]{3}(?![0-9]))")
+# By their stems.
+_NUMBERS = {
+    "two": "2",
+    "three": "3",
+    "four": "4",
+    "five": "5",
+    "six": "6",
+    "seven": "7",
+    "eight": "8",
+    "nine": "9",
+    "ten": "10",
+    "eleven": "11",
+    "twelv": "12",
+}
 
 
 class ItemFeatures(NamedTuple):
-    """An item against the answer. Terms weigh more the fewer items have them.
+    """A text of the prompt against the answer. Terms weigh more the fewer texts have them.
 
-    ``coverage``: share of the answer's terms that the item has, of those that any item has and the task does not.
-    ``lead``: that share over the largest of all items. ``density``: share of the item's terms that the answer has.
-    ``asked``: share of the task's terms that the item has. ``run``: terms in a row that both have. ``size``: logarithm
-    of its number of terms.
+    ``coverage``: share of the answer's terms that the text has, of those that any text has and the task does not.
+    ``lead``: that share over the largest of all texts. ``density``: share of the text's terms that the answer has.
+    ``asked``: share of the task's terms that the text has. ``run``: terms in a row that the answer has too and the task
+    does not. ``length``: its number of terms; ``size``: logarithm of the distinct ones. ``content``: the same for texts
+    with the same terms in the same order.
     """
 
     coverage: float
@@ -35,18 +55,22 @@ class ItemFeatures(NamedTuple):
     asked: float
     run: int
     size: float
+    length: int = 0
+    content: int = 0
 
 
-class _ItemTerms(NamedTuple):
-    """The terms that an item shares with answer and task, how many it has in all, and its longest run."""
+class _TextTerms(NamedTuple):
+    """The terms that a text shares with answer and task, and how many it has in all."""
 
     shared: AbstractSet[str]
     distinct: int
+    length: int
     run: int
+    content: int
 
 
 class _Share:
-    """The share of some weighted terms that an item has."""
+    """The share of some weighted terms that a text has."""
 
     def __init__(self, wanted: AbstractSet[str], weight: Mapping[str, float]) -> None:
         self._wanted = wanted
@@ -58,37 +82,52 @@ class _Share:
         return found / self._total if self._total else 0.0
 
 
-def item_features(texts: Iterable[str], task: str, answer: str) -> list[ItemFeatures]:
-    """Return the features of each text of a prompt."""
-    said = terms(answer)
-    asked, answered = set(terms(task)), set(said)
-    wanted, runs = asked | answered, set(zip(said, said[1:], said[2:], strict=False))
-    items = [_item_terms(terms(text), wanted, runs) for text in texts]
-    counts = Counter(term for item in items for term in item.shared)
-    weight = {term: log(1 + len(items) / count) for term, count in counts.items()}
+def item_features(texts: Sequence[str], task: str, answer: str) -> list[ItemFeatures]:
+    """Return the features of each text of a prompt. A text that occurs several times counts once against the others."""
+    said, question = _terms(answer), _terms(task)
+    asked, answered = set(question), set(said)
+    wanted, runs = asked | answered, _threes(said) - _threes(question)
+    found = {text: _text_terms(_terms(text), wanted, runs) for text in dict.fromkeys(texts)}
+    distinct = {each.content: each for each in found.values()}.values()
+    counts = Counter(term for each in distinct for term in each.shared)
+    weight = {term: log(1 + len(distinct) / count) for term, count in counts.items()}
     new = (answered - asked) & weight.keys() or answered & weight.keys()
     of_answer, of_task = _Share(new, weight), _Share(asked & weight.keys(), weight)
-    covered = [of_answer(item.shared) for item in items]
-    most = max(covered, default=0.0) or 1.0
-    return [
-        ItemFeatures(
-            coverage=coverage,
-            lead=coverage / most,
-            density=len(item.shared & answered) / item.distinct if item.distinct else 0.0,
-            asked=of_task(item.shared),
-            run=item.run,
-            size=log(1 + item.distinct),
+    covered = {text: of_answer(each.shared) for text, each in found.items()}
+    most = max(covered.values(), default=0.0) or 1.0
+    features = {
+        text: ItemFeatures(
+            coverage=covered[text],
+            lead=covered[text] / most,
+            density=len(each.shared & answered) / each.distinct if each.distinct else 0.0,
+            asked=of_task(each.shared),
+            run=each.run,
+            size=log(1 + each.distinct),
+            length=each.length,
+            content=each.content,
         )
-        for item, coverage in zip(items, covered, strict=True)
-    ]
+        for text, each in found.items()
+    }
+    return [features[text] for text in texts]
 
 
-def _item_terms(found: Sequence[str], wanted: AbstractSet[str], runs: AbstractSet[tuple[str, str, str]]) -> _ItemTerms:
+def _terms(text: str) -> list[str]:
+    """Return the terms of a text, numbers in one form, without underscores: marks of Markdown, and of identifiers."""
+    plain = _THOUSANDS.sub("", text).replace("_", " ")
+    return [_NUMBERS.get(term, term) for term in terms(plain)]
+
+
+def _text_terms(found: Sequence[str], wanted: AbstractSet[str], runs: AbstractSet[_Three]) -> _TextTerms:
     distinct = set(found)
-    return _ItemTerms(distinct & wanted, len(distinct), _longest_run(found, runs) if runs else 0)
+    run = _longest_run(found, runs) if runs else 0
+    return _TextTerms(distinct & wanted, len(distinct), len(found), run, hash(tuple(found)))
 
 
-def _longest_run(found: Sequence[str], runs: AbstractSet[tuple[str, str, str]]) -> int:
+def _threes(found: Sequence[str]) -> set[_Three]:
+    return set(zip(found, found[1:], found[2:], strict=False))
+
+
+def _longest_run(found: Sequence[str], runs: AbstractSet[_Three]) -> int:
     longest = current = 0
     for three in zip(found, found[1:], found[2:], strict=False):
         current = current + 1 if three in runs else 0

@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 ItemKind = BlockKind | Literal["tool"]
-# What the figures are from: the answer of the model or, as an estimate without one, the scores of retrieval.
-EfficiencyBasis = Literal["answer", "retrieval_scores"]
-# How an answer used an item: required items are in every prompt, used or not.
-Use = Literal["required", "quoted", "cited", "paraphrased", "called", "unused"]
+# What the figures are from: the answer of the model or, as an estimate without one, the scores of retrieval; where
+# nothing in the prompt has one, how much of prompts is used usually.
+EfficiencyBasis = Literal["answer", "retrieval_scores", "usual_share"]
+# How an answer used an item: required items are in every prompt, used or not; repeated ones say what an earlier item
+# that was used says already.
+Use = Literal["required", "quoted", "cited", "paraphrased", "called", "repeated", "unused"]
 USED: frozenset[Use] = frozenset({"quoted", "cited", "paraphrased", "called"})
 _DIGITS = 4
 
@@ -44,12 +46,17 @@ class ScoredPrompt(NamedTuple):
 
 
 class ItemUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How the answer used an item of the prompt. ``likelihood``: that it was used, where texts had to be compared."""
+    """How the answer used an item of the prompt.
+
+    ``useful_tokens``: those of its parts that were used; an item that is not long has one part. ``likelihood``: that it
+    was used, where texts had to be compared, of the likeliest part.
+    """
 
     ref: str
     kind: ItemKind
     tokens: int
     use: Use
+    useful_tokens: int = 0
     likelihood: float | None = None
 
 
@@ -58,7 +65,8 @@ class Efficiency(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``overhead_tokens``: what every prompt needs, used or not: layers, system messages and the task.
     ``capacity_tokens``: what the window can hold, and ``window_fill`` how much of that was sent. Without an answer
-    (``basis`` retrieval_scores) the useful tokens are an estimate, and there are no ``items``.
+    (``basis`` retrieval_scores or usual_share) the useful tokens are an estimate, and there are no ``items``;
+    ``ranked_tokens`` are those whose score of retrieval it is from.
     """
 
     basis: EfficiencyBasis
@@ -68,6 +76,7 @@ class Efficiency(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     useful_tokens: int
     overhead_tokens: int
     capacity_tokens: int
+    ranked_tokens: int = 0
     items: tuple[ItemUse, ...] = ()
 
     @property
@@ -76,7 +85,14 @@ class Efficiency(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def efficiency_of(
-    basis: EfficiencyBasis, *, sent: int, useful: int, overhead: int, capacity: int, items: Sequence[ItemUse] = ()
+    basis: EfficiencyBasis,
+    *,
+    sent: int,
+    useful: int,
+    overhead: int,
+    capacity: int,
+    ranked: int = 0,
+    items: Sequence[ItemUse] = (),
 ) -> Efficiency:
     """Return the efficiency of a prompt with its ratios; without anything besides the overhead it has no score."""
     return Efficiency(
@@ -87,9 +103,10 @@ def efficiency_of(
         useful_tokens=useful,
         overhead_tokens=overhead,
         capacity_tokens=capacity,
+        ranked_tokens=ranked,
         items=tuple(items),
     )
 
 
 def useful_tokens(items: Iterable[ItemUse]) -> int:
-    return sum(item.tokens for item in items if item.use in USED)
+    return sum(item.useful_tokens for item in items)

@@ -11,38 +11,50 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from weft.capabilities.efficiency.calibration import DOUBT, QUOTED_TERMS, USED_LIKELIHOOD, by_likeness, by_words
+from weft.capabilities.efficiency.calibration import DOUBT, USED_LIKELIHOOD, by_likeness, by_words, is_quotation
 from weft.capabilities.efficiency.features import item_features
-from weft.capabilities.efficiency.model import ItemUse, efficiency_of, useful_tokens
+from weft.capabilities.efficiency.model import USED, ItemUse, efficiency_of, useful_tokens
+from weft.capabilities.efficiency.parts import PART_CHARACTERS, shares, text_parts
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, Embeddings, TextRefused
 from weft.kernel.thread_pools import ASSEMBLY_THREADS, short_turns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from weft.capabilities.efficiency.features import ItemFeatures
     from weft.capabilities.efficiency.model import Efficiency, PromptItem, ScoredPrompt, Use
     from weft.capabilities.language_models.answers import ModelAnswer
-    from weft.kernel.identity import Actor
 
 _TOOL = "tool:"
 # What a citation may be: a name with more than letters, such as a file or a dotted key, not a word of the language.
 _CITATION = re.compile(r"[\w][\w./:#-]{2,199}")
 _PLAIN = re.compile(r"[^\W\d_]+")
 _ENDS = ".:/#-"
-# Texts that are embedded for one answer, and the characters of each that are.
+# Texts that are embedded for one answer.
 _MAX_EMBEDDED_ITEMS = 16
 _MAX_EMBEDDED_PARTS = 4
-EMBEDDED_CHARACTERS = 1_500
 _DIGITS = 3
+# The strongest evidence first: an item is used as its parts are.
+_STRENGTH: tuple[Use, ...] = ("quoted", "cited", "paraphrased", "repeated", "unused")
 
 
-class ComparedItem(NamedTuple):
-    """An item of a prompt that was compared with the answer, and the likelihood that the answer used it."""
+class ComparedPart(NamedTuple):
+    """A part of an item that was compared with the answer, and the likelihood that the answer used it.
 
-    item: PromptItem
+    ``place``: that of its item in the prompt.
+    """
+
+    place: int
+    name: str
+    text: str
+    tokens: int
     features: ItemFeatures
     likelihood: float
+
+    @property
+    def is_quoted(self) -> bool:
+        """Tell whether the answer has a long enough run of its terms, or all of them in order."""
+        return is_quotation(self.features)
 
 
 class AnswerScorer(msgspec.Struct, frozen=True):
@@ -50,105 +62,131 @@ class AnswerScorer(msgspec.Struct, frozen=True):
 
     embeddings: Embeddings
 
-    async def score(self, actor: Actor, prompt: ScoredPrompt, answer: ModelAnswer) -> Efficiency:
+    async def score(self, prompt: ScoredPrompt, answer: ModelAnswer) -> Efficiency:
         """Return how much of a prompt an answer used, with the use of each item."""
         compared = await ASSEMBLY_THREADS.run(compare, prompt, answer)
-        likeness = await self._likeness(actor, prompt.task, answer, compared)
+        likeness = await self._likeness(prompt.task, answer, compared)
         return await ASSEMBLY_THREADS.run(_efficiency, prompt, answer, with_likeness(compared, likeness))
 
-    async def _likeness(
-        self, actor: Actor, task: str, answer: ModelAnswer, compared: Sequence[ComparedItem]
-    ) -> dict[int, float]:
-        """Return the largest cosine of each item in doubt to a part of the answer, by place; empty without vectors."""
-        places = in_doubt(compared)
-        if not places or self.embeddings.off_reason():
+    async def _likeness(self, task: str, answer: ModelAnswer, compared: Sequence[ComparedPart]) -> dict[int, float]:
+        """Return the largest cosine of each part in doubt to the answer, by content; empty without vectors."""
+        doubtful = in_doubt(compared)
+        if not doubtful or self.embeddings.off_reason():
             return {}
-        model = self.embeddings.models()[0].name
+        said = answer_parts(task, answer)
+        texts = [*said, *(part.text for part in doubtful)]
         try:
-            parts = [await self.embeddings.of_query(actor, part, model) for part in answer_parts(task, answer)]
-            found = {}
-            for place in places:
-                vector = await self.embeddings.of_query(actor, compared[place].item.text[:EMBEDDED_CHARACTERS], model)
-                found[place] = max(float(vector @ part) for part in parts)
+            vectors = await self.embeddings.of_unstored(texts, self.embeddings.models()[0].name)
         except (EmbedderUnavailable, TextRefused):
             return {}
-        return found
+        cosines = vectors[len(said) :] @ vectors[: len(said)].T
+        return {part.features.content: float(row.max()) for part, row in zip(doubtful, cosines, strict=True)}
 
 
-def compare(prompt: ScoredPrompt, answer: ModelAnswer) -> list[ComparedItem]:
-    """Compare the items of a prompt that have a text with the answer, by words."""
-    items = [item for item in prompt.items if item.text and not item.is_required]
+def compare(prompt: ScoredPrompt, answer: ModelAnswer) -> list[ComparedPart]:
+    """Compare the items of a prompt that have a text with the answer, by words; long ones in parts."""
+    parts = [
+        (place, item.name, text, tokens)
+        for place, item in enumerate(prompt.items)
+        if item.text and not item.is_required
+        for texts in [text_parts(item.text)]
+        for text, tokens in zip(texts, shares(item.tokens, map(len, texts)), strict=True)
+    ]
     with short_turns():
-        features = item_features((item.text for item in items), prompt.task, answer.written)
-    return [ComparedItem(item, found, by_words(found)) for item, found in zip(items, features, strict=True)]
+        features = item_features([text for _, _, text, _ in parts], prompt.task, answer.written)
+    return [ComparedPart(*part, found, by_words(found)) for part, found in zip(parts, features, strict=True)]
 
 
-def in_doubt(compared: Sequence[ComparedItem]) -> list[int]:
-    """Return the places of items that words alone do not decide, likeliest first."""
+def in_doubt(compared: Sequence[ComparedPart]) -> list[ComparedPart]:
+    """Return the parts that words alone do not decide, likeliest first, one of each content."""
     low, high = DOUBT
-    places = [place for place, each in enumerate(compared) if low <= each.likelihood < high]
-    return sorted(places, key=lambda place: -compared[place].likelihood)[:_MAX_EMBEDDED_ITEMS]
+    doubtful = {
+        each.features.content: each for each in compared if low <= each.likelihood < high and not each.is_quoted
+    }
+    return sorted(doubtful.values(), key=lambda each: -each.likelihood)[:_MAX_EMBEDDED_ITEMS]
 
 
 def answer_parts(task: str, answer: ModelAnswer) -> list[str]:
     """Return the parts of an answer to embed; a short answer means little without its task."""
     written = answer.written
-    if len(written) <= EMBEDDED_CHARACTERS:
-        return [f"{task[:EMBEDDED_CHARACTERS]}\n{written}".strip()]
-    step = max(EMBEDDED_CHARACTERS, len(written) // _MAX_EMBEDDED_PARTS)
+    if len(written) <= PART_CHARACTERS:
+        return [f"{task[:PART_CHARACTERS]}\n{written}".strip()]
+    step = max(PART_CHARACTERS, len(written) // _MAX_EMBEDDED_PARTS)
     starts = range(0, len(written), step)
-    return [written[start : start + EMBEDDED_CHARACTERS] for start in starts][:_MAX_EMBEDDED_PARTS]
+    return [written[start : start + PART_CHARACTERS] for start in starts][:_MAX_EMBEDDED_PARTS]
 
 
-def with_likeness(compared: Sequence[ComparedItem], likeness: Mapping[int, float]) -> list[ComparedItem]:
-    """Return the items with the likelihood by words and embeddings, for those that were embedded."""
+def with_likeness(compared: Sequence[ComparedPart], likeness: Mapping[int, float]) -> list[ComparedPart]:
+    """Return the parts with the likelihood by words and embeddings, for contents that were embedded."""
     return [
-        each._replace(likelihood=by_likeness(each.features, likeness[place])) if place in likeness else each
-        for place, each in enumerate(compared)
+        each._replace(likelihood=by_likeness(each.features, likeness[each.features.content]))
+        if each.features.content in likeness
+        else each
+        for each in compared
     ]
 
 
-def item_uses(prompt: ScoredPrompt, answer: ModelAnswer, compared: Sequence[ComparedItem]) -> list[ItemUse]:
+def item_uses(prompt: ScoredPrompt, answer: ModelAnswer, compared: Sequence[ComparedPart]) -> list[ItemUse]:
     """Return how the answer used each item of the prompt."""
     called = {f"{_TOOL}{call.name}" for call in answer.tool_calls}
-    cited = _cited(answer, compared)
-    likelihoods = {id(each.item): each for each in compared}
-    return [_use(item, likelihoods.get(id(item)), called, cited) for item in prompt.items]
+    parts: dict[int, list[tuple[ComparedPart, Use]]] = {}
+    for each, use in zip(compared, _part_uses(answer, compared), strict=True):
+        parts.setdefault(each.place, []).append((each, use))
+    return [_item_use(item, parts.get(place, ()), called) for place, item in enumerate(prompt.items)]
 
 
-def _use(item: PromptItem, found: ComparedItem | None, called: set[str], cited: set[int]) -> ItemUse:
+def _item_use(item: PromptItem, parts: Sequence[tuple[ComparedPart, Use]], called: set[str]) -> ItemUse:
     use: Use = "unused"
+    useful = 0
     if item.is_required:
         use = "required"
-    elif item.kind == "tool":
-        use = "called" if item.ref in called else "unused"
-    elif found is not None:
-        use = _text_use(found, is_cited=id(item) in cited)
-    likelihood = None if found is None else round(found.likelihood, _DIGITS)
-    return ItemUse(ref=item.ref, kind=item.kind, tokens=item.tokens, use=use, likelihood=likelihood)
+    elif item.ref in called:
+        use, useful = "called", item.tokens
+    elif parts:
+        use = min((use for _, use in parts), key=_STRENGTH.index)
+        useful = sum(part.tokens for part, use in parts if use in USED)
+    likelihood = round(max(part.likelihood for part, _ in parts), _DIGITS) if parts else None
+    return ItemUse(
+        ref=item.ref, kind=item.kind, tokens=item.tokens, use=use, useful_tokens=useful, likelihood=likelihood
+    )
 
 
-def _text_use(found: ComparedItem, *, is_cited: bool) -> Use:
-    if found.features.run >= QUOTED_TERMS:
+def _part_uses(answer: ModelAnswer, compared: Sequence[ComparedPart]) -> Iterator[Use]:
+    """Yield how each part was used; of those with the same content only the first is."""
+    cited = _cited(answer, compared)
+    used: set[int] = set()
+    for place, each in enumerate(compared):
+        use = _part_use(each, is_cited=place in cited)
+        if use in USED and each.features.content in used:
+            use = "repeated"
+        elif use in USED:
+            used.add(each.features.content)
+        yield use
+
+
+def _part_use(found: ComparedPart, *, is_cited: bool) -> Use:
+    if found.is_quoted:
         return "quoted"
     if is_cited:
         return "cited"
     return "paraphrased" if found.likelihood >= USED_LIKELIHOOD else "unused"
 
 
-def _cited(answer: ModelAnswer, compared: Sequence[ComparedItem]) -> set[int]:
-    """Return the items that the answer names. Of several with one name, passages of a document, it is the likeliest."""
-    named = {name.rstrip(_ENDS) for name in _CITATION.findall(answer.written)}
-    best: dict[str, ComparedItem] = {}
-    for each in compared:
-        name = each.item.name
-        if name in named and not _PLAIN.fullmatch(name):
-            best[name] = max(best.get(name, each), each, key=lambda found: found.likelihood)
-    return {id(each.item) for each in best.values()}
+def _cited(answer: ModelAnswer, compared: Sequence[ComparedPart]) -> set[int]:
+    """Return the places of parts that the answer names. Of several with one name it is the likeliest."""
+    named = {found.group().rstrip(_ENDS) for found in _CITATION.finditer(answer.written)}
+    best: dict[str, int] = {}
+    for place, each in enumerate(compared):
+        if each.name in named and not _PLAIN.fullmatch(each.name):
+            first = best.setdefault(each.name, place)
+            if each.likelihood > compared[first].likelihood:
+                best[each.name] = place
+    return set(best.values())
 
 
-def _efficiency(prompt: ScoredPrompt, answer: ModelAnswer, compared: Sequence[ComparedItem]) -> Efficiency:
-    uses = item_uses(prompt, answer, compared)
+def _efficiency(prompt: ScoredPrompt, answer: ModelAnswer, compared: Sequence[ComparedPart]) -> Efficiency:
+    with short_turns():
+        uses = item_uses(prompt, answer, compared)
     scored = sum(use.tokens for use in uses if use.use != "required")
     return efficiency_of(
         "answer",

@@ -18,6 +18,10 @@ MAX_TOOL_CALLS = 1_000
 _CALLS = frozenset({"tool_use", "server_tool_use", "function_call", "custom_tool_call", "mcp_call"})
 # Where a response or message has its content: OpenAI Chat, OpenAI Responses, Anthropic, Gemini.
 _CONTENTS = ("message", "output", "content", "parts")
+# What any response, message or part of these has at least one of; other JSON is the output itself.
+_FORMS = frozenset(
+    {*_CONTENTS, "choices", "candidates", "tool_calls", "functionCall", "role", "object", "type", "text"}
+)
 # Where a call has its arguments, in any form.
 _ARGUMENTS = ("arguments", "input", "args")
 _encode = msgspec.json.Encoder().encode
@@ -45,13 +49,14 @@ class ModelAnswer(NamedTuple):
 def read_answer(answer: object, tool_calls: object = None) -> ModelAnswer:
     """Return an answer given as text, or as OpenAI Chat, OpenAI Responses, Anthropic or Gemini return it.
 
-    That is a whole response, its message, or a list of content blocks or output items. ``tool_calls`` are further
-    calls, in any of these forms. Raises InvalidInput if there is neither text nor a call in it, or too much.
+    That is a whole response, its message, or a list of content blocks or output items; other JSON is taken as output in
+    a form that the caller asked for. ``tool_calls`` are further calls, in any of these forms. Raises InvalidInput if
+    there is neither text nor a call in it, or too much.
     """
     encode_json_field("answer", answer)
     encode_json_field("tool_calls", tool_calls)
     found = _Reader()
-    found.read(answer)
+    found.read(_encode(answer).decode() if _is_output(answer) else answer)
     for call in tool_calls if isinstance(tool_calls, list) else ():
         found.call(call, "tool_calls")
     read = ModelAnswer("\n".join(found.texts), tuple(found.calls))
@@ -119,6 +124,17 @@ class _Reader:
             self.texts.append(str(part.get(TEXT_FIELDS[kind]) or ""))
         elif kind == "message":
             self.read(part.get("content"))
+
+
+def _is_output(answer: object) -> bool:
+    """Tell whether JSON has no form of a provider: structured output."""
+    if isinstance(answer, dict):
+        return bool(answer) and _FORMS.isdisjoint(answer)
+    if isinstance(answer, list):
+        return bool(answer) and not any(
+            isinstance(each, str) or (isinstance(each, dict) and not _FORMS.isdisjoint(each)) for each in answer
+        )
+    return False
 
 
 def _invalid(problem: str) -> InvalidInput:

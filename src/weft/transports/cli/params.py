@@ -12,6 +12,7 @@ from msgspec.inspect import (
     BoolType,
     CollectionType,
     DateTimeType,
+    DictType,
     EnumType,
     Field,
     FloatType,
@@ -104,13 +105,27 @@ class AnyValue(Json):
             return text
 
 
+class TextOrJson(Text):
+    """Text, or a JSON object or array; what only begins like one is text."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
+        text = super().convert(value, param, ctx)
+        if text.lstrip()[:1] not in {"{", "["}:
+            return text
+        try:
+            return msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError):
+            return text
+
+
 @dataclass(frozen=True, slots=True)
 class _FieldType:
-    """Type of a field without Annotated, Optional and list, and whether the field is a list."""
+    """Type of a field without Annotated, Optional and list, whether it is a list, and whether text or JSON."""
 
     type: Type
     description: str
     many: bool = False
+    or_json: bool = False
 
 
 def parameters(operation: Operation) -> Iterator[click.Parameter]:
@@ -197,6 +212,7 @@ def _option(field: Field, shape: _FieldType) -> click.Option:
 
 
 def _field_type(kind: Type, description: str = "") -> _FieldType:
+    or_json = False
     while isinstance(kind, Metadata | UnionType):
         if isinstance(kind, Metadata):
             description = description or (kind.extra_json_schema or {}).get("description", "")
@@ -206,13 +222,14 @@ def _field_type(kind: Type, description: str = "") -> _FieldType:
             texts = [choice for choice in choices if isinstance(_bare(choice), StrType)]
             if len(choices) > 1 and not texts:
                 break
-            # If the field accepts text, everything typed is text.
+            # If the field accepts text, everything typed is text, but for objects of any form.
+            or_json = bool(texts) and any(isinstance(_bare(choice), DictType) for choice in choices)
             kind = (texts or choices)[0]
     if isinstance(kind, CollectionType):
         item = _field_type(kind.item_type)
         if not isinstance(_click_type(item), Json) and not item.many:
             return _FieldType(item.type, description or item.description, many=True)
-    return _FieldType(kind, description)
+    return _FieldType(kind, description, or_json=or_json)
 
 
 def _bare(kind: Type) -> Type:
@@ -230,7 +247,7 @@ def _field_click_type(name: str, shape: _FieldType) -> click.ParamType[Any]:
 def _click_type(shape: _FieldType) -> click.ParamType[Any]:
     match shape.type:
         case StrType() | DateTimeType():
-            return Text()
+            return TextOrJson() if shape.or_json else Text()
         case LiteralType() | EnumType():
             return click.Choice(_choices(shape.type))
         case IntType():
@@ -276,7 +293,7 @@ def _help(shape: _FieldType) -> str:
         item = _field_type(shape.type.item_type).type
         if isinstance(item, StructType):
             remarks.append(f"A list of objects with: {', '.join(field.name for field in item.fields)}.")
-    if isinstance(shape.type, AnyType):
+    if isinstance(shape.type, AnyType) or shape.or_json:
         remarks.append("Given as JSON, plain text, @FILE or -.")
     elif isinstance(_click_type(shape), Json):
         remarks.append("Given as JSON, @FILE or -.")

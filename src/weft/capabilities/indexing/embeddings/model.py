@@ -107,6 +107,10 @@ class Embeddings(Protocol):
         """Return the vector of a query; the cache does not reveal queries of others."""
         ...
 
+    async def of_unstored(self, texts: Sequence[str], model: str) -> Vectors:
+        """Return a row for each text, embedded after queries and in no cache: for texts that are compared once."""
+        ...
+
     async def of_passages(
         self,
         tenant: str,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         SavingsReport,
     )
     from weft.capabilities.assembly.receipts import CountingMethod, ReceiptBlock, Savings, SavingsTotal
-    from weft.capabilities.efficiency.model import Efficiency, ItemUse
+    from weft.capabilities.efficiency.model import Efficiency, EfficiencyBasis, ItemUse
 
 _BAR_WIDTH = 40
 _SHARE_WIDTH = 12
@@ -250,12 +250,19 @@ def _savings(savings: Savings) -> str:
     return _section("Savings", [aligned(rows) + note])
 
 
+_USE_TITLES: dict[EfficiencyBasis, str] = {
+    "answer": "Use by the answer",
+    "retrieval_scores": "Use, estimated from the scores of retrieval",
+    "usual_share": "Use, estimated from what is usual",
+}
+
+
 def _efficiency(found: Efficiency | None) -> str:
     """Return how much of the prompt the answer used, by kind of item."""
     if found is None:
         return ""
     sent = found.sent_tokens - found.overhead_tokens
-    title = "Use, estimated from the scores of retrieval" if found.is_estimate else "Use by the answer"
+    title = _USE_TITLES[found.basis]
     facts = f"{found.overhead_tokens:,} tokens of overhead besides · window filled to {found.window_fill:.1%}"
     lines = [usage_bar(found.useful_tokens, sent, "green"), click.style(facts, dim=True)]
     return _section(title, [*lines, *_uses(found.items)])
@@ -266,7 +273,7 @@ def _uses(items: Sequence[ItemUse]) -> Iterator[str]:
     kinds = dict.fromkeys(item.kind for item in items if item.use != "required")
     for kind in kinds:
         own = [item for item in items if item.kind == kind and item.use != "required"]
-        useful = sum(item.tokens for item in own if item.use != "unused")
+        useful = sum(item.useful_tokens for item in own)
         uses = ", ".join(f"{number} {use}" for use, number in Counter(item.use for item in own).most_common())
         yield f"{useful:>8,} of {sum(item.tokens for item in own):>8,}  {kind:<12}  {uses}"
 
