@@ -17,7 +17,7 @@ import numpy as np
 
 from evals.calibration import auroc
 from evals.efficiency_cases import answer_cases
-from evals.efficiency_fit import FittedUse, agreement, best_threshold, compared_cases, fitted
+from evals.efficiency_fit import FittedUse, agreement, compared_cases, fitted, mean_f1
 from evals.efficiency_scores import score_rows
 from evals.results import Row
 from weft.capabilities.efficiency.calibration import QUOTED_TERMS, USED_LIKELIHOOD, VECTORS, WORDS
@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from evals.efficiency_fit import ComparedCase
+    from evals.calibration_cases import Figures
+    from evals.efficiency_fit import ComparedCase, Flags
+
+    # Which parts a method calls used, and by which figures.
+    Judged = tuple[Flags, Figures]
 
 _DIGITS = 3
 # The middle of what was measured when the constants were fitted; below it something was broken.
@@ -35,6 +39,9 @@ _MIN_AUROC, _MIN_F1, _MIN_KAPPA = 0.85, 0.5, 0.4
 _PRODUCT = FittedUse(WORDS, VECTORS, USED_LIKELIHOOD, QUOTED_TERMS)
 _WORDS_ONLY = _PRODUCT._replace(vectors=None)
 _GRID = tuple(np.arange(0.02, 1.0, 0.02))
+_HALVES = ("development", "held_out")
+# A column of ``ComparedCase.figures``.
+_COVERAGE = 0
 
 
 def efficiency(folder: Path | None) -> Iterator[Row]:
@@ -55,31 +62,26 @@ def efficiency(folder: Path | None) -> Iterator[Row]:
     yield from score_rows([case.case for case in cases])
 
 
-_HALVES = ("development", "held_out")
-
-# Which parts a method calls used, and by which figures.
-Judged = tuple["Sequence[bool]", "Sequence[float]"]
-
-
 def _use(case: ComparedCase, model: FittedUse = _PRODUCT) -> Judged:
+    """Return which parts the product calls used, and their likelihoods."""
     found = model.likelihoods(case)
     return model.used(case, found), found
 
 
 def _methods(development: Sequence[ComparedCase]) -> dict[str, Callable[[ComparedCase], Judged]]:
     """Return the baselines, with thresholds from the development half."""
-    overlap = best_threshold(development, [_coverage(case) for case in development], _GRID)
-    cosine = best_threshold(development, [case.cosines for case in development], _GRID)
+
+    def best(values: Sequence[Figures]) -> float:
+        return max(_GRID, key=lambda least: mean_f1(development, [found >= least for found in values]))
+
+    overlap = best([case.figures[:, _COVERAGE] for case in development])
+    cosine = best([case.cosines for case in development])
     return {
-        "everything": lambda case: ([True] * len(case.gold), [1.0] * len(case.gold)),
-        "terms_only": lambda case: ([value >= overlap for value in _coverage(case)], _coverage(case)),
-        "embeddings_only": lambda case: ([value >= cosine for value in case.cosines], case.cosines),
+        "everything": lambda case: (np.ones(len(case.gold), bool), np.ones(len(case.gold))),
+        "terms_only": lambda case: (case.figures[:, _COVERAGE] >= overlap, case.figures[:, _COVERAGE]),
+        "embeddings_only": lambda case: (case.cosines >= cosine, case.cosines),
         "without_vectors": lambda case: _use(case, _WORDS_ONLY),
     }
-
-
-def _coverage(case: ComparedCase) -> list[float]:
-    return [each.features.coverage for each in case.compared]
 
 
 def _agreement(
@@ -106,11 +108,10 @@ def _measured(cases: Sequence[ComparedCase], judge: Callable[[ComparedCase], Jud
     }
 
 
-def _auroc(judged: Sequence[tuple[Sequence[float], Sequence[bool]]]) -> float:
+def _auroc(judged: Sequence[tuple[Figures, Flags]]) -> float:
     """Return the mean over answers of the share of pairs in which the gold part has the higher figure."""
     areas = []
-    for found, is_gold in judged:
-        values, gold = np.array(found), np.array(is_gold)
+    for values, gold in judged:
         right, wrong = values[gold], values[~gold]
         if len(right) and len(wrong):
             areas.append(auroc(right, np.ones(len(right)), wrong, np.ones(len(wrong))))
@@ -121,10 +122,9 @@ def _shares(name: str, cases: Sequence[ComparedCase]) -> Iterator[Row]:
     """Yield the share of tokens that are gold, and as measured by the answer and estimated without it."""
     gold, measured, expected = [], [], []
     for case in cases:
-        sizes = np.array([each.tokens for each in case.compared])
-        total = int(sizes.sum()) or 1
-        gold.append(int(sizes[np.array(case.gold)].sum()) / total)
-        measured.append(int(sizes[np.array(_use(case)[0])].sum()) / total)
+        total = int(case.tokens.sum()) or 1
+        gold.append(int(case.tokens[case.gold].sum()) / total)
+        measured.append(int(case.tokens[_use(case)[0]].sum()) / total)
         expected.append(estimated(case.case.items, case.case.scores, sent=total, capacity=total).useful_tokens / total)
     for basis, values in (("measured", measured), ("estimated", expected)):
         yield _row(f"{name}.share_{basis}", fmean(values), "of tokens; baseline: gold", baseline=fmean(gold))

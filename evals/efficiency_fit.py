@@ -18,18 +18,21 @@ from evals.calibration_fit import logistic_regression
 from evals.efficiency_cases import answer_cases
 from evals.results import Row
 from evals.vector_cache import VectorCache
-from weft.capabilities.efficiency.calibration import UseModel, by_likeness, by_words, figures, is_quotation
+from weft.capabilities.efficiency.calibration import DOUBT, MIN_QUOTED_TERMS, QUOTED_TERMS, UseModel, figures
 from weft.capabilities.efficiency.model import ScoredPrompt
-from weft.capabilities.efficiency.scoring import answer_parts, compare, in_doubt
+from weft.capabilities.efficiency.scoring import MAX_EMBEDDED_ITEMS, answer_parts, compare
 from weft.capabilities.language_models.answers import ModelAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from evals.calibration_cases import Figures
     from evals.efficiency_cases import AnswerCase
-    from weft.capabilities.efficiency.scoring import ComparedPart
+
+    Flags = NDArray[np.bool_]
 
 _THRESHOLDS = tuple(np.arange(0.06, 0.8, 0.02))
 _QUOTED_TERMS = (4, 5, 6, 8, 10)
@@ -37,17 +40,25 @@ _DIGITS = 2
 
 
 class ComparedCase(NamedTuple):
-    """A case with the parts of its prompt compared: which are gold, and their cosines to the answer."""
+    """A case with the parts of its prompt compared, an array each: figures and cosines, and which are gold."""
 
     case: AnswerCase
-    compared: list[ComparedPart]
-    gold: list[bool]
-    cosines: list[float]
+    figures: Figures
+    cosines: Figures
+    gold: Flags
+    tokens: Figures
+    runs: Figures
+    lengths: Figures
+    contents: Figures
 
     @property
     def is_development(self) -> bool:
         """Tell by a hash whether its conversation, document or claim is in the half that constants are fitted on."""
         return hashlib.sha256(self.case.group.encode()).digest()[0] % 2 == 0
+
+    def quoted(self, terms: int) -> Flags:
+        """Return which parts are quotations, as ``is_quotation`` does."""
+        return (self.runs >= terms) | ((self.lengths == self.runs) & (self.runs >= MIN_QUOTED_TERMS))
 
 
 class FittedUse(NamedTuple):
@@ -58,22 +69,17 @@ class FittedUse(NamedTuple):
     threshold: float
     quoted: int
 
-    def likelihoods(self, case: ComparedCase) -> list[float]:
+    def likelihoods(self, case: ComparedCase) -> Figures:
         """Return the likelihood that each part was used, as the product computes it."""
-        parts = [each._replace(likelihood=by_words(each.features, self.words)) for each in case.compared]
-        doubtful = set() if self.vectors is None else {each.features.content for each in in_doubt(parts)}
-        return [
-            by_likeness(each.features, cosine, self.vectors)
-            if self.vectors is not None and each.features.content in doubtful
-            else each.likelihood
-            for each, cosine in zip(parts, case.cosines, strict=True)
-        ]
+        found = _likelihoods(self.words, case.figures)
+        if self.vectors is not None:
+            doubtful = doubtful_parts(case, found)
+            with_cosines = np.column_stack([case.figures, case.cosines])
+            found = np.where(doubtful, _likelihoods(self.vectors, with_cosines), found)
+        return found
 
-    def used(self, case: ComparedCase, likelihoods: Sequence[float]) -> list[bool]:
-        return [
-            likelihood >= self.threshold or is_quotation(each.features, self.quoted)
-            for each, likelihood in zip(case.compared, likelihoods, strict=True)
-        ]
+    def used(self, case: ComparedCase, likelihoods: Figures) -> Flags:
+        return (likelihoods >= self.threshold) | case.quoted(self.quoted)
 
 
 class Agreement(NamedTuple):
@@ -125,42 +131,64 @@ def efficiency_fit(folder: Path | None) -> Iterator[Row]:
 def compared_cases(cases: Sequence[AnswerCase]) -> list[ComparedCase]:
     """Compare every case that has gold evidence in its prompt as the product does."""
     vectors = VectorCache()
-    return [compared_case(case, vectors) for case in cases if case.gold]
+    return [_compared(case, vectors) for case in cases if case.gold]
 
 
-def compared_case(case: AnswerCase, vectors: VectorCache) -> ComparedCase:
+def _compared(case: AnswerCase, vectors: VectorCache) -> ComparedCase:
     answer = ModelAnswer(case.answer)
-    compared = compare(ScoredPrompt(case.items, case.task, 0, 0), answer)
-    said, texts = vectors.of(answer_parts(case.task, answer)), vectors.of([each.text for each in compared])
-    gold = [case.items[each.place].ref in case.gold for each in compared]
-    return ComparedCase(case, compared, gold, (texts @ said.T).max(axis=1).tolist())
+    parts = compare(ScoredPrompt(case.items, case.task, 0, 0), answer)
+    said, texts = vectors.of(answer_parts(case.task, answer)), vectors.of([each.text for each in parts])
+    return ComparedCase(
+        case=case,
+        figures=np.array([figures(each.features)[:-1] for each in parts]),
+        cosines=(texts @ said.T).max(axis=1),
+        gold=np.array([case.items[each.place].ref in case.gold for each in parts]),
+        tokens=np.array([each.tokens for each in parts]),
+        runs=np.array([each.features.run for each in parts]),
+        lengths=np.array([each.features.length for each in parts]),
+        contents=np.array([each.features.content for each in parts]),
+    )
+
+
+def doubtful_parts(case: ComparedCase, likelihoods: Figures) -> Flags:
+    """Return which parts are compared by embeddings, as ``in_doubt`` does."""
+    low, high = DOUBT
+    places = np.flatnonzero((likelihoods >= low) & (likelihoods < high) & ~case.quoted(QUOTED_TERMS))
+    likeliest = dict.fromkeys(case.contents[places[np.argsort(-likelihoods[places], kind="stable")]].tolist())
+    return np.isin(case.contents, list(likeliest)[:MAX_EMBEDDED_ITEMS])
 
 
 def fitted(cases: Sequence[ComparedCase]) -> FittedUse:
     """Fit both models, the threshold and the length of a quotation."""
-    words = _model([(case, place) for case in cases for place in range(len(case.compared))], has_likeness=False)
-    doubtful = [(case, place) for case in cases for place in _doubtful(case, words)]
-    without = FittedUse(words, _model(doubtful, has_likeness=True), 0.0, 0)
-    likelihoods = [without.likelihoods(case) for case in cases]
+    every = [np.ones(len(case.gold), bool) for case in cases]
+    words = _model(cases, every, has_likeness=False)
+    doubtful = [doubtful_parts(case, _likelihoods(words, case.figures)) for case in cases]
+    found = FittedUse(words, _model(cases, doubtful, has_likeness=True), 0.0, 0)
+    likelihoods = [found.likelihoods(case) for case in cases]
     choices = [
-        without._replace(threshold=float(threshold), quoted=quoted)
+        found._replace(threshold=float(threshold), quoted=quoted)
         for threshold in _THRESHOLDS
         for quoted in _QUOTED_TERMS
     ]
-    return max(choices, key=lambda choice: _mean_f1(cases, likelihoods, choice))
+
+    def f1_of(choice: FittedUse) -> float:
+        return mean_f1(cases, [choice.used(case, each) for case, each in zip(cases, likelihoods, strict=True)])
+
+    return max(choices, key=f1_of)
 
 
-def _doubtful(case: ComparedCase, words: UseModel) -> Iterator[int]:
-    parts = [each._replace(likelihood=by_words(each.features, words)) for each in case.compared]
-    contents = {each.features.content for each in in_doubt(parts)}
-    return (place for place, each in enumerate(parts) if each.features.content in contents)
+def _likelihoods(model: UseModel, found: Figures) -> Figures:
+    return 1 / (1 + np.exp(-model.intercept - found @ np.array(model[1 : 1 + found.shape[1]])))
 
 
-def _model(parts: Sequence[tuple[ComparedCase, int]], *, has_likeness: bool) -> UseModel:
-    features = np.array([figures(case.compared[place].features, case.cosines[place]) for case, place in parts])
-    features = features if has_likeness else features[:, :-1]
-    gold = np.array([float(case.gold[place]) for case, place in parts])
-    return UseModel(*logistic_regression(features, gold, _weights([case.case.name for case, _ in parts])))
+def _model(cases: Sequence[ComparedCase], chosen: Sequence[Flags], *, has_likeness: bool) -> UseModel:
+    features = np.concatenate([case.figures[which] for case, which in zip(cases, chosen, strict=True)])
+    if has_likeness:
+        cosines = np.concatenate([case.cosines[which] for case, which in zip(cases, chosen, strict=True)])
+        features = np.column_stack([features, cosines])
+    gold = np.concatenate([case.gold[which] for case, which in zip(cases, chosen, strict=True)])
+    names = [case.case.name for case, which in zip(cases, chosen, strict=True) for _ in range(int(which.sum()))]
+    return UseModel(*logistic_regression(features, gold.astype(float), _weights(names)))
 
 
 def _weights(names: Sequence[str]) -> Figures:
@@ -169,35 +197,23 @@ def _weights(names: Sequence[str]) -> Figures:
     return np.array([1 / sizes[name] for name in names])
 
 
-def _mean_f1(cases: Sequence[ComparedCase], likelihoods: Sequence[Sequence[float]], model: FittedUse) -> float:
+def mean_f1(cases: Sequence[ComparedCase], used: Sequence[Flags]) -> float:
     """Return the mean F1 of the sets."""
-    by_set: dict[str, list[tuple[Sequence[bool], Sequence[bool]]]] = {}
-    for case, found in zip(cases, likelihoods, strict=True):
-        by_set.setdefault(case.case.name, []).append((model.used(case, found), case.gold))
+    by_set: dict[str, list[tuple[Flags, Flags]]] = {}
+    for case, found in zip(cases, used, strict=True):
+        by_set.setdefault(case.case.name, []).append((found, case.gold))
     return float(np.mean([agreement(pairs).f1 for pairs in by_set.values()]))
 
 
-def agreement(cases: Sequence[tuple[Sequence[bool], Sequence[bool]]]) -> Agreement:
+def agreement(cases: Sequence[tuple[Flags, Flags]]) -> Agreement:
     """Count how well what counts as used agrees with what is gold, over the parts of all cases."""
-    used, gold = (np.concatenate([np.array(pair[which], bool) for pair in cases]) for which in (0, 1))
+    used, gold = (np.concatenate([pair[which] for pair in cases]) for which in (0, 1))
     return Agreement(
         both=int((used & gold).sum()),
         only_used=int((used & ~gold).sum()),
         only_gold=int((~used & gold).sum()),
         neither=int((~used & ~gold).sum()),
     )
-
-
-def best_threshold(cases: Sequence[ComparedCase], values: Sequence[Sequence[float]], grid: Sequence[float]) -> float:
-    """Return the threshold on one figure with the best mean F1 of the sets."""
-
-    def mean_f1(threshold: float) -> float:
-        by_set: dict[str, list[tuple[Sequence[bool], Sequence[bool]]]] = {}
-        for case, found in zip(cases, values, strict=True):
-            by_set.setdefault(case.case.name, []).append(([value >= threshold for value in found], case.gold))
-        return float(np.mean([agreement(pairs).f1 for pairs in by_set.values()]))
-
-    return max(grid, key=mean_f1)
 
 
 def fitted_estimate(cases: Sequence[ComparedCase]) -> tuple[float, float, float]:

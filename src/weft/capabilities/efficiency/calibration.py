@@ -43,12 +43,12 @@ UNRANKED_USE = 0.1
 # Terms in a row that make a quotation.
 QUOTED_TERMS = 5
 # Of a shorter text, all of them, but at least these.
-_RUN = 3
+MIN_QUOTED_TERMS = 3
 
 
 def is_quotation(features: ItemFeatures, terms: int = QUOTED_TERMS) -> bool:
     """Tell whether an answer quotes a text: a long run of its terms, or the whole of a short text."""
-    return features.run >= terms or _RUN <= features.length == features.run
+    return features.run >= terms or MIN_QUOTED_TERMS <= features.length == features.run
 
 
 def figures(features: ItemFeatures, likeness: float = 0.0) -> tuple[float, ...]:

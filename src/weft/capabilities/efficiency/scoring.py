@@ -31,7 +31,7 @@ _CITATION = re.compile(r"[\w][\w./:#-]{2,199}")
 _PLAIN = re.compile(r"[^\W\d_]+")
 _ENDS = ".:/#-"
 # Texts that are embedded for one answer.
-_MAX_EMBEDDED_ITEMS = 16
+MAX_EMBEDDED_ITEMS = 16
 _MAX_EMBEDDED_PARTS = 4
 _DIGITS = 3
 # The strongest evidence first: an item is used as its parts are.
@@ -103,7 +103,7 @@ def in_doubt(compared: Sequence[ComparedPart]) -> list[ComparedPart]:
     doubtful = {
         each.features.content: each for each in compared if low <= each.likelihood < high and not each.is_quoted
     }
-    return sorted(doubtful.values(), key=lambda each: -each.likelihood)[:_MAX_EMBEDDED_ITEMS]
+    return sorted(doubtful.values(), key=lambda each: -each.likelihood)[:MAX_EMBEDDED_ITEMS]
 
 
 def answer_parts(task: str, answer: ModelAnswer) -> list[str]:
