@@ -141,9 +141,11 @@ def free_port() -> int:
         return port
 
 
-def wait_until_ready(process: subprocess.Popen[bytes], port: int, path: str) -> None:
+def wait_until_ready(
+    process: subprocess.Popen[bytes], port: int, path: str, within_seconds: float = _START_SECONDS
+) -> None:
     """Wait until a server answers; raises if its process ends first."""
-    deadline = time.monotonic() + _START_SECONDS
+    deadline, last = time.monotonic() + within_seconds, "no connection"
     request = f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n".encode()
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -151,9 +153,11 @@ def wait_until_ready(process: subprocess.Popen[bytes], port: int, path: str) -> 
         try:
             with socket.create_connection(("127.0.0.1", port), timeout=1) as client:
                 client.sendall(request)
-                if client.recv(64).startswith(b"HTTP/1.1 200"):
+                answer = client.recv(64)
+                if answer.startswith(b"HTTP/1.1 200"):
                     return
-        except OSError:
-            pass
+                last = answer.partition(b"\r\n")[0].decode(errors="replace")
+        except OSError as error:
+            last = str(error)
         time.sleep(0.005)
-    raise TimeoutError("the server did not become ready")
+    raise TimeoutError(f"GET {path} did not answer 200 within {within_seconds:g} s; last: {last}")

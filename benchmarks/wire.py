@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Sequence
+    from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
     from typing import TypeVar
 
     T = TypeVar("T")
@@ -96,11 +96,21 @@ class Connection:
         return Answer(int(head[9:12]), head, body)
 
     async def _chunks(self) -> bytes:
-        chunks = []
+        return b"".join([chunk async for chunk in self._each_chunk()])
+
+    async def _each_chunk(self) -> AsyncIterator[bytes]:
         while size := int(await self._reader.readuntil(b"\r\n"), 16):
-            chunks.append((await self._reader.readexactly(size + 2))[:-2])
+            yield (await self._reader.readexactly(size + 2))[:-2]
         await self._reader.readexactly(2)
-        return b"".join(chunks)
+
+    async def chunks(self, request: bytes) -> AsyncIterator[bytes]:
+        """Send a request and yield the chunks of its response as they come."""
+        self._writer.write(request)
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        if not head.startswith(b"HTTP/1.1 200"):
+            raise Refused(head.partition(b"\r\n")[0].decode())
+        async for chunk in self._each_chunk():
+            yield chunk
 
     async def hold(self, start: bytes, drip: bytes = b"", every_seconds: float = 1.0) -> list[int]:
         """Send the start of a request and wait until the server ends the connection; return the status, if it sent one.

@@ -25,16 +25,21 @@ if TYPE_CHECKING:
 
     from weft.app.app import App
 
-SESSION, SOURCE, PRUNED, DOMAIN = "kills", "source", "pruned", "handbook"
+SESSION, SOURCE, PRUNED, EXPORTED, DOMAIN = "kills", "source", "pruned", "exported", "handbook"
 AGENT = CallContext(Local("default", "worker"))
+_TEMPLATE = "runbooks"
 _KEYS = 40
 _ENTRIES = 20
-_INDEX_SECONDS = 120.0
-_POLL_SECONDS = 0.5
+# For background work to end after the last kill, on a busy machine.
+INDEX_SECONDS = 600.0
+POLL_SECONDS = 0.5
 
 
 class Kind(ABC):
-    """Work of one kind. ``acknowledged`` holds what the server confirmed, ``tried`` all that was begun."""
+    """Work of one kind. ``acknowledged`` holds what the server confirmed, ``tried`` counts all that was begun.
+
+    ``interrupted`` counts calls that got no answer because a process was killed.
+    """
 
     name: ClassVar[str]
     pause_seconds: ClassVar[float] = 0.0
@@ -42,7 +47,7 @@ class Kind(ABC):
     def __init__(self, server: RunningServer) -> None:
         self.client = Client(server)
         self.acknowledged: list[Any] = []
-        self.tried = 0
+        self.tried = self.interrupted = 0
         self.refusals: list[str] = []
 
     async def keep_working(self) -> None:
@@ -51,6 +56,7 @@ class Kind(ABC):
             try:
                 self.acknowledged.append(await self.work(self.tried))
             except OutcomeUnknown:
+                self.interrupted += 1
                 continue
             except CallRefused as error:
                 self.refusals.append(str(error))
@@ -226,9 +232,9 @@ class Documents(Kind):
 
     async def found(self, app: App) -> int:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_INDEX_SECONDS):
+            async with asyncio.timeout(INDEX_SECONDS):
                 while await self._pending(app):  # noqa: ASYNC110 - there is no event to wait for
-                    await asyncio.sleep(_POLL_SECONDS)
+                    await asyncio.sleep(POLL_SECONDS)
         lost = set(await self._pending(app))
         texts = [
             await as_admin(app, "knowledge.read_document", domain=DOMAIN, document_id=document)
@@ -258,7 +264,7 @@ class Exports(Kind):
 
     async def work(self, number: int) -> bytes:
         del number
-        answer = await self.client.send("POST", "/v1/export/stream", {"session_id": SOURCE, "scope": "session"})
+        answer = await self.client.send("POST", "/v1/export/stream", {"session_id": EXPORTED, "scope": "session"})
         return answer.body
 
     async def found(self, app: App) -> int:
@@ -294,6 +300,33 @@ class Imports(Kind):
             return len((await as_admin(app, "board.list_keys", session_id=session))["keys"])
         except NotFound:
             return 0
+
+
+class Domains(Kind):
+    """Domains that are created from a template and filled; four of five are deleted again."""
+
+    name = "domains"
+    pause_seconds = 0.2
+
+    async def work(self, number: int) -> tuple[str, bool]:
+        """Return the domain, and whether it is kept."""
+        domain, is_kept = f"kb{number}", number % 5 == 0
+        await self.client.call("POST", "/v1/domains", {"domain": domain, "template": _TEMPLATE})
+        body = {"document_id": "a.md", "text": _document(domain)}
+        await self.client.call("POST", f"/v1/domains/{domain}/documents", body)
+        if not is_kept:
+            await self.client.call("DELETE", f"/v1/domains/{domain}")
+        return domain, is_kept
+
+    async def found(self, app: App) -> int:
+        return sum([await self._is_as_left(app, domain, is_kept) for domain, is_kept in self.acknowledged])
+
+    async def _is_as_left(self, app: App, domain: str, is_kept: bool) -> bool:  # noqa: FBT001 - what work returned
+        try:
+            shown = await as_admin(app, "knowledge.show_domain", domain=domain)
+        except NotFound:
+            return not is_kept
+        return is_kept and (shown["template"], shown["documents"]) == (_TEMPLATE, 1)
 
 
 class Prunings(Kind):
@@ -344,9 +377,9 @@ class ModelMigrations(Kind):
         """Return all of them if the last one ends at its model."""
         if not self.acknowledged:
             return 0
-        async with asyncio.timeout(_INDEX_SECONDS):
+        async with asyncio.timeout(INDEX_SECONDS):
             while not _is_over(shown := await as_admin(app, "knowledge.show_model_migration")):  # noqa: ASYNC110
-                await asyncio.sleep(_POLL_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
         is_done = shown["state"] == "done" and shown["to_model"] == self.acknowledged[-1]
         return len(self.acknowledged) if is_done else 0
 

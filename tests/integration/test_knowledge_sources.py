@@ -18,6 +18,7 @@ from support.webhooks import wait_until
 from support.world import arriving, refused
 from weft.app.dispatch import CallContext
 from weft.capabilities.events.webhooks.model import signed_headers
+from weft.capabilities.knowledge.sources import operations
 from weft.capabilities.knowledge.sources.model import (
     KnowledgeSource,
     SourceFile,
@@ -25,7 +26,9 @@ from weft.capabilities.knowledge.sources.model import (
     is_included,
     listing_fingerprint,
 )
+from weft.capabilities.knowledge.sources.sync import SourceDocuments
 from weft.kernel.clock import to_micros
+from weft.kernel.errors import SystemUnavailable
 from weft.kernel.fields import new_id
 from weft.providers.http_fetcher import HttpFetcher
 from weft.providers.local_folders import AllowedFolders
@@ -792,6 +795,32 @@ async def test_a_source_disabled_during_a_sync_stops(
     assert (len(await documents(library)), seen["enabled"], seen["error"]) == (20, False, None)
     remove = {"domain": DOMAIN, "source_id": source["source_id"], "documents": True}
     assert (await library.admin.call("knowledge.remove_source", **remove))["documents"] == 20
+
+
+async def test_documents_of_a_removed_source_go_in_batches_and_a_repeated_call_continues(
+    library: World, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        write(folder, f"{number:02}.md", f"text {number}")
+    source = await add(library.admin, "folder", folder=str(folder))
+    await run_sync(library)
+    monkeypatch.setattr(operations, "_REMOVAL_BATCH", 7)
+    remove_some, batches = SourceDocuments.remove_some, 0
+
+    async def stopping(*what: Any) -> tuple[int, bool]:
+        nonlocal batches
+        batches += 1
+        if batches == 3:
+            raise SystemUnavailable
+        return await remove_some(*what)
+
+    monkeypatch.setattr(SourceDocuments, "remove_some", stopping)
+    remove = {"domain": DOMAIN, "source_id": source["source_id"], "documents": True}
+    with refused(SystemUnavailable.code):
+        await library.admin.call("knowledge.remove_source", **remove)
+    assert (len(await documents(library)), (await shown(library, source))["enabled"]) == (6, False)
+    assert (await library.admin.call("knowledge.remove_source", **remove))["documents"] == 6
+    assert (batches, await documents(library)) == (4, {})
 
 
 @pytest.mark.parametrize("with_documents", [False, True])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -27,14 +29,25 @@ from weft.capabilities.history.composite_lines import PartVersion, part_states_a
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import VersionNotFound, VersionPruned, is_metadata
 from weft.capabilities.history.revisions import VersionName
+from weft.capabilities.history.service import SMALL_CHANGE
+from weft.capabilities.history.three_way import State
 from weft.capabilities.object_storage.model import ObjectBusy, ObjectMissing
 from weft.capabilities.pins.model import PinLimitExceeded
 from weft.capabilities.trust.gate import GATE_ERRORS
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.fields import Reason, Step
-from weft.kernel.identity import Permission
-from weft.kernel.operation import Effect, RateClass, Request, SessionUse, Success, operation
+from weft.kernel.identity import Actor, Permission
+from weft.kernel.operation import (
+    Effect,
+    PreparationOutdated,
+    RateClass,
+    Request,
+    SessionUse,
+    Success,
+    operation,
+)
+from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +62,7 @@ _ALL_TYPES: tuple[MemoryTypeName, ...] = (
 )
 
 
-class CopyContext(Request):
+class CopyContext(Request, weakref=True, eq=False):
     """Source, target, version and memory types of a copy."""
 
     agent_id: AgentId
@@ -78,8 +91,30 @@ class ContextCopied(Success, kw_only=True):
     copied_at: datetime
 
 
+# Entries of a part that may differ, here and in the source, by the versions of both.
+_PartStates = dict[tuple[PartVersion | None, PartVersion | None], tuple[State, State]]
+# Those of parsed requests, so that the transaction compares nothing.
+_prepared: WeakKeyDictionary[CopyContext, _PartStates] = WeakKeyDictionary()
+
+
+async def prepare_copy(request: CopyContext, actor: Actor, transactions: Transactions[Contexts]) -> None:
+    """Compare both contexts before the transaction."""
+
+    async def compare(contexts: Contexts) -> _PartStates:
+        await _check_may_edit_both(request, contexts)
+        context = await contexts.open_unlocked(ContextLine(request.agent_id, None, None))
+        pairs = await _pairs(request, context, await _source(request, contexts))
+        return {
+            (part.at, source): await part_states_apart(contexts.lines, part.at, source, values=True)
+            for part, source in pairs
+        }
+
+    _prepared[request] = await transactions.read(actor, compare, heavy=True)
+
+
 @operation(
     "context.copy",
+    prepare=prepare_copy,
     tool="copy_context",
     http="POST /v1/agents/{agent_id}/context/copy",
     permission=Permission.WRITE,
@@ -105,12 +140,11 @@ async def copy_context(request: CopyContext, contexts: Contexts) -> ContextCopie
 
     Needs clearance 4 and the right to edit both agents. The replaced version is tagged, so that it can be restored.
     """
-    for agent_id in (request.agent_id, request.from_agent_id):
-        await check_may_edit(contexts.actor, await find_agent(agent_id, contexts.access), contexts.access)
+    await _check_may_edit_both(request, contexts)
     source = await _source(request, contexts)
     context = await contexts.open(request.agent_id)
     previous = context.root
-    parts = await _copied_parts(request, context, source)
+    parts = await _copied_parts(request, context, source, _prepared.pop(request, {}))
     changes = [change for part in parts for key, change in part.changes.items() if not is_metadata(key)]
     counts = count_changes(changes)
     label = None
@@ -151,27 +185,45 @@ async def _source(request: CopyContext, contexts: Contexts) -> ContextAt:
     return ContextAt(contexts.lines, await contexts.resolve(line, request.version))
 
 
-async def _copied_parts(request: CopyContext, context: OpenContext, source: ContextAt) -> list[OpenPart]:
+async def _check_may_edit_both(request: CopyContext, contexts: Contexts) -> None:
+    for agent_id in (request.agent_id, request.from_agent_id):
+        await check_may_edit(contexts.actor, await find_agent(agent_id, contexts.access), contexts.access)
+
+
+async def _copied_parts(
+    request: CopyContext, context: OpenContext, source: ContextAt, prepared: _PartStates
+) -> list[OpenPart]:
     """Copy every selected part and return the target parts."""
+    pairs = await _pairs(request, context, source)
+    is_outdated = any((part.at, theirs) not in prepared for part, theirs in pairs)
+    if is_outdated and sum(map(len, chain.from_iterable(prepared.values()))) > SMALL_CHANGE:
+        raise PreparationOutdated
+    for part, theirs in pairs:
+        states = prepared.get((part.at, theirs))
+        if states is None:
+            states = await part_states_apart(context.service.lines, part.at, theirs, values=True)
+        await _copy_part(part, theirs, *states)
+    return [part for part, _ in pairs]
+
+
+async def _pairs(
+    request: CopyContext, context: OpenContext, source: ContextAt
+) -> list[tuple[OpenPart, PartVersion | None]]:
+    """Return every selected part of the target, with its version in the source."""
     theirs = await source.parts()
     ours = {part.name: part for part in await context.parts()}
-    copied = []
-    for name in sorted(ours.keys() | theirs.keys()):
-        if _is_selected(name, request):
-            part = ours.get(name) or await context.part(name)
-            await _copy_part(part, theirs.get(name))
-            copied.append(part)
-    return copied
+    names = sorted(name for name in ours.keys() | theirs.keys() if _is_selected(name, request))
+    return [(ours.get(name) or await context.part(name), theirs.get(name)) for name in names]
 
 
-async def _copy_part(part: OpenPart, source: PartVersion | None) -> None:
+async def _copy_part(part: OpenPart, source: PartVersion | None, ours: State, theirs: State) -> None:
     context = part.context
-    ours, theirs = await part_states_apart(context.service.lines, part.at, source, values=True)
     if source is not None:
         # Entries beyond retention are not copied, even if an old version still has them.
         since = retention_cutoff(ContextLine.parse(source.line), context.rules, context.now)
         theirs = {key: version for key, version in theirs.items() if not is_overdue(version, since)}
-    await restore_entries(part, {key: theirs.get(key) for key in ours.keys() | theirs.keys()})
+    keys = ours.keys() | theirs.keys()
+    await restore_entries(part, {key: theirs.get(key) for key in keys}, {key: ours.get(key) for key in keys})
 
 
 def _is_selected(part: str, request: CopyContext) -> bool:

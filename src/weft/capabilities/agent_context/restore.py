@@ -20,20 +20,24 @@ from weft.capabilities.history.three_way import same_content
 from weft.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from weft.capabilities.agent_context.service import OpenContext, OpenPart
     from weft.capabilities.history.model import Point, Version
 
 
-async def restore_entries(part: OpenPart, state: Mapping[str, Version | None]) -> None:
+async def restore_entries(
+    part: OpenPart, state: Mapping[str, Version | None], known: Mapping[str, Version | None] | None = None
+) -> None:
     """Restore entries of a part from these versions (None: delete the entry) with the next commit.
 
-    Metadata is restored together with its value. Entries beyond retention are not restored.
+    Metadata is restored together with its value. Entries beyond retention are not restored. ``known`` are current
+    entries, as far as the caller has looked them up.
     """
-    for key, version in sorted(state.items()):
-        if is_metadata(key):
-            continue
+    state = {key: version for key, version in sorted(state.items()) if not is_metadata(key)}
+    await part.load([name for key in state for name in (key, metadata_key(key))], known or {})
+    metadata = await _metadata(part, state.values())
+    for key, version in state.items():
         if version is None or is_overdue(version, part.expired_before):
             await part.delete(metadata_key(key))
             await part.delete(key)
@@ -43,17 +47,22 @@ async def restore_entries(part: OpenPart, state: Mapping[str, Version | None]) -
             raise _pruned(key)
         check_value_size(value.meta.size, key)
         if await part.write(key, value):
-            await _restore_metadata(part, key, value.meta.metadata_hash)
+            await _restore_metadata(part, key, value.meta.metadata_hash, metadata)
 
 
-async def _restore_metadata(part: OpenPart, key: str, metadata_hash: str | None) -> None:
+async def _metadata(part: OpenPart, versions: Iterable[Version | None]) -> Mapping[bytes, str]:
+    """Return the texts of the metadata that versions have, by hash."""
+    hashes = [version.change.meta.metadata_hash for version in versions if version is not None]
+    return await part.context.service.snapshots.values([bytes.fromhex(each) for each in hashes if each is not None])
+
+
+async def _restore_metadata(part: OpenPart, key: str, metadata_hash: str | None, metadata: Mapping[bytes, str]) -> None:
     if metadata_hash is None:
         await part.delete(metadata_key(key))
         return
-    texts = await part.context.service.snapshots.values([bytes.fromhex(metadata_hash)])
-    if not texts:
+    text = metadata.get(bytes.fromhex(metadata_hash))
+    if text is None:
         raise _pruned(key)
-    (text,) = texts.values()
     # Written again, so that it expires with its value.
     await part.write(metadata_key(key), EntryText(text, ChangeMeta(size=len(text.encode()))), force=True)
 
@@ -85,9 +94,8 @@ async def _restore_part(part: OpenPart, named: Version | None) -> None:
     target = None if named is None else await _checked(part, named)
     ours, theirs = await part_states_apart(part.context.service.lines, part.at, target, values=True)
     keys = ours.keys() | theirs.keys()
-    await restore_entries(
-        part, {key: theirs.get(key) for key in keys if not same_content(ours.get(key), theirs.get(key))}
-    )
+    changed = {key: theirs.get(key) for key in keys if not same_content(ours.get(key), theirs.get(key))}
+    await restore_entries(part, changed, {key: ours.get(key) for key in keys})
 
 
 def _entries_of(part: str, state: Mapping[str, Version | None]) -> dict[str, Version | None]:

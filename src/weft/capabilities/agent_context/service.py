@@ -30,6 +30,7 @@ from weft.capabilities.history.edit_proof import EditProof
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import (
     EMPTY,
+    LATEST,
     MAIN,
     SYSTEM,
     Author,
@@ -379,10 +380,12 @@ class OpenContext:
         """Store the new values of parts and return their hashes."""
         new = {each.hash: each for part in parts for each in part.new_values}
         await keep_staged([each.pointer for each in new.values() if each.pointer], self.service.objects)
-        # A fixed lock order prevents deadlocks.
+        # Those of few statements first; a fixed lock order prevents deadlocks.
+        plain = {value_hash: each.text for value_hash, each in new.items() if each.pointer is None}
+        await self.service.lines.put_blobs(plain)
         for value_hash, each in sorted(new.items()):
-            path = each.pointer.object if each.pointer else None
-            await self.service.lines.put_blob(value_hash, each.text, outside=path)
+            if each.pointer is not None:
+                await self.service.lines.put_blob(value_hash, each.text, outside=each.pointer.object)
         return new.keys()
 
     async def _names(self, part: OpenPart) -> Change:
@@ -434,6 +437,9 @@ class OpenPart:
     merged: Point | None = None
     # Label prefix of an automatic snapshot before the next commit, if there is to be one.
     snapshot_prefix: str | None = None
+    # Current entries and last incarnations of keys, as far as they were loaded together.
+    _current: dict[str, Version | None] = field(default_factory=dict)
+    _incarnations: dict[str, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -443,8 +449,24 @@ class OpenPart:
     def expired_before(self) -> int | None:
         return retention_cutoff(self.line, self.context.rules, self.context.now)
 
+    async def load(self, keys: Sequence[str], known: Mapping[str, Version | None]) -> None:
+        """Look up the current entries of keys, so that changing many of them takes few statements.
+
+        ``known`` are those that the caller has looked up.
+        """
+        if self.at is None:
+            return
+        unknown = [key for key in keys if key not in known]
+        found = await self._lines.latest_of_each(self.at.line, unknown, self.at.seq)
+        self._current |= dict.fromkeys(unknown) | dict(known) | {each.change.key: each for each in found}
+        gone = [key for key in keys if self._current[key] is None]
+        last = await self._lines.last_changes(self.at.line, gone, LATEST)
+        self._incarnations |= dict.fromkeys(gone, 0) | {each.change.key: each.change.incarnation for each in last}
+
     async def current(self, key: str) -> Version | None:
-        """Return the current entry of a key, even if it is beyond retention."""
+        """Return the current entry of a key, even if it is beyond retention; without a value if it was loaded."""
+        if key in self._current:
+            return self._current[key]
         return None if self.at is None else await self._lines.latest(self.at.line, key, self.at.seq)
 
     async def state(self) -> Sequence[Version]:
@@ -508,6 +530,8 @@ class OpenPart:
         )
         head = await record(self._lines, head, commit, weight=head.weight + self.growth, proof=proof)
         self.at = PartVersion.of(Point(head.line_id, head.seq, head.hash))
+        self._current.clear()
+        self._incarnations.clear()
 
     @property
     def _lines(self) -> LineStore:
@@ -523,6 +547,8 @@ class OpenPart:
     async def _last_incarnation(self, key: str, current: Version | None) -> int:
         if current is not None:
             return current.change.incarnation
+        if key in self._incarnations:
+            return self._incarnations[key]
         return 0 if self.at is None else await self._lines.last_incarnation(self.at.line, key)
 
     async def _locked(self, kept: Collection[bytes]) -> Head:

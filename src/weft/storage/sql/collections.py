@@ -62,6 +62,10 @@ class SqlCollectionStore:
         )
         return [row[0] for row in rows]
 
+    async def count_chunks(self) -> int:
+        row = await self._tx.one("SELECT COALESCE(SUM(chunks), 0) FROM collections WHERE tenant = $1", self._tenant)
+        return 0 if row is None else int(row[0])
+
     async def state(self, collection: str) -> CollectionState:
         row = await self._tx.one(
             "SELECT number, chunks, generation, pruned_up_to FROM collections WHERE tenant = $1 AND collection = $2",

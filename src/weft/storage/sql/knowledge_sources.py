@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from weft.capabilities.knowledge.sources.model import KnowledgeSource, SyncCounts, SyncedFile
+from weft.kernel.fields import MAX_INT
 from weft.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ WHERE tenant = $13 AND source_id = $14
 """
 _FILES = """
 SELECT document_id, size, changed_at, digest, error FROM knowledge_source_files
-WHERE tenant = $1 AND source_id = $2 ORDER BY document_id
+WHERE tenant = $1 AND source_id = $2 ORDER BY document_id LIMIT $3
 """
 _FILE = """
 SELECT document_id, size, changed_at, digest, error FROM knowledge_source_files
@@ -90,8 +91,8 @@ class SqlSourceStore(SqlStore):
     async def delete(self, source_id: str) -> None:
         await _erase(self._tx, source_id)
 
-    async def files(self, source_id: str) -> Mapping[str, SyncedFile]:
-        rows = await self._tx.all(_FILES, self._tenant, source_id)
+    async def files(self, source_id: str, limit: int = MAX_INT) -> Mapping[str, SyncedFile]:
+        rows = await self._tx.all(_FILES, self._tenant, source_id, limit)
         return {row[0]: SyncedFile(*row) for row in rows}
 
     async def file(self, source_id: str, document_id: str) -> SyncedFile | None:

@@ -152,7 +152,9 @@ class CollectionStoreContract:
         await stores.collections.add(COLLECTION, parts(2), {MODEL: vectors(2)})
         await stores.collections.add(OTHER, parts(1), {MODEL: vectors(1)})
         before = await stores.collections.state(COLLECTION)
+        assert await stores.collections.count_chunks() == 3
         await stores.collections.remove_collection(COLLECTION)
+        assert await stores.collections.count_chunks() == 1
         assert await stores.collections.state(COLLECTION) == CollectionState()
         assert list(await stores.collections.names()) == [OTHER]
         assert await stores.collections.count_vectors(COLLECTION, MODEL) == 0

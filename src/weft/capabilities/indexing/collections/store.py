@@ -24,6 +24,10 @@ class CollectionStore(Protocol):
         """Return the names of all collections."""
         ...
 
+    async def count_chunks(self) -> int:
+        """Return how many chunks all collections have."""
+        ...
+
     async def state(self, collection: str) -> CollectionState: ...
 
     async def lock(self, collection: str) -> None:

@@ -150,7 +150,7 @@ class MigrationSteps(msgspec.Struct, frozen=True):
 
     async def chunks(self) -> int:
         """Return how many chunks there are."""
-        return sum([(await self.collections.state(collection)).chunks for collection in await self.collections.names()])
+        return await self.collections.count_chunks()
 
     async def finish_comparison(self, comparison: ModelComparison | None, complete_up_to: Mapping[str, int]) -> None:
         """At parity begin with a share of the queries, or with all if there is nothing to compare; else refuse.

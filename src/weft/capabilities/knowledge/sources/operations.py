@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated
+from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import structs
@@ -39,7 +40,10 @@ from weft.kernel.errors import InvalidInput
 from weft.kernel.fields import new_id
 from weft.kernel.identity import ANYONE, Actor
 from weft.kernel.operation import Effect, Request, Response, shared_fields
+from weft.kernel.ports import Transactions
 
+# Documents of a removed source that are removed in one transaction.
+_REMOVAL_BATCH = 25
 _ONE_PLACE = "With the kind folder give folder, with the kind url give url, with the kind hook neither."
 Include = Annotated[
     Globs, msgspec.Meta(min_length=1, description="Files to include, such as *.md or guides/*; default: all.")
@@ -108,7 +112,7 @@ class UpdateSource(Request):
     watch: Watch | None = None
 
 
-class RemoveSource(Request):
+class RemoveSource(Request, weakref=True, eq=False):
     """A source to remove, with or without its documents."""
 
     domain: DomainName
@@ -260,19 +264,44 @@ async def update_source(request: UpdateSource, registry: SourceRegistry, control
     return _info(after)
 
 
+class SourceRemoval(msgspec.Struct, frozen=True):
+    """Removes the documents of a source in batches."""
+
+    registry: SourceRegistry
+    supply: SourceDocuments
+
+    async def remove_batch(self, request: RemoveSource) -> tuple[int, bool]:
+        """Remove some documents; return how many, and whether there may be more. No sync adds them again."""
+        source = await self.registry.find(request.domain, request.source_id, lock=True)
+        if source.enabled:
+            await self.registry.sources.sources.update(structs.replace(source, enabled=False))
+        return await self.supply.remove_some(source, _REMOVAL_BATCH)
+
+
+# Documents that were removed for parsed requests before their transaction.
+_removed: WeakKeyDictionary[RemoveSource, int] = WeakKeyDictionary()
+
+
+async def remove_documents(request: RemoveSource, actor: Actor, transactions: Transactions[SourceRemoval]) -> None:
+    """Remove the documents of the source in bounded transactions; repeating the call continues after a crash."""
+    has_more = request.documents
+    while has_more:
+        removed, has_more = await transactions.write(actor, lambda removal: removal.remove_batch(request))
+        _removed[request] = _removed.get(request, 0) + removed
+
+
 @admin_operation(
     "knowledge.remove_source",
     action="remove_source",
     http="DELETE /v1/domains/{domain}/sources/{source_id}",
     destructive=True,
+    prepare=remove_documents,
     errors=(DomainNotFound, SourceNotFound),
 )
-async def remove_source(request: RemoveSource, registry: SourceRegistry, supply: SourceDocuments) -> SourceRemoved:
+async def remove_source(request: RemoveSource, registry: SourceRegistry) -> SourceRemoved:
     """Remove a source. Its documents stay, unless ``documents`` is set."""
     source = await registry.find(request.domain, request.source_id, lock=True)
-    removed = 0
-    if request.documents:
-        removed = await supply.remove_all(source)
+    removed = _removed.pop(request, 0)
     await registry.sources.sources.delete(source.source_id)
     await registry.sources.publish("knowledge_source.removed", source, documents=removed)
     return SourceRemoved(source_id=source.source_id, documents=removed)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from weft.kernel.fields import MAX_INT
+
 if TYPE_CHECKING:
     from weft.capabilities.knowledge.sources.hooks import SignedCall
     from weft.capabilities.knowledge.sources.model import KnowledgeSource, SourceFile, SourceKind, SyncedFile
@@ -38,8 +40,8 @@ class SourceStore(Protocol):
         """Delete a source with its files and calls, but not its documents."""
         ...
 
-    async def files(self, source_id: str) -> Mapping[str, SyncedFile]:
-        """Return the files of a source, by document id."""
+    async def files(self, source_id: str, limit: int = MAX_INT) -> Mapping[str, SyncedFile]:
+        """Return the first files of a source, by document id."""
         ...
 
     async def file(self, source_id: str, document_id: str) -> SyncedFile | None:

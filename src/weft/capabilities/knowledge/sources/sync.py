@@ -149,10 +149,11 @@ class SourceDocuments(msgspec.Struct, frozen=True):
         await self._check(source)
         return await self._remove_each(source, document_ids)
 
-    async def remove_all(self, source: KnowledgeSource) -> int:
-        """Remove all documents of a source, enabled or not; return how many existed."""
+    async def remove_some(self, source: KnowledgeSource, limit: int) -> tuple[int, bool]:
+        """Remove some documents of a source, enabled or not; return how many existed, and whether there may be more."""
         await self._locked(source)
-        return await self._remove_each(source, sorted(await self.sources.files(source.source_id)))
+        files = await self.sources.files(source.source_id, limit)
+        return await self._remove_each(source, list(files)), len(files) == limit
 
     async def apply_call(
         self, source: KnowledgeSource, call: SignedCall, items: Sequence[SourceItem], removed: Sequence[str]
