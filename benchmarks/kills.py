@@ -47,6 +47,7 @@ _RATES = " ".join(f"{name}=100000000/minute" for name in RateClass)
 _LIFE_SECONDS = (0.05, 2.0)
 # For a process to be ready or gone on a busy machine.
 _PATIENCE_SECONDS = 300.0
+_REPORT_EVERY = 20
 _SOURCE_KEYS = 30
 # So many that exports take long enough to be killed in the middle.
 _EXPORTED_KEYS = 200
@@ -135,6 +136,9 @@ async def _run(campaign: Campaign, kills: int) -> list[Row]:
     async with _working(load):
         for number in range(kills):
             await _one_life(campaign, server, kill_database=bool(campaign.kill_database and number % 2))
+            if number % _REPORT_EVERY == 0:
+                counts = ", ".join(f"{kind.name} {len(kind.acknowledged)}" for kind in load)
+                print(f"  {campaign.database} {number + 1} of {kills} kills: {counts}", flush=True)
         server.port = None
     app = await _open(campaign)
     try:

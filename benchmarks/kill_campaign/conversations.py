@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.kill_campaign.kinds import INDEX_SECONDS, POLL_SECONDS, Kind, as_admin, as_agent
 from weft.capabilities.compaction.model import OPEN_STATES
 from weft.capabilities.metering.model import SUM_NAMES, UNITS, UsageSums
+from weft.kernel.errors import NotFound
 from weft.storage.sql.database import Scope
 from weft.storage.sql.metering import SqlUsageStore
 
@@ -54,7 +56,10 @@ class IngestedEvents(Kind):
 async def _events(app: App, session: str) -> list[str]:
     names: list[str] = []
     while True:
-        page = await as_agent(app, "window.events", session_id=session, limit=_PAGE, offset=len(names))
+        try:
+            page = await as_agent(app, "window.events", session_id=session, limit=_PAGE, offset=len(names))
+        except NotFound:
+            return []
         names += [event["event_id"] for event in page["events"]]
         if not page["has_more"]:
             return names
@@ -144,10 +149,14 @@ class Compactions(Kind):
         return compaction
 
     async def found(self, app: App) -> int:
-        async with asyncio.timeout(INDEX_SECONDS):
-            while OPEN_STATES & set(states := [await self._state(app, each) for each in self.acknowledged]):  # noqa: ASYNC110 - background work
-                await asyncio.sleep(POLL_SECONDS)
-        return sum(state in {"applied", "superseded", "skipped"} for state in states)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(INDEX_SECONDS):
+                while OPEN_STATES & set(await self._states(app)):  # noqa: ASYNC110 - background work
+                    await asyncio.sleep(POLL_SECONDS)
+        return sum(state in {"applied", "superseded", "skipped"} for state in await self._states(app))
+
+    async def _states(self, app: App) -> list[str]:
+        return [await self._state(app, each) for each in self.acknowledged]
 
     async def _state(self, app: App, compaction: str) -> str:
         shown = await as_agent(app, "compaction.show", compaction_id=compaction, originals=False)

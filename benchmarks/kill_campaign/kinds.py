@@ -370,16 +370,20 @@ class ModelMigrations(Kind):
         model = self._models[len(self.acknowledged) % 2]
         while self.acknowledged and not _is_over(await self.client.call("GET", "/v1/models/migration")):  # noqa: ASYNC110 - another process
             await asyncio.sleep(self.pause_seconds)
-        await self.client.call("POST", "/v1/models/migration", {"model": model, "min_overlap": 0.0})
+        # All at once: there are no queries for a canary to compare.
+        body = {"model": model, "min_overlap": 0.0, "shares": [], "keep_hours": 0}
+        await self.client.call("POST", "/v1/models/migration", body)
         return model
 
     async def found(self, app: App) -> int:
         """Return all of them if the last one ends at its model."""
         if not self.acknowledged:
             return 0
-        async with asyncio.timeout(INDEX_SECONDS):
-            while not _is_over(shown := await as_admin(app, "knowledge.show_model_migration")):  # noqa: ASYNC110
-                await asyncio.sleep(POLL_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(INDEX_SECONDS):
+                while not _is_over(await as_admin(app, "knowledge.show_model_migration")):  # noqa: ASYNC110
+                    await asyncio.sleep(POLL_SECONDS)
+        shown = await as_admin(app, "knowledge.show_model_migration")
         is_done = shown["state"] == "done" and shown["to_model"] == self.acknowledged[-1]
         return len(self.acknowledged) if is_done else 0
 

@@ -216,6 +216,7 @@ class App:
             self._dispatcher,
             self.guards,
             self._scanner,
+            self.clock,
             settings.import_limit_mb,
         )
         self.uploads = Uploads(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import tempfile
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,10 +23,18 @@ from weft.capabilities.transfer.export import (
     export_context,
     finish_export,
 )
-from weft.capabilities.transfer.importer import ContextImported, ImportContext, ImportService, import_context
+from weft.capabilities.transfer.importer import (
+    ContextImported,
+    ImportContext,
+    ImportService,
+    import_context,
+    planned_session,
+)
 from weft.capabilities.transfer.prov_json import ProvWriter
+from weft.capabilities.transfer.restore_plan import SessionPlanner, record_key
 from weft.capabilities.transfer.scan_bundle import scan_bundle
 from weft.capabilities.transfer.validate_bundle import validate_bundle
+from weft.kernel.clock import to_micros
 from weft.kernel.errors import ContentTooLarge, InvalidInput
 from weft.kernel.fair_queue import FairSlots
 from weft.kernel.thread_pools import DOCUMENT_THREADS, SHORT_THREADS
@@ -38,10 +46,13 @@ if TYPE_CHECKING:
 
     from weft.app.dispatch import CallContext, Dispatcher, Incoming
     from weft.capabilities.knowledge.document_operations import AddDocument, DocumentPut, DocumentWrites
+    from weft.capabilities.sessions.model import Session
     from weft.capabilities.transfer.export import ContextExported, ExportFormat, PreparedExport
     from weft.capabilities.transfer.export_collector import ExportSink
+    from weft.capabilities.transfer.restore_plan import RestorePlan
     from weft.capabilities.transfer.validate_bundle import BundleReport
     from weft.capabilities.trust.scanner import ContentScanner
+    from weft.kernel.clock import Clock
     from weft.kernel.events import StoredEvent
     from weft.kernel.guards import GuardedCall, Guards
     from weft.kernel.identity import Actor
@@ -89,7 +100,12 @@ class AuditedImports(msgspec.Struct, frozen=True):
     audit: AuditTrail
 
     async def run(self, bundle: BundleReport, file: BinaryIO, request: ImportContext) -> ContextImported:
-        imported = await self.imports.run(bundle, file, request.session_id)
+        return await self._audited(request, await self.imports.run(bundle, file, request.session_id))
+
+    async def restore(self, bundle: BundleReport, plan: RestorePlan, request: ImportContext) -> ContextImported:
+        return await self._audited(request, await self.imports.restore(bundle, plan))
+
+    async def _audited(self, request: ImportContext, imported: ContextImported) -> ContextImported:
         await self.audit.record(import_context, request, imported)
         return imported
 
@@ -104,6 +120,7 @@ class Transfers:
         dispatcher: Dispatcher,
         guards: Guards,
         scanner: ContentScanner,
+        clock: Clock,
         import_limit_mb: int,
     ) -> None:
         self._exports = CallerTransactions(database, injector, AuditedExports)
@@ -111,6 +128,7 @@ class Transfers:
         self._dispatcher = dispatcher
         self._guards = guards
         self._scanner = scanner
+        self._clock = clock
         self._limit = import_limit_mb * _MEBIBYTE
         self._files = FairSlots(
             _FILES, share=_TENANT_PART, max_wait_seconds=_MAX_FILE_WAIT_SECONDS, max_waiting=_MAX_WAITING
@@ -181,9 +199,23 @@ class Transfers:
         await DOCUMENT_THREADS.run(scan_bundle, file, bundle, self._scanner)
         if request.dry_run:
             return await self._imports.read(
-                actor, lambda tx: tx.imports.run(bundle, file, request.session_id, dry_run=True), heavy=True
+                actor, lambda tx: tx.imports.dry_run(bundle, file, request.session_id), heavy=True
             )
-        return await self._imports.write(actor, lambda tx: tx.run(bundle, file, request))
+        if bundle.session is None:
+            return await self._imports.write(actor, lambda tx: tx.run(bundle, file, request))
+        session = planned_session(bundle, bundle.session, request.session_id)
+        with closing(await self._planned(actor, bundle, session, file)) as plan:
+            return await self._imports.write(actor, lambda tx: tx.restore(bundle, plan, request))
+
+    async def _planned(self, actor: Actor, bundle: BundleReport, session: Session, file: BinaryIO) -> RestorePlan:
+        """Decode the whole session before the transaction: others would wait for that."""
+        now = to_micros(self._clock.now())
+        planner = SessionPlanner.of(bundle, session, actor, now, ())
+        if planner.rename is not None:
+            names = await DOCUMENT_THREADS.run(lambda: [record_key(piece) for piece in planner.record_entries(file)])
+            taken = await self._imports.read(actor, lambda tx: tx.imports.taken(names), heavy=True)
+            planner = SessionPlanner.of(bundle, session, actor, now, taken)
+        return await DOCUMENT_THREADS.run(planner.plan, file)
 
 
 class _ExportHandler:

@@ -1,4 +1,4 @@
-"""Operation bundle.import: validates a whole bundle, then imports it in one transaction."""
+"""Operation bundle.import: validates and plans a whole bundle, then imports it in one transaction."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from weft.capabilities.records.recorder import Recorder, RecordExists
 from weft.capabilities.records.refs import Digest
 from weft.capabilities.sessions.model import ALL_SESSIONS, Session, SessionConfig, SessionExists
 from weft.capabilities.transfer.bundle_format import BundleDamaged
+from weft.capabilities.transfer.restore_plan import SessionPlanner, record_key, record_of
 from weft.capabilities.transfer.restore_session import (
     IMPORTED,
     RestoreStores,
     SessionRestore,
+    cooperatively,
     count_new_records,
     in_batches,
     new_records,
-    read_cooperatively,
-    record_of,
     store_content,
 )
+from weft.capabilities.transfer.validate_bundle import entries_with_content, open_bundle
 from weft.capabilities.trust.gate import ContentBlocked, IncomingContent
 from weft.capabilities.trust.model import Source
 from weft.capabilities.trust.policy import TrustPolicies
@@ -36,10 +37,11 @@ from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator, Sequence
     from typing import BinaryIO
 
     from weft.capabilities.transfer.bundle_format import BundleSession
+    from weft.capabilities.transfer.restore_plan import RestorePlan
     from weft.capabilities.transfer.validate_bundle import BundleReport, EntryWithContent
 
 _PAGE = 500
@@ -125,30 +127,58 @@ class ImportService(msgspec.Struct, frozen=True):
     policies: TrustPolicies
     plans: Plans
 
-    async def run(
-        self, bundle: BundleReport, file: BinaryIO, session_id: str | None = None, *, dry_run: bool = False
-    ) -> ContextImported:
-        """Import a validated bundle, with its session under another id if one is given."""
+    @property
+    def now(self) -> int:
+        return to_micros(self.stores.clock.now())
+
+    async def taken(self, names: Sequence[tuple[str, str]]) -> set[str]:
+        """Return the ids among these records, given by type and id, that exist."""
+        return {each.record_id for each in await self.stores.records.find_several(names)}
+
+    async def run(self, bundle: BundleReport, file: BinaryIO, session_id: str | None) -> ContextImported:
+        """Import a validated bundle without a session."""
         await self._check_policy(bundle)
-        imported = ContextImported(
-            bundle_id=bundle.header.bundle_id,
-            scope=bundle.header.scope,
-            digest=bundle.digest,
-            suspicious=bundle.suspicious,
-            dry_run=dry_run,
-        )
-        if bundle.session is None:
-            _check_no_session_id(session_id, bundle.header.scope)
-            counts = await (self._count(file) if dry_run else self._store(file))
-            return structs.replace(imported, **counts)
-        session = _session(bundle, bundle.session, session_id or bundle.session.session_id)
+        _check_no_session_id(session_id, bundle.header.scope)
+        return structs.replace(_described(bundle), **await self._store(file))
+
+    async def restore(self, bundle: BundleReport, plan: RestorePlan) -> ContextImported:
+        """Import a validated bundle with a session, as planned."""
+        await self._check_policy(bundle)
+        session = plan.session
         session = structs.replace(session, config=_limited(session.config, await self.plans.allowance()))
-        imported = structs.replace(imported, session_id=session.session_id)
-        if not await self._is_free(session, dry_run=dry_run):
+        imported = structs.replace(_described(bundle), session_id=session.session_id)
+        if not await self._is_free(session):
             await self._check_already_imported(bundle, session.session_id)
             return structs.replace(imported, unchanged=True)
-        restore = SessionRestore(self.stores, bundle, session)
-        return structs.replace(imported, **await (restore.dry_run(file) if dry_run else restore.run(file)))
+        return structs.replace(imported, **await SessionRestore(self.stores, bundle, session).run(plan))
+
+    async def dry_run(self, bundle: BundleReport, file: BinaryIO, session_id: str | None) -> ContextImported:
+        """Return what an import would do."""
+        await self._check_policy(bundle)
+        imported = structs.replace(_described(bundle), dry_run=True)
+        if bundle.session is None:
+            _check_no_session_id(session_id, bundle.header.scope)
+            return structs.replace(imported, **await self._count(file))
+        session = planned_session(bundle, bundle.session, session_id)
+        imported = structs.replace(imported, session_id=session.session_id)
+        if await self.stores.sessions.find(session.session_id) is not None:
+            await self._check_already_imported(bundle, session.session_id)
+            return structs.replace(imported, unchanged=True)
+        return structs.replace(imported, **bundle.counts, **await self._count_renamed(bundle, session, file))
+
+    async def _count_renamed(self, bundle: BundleReport, session: Session, file: BinaryIO) -> dict[str, int]:
+        """Return how many records of a session are new, as they would be named."""
+        taken: set[str] = set()
+        first = SessionPlanner.of(bundle, session, self.stores.actor, self.now, ())
+        if first.rename is not None:
+            async for some in in_batches(self._cooperatively(first.record_entries(file))):
+                taken |= await self.taken([record_key(piece) for piece in some])
+        named = SessionPlanner.of(bundle, session, self.stores.actor, self.now, taken)
+        return await count_new_records(self._cooperatively(named.record_entries(file)), self.stores.records)
+
+    async def _cooperatively(self, entries: Iterator[EntryWithContent]) -> AsyncIterator[EntryWithContent]:
+        async for piece in cooperatively(entries, self.stores.cooperative):
+            yield piece
 
     async def _check_policy(self, bundle: BundleReport) -> None:
         policy = await self.policies.current()
@@ -159,11 +189,9 @@ class ImportService(msgspec.Struct, frozen=True):
                 violation="injection",
             )
 
-    async def _is_free(self, session: Session, *, dry_run: bool) -> bool:
-        """Tell whether the session id was free; unless in a dry run, the session is created then."""
+    async def _is_free(self, session: Session) -> bool:
+        """Create the session; False if its id is taken."""
         sessions = self.stores.sessions
-        if dry_run:
-            return await sessions.find(session.session_id) is None
         is_free = await sessions.add(session)
         if is_free:
             await sessions.note_key_acls(session.session_id)
@@ -185,7 +213,7 @@ class ImportService(msgspec.Struct, frozen=True):
         return await count_new_records(self._records_in(file), self.stores.records)
 
     async def _records_in(self, file: BinaryIO) -> AsyncIterator[EntryWithContent]:
-        async for piece in read_cooperatively(file, self.stores.cooperative):
+        async for piece in self._cooperatively(entries_with_content(open_bundle(file))):
             if piece.line.record is not None:
                 yield piece
 
@@ -220,7 +248,18 @@ def _check_no_session_id(session_id: str | None, scope: str) -> None:
         raise InvalidInput(f"session_id: a bundle with the scope {scope} has no session", field="session_id")
 
 
-def _session(bundle: BundleReport, entry: BundleSession, session_id: str) -> Session:
+def _described(bundle: BundleReport) -> ContextImported:
+    return ContextImported(
+        bundle_id=bundle.header.bundle_id,
+        scope=bundle.header.scope,
+        digest=bundle.digest,
+        suspicious=bundle.suspicious,
+    )
+
+
+def planned_session(bundle: BundleReport, entry: BundleSession, session_id: str | None) -> Session:
+    """Return the session of a bundle, under another id if one is given."""
+    session_id = session_id or entry.session_id
     if session_id == ALL_SESSIONS:
         raise InvalidInput(f"session_id: '{ALL_SESSIONS}' is reserved for all sessions", field="session_id")
     is_held = bundle.is_suspicious(bundle.session_line)

@@ -1,4 +1,4 @@
-"""Restores a board from its versions, in batches: few statements keep the transaction short."""
+"""Plans the restore of a board from its versions: batches of commits, tags, and the entries that result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from weft.capabilities.history.model import (
     ChangeKind,
     ChangeMeta,
     Commit,
-    Head,
     Tag,
     new_salt,
 )
@@ -26,11 +25,9 @@ from weft.kernel.clock import to_micros
 from weft.kernel.identity import ANYONE
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from weft.capabilities.board.store import EntryStore
     from weft.capabilities.history.model import Version
-    from weft.capabilities.history.store import LineStore
     from weft.capabilities.transfer.bundle_format import BundleSnapshot
     from weft.kernel.identity import Actor
 
@@ -42,23 +39,58 @@ _NOT_IN_BUNDLE = "not in the bundle"
 
 
 class RowBatch(Generic[T]):
-    """Collects rows and writes them in batches."""
+    """Collects rows and passes them on in batches."""
 
-    def __init__(self, write: Callable[[Sequence[T]], Awaitable[None]]) -> None:
+    def __init__(self, write: Callable[[Sequence[T]], None]) -> None:
         self._write = write
         self._rows: list[T] = []
         self._size = 0
 
-    async def add(self, row: T, size: int = 0) -> None:
+    def add(self, row: T, size: int = 0) -> None:
         self._rows.append(row)
         self._size += size
         if len(self._rows) >= _MAX_ROWS or self._size >= _MAX_CHARACTERS:
-            await self.finish()
+            self.finish()
 
-    async def finish(self) -> None:
+    def finish(self) -> None:
         rows, self._rows, self._size = self._rows, [], 0
         if rows:
-            await self._write(rows)
+            self._write(rows)
+
+
+class PendingCommit(NamedTuple):
+    """A commit with the total tokens of the board after it, and its new values."""
+
+    commit: Commit
+    tokens: int
+    values: dict[bytes, str]
+
+
+class NewCommits(NamedTuple):
+    """Commits to append."""
+
+    commits: Sequence[PendingCommit]
+
+
+class NewTag(NamedTuple):
+    """A tag of the commits before it."""
+
+    tag: Tag
+
+
+class NewEntries(NamedTuple):
+    """Current entries of the board."""
+
+    entries: Sequence[Entry]
+
+
+class NextExpiry(NamedTuple):
+    """When the first entry expires."""
+
+    at: int | None
+
+
+BoardStep = NewCommits | NewTag | NewEntries | NextExpiry
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,67 +104,60 @@ class _CommitInfo:
     salt: bytes | None = None
 
 
-class _PendingCommit(NamedTuple):
-    """A commit with the total tokens of the board after it, and its new values."""
+class BoardPlan:
+    """Plans the restore of a board commit by commit, from versions in their original order."""
 
-    commit: Commit
-    tokens: int
-    values: dict[bytes, str]
-
-
-class BoardRestore:
-    """Restores a board commit by commit, from versions in their original order."""
-
-    def __init__(self, lines: LineStore, entries: EntryStore, session_id: str, actor: Actor, *, history: bool) -> None:
-        self._lines = lines
+    def __init__(self, emit: Callable[[BoardStep], None], session_id: str, actor: Actor, *, history: bool) -> None:
+        self._emit = emit
         self._actor = actor
-        self._entries = entries
-        self._session_id = session_id
         self._history = history
-        self._head = Head.of_new_line(line_of(session_id))
+        self._line_id = line_of(session_id)
         self._seq = 0
         self._tokens = 0
         self._current: dict[str, Entry] = {}
         self._versions: list[Version] = []
-        self._pending = RowBatch[_PendingCommit](self._append)
+        self._pending = RowBatch[PendingCommit](lambda commits: emit(NewCommits(commits)))
 
-    async def add(self, version: Version) -> None:
+    def add(self, version: Version) -> None:
         """Add a version; consecutive versions with one seq form one commit."""
         if self._versions and self._versions[0].seq != version.seq:
-            await self._commit()
+            self._commit()
         if not self._versions:
-            await self._fill_up_to(version.seq - 1, version.committed_at)
+            self._fill_up_to(version.seq - 1, version.committed_at)
         self._versions.append(version)
 
-    async def add_snapshot(self, snapshot: BundleSnapshot) -> None:
-        await self._commit()
+    def add_snapshot(self, snapshot: BundleSnapshot) -> None:
+        self._commit()
         # A named snapshot counts for the caller: its author may be unknown here.
-        owner = None if snapshot.automatic else snapshot_owner(self._head.line_id, self._actor)
+        owner = None if snapshot.automatic else snapshot_owner(self._line_id, self._actor)
         created_at = to_micros(snapshot.created_at)
         tag = Tag(snapshot.label, snapshot.seq, snapshot.created_by, created_at, snapshot.automatic, owner)
-        await self._fill_up_to(tag.seq, tag.created_at)
-        await self._pending.finish()
-        await self._lines.tag(self._head.line_id, tag)
+        self._fill_up_to(tag.seq, tag.created_at)
+        self._pending.finish()
+        self._emit(NewTag(tag))
 
-    async def finish(self, lost: Mapping[str, tuple[int, int]], now: int, *, is_open: bool) -> None:
-        """Write the current entries and the next expiry. ``lost`` keys are deleted now."""
-        await self._commit()
+    def finish(self, lost: Mapping[str, tuple[int, int]], now: int, *, is_open: bool) -> None:
+        """Plan the current entries and the next expiry. ``lost`` keys are deleted now."""
+        self._commit()
         if lost:
             tombstones = tuple(
                 _tombstone(Change(key, *number, ChangeKind.WRITE, None, ChangeMeta())) for key, number in lost.items()
             )
-            await self._add_commit(_CommitInfo(SYSTEM, now, _NOT_IN_BUNDLE), tombstones)
-        await self._pending.finish()
-        await self._entries.put_all(self._session_id, list(self._current.values()))
+            self._add_commit(_CommitInfo(SYSTEM, now, _NOT_IN_BUNDLE), tombstones)
+        self._pending.finish()
+        entries = RowBatch[Entry](lambda some: self._emit(NewEntries(some)))
+        for entry in self._current.values():
+            entries.add(entry)
+        entries.finish()
         expiries = [entry.expires_at for entry in self._current.values() if entry.expires_at is not None]
-        await self._lines.set_next_expiry(self._head.line_id, min(expiries, default=None) if is_open else None)
+        self._emit(NextExpiry(min(expiries, default=None) if is_open else None))
 
-    async def _fill_up_to(self, seq: int, at: int) -> None:
+    def _fill_up_to(self, seq: int, at: int) -> None:
         """Fill missing commits with empty ones, so that later commits keep their numbers."""
         while self._history and self._seq < seq:
-            await self._add_commit(_CommitInfo(SYSTEM, at, _NOT_IN_BUNDLE))
+            self._add_commit(_CommitInfo(SYSTEM, at, _NOT_IN_BUNDLE))
 
-    async def _commit(self) -> None:
+    def _commit(self) -> None:
         versions, self._versions = self._versions, []
         if not versions:
             return
@@ -144,9 +169,9 @@ class BoardRestore:
         for version in versions:
             self._set_current(version)
         changes = tuple(_tombstone(each.change) if lacks_value(each) else each.change for each in versions)
-        await self._add_commit(info, changes, _values(versions))
+        self._add_commit(info, changes, _values(versions))
 
-    async def _add_commit(
+    def _add_commit(
         self, info: _CommitInfo, changes: tuple[Change, ...] = (), values: dict[bytes, str] | None = None
     ) -> None:
         for change in changes:
@@ -154,13 +179,9 @@ class BoardRestore:
                 self._remove(change.key)
         self._seq += 1
         salt = info.salt or new_salt()
-        commit = Commit(self._head.line_id, self._seq, info.author, info.at, info.reason, info.step, changes, salt=salt)
+        commit = Commit(self._line_id, self._seq, info.author, info.at, info.reason, info.step, changes, salt=salt)
         brought = values or {}
-        await self._pending.add(_PendingCommit(commit, self._tokens, brought), sum(map(len, brought.values())))
-
-    async def _append(self, commits: Sequence[_PendingCommit]) -> None:
-        await self._lines.put_blobs({name: value for pending in commits for name, value in pending.values.items()})
-        self._head = await self._lines.append_all(self._head, [(pending.commit, pending.tokens) for pending in commits])
+        self._pending.add(PendingCommit(commit, self._tokens, brought), sum(map(len, brought.values())))
 
     def _remove(self, key: str) -> None:
         before = self._current.pop(key, None)

@@ -2,59 +2,54 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
-from msgspec import UNSET, structs
+from msgspec import structs
 
 from weft.capabilities.board.store import EntryStore
 from weft.capabilities.events.model import EventImport, EventStore
-from weft.capabilities.history.model import Version
+from weft.capabilities.history.model import Head
 from weft.capabilities.history.snapshot_quota import SnapshotQuota
 from weft.capabilities.history.store import LineStore
-from weft.capabilities.messages.categories import pins_itself
-from weft.capabilities.messages.model import ADMINS, Message
 from weft.capabilities.messages.store import MessageStore
 from weft.capabilities.pins.model import ItemPlace, PinLimitExceeded
 from weft.capabilities.pins.service import Pins
-from weft.capabilities.records.model import RECORD_TYPES, ContextEvent, ContextItem, decode_record
-from weft.capabilities.records.recorder import RecordExists, index_keys, status_of
-from weft.capabilities.records.store import RecordStore, Redaction, StoredRecord
+from weft.capabilities.records.model import ContextItem
+from weft.capabilities.records.recorder import RecordExists
+from weft.capabilities.records.store import RecordStore, StoredRecord
 from weft.capabilities.sessions.model import line_of
 from weft.capabilities.sessions.store import SessionStore
-from weft.capabilities.transfer import decode
-from weft.capabilities.transfer.bundle_format import BundleRecord, BundleSnapshot
-from weft.capabilities.transfer.restore_board import BoardRestore, RowBatch
-from weft.capabilities.transfer.validate_bundle import EntryWithContent, decode_entry, entries_with_content, open_bundle
-from weft.capabilities.trust.model import joined_label
-from weft.kernel.clock import Clock, from_micros, to_micros
+from weft.capabilities.transfer.restore_board import NewCommits, NewEntries, NewTag, NextExpiry
+from weft.capabilities.transfer.restore_plan import (
+    NO_EVENT,
+    NewEvents,
+    NewMessages,
+    NewRecords,
+    NewRedactions,
+    PlannedRecord,
+    record_key,
+    record_of,
+)
+from weft.kernel.clock import Clock, from_micros
 from weft.kernel.events import Event, NewEvent, Outbox, StoredEvent
-from weft.kernel.identity import ANYONE, SUBAGENT, Actor, principal_of
+from weft.kernel.identity import ANYONE, Actor, principal_of
 from weft.kernel.ports import Cooperative
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Sequence
-    from typing import BinaryIO
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
-    from weft.capabilities.records.model import Record
     from weft.capabilities.sessions.model import Session
-    from weft.capabilities.transfer.validate_bundle import BundleReport, Restorable
+    from weft.capabilities.transfer.restore_plan import RestorePlan, Step
+    from weft.capabilities.transfer.validate_bundle import BundleReport, EntryWithContent
 
+T = TypeVar("T")
 IMPORTED: Final = "session.imported"
 _RECORD_ADDED = "record.added"
-_NO_EVENT = 0
 _BATCH = 200
 _ENTRIES_PER_YIELD = 50
-_MAX_ID = 500
-# Fields that hold a record id.
-_ID_FIELDS = frozenset(kind.id_field for kind in RECORD_TYPES.values())
-_REF_SUFFIXES = ("_ref", "_refs")
-_CONTENT_FIELD = "content"
-_SESSION_EVENTS = "session."
 _encode = msgspec.json.Encoder().encode
 
 
@@ -78,175 +73,92 @@ class RestoreStores(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class SessionRestore:
-    """Restores one session from its bundle."""
+    """Carries out the plan of a restore, in one transaction."""
 
     stores: RestoreStores
     bundle: BundleReport
     session: Session
-    rename: SessionRename | None = None
+    _head: Head = field(init=False)
+    _first_event: int = 0
+    _counts: dict[str, int] = field(default_factory=lambda: {"records": 0, "skipped": 0})
 
-    async def run(self, file: BinaryIO) -> dict[str, int]:
+    def __post_init__(self) -> None:
+        self._head = Head.of_new_line(line_of(self.session.session_id))
+
+    async def run(self, plan: RestorePlan) -> dict[str, int]:
         """Restore everything and return the counts."""
         stores, session = self.stores, self.session
-        await stores.lines.create(line_of(session.session_id))
-        await self._prepare_rename(file)
-        await self._restore_content(file)
+        await stores.lines.create(self._head.line_id)
+        for step in plan.content:
+            await self._take(step)
+        await stores.messages.set_last_message(session.session_id, self.bundle.last_message, plan.last_sent_at)
         # Reserving event numbers blocks other writers until the commit, so events come last.
-        counts = await self._restore_events(file)
+        self._first_event = await stores.event_import.reserve(self.bundle.counts["events"])
+        for step in plan.events:
+            await self._take(step)
         if session.archived_at is not None:
             await stores.sessions.archive(session.session_id, session.archived_at)
         await self._announce()
-        await stores.snapshot_quota.check(line_of(session.session_id))
-        return counts
+        await stores.snapshot_quota.check(self._head.line_id)
+        return self.bundle.counts | self._counts
 
-    async def dry_run(self, file: BinaryIO) -> dict[str, int]:
-        """Return the counts without changes."""
-        await self._prepare_rename(file)
-        return self.bundle.counts | await count_new_records(self._record_entries(file), self.stores.records)
-
-    async def _prepare_rename(self, file: BinaryIO) -> None:
-        """Find the record ids that are taken, if the session gets a new id."""
-        old, new = self.bundle.session_id or "", self.session.session_id
-        if old == new:
-            return
-        self.rename = SessionRename(old, new)
-        taken: set[str] = set()
-        async for some in in_batches(self._record_entries(file)):
-            known = await self.stores.records.find_several([record_key(piece) for piece in some])
-            taken |= {each.record_id for each in known}
-        self.rename = SessionRename(old, new, taken)
-
-    async def _entries(self, file: BinaryIO) -> AsyncIterator[EntryWithContent]:
-        """Yield the entries of the bundle, renamed if needed."""
-        async for piece in read_cooperatively(file, self.stores.cooperative):
-            yield piece if self.rename is None else self.rename.entry(piece)
-
-    async def _record_entries(self, file: BinaryIO) -> AsyncIterator[EntryWithContent]:
-        """Yield the entries that stay records."""
-        async for piece in self._entries(file):
-            if piece.line.number in self.bundle.record_lines:
-                yield piece
-
-    def _decoded(self, piece: EntryWithContent) -> Restorable | None:
-        return decode_entry(piece, self.bundle.header, self.session.session_id)
-
-    def _labelled(self, piece: EntryWithContent) -> Restorable | None:
-        """Decode an entry; a version or message in which something was found gets a label."""
-        made, found = self._decoded(piece), self.bundle.labels.get(piece.line.number)
-        if found is None:
-            return made
-        if isinstance(made, Version):
-            meta = structs.replace(made.change.meta, trust=joined_label([made.change.meta.trust, found]))
-            return structs.replace(made, change=structs.replace(made.change, meta=meta))
-        return structs.replace(made, trust=joined_label([made.trust, found])) if isinstance(made, Message) else made
-
-    def _readers(self, piece: EntryWithContent, readable_by: tuple[str, ...]) -> tuple[str, ...]:
-        """Return who may read an imported event or record: only admins, if it looks like an instruction to agents."""
-        return (ADMINS,) if self.bundle.is_suspicious(piece.line.number) else readable_by
-
-    async def _restore_content(self, file: BinaryIO) -> None:
-        """Restore versions, messages, snapshots and redactions."""
+    async def _take(self, step: Step) -> None:
         stores, session_id = self.stores, self.session.session_id
-        board = BoardRestore(stores.lines, stores.entries, session_id, stores.actor, history=self.bundle.header.history)
-        messages = RowBatch[Message](partial(stores.messages.add_all, session_id))
-        redactions = RowBatch[Redaction](lambda some: stores.records.redact(*some))
-        sent_at: int | None = None
-        async for piece in self._entries(file):
-            made = None if isinstance(piece.line.record, ContextEvent) else self._labelled(piece)
-            match made:
-                case Version():
-                    await board.add(made)
-                case Message():
-                    sent_at = max(made.sent_at, sent_at or 0)
-                    await messages.add(structs.replace(made, sent_at=sent_at), len(made.content))
-                    await self._pin(made)
-                case BundleSnapshot():
-                    await board.add_snapshot(made)
-            redaction = self._redaction(piece, made)
-            if redaction is not None:
-                await redactions.add(redaction)
-        await messages.finish()
-        await redactions.finish()
-        await stores.messages.set_last_message(session_id, self.bundle.last_message, sent_at)
-        await board.finish(self.bundle.lost, to_micros(stores.clock.now()), is_open=self.session.archived_at is None)
+        match step:
+            case NewCommits(commits):
+                await stores.lines.put_blobs({name: value for each in commits for name, value in each.values.items()})
+                self._head = await stores.lines.append_all(self._head, [(each.commit, each.tokens) for each in commits])
+            case NewTag(tag):
+                await stores.lines.tag(self._head.line_id, tag)
+            case NewEntries(entries):
+                await stores.entries.put_all(session_id, entries)
+            case NextExpiry(at):
+                await stores.lines.set_next_expiry(self._head.line_id, at)
+            case NewMessages(messages, pinned):
+                await stores.messages.add_all(session_id, messages)
+                await self._pin(pinned)
+            case NewRedactions(redactions):
+                await stores.records.redact(*redactions)
+            case NewEvents(events):
+                await stores.event_import.republish([self._numbered(each) for each in events])
+            case NewRecords(records):
+                await self._store_records(records)
+        await stores.cooperative.yield_to_loop()
 
-    async def _pin(self, message: Message) -> None:
-        """Pin a message that was pinned when it was sent, as long as the pins fit."""
-        if pins_itself(message, self.stores.actor) and not (message.author or "").startswith(SUBAGENT):
+    async def _pin(self, messages: Sequence[tuple[int, str]]) -> None:
+        """Pin messages as long as the pins fit."""
+        for message_id, content in messages:
             with suppress(PinLimitExceeded):
-                await self.stores.pins.add(
-                    ItemPlace.of_message(self.session.session_id, message.message_id), message.content
-                )
+                await self.stores.pins.add(ItemPlace.of_message(self.session.session_id, message_id), content)
 
-    def _redaction(self, piece: EntryWithContent, made: Restorable | None) -> Redaction | None:
-        """Return the redaction of a restored version or message; a record carries its own."""
-        item = piece.line.record
-        is_lost = isinstance(made, Version) and decode.lacks_value(made)
-        if made is None or is_lost or not isinstance(item, ContextItem):
-            return None
-        return decode.decode_redaction(item, self.session.session_id, to_micros(self.stores.clock.now()))
+    def _numbered(self, stored: StoredEvent) -> StoredEvent:
+        return replace(stored, event=structs.replace(stored.event, seq=self._first_event + stored.event.seq))
 
-    async def _restore_events(self, file: BinaryIO) -> dict[str, int]:
-        """Append events and records; a record refers to the last event about it."""
-        first = number = await self.stores.event_import.reserve(self.bundle.counts["events"])
-        events = RowBatch[StoredEvent](self.stores.event_import.republish)
-        counts = {"records": 0, "skipped": 0}
-        records = RowBatch[EntryWithContent](partial(self._store_records, first, counts))
-        async for piece in self._entries(file):
-            if piece.line.number in self.bundle.record_lines:
-                await records.add(piece, len(piece.content or b""))
-            elif isinstance(piece.line.record, ContextEvent):
-                await events.add(self._numbered(piece, number))
-                number += 1
-        await events.finish()
-        await records.finish()
-        return self.bundle.counts | counts
-
-    def _numbered(self, piece: EntryWithContent, number: int) -> StoredEvent:
-        made = self._decoded(piece)
-        if not isinstance(made, StoredEvent):
-            raise piece.line.damaged("the event cannot belong to a session with another id")
-        readers = self._readers(piece, made.readable_by)
-        return replace(made, event=structs.replace(made.event, seq=number), readable_by=readers)
-
-    async def _store_records(self, first: int, counts: dict[str, int], some: Sequence[EntryWithContent]) -> None:
+    async def _store_records(self, some: Sequence[PlannedRecord]) -> None:
         stores = self.stores
-        new = await new_records(some, stores.records)
-        rows = [self._row(piece, first) for piece in new]
-        without_event = [index for index, row in enumerate(rows) if row.seq < first]
-        if without_event:
-            number = await stores.event_import.reserve(len(without_event))
-            for index in without_event:
-                rows[index] = structs.replace(rows[index], seq=number)
-                number += 1
-            await stores.event_import.republish([self._added_event(rows[index]) for index in without_event])
-        await stores.records.add_all(
-            [(row, index_keys(record_of(piece))) for row, piece in zip(rows, new, strict=True)]
-        )
-        for piece in new:
-            await store_content(stores.records, self.session.session_id, piece)
-        counts["records"] += len(new)
-        counts["skipped"] += len(some) - len(new)
+        new = await _unknown(some, _planned_name, stores.records)
+        rows = await self._with_events([each.row for each in new])
+        await stores.records.add_all([(row, each.items) for row, each in zip(rows, new, strict=True)])
+        for each in new:
+            if each.content is not None:
+                await stores.records.put_content(self.session.session_id, each.row.record_id, each.content)
+        self._counts["records"] += len(new)
+        self._counts["skipped"] += len(some) - len(new)
 
-    def _row(self, piece: EntryWithContent, first: int) -> StoredRecord:
-        """Return the row of a record; without a seq if the bundle has no event about it."""
-        entry, record = piece.entry, record_of(piece)
-        assert isinstance(entry, BundleRecord)  # noqa: S101 - only records are stored
-        now = to_micros(self.stores.clock.now())
-        stored = None if entry.stored is UNSET else entry.stored
-        last_event = self.bundle.record_lines[piece.line.number]
-        return StoredRecord(
-            type=record.type,
-            record_id=record.id,
-            session_id=self.session.session_id,
-            status=status_of(record),
-            recorded_by=stored.by if stored else self.stores.actor.participant,
-            recorded_at=to_micros(stored.at) if stored else now,
-            changed_at=to_micros(stored.changed_at) if stored else now,
-            seq=_NO_EVENT if last_event is None else first + last_event,
-            readable_by=self._readers(piece, entry.readable_by),
-            body=_encode(record),
-        )
+    async def _with_events(self, rows: Sequence[StoredRecord]) -> list[StoredRecord]:
+        """Return the rows with numbers of events; those without an event in the bundle get one."""
+        without_event = sum(row.seq == NO_EVENT for row in rows)
+        number = await self.stores.event_import.reserve(without_event) if without_event else 0
+        numbered = []
+        for row in rows:
+            if row.seq == NO_EVENT:
+                numbered.append(structs.replace(row, seq=number))
+                number += 1
+            else:
+                numbered.append(structs.replace(row, seq=self._first_event + row.seq))
+        added = [new for old, new in zip(rows, numbered, strict=True) if old.seq == NO_EVENT]
+        await self.stores.event_import.republish([self._added_event(row) for row in added])
+        return numbered
 
     def _added_event(self, row: StoredRecord) -> StoredEvent:
         event = Event(
@@ -275,9 +187,11 @@ class SessionRestore:
         )
 
 
-async def read_cooperatively(file: BinaryIO, cooperative: Cooperative) -> AsyncIterator[EntryWithContent]:
+async def cooperatively(
+    entries: Iterator[EntryWithContent], cooperative: Cooperative
+) -> AsyncIterator[EntryWithContent]:
     """Yield the entries of a bundle, and regularly yield to the event loop."""
-    for number, piece in enumerate(entries_with_content(open_bundle(file)), 1):
+    for number, piece in enumerate(entries, 1):
         if number % _ENTRIES_PER_YIELD == 0:
             await cooperative.yield_to_loop()
         yield piece
@@ -297,14 +211,23 @@ async def in_batches(found: AsyncIterator[EntryWithContent]) -> AsyncIterator[li
 
 async def new_records(found: Sequence[EntryWithContent], records: RecordStore) -> list[EntryWithContent]:
     """Return the records that do not exist yet; RecordExists if one exists with other content."""
-    known = {
-        (each.type, each.record_id): each.body for each in await records.find_several(list(map(record_key, found)))
-    }
+    return await _unknown(found, lambda piece: (record_key(piece), _encode(record_of(piece))), records)
+
+
+def _planned_name(planned: PlannedRecord) -> tuple[tuple[str, str], bytes]:
+    return (planned.row.type, planned.row.record_id), planned.row.body
+
+
+async def _unknown(
+    found: Sequence[T], name_and_body: Callable[[T], tuple[tuple[str, str], bytes]], records: RecordStore
+) -> list[T]:
+    names = [name_and_body(each) for each in found]
+    stored = await records.find_several([name for name, _ in names])
+    known = {(each.type, each.record_id): each.body for each in stored}
     new = []
-    for piece in found:
-        name, body = record_key(piece), _encode(piece.line.record)
+    for each, (name, body) in zip(found, names, strict=True):
         if name not in known:
-            new.append(piece)
+            new.append(each)
         elif known[name] != body:
             shown = name[1][:100]
             raise RecordExists(f"A {name[0]} '{shown}' exists already, with other content.", resource_id=shown)
@@ -322,77 +245,7 @@ async def count_new_records(found: AsyncIterator[EntryWithContent], records: Rec
     return counts
 
 
-def record_of(piece: EntryWithContent) -> Record:
-    record = piece.line.record
-    assert record is not None  # noqa: S101 - called for record entries only
-    return record
-
-
-def record_key(piece: EntryWithContent) -> tuple[str, str]:
-    record = record_of(piece)
-    return record.type, record.id
-
-
 async def store_content(records: RecordStore, session_id: str | None, piece: EntryWithContent) -> None:
     item = piece.line.record
     if piece.content is not None and isinstance(item, ContextItem):
         await records.put_content(session_id, item.item_id, piece.content)
-
-
-class SessionRename:
-    """Rewrites every id in a bundle that contains the session id.
-
-    A record whose id is ``taken`` gets a new id, and references to it follow. Free text stays unchanged.
-    """
-
-    def __init__(self, old: str, new: str, taken: Collection[str] = ()) -> None:
-        self.old = old
-        self.new = new
-        self._taken = taken
-        # Ids of lines, messages, pulls, summaries and surfaces, and URIs of boards and transcripts.
-        prefix = r"(?:board|session|message|pull|window|summary):(?://)?|memory:[^:/@\s]+:"
-        self._id = re.compile(rf"({prefix}){re.escape(old)}((?:[:/@?#]\S*)?)\Z")
-
-    def entry(self, piece: EntryWithContent) -> EntryWithContent:
-        record = piece.line.record
-        if record is None:
-            return piece
-        return msgspec.structs.replace(piece, line=piece.line._replace(record=self.record(record)))
-
-    def record(self, record: Record) -> Record:
-        fields = self._rewritten(msgspec.json.decode(_encode(record)), "")
-        if isinstance(record, ContextEvent) and record.subject is not msgspec.UNSET:
-            fields["subject"] = self._subject(record, record.subject)
-        return decode_record(record.type, _encode(fields))
-
-    def _subject(self, event: ContextEvent, subject: str) -> str:
-        """Rewrite the subject of an event: the id of a session or a record; keys and messages have other subjects."""
-        if subject == self.old and str(event.data.get("type")).startswith(_SESSION_EVENTS):
-            return self.new
-        return self._ref(subject) if "record_type" in event.data else self._engine_id(subject)
-
-    def _rewritten(self, value: Any, name: str) -> Any:  # noqa: ANN401 - JSON of any shape
-        if isinstance(value, dict):
-            rewritten = {key: self._rewritten(inner, self._field_of(name, key)) for key, inner in value.items()}
-            return (
-                {**rewritten, "id": self.new}
-                if (value.get("kind"), value.get("id")) == ("session", self.old)
-                else rewritten
-            )
-        if isinstance(value, list):
-            return [self._rewritten(inner, name) for inner in value]
-        if not isinstance(value, str) or name == _CONTENT_FIELD:
-            return value
-        if name == "session_id" and value == self.old:
-            return self.new
-        return self._ref(value) if name in _ID_FIELDS or name.endswith(_REF_SUFFIXES) else self._engine_id(value)
-
-    def _field_of(self, name: str, key: str) -> str:
-        """Treat the id inside a reference like the reference itself."""
-        return name if key == "id" and name.endswith(_REF_SUFFIXES) else key
-
-    def _ref(self, ref: str) -> str:
-        return f"{ref[: _MAX_ID - len(self.new) - 1]}@{self.new}" if ref in self._taken else self._engine_id(ref)
-
-    def _engine_id(self, text: str) -> str:
-        return self._id.sub(lambda found: f"{found[1]}{self.new}{found[2]}", text) if self._id.match(text) else text
