@@ -3,11 +3,13 @@
 On SQLite the server is killed, on PostgreSQL in turn the server and the database. The load covers writes, messages,
 memory, pushes, merges, snapshots, deletes, conversations, compactions, prompts with their usage entries, alerts, the
 event stream, domains and documents, exports, imports, pruning, model migrations, backups and restores.
+``WEFT_BENCH_KILLS=40,20`` kills less often: so many times on SQLite and on PostgreSQL.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
@@ -44,7 +46,10 @@ _SERVE = (
     "from weft.transports.server import serve; from weft.settings import Settings; serve(Settings.from_environment())"
 )
 _RATES = " ".join(f"{name}=100000000/minute" for name in RateClass)
+# A server lives at least this long, and until it has confirmed some calls, so that a busy machine tests something too.
 _LIFE_SECONDS = (0.05, 2.0)
+_LIFE_CALLS = (1, 60)
+_POLL_SECONDS = 0.02
 # For a process to be ready or gone on a busy machine.
 _PATIENCE_SECONDS = 300.0
 _REPORT_EVERY = 20
@@ -66,8 +71,9 @@ class Campaign:
 
 
 def run(*, quick: bool) -> list[Row]:
-    rows = run_async(_on_sqlite(2 if quick else 200))
-    return rows if quick else rows + run_async(_on_postgres(100))
+    on_sqlite, on_postgres = (int(number) for number in os.environ.get("WEFT_BENCH_KILLS", "200,100").split(","))
+    rows = run_async(_on_sqlite(2 if quick else on_sqlite))
+    return rows if quick else rows + run_async(_on_postgres(on_postgres))
 
 
 async def _on_sqlite(kills: int) -> list[Row]:
@@ -135,7 +141,7 @@ async def _run(campaign: Campaign, kills: int) -> list[Row]:
     load = await _prepare(campaign, server)
     async with _working(load):
         for number in range(kills):
-            await _one_life(campaign, server, kill_database=bool(campaign.kill_database and number % 2))
+            await _one_life(campaign, server, load, kill_database=bool(campaign.kill_database and number % 2))
             if number % _REPORT_EVERY == 0:
                 counts = ", ".join(f"{kind.name} {len(kind.acknowledged)}" for kind in load)
                 print(f"  {campaign.database} {number + 1} of {kills} kills: {counts}", flush=True)
@@ -195,7 +201,7 @@ async def _working(load: list[Kind]) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _one_life(campaign: Campaign, server: RunningServer, *, kill_database: bool) -> None:
+async def _one_life(campaign: Campaign, server: RunningServer, load: list[Kind], *, kill_database: bool) -> None:
     """Start a server, let it work for a moment, and kill it; or kill its database first and see it recover."""
     port = free_port()
     environment = {**os.environ, **campaign.environment, "WEFT_PORT": str(port)}
@@ -204,16 +210,30 @@ async def _one_life(campaign: Campaign, server: RunningServer, *, kill_database:
     try:
         await asyncio.to_thread(wait_until_ready, process, port, "/ready", _PATIENCE_SECONDS)
         server.port = port
-        await asyncio.sleep(random.uniform(*_LIFE_SECONDS))
+        await _let_work(load)
         if kill_database and campaign.kill_database is not None:
             await asyncio.to_thread(campaign.kill_database)
-            await asyncio.sleep(random.uniform(*_LIFE_SECONDS))
+            await _let_work(load)
     except (RuntimeError, TimeoutError):
         sys.stderr.write((campaign.folder / "server.log").read_text(encoding="utf-8", errors="replace")[-4_000:])
         raise
     finally:
         process.kill()
         await asyncio.to_thread(process.wait)
+
+
+async def _let_work(load: list[Kind]) -> None:
+    """Wait for a random time, and until a random number of calls is confirmed."""
+    wanted = _calls(load) + random.randint(*_LIFE_CALLS)
+    await asyncio.sleep(random.uniform(*_LIFE_SECONDS))
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            while _calls(load) < wanted:  # noqa: ASYNC110 - other tasks do it
+                await asyncio.sleep(_POLL_SECONDS)
+
+
+def _calls(load: list[Kind]) -> int:
+    return sum(len(kind.acknowledged) for kind in load if not isinstance(kind, EventStream))
 
 
 async def _open(campaign: Campaign) -> App:

@@ -396,7 +396,7 @@ class Backups(Kind):
     """Backups by the command, half of them killed; each that ended well is restored, after a restore that is killed."""
 
     name = "backups"
-    pause_seconds = 2.0
+    pause_seconds = 8.0
 
     def __init__(self, server: RunningServer, database: list[str], folder: Path, writes: Writes) -> None:
         super().__init__(server)
@@ -409,6 +409,7 @@ class Backups(Kind):
         file, before = self._folder / f"backup{number}", len(self._writes.acknowledged)
         status = await _weft(*self._database, "db", "backup", str(file), killed=number % 2 == 0)
         if status != 0:
+            await asyncio.sleep(self.pause_seconds)
             raise OutcomeUnknown
         return file, before
 

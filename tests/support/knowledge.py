@@ -38,6 +38,9 @@ class QuickEmbedder:
         self.embedded += texts
         return np.array([self._vector(text) for text in texts], dtype=np.float32).reshape(-1, DIMENSIONS)
 
+    async def release_idle(self, seconds: float) -> None:
+        """Nothing to release."""
+
     async def close(self) -> None:
         """Nothing to close."""
 

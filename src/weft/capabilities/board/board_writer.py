@@ -230,6 +230,9 @@ class BoardWriter(BoardView):
         changed = [
             version for version in versions if not self._is_current(version, now.get(version.change.key), commit_meta)
         ]
+        is_open = all(version.change.meta.readable_by is None for version in changed)
+        if is_open and not await self.boards.sessions.has_key_acls(self.session.session_id):
+            return changed
         source = commit_meta.merged.line_id if commit_meta.merged else self.line_id
         return await restrict(self.boards.lines, changed, source, self.line_id, now)
 
@@ -290,10 +293,12 @@ class BoardWriter(BoardView):
         )
 
     def _is_current(self, version: Version, present: Entry | None, commit_meta: CommitMeta) -> bool:
+        if present is None or present.blob_hash != version.change.blob_hash:
+            return False
         meta = structs.replace(version.change.meta, expires_at=self._expiry(version, commit_meta))
         # A restored time to live starts again, even if nothing else differs.
         lasts = commit_meta.restored is None or meta.expires_at is None
-        return lasts and _same_entry(present, version.change.blob_hash, meta)
+        return lasts and _meta(present) == meta
 
     def _hash_of(self, version: Version) -> bytes:
         """Return the hash of a version's value; raises VersionPruned if the value is gone."""
@@ -458,11 +463,6 @@ def _meta(entry: Entry) -> ChangeMeta:
         writable_by=unless_open(entry.writable_by),
         trust=entry.trust,
     )
-
-
-def _same_entry(entry: Entry | None, value: bytes | None, meta: ChangeMeta) -> bool:
-    """Tell whether an entry has this value, ACLs and expiry."""
-    return entry is not None and entry.blob_hash == value and _meta(entry) == meta
 
 
 def _origin(commit_meta: CommitMeta) -> dict[str, object]:

@@ -47,6 +47,10 @@ class SessionStore(Protocol):
         """
         ...
 
+    async def has_key_acls(self, session_id: str) -> bool:
+        """Tell whether a key of the session may have, or have had, an ACL."""
+        ...
+
     async def note_key_acls(self, session_id: str) -> None:
         """Note that a key of the board has a read ACL: its earlier events are read by that from now on."""
         ...

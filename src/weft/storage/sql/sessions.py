@@ -192,6 +192,12 @@ class SqlSessionStore(SqlStore):
         sessions = {each.session_id: each for each in await self.find_several(names)}
         return [sessions[name] for name in names]
 
+    async def has_key_acls(self, session_id: str) -> bool:
+        row = await self._tx.one(
+            "SELECT key_acls FROM sessions WHERE tenant = $1 AND session_id = $2", self._tx.tenant, session_id
+        )
+        return row is None or row[0] != 0
+
     async def note_key_acls(self, session_id: str) -> None:
         await self._tx.run(
             "UPDATE sessions SET key_acls = 1 WHERE tenant = $1 AND session_id = $2 AND key_acls = 0",

@@ -84,6 +84,12 @@ class SessionStoreContract:
         await stores.lines.append(head, commit, weight=0, next_expiry_at=None)
         assert list(await stores.sessions.content(session("s1"))) == [SessionContent("writes", "planner", 1)]
 
+    async def test_a_session_knows_whether_a_key_had_an_acl(self, stores: ContractStores) -> None:
+        await stores.sessions.add(session("s1"))
+        await stores.sessions.add(session("s2"))
+        await stores.sessions.note_key_acls("s1")
+        assert [await stores.sessions.has_key_acls(name) for name in ("s1", "s2")] == [True, False]
+
     async def test_each_session_is_listed_with_its_audience(self, stores: ContractStores) -> None:
         await stores.sessions.add(session("s1"))
         await stores.sessions.add(Session("s2", "open", {}, SessionConfig(), "ada", 1, 1, None, members=("*",)))
