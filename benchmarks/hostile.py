@@ -28,7 +28,7 @@ from weft.app.dispatch import CallContext
 from weft.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
 _TENANT, _OTHER_TENANT = "default", "other"
 # As many as a session may have.
@@ -36,6 +36,8 @@ _KEYS, _CHANGED_KEYS = 1_000, 1_000
 # Limits of the sessions that the attacker fills.
 _LARGE = ROOMY | {"max_value_tokens": 50_000}
 _ATTACKERS = 4
+# The agent that created and filled them.
+_OWNER = "mallory"
 _MAX_RATIO = 5.0
 _MAX_GROWTH_MEGABYTES = 600.0
 _MEGABYTE = 2**20
@@ -61,9 +63,12 @@ class Latencies:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """API keys and names that a measurement needs."""
+    """API keys and names that a measurement needs; every attack has attackers of its own.
 
-    attackers: tuple[str, ...]
+    Those of an earlier one have used up their rate.
+    """
+
+    attackers: Mapping[str, tuple[str, ...]]
     victims: tuple[str, str]
     session: str
 
@@ -87,7 +92,7 @@ def run(*, quick: bool) -> list[Row]:
 
 async def _on_sqlite(names: list[str], *, quick: bool) -> list[Row]:
     with folder() as data:
-        prepared = await prepare(str(data / "weft.db"), 50 if quick else _KEYS)
+        prepared = await prepare(str(data / "weft.db"), 50 if quick else _KEYS, names)
         with weft_server(data, log_level="WARNING", settings={"WEFT_RATE_LIMITS": ""}) as served:
             return await _measure_all("sqlite", served, prepared, names)
 
@@ -95,14 +100,14 @@ async def _on_sqlite(names: list[str], *, quick: bool) -> list[Row]:
 async def _on_postgres(names: list[str]) -> list[Row]:
     with postgres_server() as server, folder() as data:
         url = await postgres_database(server, "hostile")
-        prepared = await prepare(url, _KEYS)
+        prepared = await prepare(url, _KEYS, names)
         settings = {"WEFT_DATABASE_URL": url, "WEFT_RATE_LIMITS": ""}
         with weft_server(data, log_level="WARNING", settings=settings) as served:
             return await _measure_all("postgres", served, prepared, names)
 
 
-async def prepare(url: str, keys: int) -> Prepared:
-    """Create two tenants, the victims with a session each, and the attacker with sessions at their limits."""
+async def prepare(url: str, keys: int, names: Sequence[str]) -> Prepared:
+    """Create two tenants, the victims with a session each, sessions at their limits, and the attackers."""
     app = App(Settings(database_url=url, rate_limits="off"))
     await app.open()
     try:
@@ -112,45 +117,53 @@ async def prepare(url: str, keys: int) -> Prepared:
             victim = await _call(app, tenant, "agent.create", agent_id="victim")
             await _call(app, tenant, "session.create", purpose="work", session_id="daily", members=["*"])
             victims.append(victim["api_key"])
-        attackers = [await _attacker(app, number) for number in range(_ATTACKERS)]
+        await _attacker(app, _OWNER)
         await _grow(app, keys)
-        return Prepared(tuple(attackers), (victims[0], victims[1]), "large")
+        attackers = {name: await _attackers(app, name) for name in names}
+        return Prepared(attackers, (victims[0], victims[1]), "large")
     finally:
         await app.close()
 
 
-async def _attacker(app: App, number: int) -> str:
-    created = await _call(app, _TENANT, "agent.create", agent_id=f"mallory{number}", clearance=3)
+async def _attackers(app: App, name: str) -> tuple[str, ...]:
+    """Create the agents of an attack, and a full window of the first."""
+    agents = [f"{name}{number}" for number in range(_ATTACKERS)]
+    keys = [await _attacker(app, agent) for agent in agents]
+    events = [{"event_id": f"e{number}", "content": f"Decision {number}: {'word ' * 200}"} for number in range(200)]
+    await _as(app, agents[0], "context.ingest", session_id="large", events=events)
+    return tuple(keys)
+
+
+async def _attacker(app: App, agent: str) -> str:
+    created = await _call(app, _TENANT, "agent.create", agent_id=agent, clearance=3)
     return str(created["api_key"])
 
 
 async def _grow(app: App, keys: int) -> None:
-    """Create the attacker's sessions: one large, and four to be changed at once."""
+    """Create the sessions of the attackers: one large, and four to be changed at once."""
     for session, size in {
         "large": keys,
         **{f"large-{number}": min(keys, _CHANGED_KEYS) for number in range(4)},
     }.items():
-        await _as(app, "mallory0", "session.create", purpose="large", session_id=session, members=["*"], config=_LARGE)
+        await _as(app, _OWNER, "session.create", purpose="large", session_id=session, members=["*"], config=_LARGE)
         await _write_all(app, session, size, "first")
-        await _as(app, "mallory0", "board.snapshot", session_id=session, label="first")
+        await _as(app, _OWNER, "board.snapshot", session_id=session, label="first")
         if session == "large":
-            await _as(app, "mallory0", "history.branch", context_id="board:large", branch="other")
+            await _as(app, _OWNER, "history.branch", context_id="board:large", branch="other")
             await _write_all(app, session, size, "other", branch="other")
         await _write_all(app, session, size, "second")
-        await _as(app, "mallory0", "board.snapshot", session_id=session, label="second")
-    events = [{"event_id": f"e{number}", "content": f"Decision {number}: {'word ' * 200}"} for number in range(200)]
-    await _as(app, "mallory0", "context.ingest", session_id="large", events=events)
-    await _call(app, _TENANT, "knowledge.create_domain", domain="attack", writers=["orchestrator:mallory0"])
+        await _as(app, _OWNER, "board.snapshot", session_id=session, label="second")
+    await _call(app, _TENANT, "knowledge.create_domain", domain="attack")
     for number in range(min(keys, 2_000)):
         content = f"Message {number} about the retry budget and the deploy."
-        await _as(app, "mallory0", "message.add", session_id="large", content=content)
+        await _as(app, _OWNER, "message.add", session_id="large", content=content)
 
 
 async def _write_all(app: App, session: str, keys: int, word: str, **more: Any) -> None:  # noqa: ANN401 - JSON
     text = f"{word} " * 40
     for start in range(0, keys, 500):
         writes = (
-            _as(app, "mallory0", "board.write", session_id=session, key=f"key_{number}", value=text, **more)
+            _as(app, _OWNER, "board.write", session_id=session, key=f"key_{number}", value=text, **more)
             for number in range(start, min(start + 500, keys))
         )
         await asyncio.gather(*writes)
@@ -183,7 +196,7 @@ async def _measure(name: str, served: Served, prepared: Prepared) -> Measured:
     """Measure the victims before and during one attack."""
     chosen = attacks()[name]
     seconds = _ATTACK_SECONDS[chosen.end]
-    target = Target(served.port, prepared.attackers, prepared.session, key_id(prepared.victims[0]), seconds)
+    target = Target(served.port, prepared.attackers[name], prepared.session, key_id(prepared.victims[0]), seconds)
     quiet = await _victims(served.port, prepared, _QUIET_SECONDS)
     memory = PeakMemory(served.pid)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:

@@ -68,6 +68,14 @@ def _one_model() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _tools_by_meaning() -> Iterator[None]:
+    """Let a search for tools wait until they are embedded: what it finds must not depend on how busy the machine is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("weft.app.tools.catalogue._WAIT_SECONDS", 60.0)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _log_level() -> None:
     """Undo the log level that a command run in this process has set."""

@@ -40,7 +40,7 @@ class CommandLine:
         command = [forked_python.python(), "-m", "weft", *args]
         environment = {**clean_environment(), "WEFT_DATA_DIR": str(self.data), **self.env, **env}
         return subprocess.run(
-            command, input=stdin, env=environment, capture_output=True, text=True, timeout=60, check=False
+            command, input=stdin, env=environment, capture_output=True, text=True, timeout=180, check=False
         )
 
 

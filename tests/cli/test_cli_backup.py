@@ -182,7 +182,7 @@ def test_a_full_disk_leaves_no_partial_file(cli: CommandLine, tmp_path: Path) ->
         [sys.executable, "-c", program, "--data-dir", str(cli.data), "db", "backup", str(tmp_path / "b.zip")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert ended.returncode == 4, ended.stderr
@@ -206,7 +206,7 @@ main()
 def killed_backup(cli: CommandLine, file: Path) -> Path:
     """Kill a backup in the middle, and return the file that it leaves."""
     command = [sys.executable, "-c", _KILLED, "--data-dir", str(cli.data), "db", "backup", str(file)]
-    ended = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    ended = subprocess.run(command, capture_output=True, timeout=180, check=False)
     assert ended.returncode == -9, ended.stderr
     (left,) = [path for path in file.parent.iterdir() if path.name.endswith(".partial")]
     return left

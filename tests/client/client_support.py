@@ -58,12 +58,12 @@ def weft_server(folder: Path) -> Iterator[WeftServer]:
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
-    assert ready.wait(20), "the server did not start"
+    assert ready.wait(60), "the server did not start"
     yield WeftServer(f"http://127.0.0.1:{listener.getsockname()[1]}", made["key"], settings.database_url)
     loop, end_streams = made["end"]
     loop.call_soon_threadsafe(end_streams)
     made["server"].should_exit = True
-    thread.join(20)
+    thread.join(60)
 
 
 @dataclass(slots=True)
@@ -149,7 +149,7 @@ def scripted_server() -> Iterator[ScriptedServer]:
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(5)
+        thread.join(60)
 
 
 class AwaitableClient:

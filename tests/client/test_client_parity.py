@@ -583,7 +583,7 @@ async def test_all_clients_follow_the_same_events(clients: dict[str, Any]) -> No
     following = [asyncio.create_task(two(weft)) for weft in clients.values()]
     for key in ("a1", "b", "a2"):
         await writer.board.write(session, key, "x")
-    seen = await asyncio.wait_for(asyncio.gather(*following), 20)
+    seen = await asyncio.wait_for(asyncio.gather(*following), 60)
     assert seen[0] == seen[1] == seen[2]
     assert [subject for _, subject in seen[0]] == ["a1", "a2"]
 

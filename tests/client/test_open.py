@@ -135,7 +135,7 @@ async def test_following_starts_with_new_events(tmp_path: Path) -> None:
                 await asyncio.sleep(0.01)
             await weft.board.write("s", "other", "x")
             await weft.board.write("s", "goal", "ship")
-            event = await asyncio.wait_for(first, 5)
+            event = await asyncio.wait_for(first, 60)
         assert (event.type, event.subject, event.data["version"]) == ("board.written", "goal", 1)
 
 

@@ -43,7 +43,8 @@ def test_the_version_is_the_project_s() -> None:
 
 
 def test_importing_weft_takes_under_30_milliseconds() -> None:
-    program = "import time; t = time.perf_counter(); import weft; print(time.perf_counter() - t)"
+    # Processor time, which other work on the machine does not change.
+    program = "import time; t = time.process_time(); import weft; print(time.process_time() - t)"
     assert min(float(run(program)) for _ in range(3)) < 0.03
 
 

@@ -36,7 +36,7 @@ def played() -> subprocess.CompletedProcess[str]:
         check=True,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
 
 
@@ -79,7 +79,7 @@ def _staying_demo(folder: Path, *options: str, **environment: str) -> Iterator[l
         yield output
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=60) == 0
         process.stdout.close()
 
 
@@ -148,7 +148,7 @@ def test_a_used_port_is_reported_before_data_is_created(command: list[str], tmp_
             [forked_python.python(), "-m", "weft", *command, "--port", port, "--data-dir", str(tmp_path / "data")],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
             check=False,
         )
     assert refused.returncode == 4

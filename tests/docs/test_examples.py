@@ -78,7 +78,7 @@ def test_the_knowledge_base_example_hides_restricted_domains(tmp_path: Path) -> 
 
 def run_example(name: str, folder: Path) -> str:
     example = [forked_python.python(), ROOT / "examples" / f"{name}.py"]
-    return subprocess.run(example, cwd=folder, capture_output=True, text=True, timeout=60, check=True).stdout
+    return subprocess.run(example, cwd=folder, capture_output=True, text=True, timeout=180, check=True).stdout
 
 
 def run(page: Path, folder: Path, environment: dict[str, str]) -> None:
@@ -89,7 +89,7 @@ def run(page: Path, folder: Path, environment: dict[str, str]) -> None:
         env={**os.environ, "WEFT_DATA_DIR": str(folder / "data"), **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert example.returncode == 0, example.stderr

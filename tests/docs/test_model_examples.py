@@ -32,7 +32,7 @@ def start_example(name: str, folder: Path, environment: dict[str, str]) -> subpr
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=180,
         check=False,
     )
 

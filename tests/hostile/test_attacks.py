@@ -39,9 +39,9 @@ RATES = "board=1500/minute session=300/minute search=1500/minute"
 
 @pytest.fixture(scope="module")
 def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Prepared]]:
-    """Start a server with default limits, two victims and an attacker."""
+    """Start a server with default limits, two victims, and attackers for each attack."""
     data = tmp_path_factory.mktemp("attacked")
-    prepared = asyncio.run(prepare(str(data / "weft.db"), 40))
+    prepared = asyncio.run(prepare(str(data / "weft.db"), 40, NAMES))
     with weft_server(data, log_level="ERROR", settings={"WEFT_RATE_LIMITS": RATES}) as served:
         yield served, prepared
 
@@ -49,7 +49,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served,
 @pytest.fixture(scope="module")
 def attacked_on_postgres(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Prepared]]:
     url = asyncio.run(new_postgres_database(postgres, f"weft_attacked_{secrets.token_hex(4)}"))
-    prepared = asyncio.run(prepare(url, 40))
+    prepared = asyncio.run(prepare(url, 40, ON_POSTGRES))
     settings = {"WEFT_RATE_LIMITS": RATES, "WEFT_DATABASE_URL": url}
     with weft_server(tmp_path_factory.mktemp("attacked"), log_level="ERROR", settings=settings) as served:
         yield served, prepared
@@ -100,7 +100,8 @@ async def test_others_are_served_on_postgres(attacked_on_postgres: tuple[Served,
 
 async def others_are_served_during(name: str, served: Served, prepared: Prepared) -> None:
     chosen, tally = attacks()[name], Tally()
-    target = Target(served.port, prepared.attackers, prepared.session, key_id(prepared.victims[0]), 20.0, connections=8)
+    attackers, victim = prepared.attackers[name], key_id(prepared.victims[0])
+    target = Target(served.port, attackers, prepared.session, victim, 20.0, connections=8)
     before = resident_bytes(served.pid)
     async with working(served.port, prepared.victims) as victims:
         attacking = asyncio.create_task(attack_for(chosen, target, tally))

@@ -67,7 +67,7 @@ async def following(team: Team, **query: Any) -> AsyncIterator[AsyncIterator[dic
                 fields = {}
 
     async with (
-        httpx2.AsyncClient(base_url=team.url, headers=team.headers("planner"), timeout=30, verify=False) as http,
+        httpx2.AsyncClient(base_url=team.url, headers=team.headers("planner"), timeout=60, verify=False) as http,
         http.stream("GET", STREAM, params={"format": "cloudevents", **query}) as answer,
     ):
         assert answer.status_code == 200

@@ -246,7 +246,7 @@ class Client:
     """A client that uses only the documented API: tools and resources by name, a token in a header."""
 
     def __init__(self, url: str, agent_id: str, agent_type: str, api_key: str) -> None:
-        self._http = httpx2.Client(base_url=url, timeout=30, verify=False)
+        self._http = httpx2.Client(base_url=url, timeout=60, verify=False)
         self._identity = {"agent_id": agent_id, "agent_type": agent_type, "api_key": api_key}
 
     def __enter__(self) -> Self:
@@ -421,7 +421,7 @@ async def test_a_memory_subscription_streams_the_caller_s_memory_only(team: Team
 
 async def first_event(team: Team, agent: str, stream: str) -> Any:
     async with (
-        httpx2.AsyncClient(base_url=team.url, headers=team.headers(agent), timeout=30, verify=False) as http,
+        httpx2.AsyncClient(base_url=team.url, headers=team.headers(agent), timeout=60, verify=False) as http,
         http.stream("GET", stream) as answer,
     ):
         async for line in answer.aiter_lines():

@@ -62,7 +62,7 @@ async def following(
     if last_event_id is not None:
         headers["Last-Event-ID"] = last_event_id
     async with (
-        httpx2.AsyncClient(base_url=team.url, headers=headers, timeout=30, verify=False) as http,
+        httpx2.AsyncClient(base_url=team.url, headers=headers, timeout=60, verify=False) as http,
         http.stream("GET", url, params=query or None) as answer,
     ):
         assert answer.status_code == 200, await answer.aread()
@@ -179,7 +179,7 @@ async def test_a_quiet_stream_sends_heartbeats(world: World, monkeypatch: pytest
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - conditions of the code under test have no event
             await asyncio.sleep(0.01)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def answer_to(team: Team, head: bytes) -> bytes:
     """Send a request head repeatedly until the server answers or closes the connection."""
     address = urlsplit(team.url)
-    with socket.create_connection((address.hostname, address.port), timeout=20) as connection:
+    with socket.create_connection((address.hostname, address.port), timeout=60) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n")
         try:
             for _ in range(200):

@@ -148,7 +148,7 @@ def test_a_server_answers_any_header_bytes(team: Team, session: str) -> None:
             f"PUT /v1/sessions/{session}/context/goal HTTP/1.1\r\nHost: {where.netloc}\r\nConnection: close\r\n"
             f"Authorization: Bearer {team.keys['planner']}\r\nContent-Length: {len(body)}\r\n"
         ).encode()
-        with socket.create_connection((where.hostname, where.port), timeout=20) as line:
+        with socket.create_connection((where.hostname, where.port), timeout=60) as line:
             line.sendall(request + hostile + b"\r\n\r\n" + body)
             answer = b"".join(iter(lambda line=line: line.recv(65_536), b""))
         assert answer.startswith(b"HTTP/1.1 200"), answer[:500]

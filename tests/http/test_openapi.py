@@ -200,7 +200,7 @@ def test_responses_conform_to_the_document(path: str, method: str, schema: Any, 
     @settings(max_examples=examples(16), derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
     def conforms(case: Any) -> None:
         make_testable(case)
-        case.call_and_validate(base_url=fuzzed.url, headers=fuzzed.headers("admin"), timeout=30)
+        case.call_and_validate(base_url=fuzzed.url, headers=fuzzed.headers("admin"), timeout=60)
 
     build_operation_test(
         config=schema.config,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from weft.kernel.guards import GuardedCall
     from weft.settings import Settings
 
-TIMEOUT = 20
+TIMEOUT = 60
 
 
 @pytest.fixture

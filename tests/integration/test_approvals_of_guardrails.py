@@ -95,7 +95,7 @@ async def test_many_waiting_callers_in_two_processes_get_their_answers(world: Wo
     waiting = [asyncio.create_task(world.planner.at(apps[number % 2]).say(text)) for number, text in enumerate(texts)]
     held = await pending(approver, len(texts))
     await asyncio.gather(*(approver.call("approval.approve", approval_id=each["approval_id"]) for each in held))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         numbers = await asyncio.gather(*waiting)
     assert sorted(numbers) == list(range(1, len(texts) + 1))
     assert sorted(await world.planner.message_texts()) == sorted(texts)

@@ -90,5 +90,5 @@ async def test_regex_denial_of_service_text_is_checked_quickly(world: World) -> 
     large = await world.planner.create_session("large", max_value_tokens=100_000, max_total_tokens=1_000_000)
     for number, text in enumerate(("a." * 100_000, "a" * 200_000, "a-" * 100_000, "1 " * 100_000)):
         await large.write(f"k{number}", text)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await large.check_board()

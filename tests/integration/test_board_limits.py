@@ -133,6 +133,6 @@ async def test_writers_of_equal_values_do_not_block_each_other(world: World) -> 
         for turn in range(12):
             await board.write("state", ("idle", "busy", "done")[turn % 3])
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await asyncio.gather(*map(cycle, boards))
     assert {await board.value("state") for board in boards} == {"done"}

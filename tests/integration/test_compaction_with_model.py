@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -149,18 +148,18 @@ async def test_a_model_that_fails_degrades_the_compaction_and_nothing_else(
 async def test_the_agent_goes_on_while_the_model_does_not_answer(
     app: App, world: World, service: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shorten_attempts(app, monkeypatch, 0.4)
+    shorten_attempts(app, monkeypatch, 300)
     service.respond = None
     service.usual = Answer(failure="timeout")
     agent = world.analysis.at(app)
     await window_with_facts(agent)
-    started = time.monotonic()
     answer = await compact(agent, wait_seconds=0.1)
     assert answer["state"] in {"queued", "running"}
     await ingest(agent, message("later", "The agent goes on."))
     assert "The agent goes on." in await shown(agent)
-    assert time.monotonic() - started < 1.0
-    async with asyncio.timeout(20):
+    assert (await details(agent))["state"] in {"queued", "running"}
+    service.stop()
+    async with asyncio.timeout(60):
         while (await details(agent))["state"] != "applied":  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.05)
     prompt = await shown(agent)
@@ -219,6 +218,6 @@ async def test_a_caller_does_not_wait_longer_than_it_says_for_a_run_that_fails(
 
     monkeypatch.setattr(Compactor, "compact", failing)
     await window_with_facts(world.analysis)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         answer = await compact(world.analysis, wait_seconds=0.5)
     assert answer["state"] in {"queued", "running", "failed"}

@@ -79,7 +79,7 @@ async def test_a_follower_that_lags_does_not_get_what_was_closed_meanwhile(world
     following = world.planner.follow(EventFilter(SESSION), start)
     await world.planner.write("plan", "open")
     await world.planner.write("other", "open")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await anext(following)
     assert await seen(world.analysis, after=start) == [("written", 1)]
     await world.planner.write("plan", "closed", readable_by=CLOSED)

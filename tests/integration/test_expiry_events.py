@@ -13,7 +13,7 @@ from weft import Weft
 @pytest.mark.req("SC-14")
 @pytest.mark.req("SC-16")
 async def test_a_subscriber_receives_the_expiry_of_a_key(tmp_path: Path) -> None:
-    async with Weft.open(tmp_path) as weft, asyncio.timeout(20):
+    async with Weft.open(tmp_path) as weft, asyncio.timeout(60):
         await weft.session.create("watch", session_id="s")
         await weft.board.write("s", "blocking_issues", "the build is red", ttl_seconds=1)
         async for event in weft.follow("s", after=0):

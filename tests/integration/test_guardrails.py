@@ -239,13 +239,16 @@ async def test_a_layer_has_at_most_200_rules(world: World) -> None:
 
 
 async def longest_pause(work: Awaitable[object]) -> float:
-    """Return for how long nothing else could run while work was done."""
+    """Return for how long nothing else could run while work was done.
+
+    In processor time of this process, which other work on the machine does not change.
+    """
     running = asyncio.ensure_future(work)
     longest = 0.0
     while not running.done():
-        started = time.perf_counter()
+        started = time.process_time()
         await asyncio.sleep(0)
-        longest = max(longest, time.perf_counter() - started)
+        longest = max(longest, time.process_time() - started)
     await running
     return longest
 
@@ -262,13 +265,13 @@ async def test_long_conditions_are_compiled_a_few_at_a_time(world: World) -> Non
     with refused("INVALID_GUARDRAIL"):
         await world.admin.call("guardrail.test", tool="board.write", guardrails=conditions(20))
     many = conditions(15)
-    whole = time.perf_counter()
+    whole = time.process_time()
     pauses = [
         await longest_pause(world.admin.call("guardrail.test", tool="board.write", guardrails=many)),
         await longest_pause(define(world.admin, *many)),
         await longest_pause(world.planner.write("goal")),
     ]
-    whole = time.perf_counter() - whole
+    whole = time.process_time() - whole
     assert max(pauses) < whole / 3
 
 
@@ -656,13 +659,11 @@ async def test_plans_limit_the_layers_that_have_guardrails(world: World) -> None
 )
 async def test_hostile_values_cannot_stop_other_calls(world: World, condition: str, value: Any) -> None:
     await define(world.admin, rule("memory.set", condition))
-    longest = 0.0
-    done = asyncio.ensure_future(outcome(world.planner.call("memory.set", key="k", value=value)))
-    while not done.done():
-        started = time.perf_counter()
-        await asyncio.sleep(0)
-        longest = max(longest, time.perf_counter() - started)
-    assert await done in {"GUARDRAIL_VIOLATION", "ok", "CONTENT_TOO_LARGE", "INVALID_INPUT_FORMAT", "QUOTA_EXCEEDED"}
+    setting = asyncio.ensure_future(outcome(world.planner.call("memory.set", key="k", value=value)))
+    longest = await longest_pause(setting)
+    assert setting.result() in {
+        *("GUARDRAIL_VIOLATION", "ok", "CONTENT_TOO_LARGE", "INVALID_INPUT_FORMAT", "QUOTA_EXCEEDED")
+    }
     assert longest < 2.0
 
 

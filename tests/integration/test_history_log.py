@@ -164,16 +164,17 @@ async def test_a_diff_of_hostile_values_is_quick_and_does_not_block_others(world
     async def tick() -> None:
         nonlocal longest
         while True:
-            before = time.monotonic()
+            # Processor time, which other work on the machine does not change.
+            before = time.process_time()
             await asyncio.sleep(0.001)
-            longest = max(longest, time.monotonic() - before)
+            longest = max(longest, time.process_time() - before)
 
     ticking = asyncio.create_task(tick())
-    started = time.monotonic()
+    started = time.process_time()
     for words in (False, True):
         diff = await board.call("history.diff", context_id="board:hostile", from_version="1", words=words)
         assert 0 < len(diff["modified"][0]["diff"]) <= 100_000
-    taken = time.monotonic() - started
+    taken = time.process_time() - started
     ticking.cancel()
     assert taken < 20, "difflib needs hours"
     assert longest < taken / 2

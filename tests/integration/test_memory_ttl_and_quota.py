@@ -141,7 +141,7 @@ async def test_many_expired_entries_are_recorded_in_batches(world: World) -> Non
 
 
 async def test_expiry_is_published_without_a_write(tmp_path: Path) -> None:
-    async with Weft.open(tmp_path) as weft, asyncio.timeout(20):
+    async with Weft.open(tmp_path) as weft, asyncio.timeout(60):
         await weft.memory.set("k", {"a": 1}, expires_in=1)
         async for event in weft.follow(after=0):
             if event.type == "memory.expired":

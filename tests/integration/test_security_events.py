@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from weft.kernel.identity import Actor
 
 pytestmark = pytest.mark.req("CE-F30")
-TIMEOUT_SECONDS = 10
+TIMEOUT_SECONDS = 60
 
 
 async def set_policy(world: World, wanted: ViolationAction) -> None:

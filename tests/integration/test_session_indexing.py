@@ -544,7 +544,7 @@ async def test_a_slow_embedder_of_one_tenant_does_not_block_others(
         return vectors
 
     monkeypatch.setattr(embeddings, "of_passages", waiting)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await world.app.scheduler.drain("search.index_sessions", "search.embed_sessions")
     assert await indexed_texts(world) == {"s1:1": ["ours"]}
 

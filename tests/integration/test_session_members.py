@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.req("WX-05")
 
 MARK = "quokka"
-TIMEOUT_SECONDS = 10
+TIMEOUT_SECONDS = 60
 # Answers to a caller that is not a member, where they differ from SESSION_NOT_FOUND.
 ANSWERS = {
     # An id in use cannot be used again; generated ids cannot be guessed.

@@ -125,7 +125,7 @@ async def test_a_process_can_start_during_a_transaction_of_another(world: World)
     try:
         async with connection.transaction():
             await connection.execute("SELECT 1 FROM entries; SELECT 1 FROM events; SELECT 1 FROM tenants FOR UPDATE")
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 second_app = await world.another_app()
             assert await world.planner.at(second_app).keys() == []
     finally:

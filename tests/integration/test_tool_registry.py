@@ -303,11 +303,12 @@ async def test_choosing_among_very_many_takes_milliseconds(world: World) -> None
         await register(world.stranger, *made[start : start + 100])
     await register(world.admin, tool("mail.send", "Send a letter"))
     await select(world.stranger, "warm up")
-    started = time.perf_counter()
+    # Processor time, which other work on the machine does not change.
+    started = time.process_time()
     for number in range(5):
         await select(world.stranger, f"send letters of department {number}")
-    large = (time.perf_counter() - started) / 5
-    started = time.perf_counter()
+    large = (time.process_time() - started) / 5
+    started = time.process_time()
     assert names(await select(world.admin, "send a letter")) == ["mail.send"]
-    small = time.perf_counter() - started
+    small = time.process_time() - started
     assert max(large, small) < 1.0, "loose: the benchmark measures it"

@@ -43,7 +43,7 @@ asyncio.run(main())
 def test_each_call_is_a_span_named_after_its_operation(tmp_path: Path) -> None:
     # In a separate process: a tracer provider can be installed only once.
     completed = subprocess.run(
-        [forked_python.python(), "-c", _PROGRAM, str(tmp_path)], check=True, capture_output=True, text=True, timeout=60
+        [forked_python.python(), "-c", _PROGRAM, str(tmp_path)], check=True, capture_output=True, text=True, timeout=180
     )
     assert completed.stdout.split() == ["board.write", "board.read"]
 
@@ -103,7 +103,7 @@ def test_a_span_continues_the_trace_of_its_call(tmp_path: Path) -> None:
         check=True,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
     nobody = ["0" * 32, "0" * 16, 0, False]
     assert json.loads(completed.stdout) == [

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from support.world import Caller, World
 
-TIMEOUT_SECONDS = 30
+TIMEOUT_SECONDS = 60
 DELETE = {"action": "delete", "session_id": SESSION, "key": "goal"}
 # An agent over stdio, in a process with the rule.
 STDIO = f"""

@@ -72,7 +72,7 @@ async def test_sigterm_finishes_calls_ends_streams_and_exits_cleanly(tmp_path: P
             over_http(team, "planner", MODERN) as listener,
             listener.listen(resource_subscriptions=[f"board://{session}/goal"]) as subscription,
             over_http(team, "planner", era, path="/mcp/events") as caller,
-            httpx2.AsyncClient(base_url=team.url, headers=team.headers("planner"), timeout=30) as http,
+            httpx2.AsyncClient(base_url=team.url, headers=team.headers("planner"), timeout=60) as http,
             http.stream("GET", "/v1/events/stream") as stream,
         ):
             lines = stream.aiter_lines()

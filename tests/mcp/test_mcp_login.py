@@ -118,14 +118,14 @@ async def test_wrong_keys_are_refused_as_over_http(team: Team, era: str) -> None
     ],
 )
 def test_other_messages_without_a_credential_are_401(team: Team, body: bytes) -> None:
-    with httpx2.Client(base_url=team.url, headers=ACCEPT, timeout=30) as raw:
+    with httpx2.Client(base_url=team.url, headers=ACCEPT, timeout=60) as raw:
         for headers in ({}, {"mcp-protocol-version": MODERN}):
             answer = raw.post("/mcp", content=body, headers=headers)
             assert (answer.status_code, answer.json()["code"]) == (401, "AUTHENTICATION_ERROR")
 
 
 def test_nothing_is_kept_for_a_client_without_a_credential(team: Team) -> None:
-    with httpx2.Client(base_url=team.url, headers=ACCEPT, timeout=30) as raw:
+    with httpx2.Client(base_url=team.url, headers=ACCEPT, timeout=60) as raw:
         opened = raw.post("/mcp", json=INITIALIZE)
         assert opened.status_code == 200
         assert "mcp-session-id" not in opened.headers
@@ -142,7 +142,7 @@ def test_nothing_is_kept_for_a_client_without_a_credential(team: Team) -> None:
 
 def test_messages_without_a_credential_are_limited_by_address(tmp_path: Path) -> None:
     with team_process(tmp_path, rate_limits="anonymous=5/minute") as team:
-        with httpx2.Client(base_url=team.url, headers=ACCEPT, timeout=30) as raw:
+        with httpx2.Client(base_url=team.url, headers=ACCEPT, timeout=60) as raw:
             answers = [raw.post("/mcp", json=INITIALIZE) for _ in range(6)]
         assert [answer.status_code for answer in answers] == [200] * 5 + [429]
         assert answers[-1].json()["code"] == "RATE_LIMITED"

@@ -26,7 +26,7 @@ INITIALIZE = {
 
 @pytest.fixture
 def raw(team: Team) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=team.url, headers=ACCEPT, timeout=30) as client:
+    with httpx2.Client(base_url=team.url, headers=ACCEPT, timeout=60) as client:
         yield client
 
 

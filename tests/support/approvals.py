@@ -65,7 +65,7 @@ class Asking(Guard):
 
 async def pending(approver: Caller, count: int = 1) -> list[dict[str, Any]]:
     """Wait until this many calls are pending, and return them, newest first."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             found = (await approver.call("approval.list", state="pending"))["approvals"]
             if len(found) >= count:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from weft.app.app import App
 
-_ANSWER_SECONDS = 20
+_ANSWER_SECONDS = 60
 
 
 @dataclass(slots=True)

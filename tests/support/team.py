@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from weft.testing.server import ServerProcess
 
 LEGACY, MODERN = "legacy", "2026-07-28"
-TIMEOUT_SECONDS = 20
+TIMEOUT_SECONDS = 60
 METRICS_TOKEN = "the-token-of-the-tests"
 _STDIO = """
 import sys
@@ -51,7 +51,7 @@ class Team:
         return self.server.url
 
     def http(self, agent: str | None = "planner", **options: Any) -> httpx2.Client:
-        return httpx2.Client(base_url=self.url, headers=self.headers(agent), timeout=30, verify=False, **options)
+        return httpx2.Client(base_url=self.url, headers=self.headers(agent), timeout=60, verify=False, **options)
 
     def headers(self, agent: str | None) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.keys[agent]}"} if agent else {}

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Callable
 
-TIMEOUT_SECONDS = 30
+TIMEOUT_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)

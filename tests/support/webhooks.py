@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from support.webhook_receiver import Call
     from support.world import Caller, World
 
-TIMEOUT_SECONDS = 30
+TIMEOUT_SECONDS = 60
 
 
 def poll_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -271,7 +271,7 @@ async def test_a_slow_endpoint_times_out(
     service.usual = Answer(failure=slow)
     started = time.monotonic()
     assert (await failure(model, ask(timeout=0.3))).kind == "timeout"
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 20, "not what it takes without a timeout"
     assert meter.outcomes == ["timeout"]
 
 
@@ -365,12 +365,12 @@ async def test_calls_are_bounded_and_one_tenant_cannot_take_all_slots(
     service.usual = Answer(failure="timeout")
     # Half of the slots are for one tenant, one less for one of its agents.
     callers = [ChatCaller("greedy", f"agent-{n % 5}", "s1") for n in range(50)]
-    greedy = [asyncio.create_task(model.complete(ask(caller=caller, timeout=20))) for caller in callers]
-    async with asyncio.timeout(10):
+    greedy = [asyncio.create_task(model.complete(ask(caller=caller, timeout=300))) for caller in callers]
+    async with asyncio.timeout(60):
         while service.concurrent < 2:  # noqa: ASYNC110 - the server runs in this loop
             await asyncio.sleep(0.005)
     service.usual = Answer()
-    assert (await asyncio.wait_for(model.complete(ask("other")), 2)).text == "Done."
+    assert (await asyncio.wait_for(model.complete(ask("other")), 60)).text == "Done."
     assert service.max_concurrent <= 4
     for task in greedy:
         task.cancel()
@@ -384,7 +384,7 @@ async def test_a_call_that_waits_for_a_slot_keeps_its_timeout(
 ) -> None:
     model = make("openai", chat_concurrency=1)
     service.usual = Answer(failure="timeout")
-    first = asyncio.create_task(model.complete(ask(timeout=20)))
+    first = asyncio.create_task(model.complete(ask(timeout=300)))
     while not service.concurrent:  # noqa: ASYNC110 - likewise
         await asyncio.sleep(0.005)
     assert (await failure(model, ask(timeout=0.1))).kind == "timeout"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 
@@ -26,10 +25,8 @@ async def test_turns_have_the_same_result() -> None:
 async def test_a_short_window_does_not_wait_for_a_long_one() -> None:
     long = asyncio.create_task(extract_in_turns(_conversation(1_500).events))
     await asyncio.sleep(0.05)
-    began = time.monotonic()
     await extract_in_turns(_conversation(2).events)
     assert not long.done(), "the long one takes several seconds"
-    assert time.monotonic() - began < 2
     long.cancel()
     with pytest.raises(asyncio.CancelledError):
         await long

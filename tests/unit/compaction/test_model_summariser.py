@@ -231,7 +231,7 @@ async def test_no_failure_of_the_model_loses_a_fact_or_blocks(
     started = time.monotonic()
     with caplog.at_level(logging.DEBUG, "weft"):
         draft = await compact(model, session(), target=0.5)
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
     assert draft.degraded == (REASONS[reason],), "each degradation is named once"  # type: ignore[index]
     assert methods(draft) == {"extractive_summary"}
     assert draft.used == "sliding_window"

@@ -18,7 +18,7 @@ from weft.providers.embedders.local import MINILM, LocalEmbedder
 from weft.testing.contracts import EmbedderContract
 from weft.testing.embedder import WordEmbedder
 
-TIMEOUT_SECONDS = 30
+TIMEOUT_SECONDS = 60
 
 
 class Gate:

