@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 _TENANT, _OTHER_TENANT = "default", "other"
 # As many as a session may have.
 _KEYS, _CHANGED_KEYS = 1_000, 1_000
-# Limits of the sessions that the attacker fills.
+# The agent that fills the sessions of the attackers, and their limits.
+_OWNER = "mallory"
 _LARGE = ROOMY | {"max_value_tokens": 50_000}
 _ATTACKERS = 4
-# The agent that created and filled them.
-_OWNER = "mallory"
+_READING_WINDOWS = frozenset({"assemblies", "compactions", "key_facts"})
 _MAX_RATIO = 5.0
 _MAX_GROWTH_MEGABYTES = 600.0
 _MEGABYTE = 2**20
@@ -126,11 +126,12 @@ async def prepare(url: str, keys: int, names: Sequence[str]) -> Prepared:
 
 
 async def _attackers(app: App, name: str) -> tuple[str, ...]:
-    """Create the agents of an attack, and a full window of the first."""
+    """Create the agents of an attack, and a window of the first if the attack reads it."""
     agents = [f"{name}{number}" for number in range(_ATTACKERS)]
     keys = [await _attacker(app, agent) for agent in agents]
-    events = [{"event_id": f"e{number}", "content": f"Decision {number}: {'word ' * 200}"} for number in range(200)]
-    await _as(app, agents[0], "context.ingest", session_id="large", events=events)
+    if name in _READING_WINDOWS:
+        events = [{"event_id": f"e{number}", "content": f"Decision {number}: {'word ' * 200}"} for number in range(200)]
+        await _as(app, agents[0], "context.ingest", session_id="large", events=events)
     return tuple(keys)
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.req("CE-F44")
 READING = ["shared_context.read", "shared_context.list_keys"]
+# Every step has these as well.
+IN_EVERY_STEP = ["refresh_token", "guardrails.check"]
 
 
 async def define(caller: Caller, name: str = "review", tools: list[str] | None = None, **fields: Any) -> Any:
@@ -78,7 +80,7 @@ async def test_resources_and_calls_through_weft_tools_obey_the_step(world: World
     operation, raw = await world.app.resolve_tool("weft_tools", inner, context)
     assert wire_form(await world.app.call(operation, raw, context))["value"] == "ship"
     found = await reviewing.call("tools.search", query="write a value to the board", limit=50)
-    assert {tool["name"] for tool in found["tools"]} == set(READING)
+    assert {tool["name"] for tool in found["tools"]} == {*READING, *IN_EVERY_STEP}
     with refused("TOOL_NOT_IN_STEP"):
         await reviewing.call("tools.describe", name="shared_context.write")
 
