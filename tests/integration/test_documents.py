@@ -535,17 +535,18 @@ async def test_a_document_is_not_given_up_however_many_processes_stopped(library
 async def test_a_document_that_stops_its_own_process_fails_but_stays_readable(
     library: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("crashing.md", "b.md"):
-        await put(library.planner, name, TEXT)
+    # More than a process has left after its start, which is not nothing.
+    large = f"{TEXT}\n\n" * 3_000
+    await put(library.planner, "crashing.md", large)
+    await put(library.planner, "b.md", TEXT)
     await die_while_ingesting(library, "crashing.md", "b.md")
     await die_while_ingesting(library, "crashing.md")
-    # Too little for any document.
     monkeypatch.setattr(library.app.ingestion, "_trial", DocumentTrial(memory_bytes=2**20))
     await ingest_after_rest(library)
     failed = await document(library.planner, "crashing.md")
     assert (failed["state"], (await document(library.planner, "b.md"))["state"]) == ("failed", "indexed")
     assert "runs out of memory or time, or crashes" in failed["error"]
-    kept = await read(library, "crashing.md")
+    kept = await read(library, "crashing.md", end=len(TEXT))
     assert (kept["text"], kept["state"]) == (TEXT, "failed")
     await put(library.planner, "crashing.md", f"{TEXT} Repaired.")
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")

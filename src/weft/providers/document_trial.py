@@ -117,6 +117,10 @@ def _limit(given: TrialInput) -> None:
 
 
 if __name__ == "__main__":
-    main()
-    # At once: threads that are still at work do not matter.
-    os._exit(0)
+    exit_status = 1
+    try:
+        main()
+        exit_status = 0
+    finally:
+        # At once: threads that are still at work do not matter, and without memory they might never end.
+        os._exit(exit_status)
