@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from weft import __version__
 from weft.kernel.errors import AuthenticationError, MethodNotAllowed, NotFound, RateLimited, WeftError
+from weft.transports.console.site import Console
 from weft.transports.http.byte_budget import ByteBudget
 from weft.transports.http.connections import ConnectionLimits, ConnectionTable, connection_of, trusted_proxies
 from weft.transports.http.host_check import HostGuard
@@ -124,6 +125,7 @@ class HttpApplication:
                 *transfer_routes(self._app),
                 *shim_routes(self._app),
                 *schema_routes(self._app),
+                *Console(self._app, self.streams).routes(),
                 Route("/", self._landing),
                 Route("/health", self._health),
                 Route("/ready", self._ready),

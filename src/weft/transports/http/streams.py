@@ -111,7 +111,7 @@ class EventStream(OperationEndpoint):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with contextlib.ExitStack() as stack:
             try:
-                context, caller = await admit(self._app, scope)
+                context, caller = await self._admit(scope)
                 request = self._read_request(scope)
                 subscriber = stack.enter_context(await self._app.subscription(context))
                 pages = await self._pages(request, context, subscriber)
@@ -120,6 +120,9 @@ class EventStream(OperationEndpoint):
                 await refuse(scope, send, error, self._app.clock)
                 return
             await self._stream(self._texts(pages, source, caller), receive, send)
+
+    async def _admit(self, scope: Scope) -> tuple[CallContext, Actor]:
+        return await admit(self._app, scope)
 
     async def _stream(self, texts: AsyncIterator[tuple[int, bytes]], receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})

@@ -1,0 +1,95 @@
+// Pages work without this file. It shows times in the reader's zone, keeps pages up to date, and adds keys and charts.
+"use strict";
+
+const SHOWN_TIME = new Intl.DateTimeFormat(undefined, {
+  year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit",
+});
+const LEAST_MS_BETWEEN_UPDATES = 500;
+const KEY_PAUSE_MS = 1500;
+
+function showLocalTimes(root) {
+  for (const time of root.querySelectorAll("time[datetime]")) {
+    time.textContent = SHOWN_TIME.format(new Date(time.dateTime));
+  }
+}
+
+function enableCopying(root) {
+  for (const button of root.querySelectorAll("button.copy[hidden]")) {
+    button.hidden = !navigator.clipboard;
+  }
+}
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("button.copy");
+  if (!button) return;
+  await navigator.clipboard.writeText(button.dataset.copy);
+  button.textContent = "Copied";
+  setTimeout(() => { button.textContent = "Copy"; }, KEY_PAUSE_MS);
+});
+
+// Many events become one update: the part of the page that is live is fetched again and its changes are merged in.
+function followEvents(live) {
+  const session = live.dataset.session;
+  const events = new EventSource("/console/events" + (session ? "?session_id=" + encodeURIComponent(session) : ""));
+  let waiting = false, last = 0;
+  const update = async () => {
+    last = Date.now();
+    waiting = false;
+    if (live.contains(document.activeElement) && document.activeElement.matches("input")) return;
+    await htmx.ajax("GET", location.href, { target: "#live", select: "#live", swap: "outerMorph" });
+    const fresh = document.getElementById("live");
+    showLocalTimes(fresh);
+    enableCopying(fresh);
+  };
+  const changed = () => {
+    if (waiting) return;
+    waiting = true;
+    setTimeout(update, Math.max(0, LEAST_MS_BETWEEN_UPDATES - (Date.now() - last)));
+  };
+  events.onmessage = changed;
+  window.addEventListener("pagehide", () => events.close());
+}
+
+let pressed = "";
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.matches("input, textarea, select")) return;
+  if (event.key === "/") {
+    event.preventDefault();
+    document.getElementById("find")?.focus();
+  } else if (event.key === "?") {
+    document.getElementById("keys")?.showModal();
+  } else if (pressed === "g") {
+    document.querySelector(`nav a[data-key="${CSS.escape(event.key)}"]`)?.click();
+    pressed = "";
+  } else {
+    pressed = event.key;
+    setTimeout(() => { pressed = ""; }, KEY_PAUSE_MS);
+  }
+});
+
+// A chart draws what its table says: assembled and naive tokens of each row.
+function drawChart(place) {
+  const rows = [...document.querySelectorAll(`#${place.dataset.chart} tbody tr`)];
+  if (rows.length < 2 || typeof uPlot === "undefined") return;
+  const numbers = (column) => rows.map((row) => Number(row.cells[column].dataset.value));
+  const names = rows.map((row) => row.cells[0].textContent);
+  const colour = getComputedStyle(document.documentElement).getPropertyValue("color");
+  new uPlot({
+    width: place.clientWidth, height: 220, legend: { show: true }, scales: { x: { time: false } },
+    series: [
+      { label: "row", value: (_, index) => names[index] ?? "" },
+      { label: "assembled", stroke: "#2f9e63", fill: "#2f9e6333", width: 2 },
+      { label: "naive", stroke: "#b08a2e", width: 2 },
+    ],
+    axes: [{ stroke: colour, values: (_, at) => at.map((index) => names[index] ?? "") }, { stroke: colour, size: 80 }],
+  }, [rows.map((_, index) => index), numbers(2), numbers(3)], place);
+}
+
+document.addEventListener("DOMContentLoaded", () => {
+  showLocalTimes(document);
+  enableCopying(document);
+  const live = document.getElementById("live");
+  if (live) followEvents(live);
+  document.querySelectorAll("[data-chart]").forEach(drawChart);
+});

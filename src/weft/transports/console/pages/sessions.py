@@ -1,0 +1,137 @@
+"""Sessions: the board, the transcript, windows, and what happened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.kernel.errors import InvalidInput
+from weft.transports.console.view import Page
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from weft.transports.console.view import View
+
+_MESSAGES = 50
+_VALUES = 100
+_EVENTS = 100
+
+
+async def sessions(view: View) -> Response:
+    listed = await view.call(
+        "session.list", limit=50, cursor=view.query("cursor"), include_archived=view.query("archived")
+    )
+    rows = view.arranged(listed.sessions, "purpose", "id", "created_by", "updated_at")
+    return view.render("sessions.html", sessions=rows, next_cursor=listed.next_cursor)
+
+
+async def board(view: View) -> Response:
+    session_id, branch = view.part("session_id"), view.query("branch")
+    listed = await view.call("board.list_keys", session_id=session_id, branch=branch)
+    keys = view.arranged(listed.keys, "key", "written_by", "written_at", "version", "value_size_tokens")
+    shown = [entry.key for entry in keys[:_VALUES]]
+    values = {}
+    if shown:
+        read = await view.call("board.read_batch", session_id=session_id, keys=shown, branch=branch)
+        values = {entry.key: entry for entry in read.entries}
+    return view.render(
+        "board.html", session=await _session(view), keys=keys, values=values, size=listed.metadata, tab="board"
+    )
+
+
+async def entry(view: View) -> Response:
+    history = await view.call("board.read_history", session_id=view.part("session_id"), key=view.part("key"))
+    return view.render("board_entry.html", session=await _session(view), history=history, tab="board")
+
+
+async def transcript(view: View) -> Response:
+    offset = _number(view, "offset")
+    listed = await view.call("message.list", session_id=view.part("session_id"), limit=_MESSAGES, offset=offset)
+    known = {message.id: message for message in listed.messages}
+    return view.render(
+        "transcript.html",
+        session=await _session(view),
+        messages=view.arranged(listed.messages, "content", "sender", "visibility"),
+        known=known,
+        total=listed.total_count,
+        offset=offset,
+        following=offset + _MESSAGES if listed.has_more else None,
+        previous=max(0, offset - _MESSAGES) if offset else None,
+        tab="messages",
+    )
+
+
+async def windows(view: View) -> Response:
+    listed = await view.call("window.list", session_id=view.part("session_id"), cursor=view.query("cursor"))
+    return view.render(
+        "windows.html",
+        session=await _session(view),
+        windows=view.arranged(listed.windows, "agent_id", "tokens", "limit", "updated_at"),
+        next_cursor=listed.next_cursor,
+        tab="windows",
+    )
+
+
+async def window(view: View) -> Response:
+    session_id, agent_id, offset = view.part("session_id"), view.part("agent_id"), _number(view, "offset")
+    shown = await view.call("window.show", session_id=session_id, agent_id=agent_id)
+    events = await view.call("window.events", session_id=session_id, agent_id=agent_id, limit=_MESSAGES, offset=offset)
+    return view.render(
+        "window.html",
+        session=await _session(view),
+        window=shown,
+        events=events.events,
+        total=events.total_count,
+        offset=offset,
+        following=offset + _MESSAGES if events.has_more else None,
+        previous=max(0, offset - _MESSAGES) if offset else None,
+        tab="windows",
+    )
+
+
+async def timeline(view: View) -> Response:
+    after = _number(view, "after")
+    read = await view.call("events.read", session_id=view.part("session_id"), after=after)
+    return view.render(
+        "timeline.html",
+        session=await _session(view),
+        events=view.arranged(read.events[:_EVENTS], "type", "subject", "actor"),
+        following=read.events[_EVENTS - 1].seq if len(read.events) > _EVENTS else None,
+        after=after,
+        tab="timeline",
+    )
+
+
+async def session_prompts(view: View) -> Response:
+    listed = await view.call("receipt.list", session_id=view.part("session_id"), limit=50, cursor=view.query("cursor"))
+    return view.render(
+        "session_prompts.html",
+        session=await _session(view),
+        receipts=view.arranged(listed.receipts, "agent_id", "model", "created_at", "tokens", "savings_ratio"),
+        next_cursor=listed.next_cursor,
+        tab="prompts",
+    )
+
+
+async def _session(view: View) -> object:
+    found = await view.call("session.get", session_id=view.part("session_id"))
+    return found.session
+
+
+def _number(view: View, name: str) -> int:
+    text = view.query(name) or "0"
+    if not text.isascii() or not text.isdigit() or len(text) > 18:  # noqa: PLR2004 - digits of the largest number
+        raise InvalidInput(f"{name}: a whole number is needed", field=name)
+    return int(text)
+
+
+SESSIONS = (
+    Page("/sessions", sessions, "session.list", "Sessions", "s"),
+    Page("/sessions/{session_id}", board, "board.list_keys"),
+    Page("/sessions/{session_id}/keys/{key:path}", entry, "board.read_history"),
+    Page("/sessions/{session_id}/messages", transcript, "message.list"),
+    Page("/sessions/{session_id}/windows", windows, "window.list"),
+    Page("/sessions/{session_id}/windows/{agent_id}", window, "window.show"),
+    Page("/sessions/{session_id}/prompts", session_prompts, "receipt.list"),
+    Page("/sessions/{session_id}/timeline", timeline, "events.read"),
+)

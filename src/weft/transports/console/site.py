@@ -1,0 +1,211 @@
+"""Routes of the console: assets, signing in, pages, forms, live events."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from http import HTTPStatus
+from importlib.resources import files
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from weft.kernel.errors import AuthenticationError, InvalidInput, NotFound, WeftError
+from weft.transports.cli.command_names import command_name
+from weft.transports.console.actions import FORM_TOKEN, RETURN_TO, perform
+from weft.transports.console.pages import PAGES
+from weft.transports.console.rendering import render
+from weft.transports.console.sign_in import PATH, forget, keep_alive, remember, signed_in, token_for
+from weft.transports.console.view import View
+from weft.transports.http.http_io import (
+    ANONYMOUS_BODY_BYTES,
+    context_of,
+    delay_refusal,
+    error_body,
+    note_caller,
+    read_body,
+)
+from weft.transports.http.streams import EventStream
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from starlette.types import Scope
+
+    from weft.app.app import App
+    from weft.app.dispatch import CallContext
+    from weft.capabilities.events.model import EventPage
+    from weft.kernel.identity import Actor
+    from weft.transports.console.view import Page
+    from weft.transports.http.streams import OpenStreams
+
+_SECURITY = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), microphone=(), geolocation=()",
+    "cache-control": "no-store",
+}
+_ASSET_TYPES = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+_FORM_BYTES = 1_048_576
+_MANY_FIELDS = 1_000
+
+
+class Console:
+    """The pages of one server."""
+
+    def __init__(self, app: App, streams: OpenStreams) -> None:
+        self._app = app
+        self._streams = streams
+
+    def routes(self) -> Iterator[Route]:
+        yield Route(f"{PATH}/assets/{{name}}", self._asset, methods=["GET"])
+        yield Route(f"{PATH}/sign-in", self._guarded(self._sign_in_page), methods=["GET"])
+        yield Route(f"{PATH}/sign-in", self._guarded(self._sign_in), methods=["POST"])
+        yield Route(f"{PATH}/sign-out", self._guarded(self._sign_out), methods=["POST"])
+        yield Route(f"{PATH}/actions/{{operation}}", self._guarded(self._action), methods=["POST"])
+        yield Route(f"{PATH}/events", ConsoleEvents(self._app, self._streams), methods=["GET"])
+        for page in PAGES:
+            yield Route(f"{PATH}{page.path}", self._guarded(self._shown(page)), methods=["GET"])
+
+    def _guarded(self, handle: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+        """Show errors as pages, send who is not signed in to the sign-in, and add the security headers."""
+
+        async def guarded(request: Request) -> Response:
+            try:
+                response = await handle(request)
+            except AuthenticationError as error:
+                response = self._to_sign_in(request, error)
+            except WeftError as error:
+                await delay_refusal(request.scope, error)
+                response = self._error_page(error)
+            response.headers.update(_SECURITY)
+            return response
+
+        return guarded
+
+    def _shown(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
+        async def show(request: Request) -> Response:
+            browser = await signed_in(self._app, request)
+            response = await page.show(View(self._app, request, browser, PAGES))
+            await keep_alive(self._app, browser, response, secure=_is_secure(request))
+            return response
+
+        return show
+
+    async def _sign_in_page(self, request: Request) -> Response:
+        await self._app.admit_without_credential(context_of(request.scope))
+        values = {"error": None, "return_to": _own_path(request.query_params.get(RETURN_TO))}
+        return HTMLResponse(render("sign_in.html", values))
+
+    async def _sign_in(self, request: Request) -> Response:
+        await self._app.admit_without_credential(context_of(request.scope))
+        _check_same_origin(request)
+        form = await _form(request, ANONYMOUS_BODY_BYTES)
+        return_to = _own_path(form.get(RETURN_TO))
+        try:
+            token = await token_for(self._app, form.get("api_key", "").strip(), request)
+        except AuthenticationError as error:
+            body = error_body(error, self._app.clock, _command)
+            return HTMLResponse(render("sign_in.html", {"error": body, "return_to": return_to}), error.http_status)
+        response = RedirectResponse(return_to, HTTPStatus.SEE_OTHER)
+        remember(response, token, secure=_is_secure(request))
+        return response
+
+    async def _sign_out(self, request: Request) -> Response:
+        browser = await signed_in(self._app, request)
+        browser.check_form((await _form(request)).get(FORM_TOKEN))
+        await self._app.call(self._app.registry["token.revoke"], {}, browser.context)
+        response = RedirectResponse(f"{PATH}/sign-in", HTTPStatus.SEE_OTHER)
+        forget(response)
+        return response
+
+    async def _action(self, request: Request) -> Response:
+        browser = await signed_in(self._app, request)
+        form = await _form(request)
+        browser.check_form(form.get(FORM_TOKEN))
+        said = await perform(self._app, browser, request.path_params["operation"], form)
+        path = _own_path(form.get(RETURN_TO))
+        return RedirectResponse(f"{path}{'&' if '?' in path else '?'}message={quote(said)}", HTTPStatus.SEE_OTHER)
+
+    async def _asset(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        content = _assets().get(name)
+        if content is None:
+            return self._error_page(NotFound(f"There is no file '{name[:100]}'."))
+        etag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+        headers = {**_SECURITY, "cache-control": "no-cache", "etag": etag}
+        if request.headers.get("if-none-match") == etag:
+            return Response(status_code=304, headers=headers)
+        return Response(content, headers=headers, media_type=_ASSET_TYPES[name.rpartition(".")[2]])
+
+    def _to_sign_in(self, request: Request, error: AuthenticationError) -> Response:
+        here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        if request.method != "GET" or "hx-request" in request.headers:
+            return self._error_page(error)
+        response = RedirectResponse(f"{PATH}/sign-in?{RETURN_TO}={quote(here)}", HTTPStatus.SEE_OTHER)
+        forget(response)
+        return response
+
+    def _error_page(self, error: WeftError) -> Response:
+        body = error_body(error, self._app.clock, _command)
+        return HTMLResponse(render("error.html", {"error": body, "status": error.http_status}), error.http_status)
+
+
+class ConsoleEvents(EventStream):
+    """Tells a signed-in browser that something changed: once for each page of events, and not what."""
+
+    async def _admit(self, scope: Scope) -> tuple[CallContext, Actor]:
+        browser = await signed_in(self._app, Request(scope))
+        note_caller(scope, browser.actor)
+        return browser.context, browser.actor
+
+    def _messages(self, page: EventPage, source: str) -> Iterator[tuple[int, bytes]]:
+        del source
+        changed = b"id: %d\ndata: changed\n\n" % page.reached if page.recorded else b": still here\n\n"
+        yield page.reached, changed
+
+
+def _command(operation: str) -> str:
+    """Name an operation by its command: that is what a reader of a hint can type."""
+    return f"weft {command_name(operation)}"
+
+
+def _is_secure(request: Request) -> bool:
+    return request.url.scheme == "https"
+
+
+def _check_same_origin(request: Request) -> None:
+    """Refuse a sign-in that another site sends: it would sign the reader in as someone else."""
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    if site not in {"same-origin", "none"}:
+        raise InvalidInput("Sign in from the console's own page.")
+
+
+def _own_path(path: str | None) -> str:
+    """Return the page to return to; anything that is not a page of the console becomes its first page."""
+    parts = urlsplit(path or "")
+    own = not parts.scheme and not parts.netloc and (parts.path == PATH or parts.path.startswith(f"{PATH}/"))
+    return path if path and own and "\\" not in path and path.isascii() else PATH
+
+
+async def _form(request: Request, limit: int = _FORM_BYTES) -> dict[str, str]:
+    body = await read_body(request.scope, request.receive, limit)
+    try:
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MANY_FIELDS))
+    except ValueError as error:
+        raise InvalidInput("The form could not be read.") from error
+
+
+@cache
+def _assets() -> dict[str, bytes]:
+    folder = files("weft.transports.console") / "assets"
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name.rpartition(".")[2] in _ASSET_TYPES}

@@ -1,0 +1,105 @@
+"""What a page function gets: its caller, its query, operations to call, and templates to render."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import urlencode
+
+from starlette.responses import HTMLResponse, RedirectResponse
+
+from weft.app.dispatch import may_use
+from weft.transports.console.rendering import render
+from weft.transports.console.sign_in import PATH
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from weft.app.app import App
+    from weft.transports.console.sign_in import Browser
+
+
+Row = TypeVar("Row")
+
+
+class Page(NamedTuple):
+    """A page: its path below /console, what its function does, and the operation that a caller needs for it.
+
+    One with a ``menu`` is in the menu under that name, which the letter ``key`` after g opens.
+    """
+
+    path: str
+    show: Callable[[View], Awaitable[Response]]
+    operation: str
+    menu: str | None = None
+    key: str | None = None
+
+
+class View:
+    """One request for a page, by a signed-in browser."""
+
+    def __init__(self, app: App, request: Request, browser: Browser, menu: Sequence[Page]) -> None:
+        self.request = request
+        self.browser = browser
+        self.actor = browser.actor
+        self._app = app
+        self._menu = menu
+
+    @property
+    def path(self) -> str:
+        return self.request.url.path
+
+    def part(self, name: str) -> str:
+        """Return a part of the path."""
+        return str(self.request.path_params[name])
+
+    def query(self, name: str) -> str | None:
+        """Return a parameter of the query; an empty one counts as absent, as forms send it."""
+        return self.request.query_params.get(name) or None
+
+    def may(self, operation: str) -> bool:
+        """Tell whether the caller may use an operation at all."""
+        return may_use(self._app.registry[operation], self.actor)
+
+    async def call(self, operation: str, **fields: Any) -> Any:  # noqa: ANN401 - the operation's response
+        """Call an operation as the signed-in principal; fields without a value are left out."""
+        given = {name: value for name, value in fields.items() if value is not None}
+        return await self._app.call(self._app.registry[operation], given, self.browser.context, strict=False)
+
+    def link(self, **changes: str | float | None) -> str:
+        """Return the address of this view with other parameters; None removes one."""
+        query = {**self.request.query_params, **{name: value for name, value in changes.items() if value is not None}}
+        for name, value in changes.items():
+            if value is None:
+                query.pop(name, None)
+        return f"{self.path}?{urlencode(query)}" if query else self.path
+
+    def arranged(self, rows: Iterable[Row], *columns: str) -> list[Row]:
+        """Return the rows that contain the text of ``?filter=``, in the order of ``?sort=`` and ``?order=``."""
+        wanted = (self.query("filter") or "").lower()
+        kept = [row for row in rows if not wanted or any(wanted in _text(row, name) for name in columns)]
+        sort = self.query("sort")
+        if sort in columns:
+            kept.sort(key=lambda row: _sortable(getattr(row, sort)), reverse=self.query("order") == "desc")
+        return kept
+
+    def render(self, template: str, status: int = 200, **values: Any) -> Response:  # noqa: ANN401 - for templates
+        """Return a page; ``message`` in the query is the outcome of a form."""
+        menu = [page for page in self._menu if page.menu and self.may(page.operation)]
+        shown = {**values, "view": self, "menu": menu, "form_token": self.browser.form_token}
+        return HTMLResponse(render(template, shown), status)
+
+
+def redirect(path: str, **query: str) -> Response:
+    """Return a redirect to a page of the console after a form was sent."""
+    return RedirectResponse(f"{PATH}{path}?{urlencode(query)}" if query else f"{PATH}{path}", 303)
+
+
+def _text(row: object, name: str) -> str:
+    return str(getattr(row, name, "")).lower()
+
+
+def _sortable(value: object) -> tuple[bool, Any]:
+    return (value is not None, value if value is not None else 0)

@@ -1,0 +1,325 @@
+"""The console: signing in, pages and forms; nobody sees or changes by it what operations refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import httpx2
+import pytest
+
+from support.http_server import served
+from support.world import SESSION
+from weft.transports.console.actions import DONE
+from weft.transports.console.pages import PAGES
+from weft.transports.console.sign_in import FORM_COOKIE, TOKEN_COOKIE
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from support.world import Caller, World
+
+SECRET = "walnut-canary-7731"
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'><svg/onload=alert(3)> \x1b[31mred \u202egnp.exe"
+FORM_TOKEN = re.compile(r'name="form_token" value="([0-9a-f]{64})"')
+
+
+@dataclass(slots=True)
+class Reader:
+    """A browser without scripts."""
+
+    http: httpx2.AsyncClient
+
+    async def sign_in(self, credential: str, **form: str) -> httpx2.Response:
+        return await self.http.post("/console/sign-in", data={"api_key": credential, **form})
+
+    async def open(self, path: str) -> httpx2.Response:
+        return await self.http.get(f"/console{path}")
+
+    async def send(self, operation: str, **fields: str) -> httpx2.Response:
+        token = FORM_TOKEN.search((await self.open("")).text)
+        assert token is not None
+        return await self.http.post(f"/console/actions/{operation}", data={"form_token": token[1], **fields})
+
+
+@asynccontextmanager
+async def reading(world: World, caller: Caller | None = None) -> AsyncIterator[Reader]:
+    """Run the server, with a browser that is signed in as a caller."""
+    async with served(world.app) as server, httpx2.AsyncClient(base_url=server.url, timeout=60) as http:
+        reader = Reader(http)
+        if caller is not None:
+            assert (await reader.sign_in(caller.credential)).status_code == 303
+        yield reader
+
+
+async def fill(world: World, text: str, public: str | None = None) -> dict[str, str]:
+    """Put a text wherever a page can show one; returns the parameters of the pages.
+
+    ``public`` is for what every agent of the tenant may see; it is one line.
+    """
+    planner, admin = world.planner, world.admin
+    public = re.sub(r"[\x00-\x1f]", "", text if public is None else public)
+    await planner.write("goal", text)
+    await planner.write("goal", f"{text} again")
+    await planner.say(text)
+    await planner.remember("note", text)
+    await planner.call("memory.set", key="here", value=text, session_id=SESSION)
+    await planner.call("agent.define", agent_id="analysis", role=text, system_prompt=text)
+    await planner.call("context.push", knowledge=[{"key": "fact", "value": text, "memory_type": "learned_knowledge"}])
+    await planner.call("context.ingest", session_id=SESSION, events=[{"event_id": "e1", "content": text}])
+    assembled = await planner.call("context.assemble", session_id=SESSION, task_description="goal", token_budget=4_000)
+    await admin.call("team.create", team="research", description=public)
+    await admin.call("knowledge.create_domain", domain="handbook", description=public)
+    await admin.call("knowledge.add_document", domain="handbook", document_id="d1", text=public, title=public)
+    hook = await admin.call("webhook.create", url="https://example.com/hook", description=public)
+    return {
+        "session_id": SESSION,
+        "key": "goal",
+        "agent_id": "planner",
+        "receipt_id": assembled["receipt_id"],
+        "team": "research",
+        "domain": "handbook",
+        "context_id": f"board:{SESSION}",
+        "webhook_id": hook["webhook_id"],
+        "review_id": "review_0",
+        "compaction_id": "compaction_0",
+        "approval_id": "approval_0",
+        "recommendation_id": "advice_0",
+    }
+
+
+QUERIES = {
+    "/search": "?q=goal",
+    "/history/{context_id}/rollback": "?version=1",
+    "/knowledge/{domain}/document": "?document=d1",
+}
+# Pages of things that these tests have none of: they say so.
+ABSENT = {
+    "/reviews/{review_id}",
+    "/compactions/{compaction_id}",
+    "/approvals/{approval_id}",
+    "/advice/{recommendation_id}",
+}
+
+
+def path_of(page: str, parameters: dict[str, str]) -> str:
+    filled = re.sub(r"{(\w+)(?::path)?}", lambda found: quote(parameters[found[1]]), page)
+    return filled + QUERIES.get(page, "")
+
+
+async def test_a_browser_signs_in_and_out(world: World) -> None:
+    async with reading(world) as reader:
+        asked = await reader.open("/sessions?sort=id")
+        assert (asked.status_code, asked.headers["location"]) == (
+            303,
+            "/console/sign-in?return_to=/console/sessions%3Fsort%3Did",
+        )
+        signed = await reader.sign_in(world.admin.credential, return_to="/console/sessions?sort=id")
+        assert (signed.status_code, signed.headers["location"]) == (303, "/console/sessions?sort=id")
+        token = reader.http.cookies[TOKEN_COOKIE]
+        for cookie in signed.headers.get_list("set-cookie"):
+            assert {"HttpOnly", "Path=/console", "SameSite=strict"} <= set(cookie.split("; "))
+        assert world.admin.credential not in str(signed.headers)
+        assert (await reader.open("/sessions")).status_code == 200
+        form = FORM_TOKEN.search((await reader.open("")).text)
+        assert form is not None
+        assert (await reader.http.post("/console/sign-out", data={"form_token": form[1]})).status_code == 303
+        reader.http.cookies.set(TOKEN_COOKIE, token, domain="127.0.0.1", path="/console")
+        reader.http.cookies.set(FORM_COOKIE, "any", domain="127.0.0.1", path="/console")
+        assert (await reader.open("/sessions")).status_code == 303
+
+
+async def test_a_wrong_key_is_refused_in_the_words_of_every_interface(world: World) -> None:
+    async with reading(world) as reader:
+        answer = await reader.sign_in("weft.home.key_0.wrong")
+        assert answer.status_code == 401
+        assert "API key" in answer.text
+        assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        "https://evil.example/console",
+        "//evil.example/console",
+        "/\\evil.example",
+        "javascript:alert(1)",
+        "/v1/sessions",
+        "/consoles",
+    ],
+)
+async def test_signing_in_leads_to_pages_of_the_console_only(world: World, elsewhere: str) -> None:
+    async with reading(world) as reader:
+        answer = await reader.sign_in(world.admin.credential, return_to=elsewhere)
+        assert answer.headers["location"] == "/console"
+
+
+async def test_another_site_can_neither_sign_in_nor_send_forms(world: World) -> None:
+    async with reading(world, world.admin) as reader:
+        foreign = await reader.http.post(
+            "/console/sign-in", data={"api_key": world.admin.credential}, headers={"sec-fetch-site": "cross-site"}
+        )
+        assert foreign.status_code == 400
+        origin = await reader.http.post("/console/sign-in", data={}, headers={"origin": "https://evil.example"})
+        assert origin.status_code == 403
+        for token in ("", "0" * 64):
+            answer = await reader.http.post(
+                "/console/actions/alerts.resolve", data={"form_token": token, "alert_id": "a"}
+            )
+            assert (answer.status_code, "FOREIGN_FORM" in answer.text) == (403, True)
+        assert (await reader.send("agent.create", agent_id="mine")).status_code == 404
+
+
+async def test_pages_allow_no_foreign_content(world: World) -> None:
+    async with reading(world, world.admin) as reader:
+        for path in ("", "/sign-in", "/nowhere-at-all", "/sessions/absent", "/assets/console.js"):
+            answer = await reader.open(path)
+            if path == "/nowhere-at-all":
+                continue
+            policy = answer.headers["content-security-policy"]
+            assert "default-src 'none'" in policy
+            assert "unsafe" not in policy
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert not re.search(r"<script(?! src=)|\son\w+=|\sstyle=", answer.text) or path.endswith(".js")
+
+
+@pytest.mark.req("SC-19", part="an admin inspects in the console")
+@pytest.mark.req("CE-U6", part="the console")
+async def test_every_page_is_shown(world: World) -> None:
+    parameters = await fill(world, "the text")
+    async with reading(world, world.admin) as reader:
+        for page in PAGES:
+            answer = await reader.open(path_of(page.path, parameters))
+            assert answer.status_code == (404 if page.path in ABSENT else 200), (page.path, answer.text[:2_000])
+            assert "<h1>" in answer.text
+
+
+async def test_stored_text_is_inert_on_every_page(world: World) -> None:
+    parameters = await fill(world, HOSTILE)
+    shown = 0
+    async with reading(world, world.planner) as reader:
+        for page in PAGES:
+            text = (await reader.open(path_of(page.path, parameters))).text
+            assert not re.search(r"<script>|<img|<svg/", text), page.path
+            assert not set(text) & {"\x1b", "\u202e"}, page.path
+            shown += "&lt;script&gt;" in text
+    assert shown >= 6
+
+
+async def test_pages_show_nothing_that_operations_refuse(world: World) -> None:
+    parameters = await fill(world, SECRET, "for all")
+    for caller in (world.stranger, await world.admin.create_agent("outsider", permissions=["read"])):
+        async with reading(world, caller) as reader:
+            for page in PAGES:
+                answer = await reader.open(path_of(page.path, parameters))
+                assert SECRET not in answer.text, (caller.credential[:20], page.path)
+                assert caller is not world.stranger or "for all" not in answer.text, page.path
+                assert answer.status_code < 500, page.path
+
+
+async def test_a_caller_without_the_right_changes_nothing_by_forms(world: World) -> None:
+    await fill(world, "the text")
+    before = await world.admin.call("history.log", context_id=f"board:{SESSION}")
+    outsider = await world.admin.create_agent("outsider", permissions=["read"])
+    fields = {
+        "context_id": f"board:{SESSION}",
+        "target_version": "1",
+        "alert_id": "a",
+        "approval_id": "a",
+        "review_id": "r",
+        "webhook_id": "w",
+        "domain": "handbook",
+        "document_id": "d1",
+        "version": "1",
+    }
+    async with reading(world, outsider) as reader:
+        for operation in DONE:
+            names = world.app.registry[operation].request.__struct_fields__
+            given = {name: text for name, text in fields.items() if name in names}
+            answer = await reader.send(operation, **given)
+            assert answer.status_code in {400, 403, 404}, operation
+    assert await world.admin.call("history.log", context_id=f"board:{SESSION}") == before
+
+
+async def test_a_rollback_is_previewed_and_made(world: World) -> None:
+    await world.planner.write("goal", "first")
+    await world.planner.write("goal", "second")
+    async with reading(world, world.admin) as reader:
+        preview = await reader.open(f"/history/board:{SESSION}/rollback?version=1")
+        assert '<span class="minus">-second</span>' in preview.text
+        assert '<span class="plus">+first</span>' in preview.text
+        assert await world.planner.value("goal") == "second"
+        done = await reader.send(
+            "history.rollback", context_id=f"board:{SESSION}", target_version="1", reason="wrong turn"
+        )
+        assert done.status_code == 303
+        assert await world.planner.value("goal") == "first"
+
+
+async def test_a_merge_is_decided_by_its_form(world: World) -> None:
+    planner, board = world.planner, f"board:{SESSION}"
+    await planner.write("goal", "base")
+    branch = await planner.call("history.branch", context_id=board, branch="idea")
+    await planner.write("goal", "theirs", branch="idea")
+    await planner.write("goal", "ours")
+    merged = await planner.call("history.merge", context_id=board, from_context_id=branch["context_id"])
+    async with reading(world, world.admin) as reader:
+        page = (await reader.open(f"/reviews/{merged['review_id']}")).text
+        assert re.findall(r"<pre>(\w+)</pre>", page) == ["base", "ours", "theirs"], page
+        sent = await reader.send("history.resolve", review_id=merged["review_id"], **{"resolution:goal": "theirs"})
+        assert sent.status_code == 303, sent.text
+    assert await planner.value("goal") == "theirs"
+
+
+async def test_the_prompt_again_has_the_recorded_hash(world: World) -> None:
+    parameters = await fill(world, "the text")
+    async with reading(world, world.planner) as reader:
+        inspected = (await reader.open(f"/prompts/{parameters['receipt_id']}")).text
+        assert "in the prompt" in inspected
+        replayed = (await reader.open(f"/prompts/{parameters['receipt_id']}/replay")).text
+        assert "same bytes" in replayed
+        digest = re.search(r"sha256:[0-9a-f]{64}", replayed)
+        assert digest is not None
+        assert digest[0] in inspected
+
+
+async def test_views_are_sorted_and_filtered_by_their_address(world: World) -> None:
+    for key in ("charly", "alpha", "other"):
+        await world.planner.write(key)
+    async with reading(world, world.admin) as reader:
+        text = (await reader.open(f"/sessions/{SESSION}?filter=ha&sort=key&order=desc")).text
+        assert re.findall(r'id="key-(\w+)"', text) == ["charly", "alpha"]
+        assert 'aria-sort="descending"' in text
+
+
+async def test_a_browser_is_told_that_something_changed_and_not_what(world: World) -> None:
+    async with reading(world, world.admin) as reader:
+        async with reader.http.stream("GET", f"/console/events?session_id={SESSION}") as stream:
+            assert stream.status_code == 200
+            received = stream.aiter_text()
+            assert ": open" in await anext(received)
+            await world.planner.write("goal", SECRET)
+            async with asyncio.timeout(60):
+                text = ""
+                while "data: changed" not in text:
+                    text += await anext(received)
+        assert "goal" not in text
+        assert SECRET not in text
+        anonymous = httpx2.AsyncClient(base_url=str(reader.http.base_url))
+        async with anonymous:
+            assert (await anonymous.get("/console/events")).status_code == 401
+
+
+def test_vendored_files_are_what_their_list_says() -> None:
+    folder = files("weft.transports.console") / "assets"
+    listed: dict[str, Any] = json.loads((folder / "vendored.json").read_text())
+    assert set(listed) == {file.name for file in folder.iterdir() if ".min." in file.name}
+    for name, about in listed.items():
+        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == about["sha256"], name
