@@ -151,9 +151,10 @@ def _show_next_steps(narrator: Narrator, settings: Settings, url: str, played: P
             f"{weft} receipt replay {played.receipt_id}",
             f"{weft} receipt savings --by agent",
             f"{weft} audit list --outcome denied",
-            f"{weft} key create admin    # a key for REST and MCP clients",
+            f"{weft} key create admin    # a key for the console, REST and MCP",
         ]
     )
+    narrator.aside(f"To look around in the browser, sign in at {url}/console with that key.")
     narrator.aside("Ctrl-C stops the server; the data stays.")
 
 

@@ -137,7 +137,7 @@ def _handles(listening: socket.socket) -> list[socket.socket]:
 def _greet(settings: Settings, created: NewTenant | None) -> None:
     """Print the URL, and for a new database the admin's API key, which is shown only once."""
     address = f"http://{settings.host}:{settings.port}"
-    lines = [f"Weft is at {address}  (MCP {address}/mcp, REST {address}/v1)"]
+    lines = [f"Weft is at {address}  (MCP {address}/mcp, REST {address}/v1, console {address}/console)"]
     if created is not None:
         lines += [
             "",
