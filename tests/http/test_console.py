@@ -15,8 +15,11 @@ from urllib.parse import quote
 import httpx2
 import pytest
 
+from support.alerts import add_calls, evaluate
+from support.approvals import QUESTION, Asking
+from support.compaction_runs import long_window
 from support.http_server import served
-from support.world import SESSION
+from support.world import SESSION, refused
 from weft.transports.console.actions import DONE
 from weft.transports.console.pages import PAGES
 from weft.transports.console.sign_in import FORM_COOKIE, TOKEN_COOKIE
@@ -276,6 +279,48 @@ async def test_a_merge_is_decided_by_its_form(world: World) -> None:
         sent = await reader.send("history.resolve", review_id=merged["review_id"], **{"resolution:goal": "theirs"})
         assert sent.status_code == 303, sent.text
     assert await planner.value("goal") == "theirs"
+
+
+async def test_an_approval_is_given_by_its_form(world: World) -> None:
+    world.app.guards.install(Asking())
+    world.app.held_calls._wait_seconds = 0
+    await world.planner.write("goal", "first")
+    with refused("APPROVAL_PENDING"):
+        await world.planner.delete("goal")
+    async with reading(world, world.admin) as reader:
+        listed = (await reader.open("/approvals?state=pending")).text
+        found = re.search(r"/console/approvals/(\w+)", listed)
+        assert found is not None
+        page = (await reader.open(f"/approvals/{found[1]}")).text
+        assert QUESTION in page
+        assert (await reader.send("approval.approve", approval_id=found[1], reason="agreed")).status_code == 303
+        assert "performed" in (await reader.open(f"/approvals/{found[1]}")).text
+    with refused("KEY_NOT_FOUND"):
+        await world.planner.read("goal")
+
+
+async def test_an_alert_is_acknowledged_and_resolved_by_its_forms(world: World) -> None:
+    await add_calls(world, "planner", count=10, fill=0.95, useful=0.01)
+    await evaluate(world)
+    async with reading(world, world.admin) as reader:
+        page = (await reader.open("/alerts?state=open")).text
+        found = re.search(r'name="alert_id" value="(\w+)"', page)
+        assert found is not None
+        assert (await reader.send("alerts.acknowledge", alert_id=found[1])).status_code == 303
+        assert "acknowledged" in (await reader.open("/alerts")).text
+        assert (await reader.send("alerts.resolve", alert_id=found[1])).status_code == 303
+        assert found[1] not in (await reader.open("/alerts?state=acknowledged")).text
+
+
+async def test_a_compaction_is_shown_beside_its_originals(world: World) -> None:
+    await long_window(world.planner)
+    compacted = await world.planner.call("context.compact", session_id=SESSION, wait_seconds=30)
+    async with reading(world, world.planner) as reader:
+        listed = (await reader.open(f"/sessions/{SESSION}/windows/planner/compactions")).text
+        assert compacted["compaction_id"] in listed
+        page = (await reader.open(f"/compactions/{compacted['compaction_id']}")).text
+        assert "Originals" in page
+        assert "Turn 0." in page
 
 
 async def test_the_prompt_again_has_the_recorded_hash(world: World) -> None:
