@@ -34,6 +34,7 @@ NAMES = (
     "assembly",
     "budget_cost",
     "efficiency_cost",
+    "metering",
     "compaction",
     "recommendations",
     "assembly_postgres",

@@ -163,6 +163,26 @@ async def test_prometheus_has_usage_with_bounded_labels(world: World) -> None:
     assert "secret-of-a-caller" not in lines
 
 
+async def test_counters_of_prometheus_only_grow(world: World) -> None:
+    """A report below the estimate, of another model, corrects the usage report and lowers no counter."""
+    answer = await prompt(world.analysis)
+    await roll_up(world)
+    before = _counters(world)
+    usage_below = {"input_tokens": 1, "output_tokens": 1}
+    await report(world.analysis, answer, usage=usage_below, model=OTHER_MODEL)
+    await roll_up(world)
+    after = _counters(world)
+    assert before
+    assert {name: after[name] for name in before if after[name] < before[name]} == {}
+    assert after['weft_model_tokens_total{kind="assembly",model="gpt-5-*",tokens="input"}'] == 1
+
+
+def _counters(world: World) -> dict[str, float]:
+    lines = world.app.metrics.exposition().decode().splitlines()
+    pairs = (line.rsplit(" ", 1) for line in lines if line.startswith("weft_model_"))
+    return {name: float(value) for name, value in pairs if "_created" not in name}
+
+
 async def test_what_is_past_the_retention_of_the_plan_is_removed(world: World) -> None:
     await prompt(world.analysis)
     await roll_up(world)

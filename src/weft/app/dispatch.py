@@ -198,7 +198,7 @@ class Dispatcher:
                 answer = await self._perform(
                     operation, fields, context, actor, strict=strict, entry=entry, handler=handler
                 )
-                describe_span(operation.name, answer)
+                describe_span(operation.name, answer, self._metrics.model_label)
                 return answer
         except (WeftError, ClientGone) as error:
             outcome = error.code

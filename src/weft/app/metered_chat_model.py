@@ -5,6 +5,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from weft.app.genai_telemetry import chat_span, describe_usage
 from weft.capabilities.language_models.chat_model import ChatModelError
 from weft.capabilities.language_models.prices import cost_of
 from weft.capabilities.metering.model import NewUsageEntry, UsageKey, UsageSums, nanos
@@ -46,7 +47,10 @@ class MeteredChatModel:
     async def complete(self, request: ChatRequest) -> ChatAnswer:
         started = perf_counter()
         try:
-            answer = await self._model.complete(request)
+            with chat_span(self._catalog.label(self.name)) as span:
+                answer = await self._model.complete(request)
+                if answer.usage is not None:
+                    describe_usage(span, answer.usage)
         except ChatModelError:
             await self._meter(request.caller, UsageSums(failed_calls=1), started)
             raise

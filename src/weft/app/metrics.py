@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from weft.app.genai_telemetry import record_usage
 from weft.app.trends import Sample, Series
-from weft.capabilities.language_models.catalog import OTHER_MODEL
+from weft.capabilities.language_models.catalog import OTHER_MODEL, ModelLabel
 from weft.capabilities.metering.model import UsageSums, dollars
 from weft.capabilities.metrics.history import MetricTotals
 from weft.capabilities.metrics.model import ChatModelMetrics, OperationMetrics
@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 _BOUNDS = (*map(str, _SECONDS), "+Inf")
 _OK = "ok"
-_TOKENS = ("input", "output", "cache_read", "cache_write", "naive_baseline", "engine_assembled", "total")
+# Figures that only grow, as counters must: those that reports correct downwards are in usage reports only.
+_TOKENS = ("input", "output", "cache_read", "cache_write", "naive_baseline", "engine_assembled")
+_COSTS = ("expected", "reported")
+_NO_LABEL = ModelLabel(OTHER_MODEL, OTHER_MODEL)
 _ACTIVE_SECONDS = 300.0
 _MAX_TENANTS = 1_000
 # Of agents and of sessions, for each tenant.
@@ -49,9 +52,9 @@ _MAX_ACTIVE = 10_000
 class Metrics(Collector):
     """Counts and times calls by operation. Labels never contain anything a caller sent."""
 
-    def __init__(self, clock: Clock, model_label: Callable[[str], str] = lambda _: OTHER_MODEL) -> None:
+    def __init__(self, clock: Clock, model_label: Callable[[str], ModelLabel] = lambda _: _NO_LABEL) -> None:
         self._clock = clock
-        self._model_label = model_label
+        self.model_label = model_label
         self._calls: defaultdict[tuple[str, str], int] = defaultdict(int)
         self._within: defaultdict[str, list[int]] = defaultdict(lambda: [0] * len(_BOUNDS))
         self._seconds: defaultdict[str, float] = defaultdict(float)
@@ -161,11 +164,16 @@ class Metrics(Collector):
             self._chat_tokens["output"] += usage.output_tokens
 
     def count_usage(self, entries: Sequence[UsageEntry]) -> None:
-        """Count usage entries that this process has rolled up: over all processes each counts once."""
+        """Count usage entries that this process has rolled up: over all processes each counts once.
+
+        A call counts for the model of its prompt, its report for the model that answered: nothing is moved.
+        """
         for each in entries:
-            key = (each.key.kind, self._model_label(each.key.model))
+            if each.entry == "move":
+                continue
+            key = (each.key.kind, self.model_label(each.key.model).model)
             self._usage[key] = self._usage[key].plus(each.sums)
-        record_usage(entries, self._model_label)
+        record_usage(entries, self.model_label)
 
     def count_damaged_index(self) -> None:
         """Count an index with damaged files."""
@@ -254,11 +262,14 @@ class Metrics(Collector):
         """Yield the usage of all tenants. Models that the catalog does not have are one label."""
         labels = ["kind", "model"]
         calls = CounterMetricFamily("weft_model_calls", "Model calls that were metered", labels=labels)
-        cost = CounterMetricFamily("weft_model_cost_dollars", "Cost of model calls in US dollars", labels=labels)
+        cost = CounterMetricFamily(
+            "weft_model_cost_dollars", "Cost of model calls in US dollars", labels=[*labels, "cost"]
+        )
         tokens = CounterMetricFamily("weft_model_tokens", "Tokens of model calls", labels=[*labels, "tokens"])
         for key, sums in self._usage.items():
             calls.add_metric(key, sums.calls)
-            cost.add_metric(key, dollars(sums.cost_nanos))
+            for name in _COSTS:
+                cost.add_metric([*key, name], dollars(getattr(sums, f"{name}_cost_nanos")))
             for name in _TOKENS:
                 tokens.add_metric([*key, name], getattr(sums, f"{name}_tokens"))
         yield from (calls, cost, tokens)

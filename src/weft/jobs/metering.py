@@ -49,9 +49,14 @@ class UsageRollup:
 
     async def run(self, work: Work) -> bool:
         """Add the next entries; return whether there may be more."""
-        added = await self._database.write(Scope(work.tenant), lambda tx: SqlUsageStore(tx).roll_up(_ENTRIES))
+        added, more = await self._database.write(Scope(work.tenant), self._roll_up)
         self._meter.count_usage(added)
-        return len(added) == _ENTRIES
+        return more
+
+    async def _roll_up(self, transaction: Transaction) -> tuple[Sequence[UsageEntry], bool]:
+        usage = SqlUsageStore(transaction)
+        added = await usage.roll_up(_ENTRIES)
+        return added, bool(added) and added[-1].seq < await usage.last_seq()
 
     async def prune_due(self, _queue: JobQueue) -> list[Work]:
         """Return the tenants whose usage was not pruned today."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -77,6 +77,13 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     known: bool
 
 
+class ModelLabel(NamedTuple):
+    """A model and its provider for metrics: nothing that a caller has sent, and no more names than entries."""
+
+    model: str
+    provider: str
+
+
 class ModelEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Fields of the models that match a name, or a prefix followed by ``*``. Absent fields come from the next entry."""
 
@@ -118,6 +125,7 @@ class Catalog:
         self._files = files
         self._caches = {name: rules for file in reversed(files) for name, rules in file.caches.items()}
         self._found: dict[str, ModelInfo] = {}
+        self._labels: dict[str, ModelLabel] = {}
 
     def find(self, model: str | None) -> ModelInfo:
         """Return what is known of a model; conservative defaults with ``known=False`` if there is no entry."""
@@ -129,9 +137,18 @@ class Catalog:
             found = self._found[name] = self._look_up(name)
         return found
 
-    def label(self, model: str) -> str:
-        """Return the pattern that a model matches best, so that labels have nothing that a caller has sent."""
-        names = _spellings(model[:_MAX_NAME])
+    def label(self, model: str) -> ModelLabel:
+        """Return the pattern that a model matches best, and its provider."""
+        name = model[:_MAX_NAME]
+        found = self._labels.get(name)
+        if found is None:
+            if len(self._labels) >= _MAX_FOUND:
+                self._labels.clear()
+            found = self._labels[name] = ModelLabel(self._best_pattern(name), self.find(name).provider)
+        return found
+
+    def _best_pattern(self, model: str) -> str:
+        names = _spellings(model)
         patterns = (pattern for file in self._files for entry in file.models for pattern in entry.match)
         ranked = [(_specificity(pattern.lower(), names), pattern) for pattern in patterns]
         specific, best = max(ranked, default=(-1, ""))

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 # ``assembly``: a prompt of an agent, and the model call it was assembled for. ``compaction``: a call of Weft's own
 # language model to compact a window.
 CallKind = Literal["assembly", "compaction"]
+CALL_KINDS: tuple[CallKind, ...] = get_args(CallKind)
 # ``call``: the call itself. ``report``: what the provider reported for it, later. ``score``: how much of its prompt was
 # useful. ``move``: its figures moved to another model, because the report named another one than the assembly.
 EntryKind = Literal["call", "report", "score", "move"]

@@ -6,10 +6,10 @@ from collections import Counter, defaultdict
 from operator import add
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from weft.capabilities.metering.model import OTHER, UNITS, Unit, UsageKey, floor_to
+from weft.capabilities.metering.model import CALL_KINDS, OTHER, UNITS, Unit, UsageKey, floor_to
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from weft.capabilities.metering.intervals import KeptFrom
     from weft.capabilities.metering.model import UsageEntry
@@ -17,12 +17,18 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 
 _MICROS = 1_000_000
-# Keys of an interval: with their session, and as many again without it. Then everything is (other).
+# Keys of an interval with all their names, and half as many on each level of folding.
 MAX_KEYS: dict[Unit, int] = {"minute": 50, "hour": 250, "day": 1_000}
+# What a key is folded into where its interval is full: without the session, then without everything but the agent and
+# its teams. One agent has at most half of the keys of these levels, so that it cannot take the names of all others.
+_SHARED_LEVELS = 2
+_LEVELS = 3
+# Intervals of one roll-up: the keys of each have to be read.
+MAX_INTERVALS = 12
 
 
-class Bucket(NamedTuple):
-    """One interval."""
+class UsageInterval(NamedTuple):
+    """One minute, hour or day."""
 
     unit: Unit
     start: int
@@ -31,41 +37,48 @@ class Bucket(NamedTuple):
 class Rollup(NamedTuple):
     """Sums to add: of each interval by key, and over all keys by kind."""
 
-    details: dict[Bucket, dict[UsageKey, tuple[int, ...]]]
-    totals: dict[tuple[Bucket, str], tuple[int, ...]]
+    details: dict[UsageInterval, dict[UsageKey, tuple[int, ...]]]
+    totals: dict[tuple[UsageInterval, str], tuple[int, ...]]
+
+
+def max_rows(unit: Unit) -> int:
+    """Return how many keys an interval has at most: those of all levels, and (other) of each kind."""
+    return sum(_limit(unit, level) for level in range(_LEVELS)) + len(CALL_KINDS)
+
+
+def within_intervals(entries: Sequence[UsageEntry]) -> Sequence[UsageEntry]:
+    """Return the first entries, up to the number of intervals that are rolled up at once; at least one."""
+    seen: set[UsageInterval] = set()
+    for place, each in enumerate(entries):
+        seen.update(_intervals(each))
+        if place and len(seen) > MAX_INTERVALS:
+            return entries[:place]
+    return entries
 
 
 def roll_up(entries: Iterable[UsageEntry], kept: KeptFrom) -> Rollup:
     """Add entries up; intervals that are past retention are left out."""
-    details: defaultdict[Bucket, dict[UsageKey, tuple[int, ...]]] = defaultdict(dict)
-    totals: dict[tuple[Bucket, str], tuple[int, ...]] = {}
+    details: defaultdict[UsageInterval, dict[UsageKey, tuple[int, ...]]] = defaultdict(dict)
+    totals: dict[tuple[UsageInterval, str], tuple[int, ...]] = {}
     for each in entries:
-        second, values = each.at // _MICROS, each.sums.values
-        for unit in UNITS:
-            bucket = Bucket(unit, floor_to(unit, second))
-            if bucket.start < getattr(kept, unit):
+        values = each.sums.values
+        for interval in _intervals(each):
+            if interval.start < getattr(kept, interval.unit):
                 continue
-            add_to(details[bucket], each.key, values)
-            add_to(totals, (bucket, each.key.kind), values)
+            add_to(details[interval], each.key, values)
+            add_to(totals, (interval, each.key.kind), values)
     return Rollup(dict(details), totals)
 
 
 def within_limit(
     unit: Unit, known: Collection[UsageKey], sums: dict[UsageKey, tuple[int, ...]]
 ) -> dict[UsageKey, tuple[int, ...]]:
-    """Fold the keys that are beyond the limit of an interval into those without a session, or into (other)."""
-    stored, folded = set(known), dict[UsageKey, tuple[int, ...]]()
-    counts = Counter(key.session_id == OTHER for key in known)
+    """Fold the keys that are beyond the limits of an interval."""
+    if len(known) + len(sums) <= MAX_KEYS[unit] // 2:
+        return sums
+    keys, folded = _Keys(unit, known), dict[UsageKey, tuple[int, ...]]()
     for key, values in sums.items():
-        placed = next(
-            each
-            for each in _places(key)
-            if each in stored or each.agent_id == OTHER or counts[each.session_id == OTHER] < MAX_KEYS[unit]
-        )
-        if placed not in stored:
-            stored.add(placed)
-            counts[placed.session_id == OTHER] += 1
-        add_to(folded, placed, values)
+        add_to(folded, keys.place(key), values)
     return folded
 
 
@@ -75,5 +88,50 @@ def add_to(sums: dict[K, tuple[int, ...]], key: K, values: tuple[int, ...]) -> N
     sums[key] = values if known is None else tuple(map(add, known, values))
 
 
-def _places(key: UsageKey) -> tuple[UsageKey, UsageKey, UsageKey]:
-    return key, key._replace(session_id=OTHER), UsageKey(key.kind, OTHER, OTHER, OTHER, OTHER, (OTHER,))
+class _Keys:
+    """The keys of an interval, counted by level, and by level and agent."""
+
+    def __init__(self, unit: Unit, known: Collection[UsageKey]) -> None:
+        self._unit: Unit = unit
+        self._stored = set(known)
+        self._counts = Counter(_level(key) for key in known)
+        self._by_agent = Counter((_level(key), key.agent_id) for key in known)
+
+    def place(self, key: UsageKey) -> UsageKey:
+        """Return the key itself, or the first that it is folded into and that has room."""
+        for level, each in enumerate(_folded(key)):
+            if each in self._stored:
+                return each
+            if self._has_room(level, key.agent_id):
+                self._stored.add(each)
+                self._counts[level] += 1
+                self._by_agent[level, key.agent_id] += 1
+                return each
+        return UsageKey(key.kind, OTHER, OTHER, OTHER, OTHER, (OTHER,))
+
+    def _has_room(self, level: int, agent_id: str) -> bool:
+        limit = _limit(self._unit, level)
+        share = limit // 2 if level < _SHARED_LEVELS else limit
+        return self._counts[level] < limit and self._by_agent[level, agent_id] < share
+
+
+def _intervals(entry: UsageEntry) -> Iterator[UsageInterval]:
+    second = entry.at // _MICROS
+    return (UsageInterval(unit, floor_to(unit, second)) for unit in UNITS)
+
+
+def _limit(unit: Unit, level: int) -> int:
+    return MAX_KEYS[unit] if level == 0 else MAX_KEYS[unit] // 2
+
+
+def _folded(key: UsageKey) -> tuple[UsageKey, ...]:
+    return key, key._replace(session_id=OTHER), key._replace(session_id=OTHER, step=OTHER, model=OTHER)
+
+
+def _level(key: UsageKey) -> int:
+    """Return how far a stored key is folded. Agents and sessions cannot be named (other), steps and models may be."""
+    if key.agent_id == OTHER:
+        return _LEVELS
+    if key.session_id != OTHER:
+        return 0
+    return 2 if key.step == key.model == OTHER else 1

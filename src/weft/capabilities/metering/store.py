@@ -121,7 +121,10 @@ class UsageStore(Protocol):
         ...
 
     async def roll_up(self, limit: int) -> Sequence[UsageEntry]:
-        """Add the next entries to the roll-ups, move the cursor past them, and return them."""
+        """Add the next entries to the roll-ups, move the cursor past them, and return them.
+
+        Fewer than ``limit`` where they are of many intervals: each costs the reading of its keys.
+        """
         ...
 
     async def prune(self, now: int, retention: Retention, limit: int) -> bool:

@@ -13,13 +13,14 @@ from weft.capabilities.metering.model import (
     OTHER,
     SUM_NAMES,
     UNIT_SECONDS,
+    UNITS,
     MeteredCall,
     UsageEntry,
     UsageKey,
     UsageSums,
     floor_to,
 )
-from weft.capabilities.metering.rollup import MAX_KEYS, Bucket, add_to, roll_up, within_limit
+from weft.capabilities.metering.rollup import UsageInterval, add_to, max_rows, roll_up, within_intervals, within_limit
 from weft.capabilities.metering.store import UsageDetail, UsageGroup, UsagePage, UsageTotals
 from weft.kernel.clock import from_micros
 from weft.storage.sql.database import SqlStore, batches, placeholders
@@ -67,11 +68,15 @@ def _adding(table: str, key: Sequence[str]) -> str:
     )
 
 
-_BUCKET = ("tenant", "unit", "start")
-_ADD_ROLLUP = _adding("usage_rollups", (*_BUCKET, *_KEY))
-_ADD_TOTAL = _adding("usage_totals", (*_BUCKET, "kind"))
-_KEYS = f"SELECT {', '.join(_KEY)} FROM usage_rollups WHERE tenant = $1 AND unit = $2 AND start = $3"  # noqa: S608 - likewise
-_COUNT_KEYS = "SELECT COUNT(*) FROM usage_rollups WHERE tenant = $1 AND unit = $2 AND start = $3"
+_INTERVAL = ("tenant", "unit", "start")
+_ADD_ROLLUP = _adding("usage_rollups", (*_INTERVAL, *_KEY))
+_ADD_TOTAL = _adding("usage_totals", (*_INTERVAL, "kind"))
+# The keys of all intervals of a roll-up: those of each unit are a JSON array of starts.
+_KEYS = " UNION ALL ".join(
+    f"SELECT unit, start, {', '.join(_KEY)} FROM usage_rollups "  # noqa: S608 - likewise
+    f"WHERE tenant = $1 AND unit = '{unit}' AND start {{among}}${place}{{end_among}}"
+    for place, unit in enumerate(UNITS, 2)
+)
 # Sums of a deleted session are added to those of all deleted ones.
 _NAMELESS_KEY = "unit, start, agent_id, step, model, teams, kind"
 _OF_SESSION = f"""
@@ -165,7 +170,7 @@ class SqlUsageStore(SqlStore):
         where, values = _filters(query, 5)
         rows = await self._tx.all(
             f"SELECT start, {', '.join(_KEY)}, {_SUMS} FROM usage_rollups WHERE tenant = $1 AND unit = $2 "  # noqa: S608 - our own columns
-            f"AND start >= $3 AND start < $4 {where} ORDER BY start LIMIT {limit + 2 * MAX_KEYS[unit] + 4}",
+            f"AND start >= $3 AND start < $4 {where} ORDER BY start LIMIT {limit + max_rows(unit)}",
             self._tenant,
             unit,
             since,
@@ -192,15 +197,14 @@ class SqlUsageStore(SqlStore):
     async def roll_up(self, limit: int) -> Sequence[UsageEntry]:
         await self._tx.run(_ADD_CURSOR, self._tenant)
         cursor = await self._cursor("{for_update}")
-        entries = await self.after(cursor.rolled_up_to, limit)
+        entries = within_intervals(await self.after(cursor.rolled_up_to, limit))
         if not entries:
             return []
         rollup = roll_up(entries, cursor.kept)
-        for bucket, sums in sorted(rollup.details.items()):
-            await self._add_details(bucket, sums)
+        await self._add_details(rollup.details)
         await self._tx.many(
             _ADD_TOTAL,
-            [(self._tenant, *bucket, kind, *values) for (bucket, kind), values in sorted(rollup.totals.items())],
+            [(self._tenant, *interval, kind, *values) for (interval, kind), values in sorted(rollup.totals.items())],
         )
         await self._tx.run(
             "UPDATE usage_cursors SET rolled_up_to = $1 WHERE tenant = $2", entries[-1].seq, self._tenant
@@ -278,15 +282,23 @@ class SqlUsageStore(SqlStore):
         for start, *rest in rows:
             add_to(sums, (int(start), _key(rest[: len(_KEY)])), tuple(map(int, rest[len(_KEY) :])))
 
-    async def _add_details(self, bucket: Bucket, sums: dict[UsageKey, tuple[int, ...]]) -> None:
-        row = await self._tx.one(_COUNT_KEYS, self._tenant, *bucket)
-        if row is not None and row[0] + len(sums) > MAX_KEYS[bucket.unit]:
-            known = [_key(columns) for columns in await self._tx.all(_KEYS, self._tenant, *bucket)]
-            sums = within_limit(bucket.unit, known, sums)
+    async def _add_details(self, details: dict[UsageInterval, dict[UsageKey, tuple[int, ...]]]) -> None:
+        known = await self._keys(details)
         rows: list[tuple[Value, ...]] = [
-            (self._tenant, *bucket, *_key_columns(key), *values) for key, values in sorted(sums.items())
+            (self._tenant, *interval, *_key_columns(key), *values)
+            for interval, sums in sorted(details.items())
+            for key, values in sorted(within_limit(interval.unit, known[interval], sums).items())
         ]
         await self._tx.many(_ADD_ROLLUP, rows)
+
+    async def _keys(self, intervals: Iterable[UsageInterval]) -> Mapping[UsageInterval, Sequence[UsageKey]]:
+        """Return the stored keys of intervals, in one query."""
+        known: dict[UsageInterval, list[UsageKey]] = {interval: [] for interval in intervals}
+        starts = {unit: [each.start for each in known if each.unit == unit] for unit in UNITS}
+        rows = await self._tx.all(_KEYS, self._tenant, *(_encode(each).decode() for each in starts.values()))
+        for unit, start, *columns in rows:
+            known[UsageInterval(unit, start)].append(_key(columns))
+        return known
 
     async def _add_interval(self, query: UsageQuery, interval: Interval, sums: dict[str, tuple[int, ...]]) -> None:
         filters = (query.agents, query.max_clearance, query.team, query.session_id, query.model)

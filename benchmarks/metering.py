@@ -1,0 +1,149 @@
+"""Added cost of metering per assembled prompt and board write, and reports of a tenant with a million calls a day.
+
+Two agents assemble prompts from windows of the same length, in turn, so that other load affects both equally: one
+without usage entries, one with them. Two writers write to boards: one without counting calls, one with it. Compared
+are latencies, on both databases. Rolling up is done later by a job; what it costs is a row of benchmarks.usage_month.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+from unittest.mock import patch
+
+from benchmarks.harness import Row, compared, in_subprocess
+from benchmarks.postgres import postgres_database, postgres_server
+from benchmarks.servers import TENANT, call, folder
+from benchmarks.usage_month import measure_month
+from weft.app.app import App
+from weft.app.authentication import Local
+from weft.app.dispatch import CallContext
+from weft.settings import Settings
+from weft.storage.sql.metering import SqlUsageStore
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+_UNMETERED, _METERED = "unmetered", "metered"
+_AGENTS = (_UNMETERED, _METERED)
+_EVENTS = 40
+_KEYS = 20
+_ASSEMBLY_AT_MOST, _WRITE_AT_MOST = 1.05, 1.03
+
+
+class Effort(NamedTuple):
+    """Rounds, prompts and writes of each side in a round, and whether the month is a small one."""
+
+    rounds: int
+    prompts: int
+    writes: int
+    quick: bool
+
+
+def run(*, quick: bool) -> list[Row]:
+    effort = Effort(2, 2, 5, quick=True) if quick else Effort(41, 10, 100, quick=False)
+    return [row for measure in (_on_sqlite, _on_postgres) for row in in_subprocess(measure, effort)]
+
+
+def _on_sqlite(effort: Effort) -> list[Row]:
+    with folder() as data:
+        return asyncio.run(_measured("metering.sqlite", str(data / "cost.db"), str(data / "month.db"), effort))
+
+
+def _on_postgres(effort: Effort) -> list[Row]:
+    async def measured(server: str) -> list[Row]:
+        databases = [await postgres_database(server, name) for name in ("cost", "month")]
+        return await _measured("metering.postgres", *databases, effort)
+
+    with postgres_server() as server:
+        return asyncio.run(measured(server))
+
+
+async def _measured(name: str, cost_url: str, month_url: str, effort: Effort) -> list[Row]:
+    cost = await _cost(name, cost_url, effort)
+    return [*cost, *await measure_month(name, month_url, quick=effort.quick)]
+
+
+async def _cost(name: str, url: str, effort: Effort) -> list[Row]:
+    app = App(Settings(database_url=url, rate_limits="off"))
+    # Without jobs: indexing would be measured too.
+    await app.open(background=False)
+    try:
+        await _prepare(app)
+        prompts = await _pairs(app, partial(_assemble, app), effort.prompts, effort.rounds)
+        writes = await _pairs(app, partial(_write, app), effort.writes, effort.rounds)
+    finally:
+        await app.close()
+    return [
+        compared(prompts).row(f"{name}.assembly", "ms", "no usage entry", at_most=_ASSEMBLY_AT_MOST),
+        compared(writes).row(f"{name}.board_write", "ms", "no counting", at_most=_WRITE_AT_MOST),
+    ]
+
+
+async def _prepare(app: App) -> None:
+    await app.tenants.create(TENANT)
+    events = [
+        {"event_id": f"e{place}", "role": ("user", "assistant")[place % 2], "content": f"Finding {place}: ok."}
+        for place in range(_EVENTS)
+    ]
+    for agent in _AGENTS:
+        await call(app, "agent.create", agent_id=agent)
+        await call(app, "session.create", purpose="a benchmark", session_id=agent, members=[agent])
+        await _call(app, agent, "context.ingest", session_id=agent, events=events)
+
+
+async def _pairs(
+    app: App, step: Callable[[str, int], Awaitable[None]], times: int, rounds: int
+) -> list[tuple[float, float]]:
+    """Return the milliseconds of a call, metered and not, of each round; the order alternates."""
+    for agent in _AGENTS:
+        await _timed(app, step, agent, times)
+    pairs = []
+    for number in range(rounds):
+        order = _AGENTS if number % 2 else _AGENTS[::-1]
+        took = {agent: await _timed(app, step, agent, times) for agent in order}
+        pairs.append((took[_METERED], took[_UNMETERED]))
+    return pairs
+
+
+async def _timed(app: App, step: Callable[[str, int], Awaitable[None]], agent: str, times: int) -> float:
+    with _without_metering(app, agent):
+        started = time.perf_counter()
+        for number in range(times):
+            await step(agent, number)
+        return (time.perf_counter() - started) * 1_000 / times
+
+
+async def _assemble(app: App, agent: str, _: int) -> None:
+    await _call(app, agent, "context.assemble", session_id=agent, task_description="What is open?", fresh=True)
+
+
+async def _write(app: App, agent: str, number: int) -> None:
+    value = f"The finding of step {number}."
+    await _call(app, agent, "board.write", session_id=agent, key=f"key_{number % _KEYS}", value=value)
+
+
+async def _call(app: App, agent: str, operation: str, **raw: object) -> None:
+    await app.call(app.registry[operation], raw, CallContext(Local(TENANT, agent)))
+
+
+@contextmanager
+def _without_metering(app: App, agent: str) -> Iterator[None]:
+    async def no_entries(_: SqlUsageStore, *__: object) -> None:
+        pass
+
+    def no_counting(*_: object) -> None:
+        pass
+
+    if agent != _UNMETERED:
+        yield
+        return
+    with (
+        patch.object(SqlUsageStore, "add", no_entries),
+        patch("weft.capabilities.assembly.service.call_entry", lambda _: None),
+        patch.object(app.metrics, "record", no_counting),
+    ):
+        yield
