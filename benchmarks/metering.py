@@ -2,7 +2,8 @@
 
 Two agents assemble prompts from windows of the same length, in turn, so that other load affects both equally: one
 without usage entries, one with them. Two writers write to boards: one without counting calls, one with it. Compared
-are latencies, on both databases. Rolling up is done later by a job; what it costs is a row of benchmarks.usage_month.
+are latencies and CPU time, on both databases; the CPU of PostgreSQL is that of the processes that serve Weft.
+Rolling up is done later by a job; what it costs is a row of benchmarks.usage_month.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from unittest.mock import patch
 
-from benchmarks.harness import Row, compared, in_subprocess
+from benchmarks.harness import Row, compared, cpu_seconds, in_subprocess
 from benchmarks.postgres import postgres_database, postgres_server
 from benchmarks.servers import TENANT, call, folder
 from benchmarks.usage_month import measure_month
@@ -22,16 +23,26 @@ from weft.app.app import App
 from weft.app.authentication import Local
 from weft.app.dispatch import CallContext
 from weft.settings import Settings
+from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.metering import SqlUsageStore
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 _UNMETERED, _METERED = "unmetered", "metered"
 _AGENTS = (_UNMETERED, _METERED)
 _EVENTS = 40
 _KEYS = 20
-_ASSEMBLY_AT_MOST, _WRITE_AT_MOST = 1.05, 1.03
+# What is compared with, and the target.
+_WITHOUT = {"assembly": ("no usage entry", 1.05), "board_write": ("no counting", 1.03)}
+_BACKENDS = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
+
+
+class Cost(NamedTuple):
+    """Of one call."""
+
+    milliseconds: float
+    cpu_milliseconds: float
 
 
 class Effort(NamedTuple):
@@ -44,7 +55,7 @@ class Effort(NamedTuple):
 
 
 def run(*, quick: bool) -> list[Row]:
-    effort = Effort(2, 2, 5, quick=True) if quick else Effort(41, 10, 100, quick=False)
+    effort = Effort(2, 2, 5, quick=True) if quick else Effort(31, 10, 50, quick=False)
     return [row for measure in (_on_sqlite, _on_postgres) for row in in_subprocess(measure, effort)]
 
 
@@ -73,14 +84,20 @@ async def _cost(name: str, url: str, effort: Effort) -> list[Row]:
     await app.open(background=False)
     try:
         await _prepare(app)
-        prompts = await _pairs(app, partial(_assemble, app), effort.prompts, effort.rounds)
-        writes = await _pairs(app, partial(_write, app), effort.writes, effort.rounds)
+        measured = {
+            "assembly": await _pairs(app, partial(_assemble, app), effort.prompts, effort.rounds),
+            "board_write": await _pairs(app, partial(_write, app), effort.writes, effort.rounds),
+        }
     finally:
         await app.close()
-    return [
-        compared(prompts).row(f"{name}.assembly", "ms", "no usage entry", at_most=_ASSEMBLY_AT_MOST),
-        compared(writes).row(f"{name}.board_write", "ms", "no counting", at_most=_WRITE_AT_MOST),
-    ]
+    rows = []
+    for what, pairs in measured.items():
+        without, at_most = _WITHOUT[what]
+        times = compared([(ours.milliseconds, theirs.milliseconds) for ours, theirs in pairs])
+        rows.append(times.row(f"{name}.{what}", "ms", without, at_most=at_most))
+        cpu = compared([(ours.cpu_milliseconds, theirs.cpu_milliseconds) for ours, theirs in pairs])
+        rows.append(cpu.row(f"{name}.{what}_cpu", "ms of CPU", without, at_most=at_most))
+    return rows
 
 
 async def _prepare(app: App) -> None:
@@ -97,24 +114,38 @@ async def _prepare(app: App) -> None:
 
 async def _pairs(
     app: App, step: Callable[[str, int], Awaitable[None]], times: int, rounds: int
-) -> list[tuple[float, float]]:
-    """Return the milliseconds of a call, metered and not, of each round; the order alternates."""
+) -> list[tuple[Cost, Cost]]:
+    """Return the cost of a call, metered and not, of each round; the order alternates."""
     for agent in _AGENTS:
-        await _timed(app, step, agent, times)
-    pairs = []
+        await _timed(app, step, agent, times, ())
+    backends, pairs = await _backends(app), []
     for number in range(rounds):
         order = _AGENTS if number % 2 else _AGENTS[::-1]
-        took = {agent: await _timed(app, step, agent, times) for agent in order}
+        took = {agent: await _timed(app, step, agent, times, backends) for agent in order}
         pairs.append((took[_METERED], took[_UNMETERED]))
     return pairs
 
 
-async def _timed(app: App, step: Callable[[str, int], Awaitable[None]], agent: str, times: int) -> float:
+async def _timed(
+    app: App, step: Callable[[str, int], Awaitable[None]], agent: str, times: int, backends: Sequence[int]
+) -> Cost:
     with _without_metering(app, agent):
-        started = time.perf_counter()
+        started, cpu = time.perf_counter(), _cpu(backends)
         for number in range(times):
             await step(agent, number)
-        return (time.perf_counter() - started) * 1_000 / times
+        taken, used = time.perf_counter() - started, _cpu(backends) - cpu
+    return Cost(taken * 1_000 / times, used * 1_000 / times)
+
+
+def _cpu(backends: Sequence[int]) -> float:
+    return time.process_time() + cpu_seconds(*backends)
+
+
+async def _backends(app: App) -> list[int]:
+    """Return the processes of PostgreSQL that serve this one; none on SQLite."""
+    if not app.settings.database_url.startswith("postgres"):
+        return []
+    return [int(row[0]) for row in await app.database.read(SYSTEM, lambda tx: tx.all(_BACKENDS))]
 
 
 async def _assemble(app: App, agent: str, _: int) -> None:
