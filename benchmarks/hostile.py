@@ -155,9 +155,28 @@ async def _grow(app: App, keys: int) -> None:
         await _write_all(app, session, size, "second")
         await _as(app, _OWNER, "board.snapshot", session_id=session, label="second")
     await _call(app, _TENANT, "knowledge.create_domain", domain="attack")
+    await _add_template(app)
     for number in range(min(keys, 2_000)):
         content = f"Message {number} about the retry budget and the deploy."
         await _as(app, _OWNER, "message.add", session_id="large", content=content)
+
+
+async def _add_template(app: App) -> None:
+    """Create a domain with as many example questions, metadata fields and patterns as a template may have."""
+    phrases = [f"retry budget {number}" for number in range(20)]
+    template = {
+        "name": "large",
+        "metadata": [{"name": f"field{number}", "values": phrases} for number in range(50)],
+        "pinned": [f"{'*a' * 90}z{number}" for number in range(20)],
+        "questions": [
+            {"question": f"How is the retry budget of service {number} spent?", "contains": phrases[:1]}
+            for number in range(50)
+        ],
+    }
+    await _call(app, _TENANT, "knowledge.create_domain", domain="questions", template=template)
+    for number in range(20):
+        text = f"# Service {number}\n\n" + "The retry budget is spent by the second attempt. " * 40
+        await _as(app, _OWNER, "knowledge.add_document", domain="questions", document_id=f"s{number}", text=text)
 
 
 async def _write_all(app: App, session: str, keys: int, word: str, **more: Any) -> None:  # noqa: ANN401 - JSON

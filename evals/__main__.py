@@ -25,6 +25,7 @@ from evals.recommendations import recommendations
 from evals.results import Row, as_table
 from evals.retrieval import retrieval
 from evals.search_answers import search_answers
+from evals.templates import templates
 from evals.token_estimate import token_estimate
 from evals.tool_choice import tool_choice
 from evals.tool_selection import tool_selection
@@ -47,6 +48,7 @@ EVALUATIONS = {
     "recommendations": recommendations,
     "retrieval": retrieval,
     "search_answers": search_answers,
+    "templates": templates,
     "token_estimate": token_estimate,
     "tool_choice": tool_choice,
     "tool_selection": tool_selection,

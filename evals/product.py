@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -80,10 +81,19 @@ class Product:
         for start in range(0, len(events), _INGEST_BATCH):
             await self.call("context.ingest", session_id=session_id, events=events[start : start + _INGEST_BATCH])
 
-    async def add_documents(self, domain: str, texts: Sequence[str]) -> None:
-        """Add documents to a new domain."""
-        await self.call("knowledge.create_domain", principal=_ADMIN, domain=domain)
-        documents = [{"document_id": f"{number}.txt", "text": text} for number, text in enumerate(texts, start=1)]
+    async def add_documents(
+        self,
+        domain: str,
+        texts: Sequence[str] | Mapping[str, str],
+        *,
+        template: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add documents, by id if they have one, to a new domain."""
+        await self.call("knowledge.create_domain", principal=_ADMIN, domain=domain, template=template)
+        more = {"metadata": dict(metadata)} if metadata else {}
+        named = texts if isinstance(texts, Mapping) else {f"{n}.txt": text for n, text in enumerate(texts, start=1)}
+        documents = [{"document_id": name, "text": text, **more} for name, text in named.items()]
         for start in range(0, len(documents), _DOCUMENT_BATCH):
             batch = documents[start : start + _DOCUMENT_BATCH]
             await self.call("knowledge.add_documents", principal=_ADMIN, domain=domain, documents=batch)

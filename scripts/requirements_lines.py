@@ -168,10 +168,9 @@ LINES = {
 MISSING = {
     "CE-N": "assembly, search over 1M entries, 10M vectors, 1,000 concurrent assemblies, compaction, token reduction",
     "CE-S": "quality of answers, time to first token, and compaction, against the full context",
-    "CE-T": "limits on dashboards, which do not exist yet",
+    "CE-T": "a dashboard as a page; the reports, alerts and recommendations that it would show are limited by plan",
     "CE-U1": "quality of answers against the full document",
     "CE-U6": "efficiency metrics and recommendations",
     "CE-V": "a blind review of answers",
     "MS-14": "latency targets, and 1,000 agents",
-    "WX-04": "budgets of teams",
 }

@@ -125,6 +125,12 @@ async def board_checks(target: Target, tally: Tally) -> None:
 
 
 @attack(End.SHARED)
+async def evaluations_of_a_domain(target: Target, tally: Tally) -> None:
+    """Fifty searches for example questions in each call."""
+    await flood(target, tally, repeated("POST", "/v1/domains/questions/evaluation", target.key, {}), 8)
+
+
+@attack(End.SHARED)
 async def alerts(target: Target, tally: Tally) -> None:
     await flood(target, tally, repeated("GET", "/v1/alerts?state=all&limit=200", target.key))
 

@@ -131,6 +131,19 @@ async def large_documents(target: Target, tally: Tally) -> None:
     await flood(target, tally, requests, 4)
 
 
+@attack(End.SHARED)
+async def documents_of_a_template(target: Target, tally: Tally) -> None:
+    """Documents with hundreds of metadata fields, whose ids nearly match each pattern; all make an evaluation due."""
+    metadata = {f"other{number}": "x" for number in range(400)}
+
+    def requests(number: int) -> Iterator[bytes]:
+        for turn in itertools.count():
+            body = {"document_id": f"{'a' * 180}{number}", "text": f"Turn {turn}.", "metadata": metadata}
+            yield request("POST", "/v1/domains/questions/documents", target.key, body)
+
+    await flood(target, tally, requests, 8)
+
+
 def _writes(target: Target, key: str, number: int, value: str) -> Iterator[bytes]:
     """Yield writes to a few keys of a connection, which exist: new ones would be refused, the board is full."""
     for turn in itertools.count():

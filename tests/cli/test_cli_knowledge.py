@@ -245,6 +245,13 @@ def test_large_files_are_uploaded_to_a_server_and_indexed(tmp_path: Path, docs: 
         line.run("knowledge", "delete-document", "handbook", "large.txt", "--yes")
 
 
+def test_a_huge_template_file_is_not_parsed(cli: CommandLine, tmp_path: Path) -> None:
+    own = tmp_path / "huge.toml"
+    own.write_text('name = "huge"\n' + "# padding\n" * 110_000)
+    refused = cli.run("knowledge", "create-domain", "handbook", "--template", str(own), code=2)
+    assert "is larger than 1000000 bytes" in refused.stderr
+
+
 @pytest.mark.req("CE-K")
 def test_a_domain_is_created_from_a_changed_template(cli: CommandLine, docs: Path, tmp_path: Path) -> None:
     printed = cli.run("knowledge", "show-template", "support_handbook").stdout

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.assemblies import add_documents, assemble, ingest, receipt
+from support.assemblies import TASK, add_documents, assemble, ingest, receipt
+from support.processes import outcomes_in_processes
 from support.world import SESSION, Caller, outcome, refused
 from weft.capabilities.metering.model import NewUsageEntry, UsageKey, UsageSums
 from weft.kernel.call_warnings import collected_warnings
@@ -225,6 +227,100 @@ async def test_reported_usage_corrects_what_was_estimated(world: World) -> None:
     assert rows[0][0] == 11_000
 
 
+@pytest.mark.both_databases
+async def test_a_report_charges_no_more_than_the_call_can_have_used(world: World) -> None:
+    """An agent that reports a billion tokens exhausts neither the budget of its team nor that of the tenant."""
+    await world.admin.call("team.create", team="crew")
+    for member in ("analysis", "review-2"):
+        await world.admin.call("team.add_member", team="crew", agent_id=member)
+    for subject in ("tenant", "team:crew", "agent:analysis"):
+        await set_budget(world, subject, tokens=1_000_000, cost=100.0)
+    answer = await assemble(world.analysis, model=MODEL)
+    with collected_warnings() as warnings:
+        await report(world.analysis, answer, 1_000_000_000, 1_000_000_000)
+    assert "does not fit the assembled prompt" in " ".join(warnings)
+    charged = await spend_of(world, "tenant")
+    assert charged["used_tokens"] < 100_000
+    assert charged["used_cost"] < 2
+    assert await outcome(assemble(world.review)) == "ok"
+    # The report itself says what was reported.
+    assert (await receipt(world.analysis, answer))["usage"]["input_tokens"] == 1_000_000_000
+
+
+async def test_an_agent_does_not_empty_its_budget_by_reporting_less(world: World) -> None:
+    tokens = (await first_prompt(world, model=MODEL))["tokens"]
+    await set_budget(world, "agent:analysis", tokens=tokens * 3, cost=1_000.0)
+    for usage in ({"input_tokens": 0, "output_tokens": 0}, {"input_tokens": 1, "output_tokens": 0}):
+        answer = await assemble(world.analysis, model=MODEL, fresh=True)
+        await world.analysis.call(
+            "context.emit_metrics",
+            session_id=SESSION,
+            receipt_id=answer["receipt_id"],
+            usage=usage,
+            # Without a known price: the expected price of the prompt stays.
+            model="house-model",
+        )
+    spent = await spend_of(world, "agent:analysis")
+    assert spent["used_tokens"] >= tokens // 2 * 2
+    assert (spent["used_cost"] > 0, spent["unpriced_calls"]) == (True, 0)
+    refusals = [await outcome(assemble(world.analysis, fresh=True)) for _ in range(8)]
+    assert refusals[-1] == "BUDGET_EXCEEDED"
+
+
+async def test_the_budget_of_an_agent_bounds_what_it_takes_from_others(world: World) -> None:
+    """A greedy agent spends its own budget, and leaves that of its team and tenant to the others."""
+    tokens = (await first_prompt(world))["tokens"]
+    await world.admin.call("team.create", team="crew")
+    for member in ("analysis", "review-2"):
+        await world.admin.call("team.add_member", team="crew", agent_id=member)
+    for subject in ("tenant", "team:crew"):
+        await set_budget(world, subject, tokens=tokens * 20)
+    await set_budget(world, "agent:analysis", tokens=tokens * 5)
+    greedy = await asyncio.gather(*(outcome(assemble(world.analysis, fresh=True)) for _ in range(12)))
+    assert (greedy.count("ok"), greedy.count("BUDGET_EXCEEDED")) == (5, 7)
+    with refused("BUDGET_EXCEEDED") as caught:
+        await assemble(world.analysis, fresh=True)
+    assert caught.value.context["subject"] == "agent:analysis"
+    assert [await outcome(assemble(world.review, fresh=True)) for _ in range(5)] == ["ok"] * 5
+    # Without a budget of its own, an agent can use up what is shared: it refuses everyone, and says which it is.
+    await asyncio.gather(*(outcome(assemble(world.review, fresh=True)) for _ in range(20)))
+    with refused("BUDGET_EXCEEDED") as caught:
+        await assemble(world.analysis, agent_id="analysis", fresh=True)
+    assert caught.value.context["subject"] in {"agent:analysis", "team:crew"}
+
+
+@pytest.mark.both_databases
+async def test_processes_at_the_same_time_never_exceed_a_budget_together(world: World) -> None:
+    tokens = (await first_prompt(world))["tokens"]
+    await set_budget(world, "tenant", tokens=tokens * 4)
+    attempt = ("context.assemble", {"session_id": SESSION, "task_description": TASK, "fresh": True})
+    outcomes = await outcomes_in_processes(world.analysis, world, [[attempt] * 4] * 3)
+    assert (outcomes.count("ok"), outcomes.count("BUDGET_EXCEEDED")) == (4, 8)
+    assert (await spend_of(world, "tenant"))["used_tokens"] == tokens * 4
+
+
+@pytest.mark.req("WX-04", part="budgets")
+@pytest.mark.both_databases
+async def test_members_of_a_team_share_its_budget(world: World) -> None:
+    await world.admin.call("team.create", team="crew")
+    for member in ("analysis", "review-2"):
+        await world.admin.call("team.add_member", team="crew", agent_id=member)
+    tokens = (await first_prompt(world))["tokens"]
+    await set_budget(world, "team:crew", tokens=tokens * 3)
+    both = [world.analysis, world.review]
+    outcomes = await asyncio.gather(*(outcome(assemble(caller, fresh=True)) for caller in both * 4))
+    assert (outcomes.count("ok"), outcomes.count("BUDGET_EXCEEDED")) == (3, 5)
+    with refused("BUDGET_EXCEEDED") as caught:
+        await assemble(world.review, fresh=True)
+    assert "the team 'crew'" in caught.value.message
+    # Who is not in the team, or leaves it, is not limited by it.
+    assert await outcome(assemble(world.planner)) == "ok"
+    await world.admin.call("team.remove_member", team="crew", agent_id="review-2")
+    assert await outcome(assemble(world.review, fresh=True)) == "ok"
+    events = (await world.admin.call("events.read", after=0, types=["budget.exceeded"]))["events"]
+    assert [each["subject"] for each in events] == ["team:crew"]
+
+
 async def test_a_budget_in_money_refuses_too(world: World) -> None:
     answer = await first_prompt(world, model=MODEL)
     await set_budget(world, "tenant", cost=answer["savings"]["cost"] * 1.5)
@@ -304,6 +400,31 @@ async def test_months_have_their_own_lengths(world: World) -> None:
         world.clock.advance(seconds=(datetime(2027, month, 28, tzinfo=UTC) - world.clock.now()).total_seconds())
         made = await set_budget(world, "tenant", period="month", tokens=10)
         assert made["resets_at"] == f"{resets}T00:00:00Z"
+
+
+async def test_days_and_months_end_at_midnight_in_utc_wherever_the_server_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last microsecond of a month and the first of the next are in two periods, in every zone of the server."""
+    await set_budget(world, "tenant", period="month", tokens=1_000_000)
+    await set_budget(world, "tenant", period="day", tokens=1_000_000)
+    for zone in ("Pacific/Kiritimati", "Pacific/Pago_Pago", "UTC"):
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+        end = datetime(2028, 3, 1, tzinfo=UTC)  # after the 29th of February
+        world.clock.advance(seconds=(end - world.clock.now()).total_seconds())
+        world.clock.advance(seconds=-0.000001)
+        await assemble(world.analysis, fresh=True)
+        last = {period: await spend_of(world, "tenant", period) for period in ("day", "month")}
+        assert [each["starts_at"] for each in last.values()] == ["2028-02-29T00:00:00Z", "2028-02-01T00:00:00Z"]
+        assert {each["resets_at"] for each in last.values()} == {"2028-03-01T00:00:00Z"}
+        calls = [each["calls"] for each in last.values()]
+        world.clock.advance(seconds=0.000001)
+        assert [(await spend_of(world, "tenant", period))["calls"] for period in ("day", "month")] == [0, 0]
+        world.clock.advance(seconds=-0.000001)
+        assert [(await spend_of(world, "tenant", period))["calls"] for period in ("day", "month")] == calls
+    monkeypatch.undo()
+    time.tzset()
 
 
 @pytest.mark.both_databases

@@ -192,6 +192,69 @@ async def test_documents_past_retention_are_deleted(world: World) -> None:
     assert [each["subject"] for each in removed] == [f"{HANDBOOK}/old.md"]
 
 
+@pytest.mark.parametrize(
+    ("parts", "code"),
+    [
+        ({"metadata": [{"name": f"field{number}"} for number in range(2_000)]}, "INVALID_INPUT_FORMAT"),
+        ({"questions": [{"question": "Why?", "contains": ["so"]}] * 10_000}, "INVALID_INPUT_FORMAT"),
+        ({"pinned": ["*a" * 200]}, "INVALID_INPUT_FORMAT"),
+        ({"pinned": ["*"] * 21}, "INVALID_INPUT_FORMAT"),
+        (
+            {"metadata": [{"name": f"f{n}", "values": [f"{v:0200}" for v in range(20)]} for n in range(20)]},
+            "CONTENT_TOO_LARGE",
+        ),
+        ({"questions": [{"question": "Why? " * 190, "contains": ["x" * 200] * 20}] * 20}, "CONTENT_TOO_LARGE"),
+    ],
+)
+async def test_templates_without_bounds_are_refused(world: World, parts: dict[str, Any], code: str) -> None:
+    with refused(code):
+        await domain(world.admin, template={"name": "huge", **parts})
+    assert (await world.admin.call("knowledge.list_domains"))["domains"] == []
+
+
+async def test_patterns_that_match_almost_everything_are_matched_at_once(world: World) -> None:
+    """A matcher that tries every way to fill the asterisks would not end."""
+    await domain(world.admin, template={"name": "own", "pinned": ["*a" * 90 + "b", "[!a]*" * 40, "?*" * 100]})
+    await put(world.admin, "a" * 200, "Nothing is pinned.")
+    assert not (await document(world.admin, "a" * 200))["pinned"]
+
+
+async def test_refusals_of_metadata_stay_short(world: World) -> None:
+    fields = [
+        {"name": f"f{number}", "required": True, "values": [f"value {value}" for value in range(40)]}
+        for number in range(40)
+    ]
+    await domain(world.admin, template={"name": "own", "metadata": fields})
+    with refused("METADATA_MISMATCH") as caught:
+        await put(world.planner, "a.md", LEAVE)
+    assert "value 9, 30 more; f1 is missing" in caught.value.message
+    assert caught.value.message.endswith("; 30 more.")
+    with refused("INVALID_INPUT_FORMAT"):
+        await put(world.planner, "a.md", LEAVE, metadata={f"m{number}": "x" * 20 for number in range(5_000)})
+
+
+async def test_a_template_of_another_tenant_does_not_exist(world: World) -> None:
+    await domain(world.admin, template=TEMPLATE)
+    await put(world.admin, "leave.md", LEAVE, metadata=FINAL)
+    await ingest(world)
+    stranger = world.stranger
+    for operation in ("knowledge.show_domain", "knowledge.evaluate_domain"):
+        with refused("DOMAIN_NOT_FOUND"):
+            await stranger.call(operation, domain=HANDBOOK)
+    with refused("TEMPLATE_NOT_FOUND") as caught:
+        await domain(stranger, template="team_rules")
+    assert "team_rules" not in str(caught.value.context["available_alternatives"])
+    with refused("TEMPLATE_NOT_FOUND"):
+        await stranger.call("knowledge.show_template", name="team_rules")
+    # A domain of the same name has its own template, documents and evaluation.
+    await domain(stranger, template={**TEMPLATE, "metadata": [], "questions": TEMPLATE["questions"][:1]})
+    await put(stranger, "other.md", "Nothing about it.")
+    await ingest(world)
+    (question,) = (await shown(stranger))["evaluation"]["questions"]
+    assert (question["found"], question["document_id"]) == (False, None)
+    assert (await shown(world.admin))["evaluation"]["found"] == 1
+
+
 async def test_a_domain_keeps_its_copy_when_the_template_changes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await domain(world.admin, template="runbooks")
     before = await shown(world.admin)

@@ -207,7 +207,7 @@ async def test_a_plan_limits_domains_and_bytes(world: World) -> None:
     await domain(world.admin)
     with refused("QUOTA_EXCEEDED") as caught:
         await domain(world.admin, "second")
-    assert caught.value.context == {"plan": "free", "limit_domains": 1}
+    assert caught.value.context == {"plan": "free", "limit_domains": 1, "used_domains": 1}
     assert await names(world.admin) == [HANDBOOK]
     await put(world.planner, "a.md", "12345")
     await world.sql("UPDATE domains SET bytes = $1 WHERE tenant = $2", 2**30 - 2, world.tenant)

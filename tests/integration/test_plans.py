@@ -82,7 +82,7 @@ async def test_retention_rules_stay_within_the_plan(free: World) -> None:
     for versions in (11, 0):
         with refused("QUOTA_EXCEEDED") as caught:
             await free.admin.call("history.set_retention", subject="board", versions=versions)
-        assert caught.value.context == {"plan": "free", "limit_versions": 10}
+        assert caught.value.context == {"plan": "free", "limit_versions": 10, "requested_versions": versions}
     assert (await free.stranger.call("history.retention"))["plan"] == "enterprise"
 
 
@@ -90,7 +90,7 @@ async def test_a_session_cannot_demand_more_versions_than_the_plan_keeps(free: W
     for versions in (11, 1_000):
         with refused("QUOTA_EXCEEDED") as caught:
             await free.planner.create_session("many", keep_versions=versions)
-        assert caught.value.context == {"plan": "free", "limit_versions": 10}
+        assert caught.value.context == {"plan": "free", "limit_versions": 10, "requested_versions": versions}
     await free.planner.create_session("few", keep_versions=10)
     await free.planner.create_session("default")
     await free.app.tenants.set_plan(free.tenant, "enterprise")
@@ -111,7 +111,12 @@ async def test_a_plan_limits_the_named_snapshots_of_each_agent(free: World) -> N
     ):
         with refused("QUOTA_EXCEEDED") as caught:
             await call
-        assert caught.value.context == {"plan": "free", "limit_snapshots": 3, "agent_id": "planner"}
+        assert caught.value.context == {
+            "plan": "free",
+            "limit_snapshots": 3,
+            "used_snapshots": 3,
+            "agent_id": "planner",
+        }
     # Others have their own, automatic ones do not count, and a deleted one makes room.
     await free.analysis.snapshot("mine")
     assert await planner.snapshots() == ["mine", "one", "three"]

@@ -207,7 +207,29 @@ async def _plant_in_knowledge(world: World, canaries: Canaries) -> None:
         await admin.call("knowledge.create_domain", domain=domain, **rights)
         text = f"# Page\n\n{canaries.plant(f'document: of the domain {domain}')}"
         await admin.call("knowledge.add_document", domain=domain, document_id="page.md", text=text)
+        await _plant_in_template(admin, canaries, f"{domain}-template", rights)
+    await _plant_in_template(world.stranger, canaries, "open-template", {}, "other tenant: template")
     await world.app.scheduler.drain("knowledge.ingest")
+    await world.app.scheduler.drain("knowledge.evaluate")
+
+
+async def _plant_in_template(
+    admin: Caller, canaries: Canaries, domain: str, rights: Mapping[str, Any], place: str = ""
+) -> None:
+    """Create a domain from a template with a secret in its texts, and evaluate its example question."""
+    place = place or f"template: of the domain {domain}"
+    secret = canaries.plant(place)
+    template = {
+        "name": "own",
+        "description": secret,
+        "metadata": [{"name": "kind", "required": True, "values": [secret], "description": secret}],
+        "questions": [{"question": f"What is {secret}?", "contains": [secret]}],
+    }
+    await admin.call("knowledge.create_domain", domain=domain, template=template, **rights)
+    text = f"# Page\n\n{canaries.plant(f'{place}: document')}"
+    await admin.call(
+        "knowledge.add_document", domain=domain, document_id="page.md", text=text, metadata={"kind": secret}
+    )
 
 
 async def _plant_in_alerts(world: World, canaries: Canaries) -> None:
@@ -268,7 +290,7 @@ def _names(canaries: Canaries) -> dict[str, list[Any]]:
         "branch": ["try"],
         "label": ["mark", "before"],
         "from_label": ["mark"],
-        "domain": ["open", "vault", "listed"],
+        "domain": ["open", "vault", "listed", "open-template", "vault-template", "listed-template"],
         "document_id": ["page.md"],
         "query": ["canary", "page", "plan"],
         "item": items,

@@ -14,15 +14,22 @@ import weft.storage.sql.dialects.sqlite
 from support.databases import connect_without_fsync
 from support.pgvector import search_in_replicas_if_unusable
 from support.webhooks import wait_until
+from weft.app.app import App
+from weft.app.dispatch import CallContext
+from weft.kernel.errors import WeftError
+from weft.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
     from multiprocessing.connection import Connection
     from multiprocessing.context import ForkServerProcess
 
-    from support.world import World
-    from weft.app.app import App
+    from support.world import Caller, World
+    from weft.settings import Settings
+
+    # An operation and its request.
+    Attempt = tuple[str, dict[str, Any]]
 
 TIMEOUT_SECONDS = 60
 # Forked from a process that has only imported Weft: the import takes longer than most of these processes run.
@@ -95,6 +102,56 @@ async def kill_when(
     """Run a process until a condition holds, then kill it."""
     async with running:
         await wait_until(reached)
+
+
+async def outcomes_in_processes(caller: Caller, world: World, attempts: Sequence[Sequence[Attempt]]) -> list[str]:
+    """Make calls from several processes at the same time; return ok, or the error code, of each."""
+    pipes = [_context.Pipe() for _ in attempts]
+    processes = [
+        _context.Process(
+            target=_make_calls, args=(world.settings, world.clock.now(), caller.credential, calls, there), daemon=True
+        )
+        for calls, (_, there) in zip(attempts, pipes, strict=True)
+    ]
+    try:
+        for each in processes:
+            each.start()
+        for here, _ in pipes:
+            assert await asyncio.to_thread(here.poll, TIMEOUT_SECONDS), "it did not open"
+            here.recv()
+        for here, _ in pipes:
+            here.send("start")
+        for here, _ in pipes:
+            assert await asyncio.to_thread(here.poll, TIMEOUT_SECONDS), "it did not answer"
+        return [outcome for here, _ in pipes for outcome in here.recv()]
+    finally:
+        for each in processes:
+            each.kill()
+            await asyncio.to_thread(each.join)
+
+
+def _make_calls(settings: Settings, now: datetime, credential: str, calls: Sequence[Attempt], pipe: Connection) -> None:
+    weft.storage.sql.dialects.sqlite._connect = connect_without_fsync
+    search_in_replicas_if_unusable()
+    pipe.send(asyncio.run(_outcomes(App(settings, clock=FrozenClock(now)), credential, calls, pipe)))
+
+
+async def _outcomes(app: App, credential: str, calls: Sequence[Attempt], pipe: Connection) -> list[str]:
+    async def outcome(attempt: Attempt) -> str:
+        operation, raw = attempt
+        try:
+            await app.call(app.registry[operation], raw, CallContext(credential))
+        except WeftError as error:
+            return error.code
+        return "ok"
+
+    await app.open(background=False)
+    try:
+        pipe.send("open")
+        await asyncio.to_thread(pipe.recv)
+        return await asyncio.gather(*map(outcome, calls))
+    finally:
+        await app.close()
 
 
 def _run_app(

@@ -38,20 +38,32 @@ def test_no_plan_allows_sessions_without_bounds(name: str) -> None:
 
 
 CHECKS: list[tuple[Callable[[Allowance], None], dict[str, object]]] = [
-    (lambda free: free.check_domains(2), {"limit_domains": 1}),
+    (lambda free: free.check_domains(2), {"limit_domains": 1, "used_domains": 1}),
     (lambda free: free.check_bytes(GIBIBYTE + 1), {"limit_bytes": GIBIBYTE}),
-    (lambda free: free.check_snapshots(4, "planner"), {"limit_snapshots": 3, "agent_id": "planner"}),
-    (lambda free: free.check_versions(11), {"limit_versions": 10}),
-    (lambda free: free.check_versions(None), {"limit_versions": 10}),
-    (lambda free: session(free, keys=201), {"limit_max_keys": 200}),
-    (lambda free: session(free, total_tokens=50_001), {"limit_max_total_tokens": 50_000}),
-    (lambda free: session(free, value_tokens=10_001), {"limit_max_value_tokens": 10_000}),
+    (lambda free: free.check_bytes(GIBIBYTE + 1, used=5), {"limit_bytes": GIBIBYTE, "used_bytes": 5}),
+    (
+        lambda free: free.check_snapshots(4, "planner"),
+        {"limit_snapshots": 3, "used_snapshots": 3, "agent_id": "planner"},
+    ),
+    (lambda free: free.check_versions(11), {"limit_versions": 10, "requested_versions": 11}),
+    (lambda free: free.check_versions(None), {"limit_versions": 10, "requested_versions": 0}),
+    (lambda free: session(free, keys=201), {"limit_max_keys": 200, "requested_max_keys": 201}),
+    (
+        lambda free: session(free, total_tokens=50_001),
+        {"limit_max_total_tokens": 50_000, "requested_max_total_tokens": 50_001},
+    ),
+    (
+        lambda free: session(free, value_tokens=10_001),
+        {"limit_max_value_tokens": 10_000, "requested_max_value_tokens": 10_001},
+    ),
+    (lambda free: free.check_memory_entries(1_001, 900), {"limit_memory_entries": 1_000, "used_memory_entries": 900}),
+    (lambda free: free.check_window_events(2_001, 1_990), {"limit_window_events": 2_000, "used_window_events": 1_990}),
     (lambda free: free.check_rollback(), {"limit_rollback": False}),
     (lambda free: free.check_tuning(), {"limit_tuning": False}),
     (lambda free: free.check_custom_models(), {"limit_custom_models": False}),
     (lambda free: free.check_insight("alerts"), {"limit_insight": []}),
     (lambda free: free.check_report("model", 1), {"limit_insight": []}),
-    (lambda free: free.check_report("agent", 8), {"limit_report_days": 7}),
+    (lambda free: free.check_report("agent", 8), {"limit_report_days": 7, "requested_report_days": 8}),
 ]
 
 

@@ -349,7 +349,8 @@ class OpenContext:
 
     async def _check_entries(self, changed: Sequence[OpenPart]) -> None:
         """Raise QuotaExceeded if new entries would exceed the ceiling of the tenant's plan."""
-        if all(part.added <= 0 for part in changed):
+        added = [part.added for part in changed]
+        if not any(added):
             return
         others = [
             part for part in await self.parts() if part.name not in {DEFINITION, *(each.name for each in changed)}
@@ -357,10 +358,11 @@ class OpenContext:
         entries = sum([await part.entries() for part in (*changed, *others)])
         warnings = self.service.quota_warnings
         allowance = await warnings.plans.allowance()
-        allowance.check_memory_entries(entries)
-        before = entries - sum(part.added for part in changed)
+        before = entries - sum(added)
+        if entries > before:
+            allowance.check_memory_entries(entries, before)
         use = QuotaUse("memory_entries", allowance.memory_entries, before, entries)
-        await warnings.note(use, self.service.actor.principal_id)
+        await warnings.note(use, self.owner)
 
     async def _check_live(self, growth: int, limit: int, parts: Sequence[OpenPart]) -> None:
         # Entries beyond retention that are not removed yet do not count.

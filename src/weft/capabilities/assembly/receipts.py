@@ -229,11 +229,6 @@ class ReportedUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     reported_at: int = 0
     response_id: str | None = None
 
-    @property
-    def charge(self) -> Charge:
-        """Return what the call adds to its budgets."""
-        return Charge.of_call(self.input_tokens + self.output_tokens, self.cost)
-
 
 class StoredReceipt(msgspec.Struct, frozen=True):
     """A receipt, the reported usage of its call, and how its answer used the prompt (``scored``), where reported."""

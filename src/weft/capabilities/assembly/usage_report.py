@@ -10,6 +10,7 @@ from msgspec import structs
 
 from weft.capabilities.assembly.prompt_items import scored_prompt
 from weft.capabilities.assembly.receipts import (
+    Receipt,
     ReceiptNotFound,
     ReceiptPruned,
     ReceiptStore,
@@ -19,17 +20,19 @@ from weft.capabilities.assembly.receipts import (
 )
 from weft.capabilities.assembly.stored_prompts import StoredPrompt, StoredPrompts
 from weft.capabilities.assembly.usage_entries import report_entries, score_entry
+from weft.capabilities.budgets.model import Charge
 from weft.capabilities.budgets.service import Budgets
 from weft.capabilities.efficiency.model import Efficiency
 from weft.capabilities.efficiency.scoring import AnswerScorer
 from weft.capabilities.language_models.catalog import Catalog
-from weft.capabilities.language_models.factors import UsageFactor
+from weft.capabilities.language_models.factors import MAX_FACTOR, MIN_FACTOR, UsageFactor
 from weft.capabilities.language_models.prices import Prices, cost_of
-from weft.capabilities.language_models.usage import normalise_usage
+from weft.capabilities.language_models.usage import Usage, normalise_usage
 from weft.capabilities.metering.store import UsageStore
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.sessions.model import Session, find_session
 from weft.capabilities.windows.service import Windows
+from weft.kernel.call_warnings import warn_caller
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import Conflict, PermissionDenied
 from weft.kernel.identity import Actor
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
     from weft.capabilities.language_models.answers import ModelAnswer
 
 _DIGITS = 4
+# A prompt of few tokens may be reported with this many more.
+_ADDED_TOKENS = 1_000
 
 
 class UsageConflict(Conflict):
@@ -154,7 +159,7 @@ class UsageReports(msgspec.Struct, frozen=True):
             response_id=report.response_id,
         )
         if found.usage is None and await self.receipts.report(receipt_id, reported):
-            correction = reported.charge.less(receipt.charge)
+            correction = self._charge(receipt, usage, model).less(receipt.charge)
             await self.budgets.correct(receipt.budgets, correction, receipt.created_at)
             if model and not receipt.counting.exact:
                 await self.factors.learn(receipt.agent_id, model, receipt.counting.raw_tokens, usage.input_tokens)
@@ -191,6 +196,20 @@ class UsageReports(msgspec.Struct, frozen=True):
             await self.usage.add(*report_entries(receipt, reported))
         return metrics
 
+    def _charge(self, receipt: Receipt, usage: Usage, model: str) -> Charge:
+        """Return what a reported call adds to its budgets, which others may share: no more than it can have used."""
+        info = self.catalog.find(model)
+        possible = possible_usage(usage, receipt, max(receipt.max_output_tokens, info.max_output_tokens))
+        if possible != usage and receipt.budgets:
+            warn_caller(
+                f"Budgets were charged with {possible.input_tokens} input and {possible.output_tokens} output tokens: "
+                "the reported usage does not fit the assembled prompt."
+            )
+        cost = cost_of(self.prices, info, possible, self.clock.now())
+        # A model without a known price, named only in the report, does not make the call free.
+        charged = receipt.savings.cost if cost is None else float(cost)
+        return Charge.of_call(possible.input_tokens + possible.output_tokens, charged)
+
     async def _find(self, session_id: str, receipt_id: str) -> tuple[Session, StoredReceipt]:
         session = await find_session(session_id, self.windows.actor, self.windows.sessions)
         found = await self.receipts.find(receipt_id)
@@ -201,6 +220,28 @@ class UsageReports(msgspec.Struct, frozen=True):
     async def _may_open(self, agent_id: str) -> bool:
         agent = await self.windows.access.principal(agent_id)
         return agent is not None and await self.windows.may_open(agent)
+
+
+def possible_usage(usage: Usage, receipt: Receipt, most_output: int) -> Usage:
+    """Return reported usage within what a call can have used: agents report it, and share budgets with others.
+
+    The input lies within the bounds of the learned factor of estimates; a small prompt may have more, since providers
+    add some tokens to each request. Tokens that were not reported count as uncached.
+    """
+    estimated = receipt.counting.raw_tokens
+    least, most = round(estimated * MIN_FACTOR), max(round(estimated * MAX_FACTOR), estimated + _ADDED_TOKENS)
+    sent = min(max(usage.input_tokens, least), most)
+    read = min(usage.cache_read_tokens, sent)
+    written = min(usage.cache_write_tokens, sent - read)
+    output = min(usage.output_tokens, most_output)
+    return Usage(
+        input_tokens=sent,
+        output_tokens=output,
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        cache_write_1h_tokens=min(usage.cache_write_1h_tokens, written),
+        reasoning_tokens=min(usage.reasoning_tokens, output),
+    )
 
 
 def _same(one: ReportedUsage, other: ReportedUsage) -> bool:

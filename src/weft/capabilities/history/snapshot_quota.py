@@ -33,7 +33,7 @@ class SnapshotQuota(msgspec.Struct, frozen=True):
         owners = Counter(snapshot_owner(line_id, self.actor) for line_id in line_ids)
         for owner in sorted(owners):
             count = await self.index.count(owner)
-            allowance.check_snapshots(count, owner)
+            allowance.check_snapshots(count, owner, new=owners[owner])
             use = QuotaUse("snapshots", allowance.snapshots, count - owners[owner], count)
             await self.warnings.note(use, owner)
 

@@ -38,7 +38,7 @@ from weft.capabilities.plans.model import QuotaUse
 from weft.capabilities.sessions.model import Pattern
 from weft.capabilities.trust.gate import GATE_ERRORS, submitted
 from weft.kernel.clock import from_micros
-from weft.kernel.errors import InvalidInput, QuotaExceeded
+from weft.kernel.errors import ContentTooLarge, InvalidInput, QuotaExceeded
 from weft.kernel.identity import ANYONE
 from weft.kernel.operation import Request, Response, shared_fields
 
@@ -208,7 +208,7 @@ class DomainView(msgspec.Struct, frozen=True):
     status=201,
     requires=check_highest_clearance,
     off_record=("description", "template"),
-    errors=(DomainExists, QuotaExceeded, TemplateNotFound, *GATE_ERRORS),
+    errors=(DomainExists, QuotaExceeded, TemplateNotFound, ContentTooLarge, *GATE_ERRORS),
     content=lambda request: (submitted(request.description or ""), submitted(_own_texts(request.template))),
 )
 async def create_domain(request: CreateDomain, view: DomainView) -> DomainInfo:

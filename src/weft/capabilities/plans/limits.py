@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weft.capabilities.plans.model import ALLOWANCES, PLANS, Allowance
+from weft.capabilities.plans.model import ALLOWANCES, PLANS, SIZE_UNITS, UNLIMITED, Allowance
 from weft.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 LIMITS = tuple(name for name in Allowance.__struct_fields__ if name != "plan")
-UNLIMITED = "unlimited"
 _TYPES = {field.name: field.type for field in msgspec.structs.fields(Allowance)}
-_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _SIZE = re.compile(r"^([0-9]+)(KiB|MiB|GiB|TiB)\Z")
 _SWITCHES = {"yes": True, "no": False}
 
@@ -31,18 +29,6 @@ def parse_limits(texts: Iterable[str]) -> dict[str, Any]:
     return checked_limits(dict(map(_parsed, texts)))
 
 
-def limit_text(name: str, value: Any) -> str:  # noqa: ANN401 - of several types
-    """Return a limit as it is shown to operators."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, tuple):
-        return ",".join(map(str, value)) or "none"
-    if value is None:
-        return UNLIMITED
-    unit = next((unit for unit, size in reversed(_UNITS.items()) if name == "bytes" and value % size == 0), None)
-    return str(value) if unit is None else f"{value // _UNITS[unit]}{unit}"
-
-
 def _parsed(text: str) -> tuple[str, Any]:
     name, separator, value = text.partition("=")
     if not separator:
@@ -53,7 +39,7 @@ def _parsed(text: str) -> tuple[str, Any]:
         return name, [each for each in value.split(",") if each not in {"", "none"}]
     size = _SIZE.match(value)
     if size is not None:
-        return name, int(size[1]) * _UNITS[size[2]]
+        return name, int(size[1]) * SIZE_UNITS[size[2]]
     return name, _SWITCHES.get(value, value)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
@@ -17,6 +18,8 @@ INSIGHTS: tuple[Insight, ...] = get_args(Insight)
 BASIC_GROUPS = ("tenant", "agent")
 
 _GIBIBYTE = 2**30
+SIZE_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+UNLIMITED = "unlimited"
 # Part of a quota from which there is a warning.
 QUOTA_NEAR = 0.8
 _LARGER_PLAN = "or ask the operator for a larger plan (weft tenant plan)"
@@ -31,6 +34,18 @@ _INSTEAD_OF: dict[Insight, str] = {
     "alerts": "Read the usage report",
     "recommendations": "Read the usage report",
 }
+
+
+def limit_text(name: str, value: Any) -> str:  # noqa: ANN401 - of several types
+    """Return a limit as it is shown to operators."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return ",".join(map(str, value)) or "none"
+    if value is None:
+        return UNLIMITED
+    unit = next((unit for unit, size in reversed(SIZE_UNITS.items()) if name == "bytes" and value % size == 0), None)
+    return str(value) if unit is None else f"{value // SIZE_UNITS[unit]}{unit}"
 
 
 class QuotaUse(NamedTuple):
@@ -109,29 +124,43 @@ class Allowance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def check_domains(self, domains: int) -> None:
         """Raise QuotaExceeded if there are more domains than allowed."""
         if self.domains is not None and domains > self.domains:
-            allowed = f"{self.domains} {'domain' if self.domains == 1 else 'domains'}"
-            raise self._exceeded(f"allows {allowed}", "Delete a domain", limit_domains=self.domains)
+            allowed = f"allows {self.domains} {'domain' if self.domains == 1 else 'domains'}; there are {domains - 1}"
+            raise self._exceeded(allowed, "Delete a domain", limit_domains=self.domains, used_domains=domains - 1)
 
-    def check_bytes(self, size: int) -> None:
-        """Raise QuotaExceeded if there are more bytes of documents than allowed."""
+    def check_bytes(self, size: int, used: int | None = None) -> None:
+        """Raise QuotaExceeded if there are more bytes of documents than allowed.
+
+        ``used`` is named to callers who may see every domain; None to others, since it includes those they cannot see.
+        """
         if self.bytes is not None and size > self.bytes:
-            # Without the current size, which includes domains that the caller cannot see.
-            allowed = f"allows {self.bytes // _GIBIBYTE} GiB of documents; this would exceed it"
-            raise self._exceeded(allowed, "Delete documents", limit_bytes=self.bytes)
+            limit = limit_text("bytes", self.bytes)
+            limit = f"{limit} bytes" if limit.isdigit() else limit
+            allowed = f"allows {limit} of documents; this would exceed it"
+            more: dict[str, int] = {}
+            if used is not None:
+                allowed, more = f"allows {limit} of documents; {used} bytes are used", {"used_bytes": used}
+            raise self._exceeded(allowed, "Delete documents", limit_bytes=self.bytes, **more)
 
-    def check_snapshots(self, snapshots: int, agent_id: str) -> None:
-        """Raise QuotaExceeded if an agent has more named snapshots than allowed."""
+    def check_snapshots(self, snapshots: int, agent_id: str, new: int = 1) -> None:
+        """Raise QuotaExceeded if an agent has more named snapshots than allowed; ``new`` of them are being taken."""
         if self.snapshots is not None and snapshots > self.snapshots:
-            allowed = f"allows {self.snapshots} named snapshots of each agent; '{agent_id}' has them"
+            used = snapshots - new
             raise self._exceeded(
-                allowed, "Delete one with `history.delete_snapshot`", limit_snapshots=self.snapshots, agent_id=agent_id
+                f"allows {self.snapshots} named snapshots of each agent; '{agent_id}' has {used}",
+                "Delete one with `history.delete_snapshot`",
+                limit_snapshots=self.snapshots,
+                used_snapshots=used,
+                agent_id=agent_id,
             )
 
     def check_versions(self, versions: int | None) -> None:
         """Raise QuotaExceeded if a retention rule keeps more versions than allowed; None keeps all."""
         if self.versions is not None and (versions is None or versions > self.versions):
             raise self._exceeded(
-                f"keeps the last {self.versions} versions of each key", "Keep fewer", limit_versions=self.versions
+                f"keeps the last {self.versions} versions of each key; this asks for {versions or 'all'}",
+                "Keep fewer",
+                limit_versions=self.versions,
+                requested_versions=versions or 0,
             )
 
     def check_session(self, *, keys: int | None, total_tokens: int, value_tokens: int, versions: int) -> None:
@@ -143,21 +172,28 @@ class Allowance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             ("keep_versions", versions, self.session_versions),
         ):
             if asked > allowed:
-                raise self._exceeded(f"allows a {name} of {allowed}", f"Lower {name}", **{f"limit_{name}": allowed})
+                raise self._exceeded(
+                    f"allows a {name} of {allowed}; this asks for {asked}",
+                    f"Lower {name}",
+                    **{f"limit_{name}": allowed, f"requested_{name}": asked},
+                )
 
-    def check_memory_entries(self, entries: int) -> None:
+    def check_memory_entries(self, entries: int, used: int) -> None:
         """Raise QuotaExceeded if a persistent memory would have more entries than allowed."""
         if entries > self.memory_entries:
-            allowed = f"allows {self.memory_entries} entries in a persistent memory; this would make it {entries}"
+            allowed = (
+                f"allows {self.memory_entries} entries in a persistent memory; "
+                f"it has {used}, and this would make it {entries}"
+            )
             instead = "Remove entries with `context.push` and its field remove, or put large collections into documents"
-            raise self._exceeded(allowed, instead, limit_memory_entries=self.memory_entries)
+            raise self._exceeded(allowed, instead, limit_memory_entries=self.memory_entries, used_memory_entries=used)
 
-    def check_window_events(self, events: int) -> None:
+    def check_window_events(self, events: int, used: int) -> None:
         """Raise QuotaExceeded if a window would have more events than allowed, those that were rolled back included."""
         if events > self.window_events:
-            allowed = f"allows {self.window_events} events in a window; this would make it {events}"
+            allowed = f"allows {self.window_events} events in a window; it has {used}, and this would make it {events}"
             instead = "Continue in a new session, or delete the window with `window.delete`"
-            raise self._exceeded(allowed, instead, limit_window_events=self.window_events)
+            raise self._exceeded(allowed, instead, limit_window_events=self.window_events, used_window_events=used)
 
     def check_rollback(self) -> None:
         """Raise QuotaExceeded if the plan has no rollback."""
@@ -203,9 +239,10 @@ class Allowance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             self.check_insight("full_reports")
         if self.report_days is not None and days > self.report_days:
             raise self._exceeded(
-                f"reports the usage of the last {self.report_days} days",
+                f"reports the usage of the last {self.report_days} days; this asks for {ceil(days)}",
                 "Begin later",
                 limit_report_days=self.report_days,
+                requested_report_days=ceil(days),
             )
 
     def _exceeded(self, allowed: str, instead: str, **limit: Any) -> QuotaExceeded:  # noqa: ANN401 - JSON

@@ -6,9 +6,9 @@ import msgspec
 
 from weft.capabilities.plans.model import QUOTA_NEAR, QuotaUse
 from weft.capabilities.plans.service import Plans
-from weft.kernel.alerts import TENANT_SUBJECT, AlertPort, agent_subject
+from weft.kernel.alerts import TENANT_SUBJECT, AlertPort, AlertSubject, agent_subject
 from weft.kernel.events import NewEvent, Outbox
-from weft.kernel.identity import CLEARANCE, HIGHEST_CLEARANCE, PRINCIPAL, Actor
+from weft.kernel.identity import CLEARANCE, HIGHEST_CLEARANCE, PRINCIPAL, TEAM, USER, Actor
 
 
 class QuotaWarnings(msgspec.Struct, frozen=True):
@@ -19,29 +19,43 @@ class QuotaWarnings(msgspec.Struct, frozen=True):
     outbox: Outbox
     alerts: AlertPort
 
-    async def note(self, use: QuotaUse, agent_id: str | None = None) -> None:
-        """Warn if a change uses up most of a quota, of one agent if given; resolve the alert if it frees some of it.
+    async def note(self, use: QuotaUse, owner: str | None = None, *, lasts: bool = True) -> None:
+        """Warn if a change uses up most of a quota; resolve the alert if it frees some of it.
 
-        Called after the check of the quota. What is used is not told: it includes what readers may not see.
+        ``owner``: the agent, user:ID or team:NAME whose quota it is, if not the tenant's. Without ``lasts`` there is an
+        event and no alert: nobody frees the quota, it ends with what it is of, such as a window. Called after the check
+        of the quota. What is used is not told: it includes what readers may not see.
         """
         if use.is_near == use.was_near:
             return
         allowance = await self.plans.allowance()
         data = {"limit": use.limit, "allowed": use.allowed, "plan": allowance.plan, "part": QUOTA_NEAR}
+        subject = _subject(owner)
         if use.is_near:
-            readers = (f"{CLEARANCE}{HIGHEST_CLEARANCE}", *([f"{PRINCIPAL}{agent_id}"] if agent_id else []))
+            readers = [] if owner is None else [_audience(subject)]
             await self.outbox.publish(
                 NewEvent(
                     type="quota.near",
                     session_id=None,
                     subject=use.limit,
                     actor=self.actor.participant,
-                    readable_by=readers,
+                    readable_by=(f"{CLEARANCE}{HIGHEST_CLEARANCE}", *readers),
                     data=data,
                 )
             )
-        subject = TENANT_SUBJECT if agent_id is None else agent_subject(agent_id)
+        if not lasts:
+            return
         if use.is_near:
             await self.alerts.raise_("quota.near", subject, data, about=use.limit)
         else:
             await self.alerts.clear("quota.near", subject, about=use.limit)
+
+
+def _subject(owner: str | None) -> AlertSubject:
+    if owner is None:
+        return TENANT_SUBJECT
+    return AlertSubject.parse(owner) if owner.startswith(TEAM) else agent_subject(owner.removeprefix(USER))
+
+
+def _audience(subject: AlertSubject) -> str:
+    return str(subject) if subject.kind == "team" else f"{PRINCIPAL}{subject.name}"

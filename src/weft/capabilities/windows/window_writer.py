@@ -103,9 +103,9 @@ class WindowWriter:
             return
         warnings, before = self.service.quota_warnings, self.owner.last_number
         allowance = await warnings.plans.allowance()
-        allowance.check_window_events(before + added)
+        allowance.check_window_events(before + added, before)
         use = QuotaUse("window_events", allowance.window_events, before, before + added)
-        await warnings.note(use, self.service.actor.principal_id)
+        await warnings.note(use, self.window.events_of, lasts=False)
 
     async def _check_instructions(self, events: Iterable[WindowEvent]) -> None:
         """Refuse instructions of a sub-agent that another agent would read: it records only its own prompt."""

@@ -3,11 +3,20 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from msgspec import structs
 
 from weft.capabilities.indexing.chunking.model import ChunkingOptions
 from weft.capabilities.knowledge.model import Document, Domain, FlaggedPassage, Quarantine
 from weft.capabilities.knowledge.store import Backlog, IncompleteDocument, LeasedDocument, QueuedDocument, StoredContent
+from weft.capabilities.knowledge.templates.model import (
+    DomainEvaluation,
+    DomainTemplate,
+    ExampleQuestion,
+    MetadataField,
+    QuestionResult,
+)
 from weft.capabilities.plans.model import AssignedPlan
 from weft.capabilities.trust.model import Source, Trust, TrustLabel
 from weft.testing.contracts.stores import ContractStores
@@ -41,6 +50,24 @@ DOCUMENT = Document(
     added_by="planner",
     created_at=4,
     updated_at=4,
+)
+TEMPLATE = DomainTemplate(
+    name="team_rules",
+    version=3,
+    metadata=(MetadataField(name="status", required=True, values=("draft", "final")),),
+    pinned=("glossary*",),
+    retention_days=30,
+    questions=(ExampleQuestion(question="How many days?", contains=("thirty",)),),
+)
+EVALUATION = DomainEvaluation(
+    template="team_rules",
+    version=3,
+    evaluated_at=datetime(2026, 3, 1, tzinfo=UTC),
+    documents=2,
+    found=1,
+    questions=(
+        QuestionResult(question="How many days?", found=True, rank=1, document_id="guides/start.md", confidence=0.5),
+    ),
 )
 NAMES = (DOCUMENT.domain, DOCUMENT.document_id)
 
@@ -97,6 +124,40 @@ class DomainStoreContract:
         assert list(await stores.domains.reindexing()) == ["handbook"]
         await stores.domains.set_reindexing("handbook", None)
         assert list(await stores.domains.reindexing()) == []
+
+    async def test_a_domain_keeps_its_template_and_the_evaluation_of_it(
+        self, stores: ContractStores, elsewhere: ContractStores
+    ) -> None:
+        for each in (stores, elsewhere):
+            await each.domains.add(structs.replace(DOMAIN, template=TEMPLATE))
+        await stores.domains.set_evaluation("handbook", EVALUATION, 3)
+        found = await stores.domains.find("handbook")
+        assert found == structs.replace(DOMAIN, template=TEMPLATE, evaluation=EVALUATION)
+        assert await elsewhere.domains.find("handbook") == structs.replace(DOMAIN, template=TEMPLATE)
+        # A later evaluation takes its place; changes of the domain keep both.
+        later = structs.replace(EVALUATION, found=0, questions=())
+        await stores.domains.set_evaluation("handbook", later, 4)
+        await stores.domains.update(structs.replace(DOMAIN, description="Rules"))
+        found = await stores.domains.find("handbook")
+        assert found is not None
+        assert (found.description, found.template, found.evaluation) == ("Rules", TEMPLATE, later)
+        await stores.domains.set_evaluation("none", EVALUATION, 1)
+        assert await stores.domains.find("none") is None
+
+    async def test_changes_of_documents_and_of_how_they_are_indexed_are_counted(
+        self, stores: ContractStores, elsewhere: ContractStores
+    ) -> None:
+        for each in (stores, elsewhere):
+            await each.domains.add(DOMAIN)
+        before = await stores.domains.content_changes("handbook")
+        await stores.domains.count("handbook", documents=1, size=5)
+        await stores.domains.count("handbook", documents=0, size=0)
+        await stores.domains.update(structs.replace(DOMAIN, chunking=ChunkingOptions()))
+        assert await stores.domains.content_changes("handbook") == before + 3
+        await stores.domains.set_evaluation("handbook", EVALUATION, before + 3)
+        assert await stores.domains.content_changes("handbook") == before + 3
+        assert await elsewhere.domains.content_changes("handbook") == before
+        assert await stores.domains.content_changes("none") == 0
 
     async def test_documents_are_deleted_with_their_domain(
         self, stores: ContractStores, elsewhere: ContractStores

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from weft.app.tenants import default_plan
-from weft.capabilities.plans.limits import LIMITS, limit_text, parse_limits
-from weft.capabilities.plans.model import PLANS, AssignedPlan
+from weft.capabilities.plans.limits import LIMITS, parse_limits
+from weft.capabilities.plans.model import PLANS, AssignedPlan, limit_text
 from weft.kernel.operation import Response
 from weft.transports.cli.base import JSON, DataFolderGroup
 from weft.transports.cli.render import show

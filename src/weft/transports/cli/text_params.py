@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _VISIBLE = "on the command line is visible to other users of this machine and kept by the shell."
 # Variables of options that have one without showing it as theirs.
+# Far more than a template may have; larger files are not parsed.
+_MAX_TEMPLATE_FILE_BYTES = 1_000_000
 _VARIABLES = {"database_url": "WEFT_DATABASE_URL or WEFT_DATABASE_URL_FILE"}
 
 
@@ -66,6 +68,8 @@ class TemplateFile(Text):
         if path.suffix not in {".toml", ".json"}:
             return super().convert(value, param, ctx)
         try:
+            if path.stat().st_size > _MAX_TEMPLATE_FILE_BYTES:
+                self.fail(f"{str(path)!r} is larger than {_MAX_TEMPLATE_FILE_BYTES} bytes.", param, ctx)
             text = path.read_text(encoding="utf-8")
             return json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
         except OSError as error:

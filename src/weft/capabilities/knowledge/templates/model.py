@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 
 from weft.capabilities.indexing.chunking.model import ChunkingOptions
-from weft.kernel.errors import InvalidInput, NotFound
+from weft.kernel.errors import ContentTooLarge, InvalidInput, NotFound
 from weft.kernel.fields import Name, ShortText
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 FieldType = Literal["string", "integer", "number", "boolean", "date"]
 TemplateName = Annotated[
@@ -29,6 +29,10 @@ _FIELD_TYPES: dict[str, tuple[type, ...]] = {
     "boolean": (bool,),
     "date": (str,),
 }
+# Copies of templates are read with their domains: they stay small.
+MAX_TEMPLATE_BYTES = 65_536
+# A refusal names this many allowed values of a field, and this many fields.
+_MAX_NAMED = 10
 _ARTICLES = {"integer": "an integer", "date": "a date such as 2026-01-31"}
 
 
@@ -50,7 +54,7 @@ class MetadataField(_TemplatePart, frozen=True):
     @property
     def expected(self) -> str:
         """Return what a value has to be."""
-        return f"one of {', '.join(self.values)}" if self.values else _ARTICLES.get(self.type, f"a {self.type}")
+        return f"one of {_listed(self.values, ', ')}" if self.values else _ARTICLES.get(self.type, f"a {self.type}")
 
     def accepts(self, value: object) -> bool:
         if isinstance(value, bool) is not (self.type == "boolean") or not isinstance(value, _FIELD_TYPES[self.type]):
@@ -150,7 +154,15 @@ class MetadataMismatch(InvalidInput):
 
 
 def check_template(template: DomainTemplate) -> None:
-    """Raise InvalidInput if parts of a template contradict each other."""
+    """Raise InvalidInput if parts of a template contradict each other, ContentTooLarge if they are too large."""
+    size = len(msgspec.json.encode(template))
+    if size > MAX_TEMPLATE_BYTES:
+        raise ContentTooLarge(
+            f"template: has {size} bytes as JSON, {MAX_TEMPLATE_BYTES} is the maximum.",
+            hint="Shorten descriptions and lists of values, or leave out questions.",
+            field="template",
+            limit_bytes=MAX_TEMPLATE_BYTES,
+        )
     if template.chunking.overlap_tokens >= template.chunking.chunk_tokens:
         raise _invalid("chunking: overlap_tokens must be below chunk_tokens")
     repeated = next((name for name, uses in Counter(field.name for field in template.metadata).items() if uses > 1), "")
@@ -169,7 +181,7 @@ def check_metadata(template: DomainTemplate, metadata: Mapping[str, Any] | None)
     problems = list(_problems(template.metadata, metadata or {}))
     if problems:
         raise MetadataMismatch(
-            f"metadata: {'; '.join(problems)}.",
+            f"metadata: {_listed(problems, '; ')}.",
             field="metadata",
             template=template.name,
             template_version=template.version,
@@ -184,6 +196,12 @@ def _problems(fields: Iterable[MetadataField], metadata: Mapping[str, Any]) -> I
                 yield f"{field.name} is missing, it must be {field.expected}"
         elif not field.accepts(value):
             yield f"{field.name} must be {field.expected}"
+
+
+def _listed(texts: Sequence[str], separator: str) -> str:
+    """Return the first of many texts, and how many there are besides."""
+    rest = len(texts) - _MAX_NAMED
+    return separator.join([*texts[:_MAX_NAMED], *([f"{rest} more"] if rest > 0 else [])])
 
 
 def _is_date(text: str) -> bool:
