@@ -2,10 +2,10 @@
 
 The same documents are added to two domains, one created from the template of their kind and one with defaults, and the
 same questions are asked in both, as an agent asks them. ``passages``: the share of the gold documents among those of
-the ten best results. ``context``: the share of the gold evidence (documents, or lines of the gold passages) in a context of
-2,000 tokens, so that a template gains nothing by larger chunks. ``example_questions``: how many questions of the
-template found their evidence in the evaluation that follows ingestion; they were written before these documents were
-looked at, and not all documents of a kind answer them.
+the ten best results. ``context``: the share of the gold evidence (documents, or lines of the gold passages) in a
+context of 2,000 tokens, so that a template gains nothing by larger chunks. ``example_questions``: how many questions of
+the template found their evidence in the evaluation that follows ingestion; they were written before these documents
+were looked at, and not all documents of a kind answer them.
 
 The data has no contracts, notes, code or runbooks. Reports of companies stand for contracts: long texts of numbered
 clauses, without headings. Abstracts stand for papers: they fit into one chunk, so that only what else a template brings

@@ -219,12 +219,12 @@ async def test_reported_usage_corrects_what_was_estimated(world: World) -> None:
     late = await assemble(world.analysis, model=MODEL, fresh=True)
     world.clock.advance(days=31)
     await assemble(world.analysis, fresh=True)
-    await report(world.analysis, late, 5_000, 5_000)
+    await report(world.analysis, late, 1_000, 5_000)
     now = await spend_of(world, "agent:analysis", "month")
     assert (now["calls"], now["unpriced_calls"]) == (1, 1)
     assert now["used_tokens"] < 5_000
     rows = await world.rows("SELECT tokens FROM budget_spend WHERE tenant = $1 ORDER BY starts_at", world.tenant)
-    assert rows[0][0] == 11_000
+    assert rows[0][0] == 7_000
 
 
 @pytest.mark.both_databases
@@ -261,7 +261,8 @@ async def test_an_agent_does_not_empty_its_budget_by_reporting_less(world: World
             model="house-model",
         )
     spent = await spend_of(world, "agent:analysis")
-    assert spent["used_tokens"] >= tokens // 2 * 2
+    # About half of what was counted, before the margin for estimates.
+    assert spent["used_tokens"] > 2 * tokens / 3
     assert (spent["used_cost"] > 0, spent["unpriced_calls"]) == (True, 0)
     refusals = [await outcome(assemble(world.analysis, fresh=True)) for _ in range(8)]
     assert refusals[-1] == "BUDGET_EXCEEDED"

@@ -338,7 +338,7 @@ async def test_processes_at_the_same_time_do_not_exceed_a_quota_together(world: 
     caller = world.admin if quota == "domains" else world.planner
     calls = [[attempt(10 * process + number) for number in range(6)] for process in range(3)]
     outcomes = await outcomes_in_processes(caller, world, calls)
-    refusals = {"KEY_LIMIT_EXCEEDED"} if quota == "session_keys" else {REFUSED}
+    refusals = {"STORE_FULL"} if quota == "session_keys" else {REFUSED}
     assert outcomes.count("ok") == 3
     assert {*outcomes} == {"ok", *refusals}
 
@@ -425,7 +425,7 @@ async def test_a_full_memory_has_an_alert_until_entries_are_removed(world: World
     # A window ends with its session: there is an event, and nothing to resolve.
     assert [event["subject"] for event in events] == ["memory_entries", "memory_entries", "window_events"]
     for owner in ({}, {"owner": "team:crew"}):
-        await world.planner.call("context.push", remove=[{"key": "a"}], if_version=1, **owner)
+        await world.planner.call("context.push", knowledge=[], remove=[{"key": "a"}], if_version=1, **owner)
     assert [state for *_, state in await alert_states(world)] == ["resolved", "resolved"]
 
 

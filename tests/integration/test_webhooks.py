@@ -11,6 +11,7 @@ import pytest
 from standardwebhooks import Webhook as Verifier
 from standardwebhooks.webhooks import WebhookVerificationError
 
+from support.alerts import called
 from support.bundles import exported, imported
 from support.webhook_receiver import Receiver, receiver
 from support.webhooks import advance_clock, deliveries, hook, parsed, poll_at_once, wait_until, webhook_state
@@ -84,6 +85,21 @@ async def test_an_event_is_delivered_as_a_cloudevent_with_a_valid_signature(worl
         verifier.verify(call.body + b" ", call.headers)
     with pytest.raises(WebhookVerificationError):
         Verifier("whsec_" + "QUJD" * 8).verify(call.body, call.headers)
+
+
+@pytest.mark.req("CE-F46")
+async def test_each_state_of_an_alert_is_delivered_once(world: World, endpoint: Receiver) -> None:
+    await hook(world.admin, endpoint.url, types=["alert.*"])
+    for _ in range(2):
+        await called(world, "analysis", count=20, fill=0.3, useful=0.05)
+    (alert,) = (await world.admin.call("alerts.list"))["alerts"]
+    for operation in ("alerts.acknowledge", "alerts.acknowledge", "alerts.resolve", "alerts.resolve"):
+        await world.admin.call(operation, alert_id=alert["alert_id"])
+    delivered = [parsed(call).get_data()["data"] for call in await endpoint.wait_for_calls(3)]
+    assert [each["type"] for each in delivered] == ["alert.opened", "alert.acknowledged", "alert.resolved"]
+    assert {each["subject"] for each in delivered} == {alert["alert_id"]}
+    assert delivered[0]["data"]["efficiency"] == 0.05
+    assert len(endpoint.calls) == 3
 
 
 async def test_a_given_secret_is_used_for_signatures(world: World, endpoint: Receiver) -> None:

@@ -94,7 +94,10 @@ def test_an_alert_is_described_in_a_sentence() -> None:
     assert alert("efficiency.low", TENANT_SUBJECT, ALL_AGENTS, agents=30) == (
         "30 agents use little of what is in their prompts."
     )
-    assert alert("budget.near", team_subject("legal"), "daily") == "A budget of team legal is nearly spent."
-    assert alert("budget.exceeded", TENANT_SUBJECT, "daily") == "A budget of the tenant is spent."
+    assert alert("budget.near", team_subject("legal"), "day") == "The budget of team legal for a day is nearly spent."
+    spent = {"tokens": 1_000, "used_tokens": 1_200, "cost": 2.5, "used_cost": 0.5}
+    assert alert("budget.exceeded", TENANT_SUBJECT, "month", **spent) == (
+        "The budget of the tenant for a month is spent: 1,200 of 1,000 tokens and 0.50 of 2.50 US dollars."
+    )
     assert alert("quota.near", TENANT_SUBJECT, "domains") == "The limit of domains of the tenant is nearly reached."
     assert "(budget.near)" in alert("budget.near", TENANT_SUBJECT, ALL_AGENTS, agents=30)

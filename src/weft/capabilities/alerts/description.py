@@ -23,12 +23,23 @@ def describe(alert: Alert) -> str:
     if alert.condition == "quota.near":
         return f"The limit of {alert.about or 'the plan'} of {whom} is nearly reached."
     if alert.condition in _SPENT:
-        return f"A budget of {whom} {_SPENT[alert.condition]}."
+        return f"The budget of {whom} for a {alert.about} {_SPENT[alert.condition]}{_spent(alert)}."
     return f"{whom[0].upper()}{whom[1:]} {_usage(alert)}."
 
 
 def subject_text(subject: AlertSubject) -> str:
     return "the tenant" if subject.kind == "tenant" else f"{subject.kind} {subject.name}"
+
+
+def _spent(alert: Alert) -> str:
+    """Return what is spent of which limits, in words."""
+    data = alert.data
+    parts = []
+    if data.get("tokens"):
+        parts.append(f"{data.get('used_tokens', 0):,} of {data['tokens']:,} tokens")
+    if data.get("cost"):
+        parts.append(f"{data.get('used_cost', 0):.2f} of {data['cost']:.2f} US dollars")
+    return f": {' and '.join(parts)}" if parts else ""
 
 
 def _together(alert: Alert) -> str:

@@ -24,7 +24,7 @@ from weft.capabilities.budgets.model import Charge
 from weft.capabilities.budgets.service import Budgets
 from weft.capabilities.efficiency.model import Efficiency
 from weft.capabilities.efficiency.scoring import AnswerScorer
-from weft.capabilities.language_models.catalog import Catalog
+from weft.capabilities.language_models.catalog import Catalog, ModelInfo
 from weft.capabilities.language_models.factors import MAX_FACTOR, MIN_FACTOR, UsageFactor
 from weft.capabilities.language_models.prices import Prices, cost_of
 from weft.capabilities.language_models.usage import Usage, normalise_usage
@@ -94,6 +94,13 @@ class MetricsEmitted(Success, kw_only=True):
     efficiency: Efficiency | None = None
 
 
+class StoredReport(NamedTuple):
+    """The answer to a report, and what its caller should be warned of."""
+
+    metrics: MetricsEmitted
+    warning: str | None
+
+
 class CallReports(msgspec.Struct, frozen=True):
     """Takes reports of model calls. An answer is compared with its prompt before anything is written."""
 
@@ -112,7 +119,12 @@ class CallReports(msgspec.Struct, frozen=True):
             if prompt is not None:
                 items = await ASSEMBLY_THREADS.run(scored_prompt, prompt)
                 scored = await self.scorer.score(items, answer)
-        return await self.transactions.write(actor, lambda reports: reports.add(session_id, receipt_id, report, scored))
+        stored = await self.transactions.write(
+            actor, lambda reports: reports.add(session_id, receipt_id, report, scored)
+        )
+        if stored.warning is not None:
+            warn_caller(stored.warning)
+        return stored.metrics
 
 
 class UsageReports(msgspec.Struct, frozen=True):
@@ -139,8 +151,9 @@ class UsageReports(msgspec.Struct, frozen=True):
 
     async def add(
         self, session_id: str, receipt_id: str, report: UsageReport, scored: Efficiency | None = None
-    ) -> MetricsEmitted:
+    ) -> StoredReport:
         """Store a report; the same one again changes nothing."""
+        warning = None
         session, found = await self._find(session_id, receipt_id)
         receipt = found.receipt
         usage = normalise_usage(report.usage)
@@ -159,8 +172,14 @@ class UsageReports(msgspec.Struct, frozen=True):
             response_id=report.response_id,
         )
         if found.usage is None and await self.receipts.report(receipt_id, reported):
-            correction = self._charge(receipt, usage, model).less(receipt.charge)
+            possible = possible_usage(usage, receipt, self.catalog.find(model))
+            correction = self._charge(receipt, possible, model).less(receipt.charge)
             await self.budgets.correct(receipt.budgets, correction, receipt.created_at)
+            if receipt.budgets and possible != usage:
+                warning = (
+                    f"Budgets were charged with {possible.input_tokens} input and {possible.output_tokens} output "
+                    "tokens: the reported usage does not fit the assembled prompt."
+                )
             if model and not receipt.counting.exact:
                 await self.factors.learn(receipt.agent_id, model, receipt.counting.raw_tokens, usage.input_tokens)
         elif found.usage is None or not _same(found.usage, reported):
@@ -194,21 +213,14 @@ class UsageReports(msgspec.Struct, frozen=True):
             event = self.windows.event("model_call.metered", session, receipt.agent_id, [receipt.agent_id], data)
             await self.windows.outbox.publish(structs.replace(event, native_id=report.response_id))
             await self.usage.add(*report_entries(receipt, reported))
-        return metrics
+        return StoredReport(metrics, warning)
 
     def _charge(self, receipt: Receipt, usage: Usage, model: str) -> Charge:
-        """Return what a reported call adds to its budgets, which others may share: no more than it can have used."""
-        info = self.catalog.find(model)
-        possible = possible_usage(usage, receipt, max(receipt.max_output_tokens, info.max_output_tokens))
-        if possible != usage and receipt.budgets:
-            warn_caller(
-                f"Budgets were charged with {possible.input_tokens} input and {possible.output_tokens} output tokens: "
-                "the reported usage does not fit the assembled prompt."
-            )
-        cost = cost_of(self.prices, info, possible, self.clock.now())
+        """Return what a reported call adds to its budgets."""
+        cost = cost_of(self.prices, self.catalog.find(model), usage, self.clock.now())
         # A model without a known price, named only in the report, does not make the call free.
         charged = receipt.savings.cost if cost is None else float(cost)
-        return Charge.of_call(possible.input_tokens + possible.output_tokens, charged)
+        return Charge.of_call(usage.input_tokens + usage.output_tokens, charged)
 
     async def _find(self, session_id: str, receipt_id: str) -> tuple[Session, StoredReceipt]:
         session = await find_session(session_id, self.windows.actor, self.windows.sessions)
@@ -222,7 +234,7 @@ class UsageReports(msgspec.Struct, frozen=True):
         return agent is not None and await self.windows.may_open(agent)
 
 
-def possible_usage(usage: Usage, receipt: Receipt, most_output: int) -> Usage:
+def possible_usage(usage: Usage, receipt: Receipt, info: ModelInfo) -> Usage:
     """Return reported usage within what a call can have used: agents report it, and share budgets with others.
 
     The input lies within the bounds of the learned factor of estimates; a small prompt may have more, since providers
@@ -233,7 +245,7 @@ def possible_usage(usage: Usage, receipt: Receipt, most_output: int) -> Usage:
     sent = min(max(usage.input_tokens, least), most)
     read = min(usage.cache_read_tokens, sent)
     written = min(usage.cache_write_tokens, sent - read)
-    output = min(usage.output_tokens, most_output)
+    output = min(usage.output_tokens, max(receipt.max_output_tokens, info.max_output_tokens))
     return Usage(
         input_tokens=sent,
         output_tokens=output,
