@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from weft.capabilities.alerts.conditions import RecentCall
@@ -12,7 +11,7 @@ from weft.storage.sql.database import SqlStore
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from weft.storage.sql.database import Transaction
+    from weft.storage.sql.database import Transaction, Value
 
 _ENTRIES = 2_000
 _SINCE = """
@@ -51,7 +50,8 @@ class SqlAgentCalls(SqlStore):
             batch = asked[start : start + _AGENTS]
             # Nobody fills the last statement, so that there is one to prepare.
             batch += [("", 0)] * (_AGENTS - len(batch))
-            for agent_id, *call in await self._tx.all(_RECENT, self._tenant, *chain.from_iterable(batch)):
+            asked_for: list[Value] = [value for pair in batch for value in pair]
+            for agent_id, *call in await self._tx.all(_RECENT, self._tenant, *asked_for):
                 # Receipts from before have no figures.
                 if call[-1] is not None:
                     found[agent_id].append(_call(call))
