@@ -99,5 +99,7 @@ def test_an_alert_is_described_in_a_sentence() -> None:
     assert alert("budget.exceeded", TENANT_SUBJECT, "month", **spent) == (
         "The budget of the tenant for a month is spent: 1,200 of 1,000 tokens and 0.50 of 2.50 US dollars."
     )
+    full = alert("budget.exceeded", agent_subject("Ana"), "day", tokens=300, cost=None, used_tokens=204, used_cost=0.0)
+    assert full == "The budget of agent Ana for a day had no room for a prompt: 204 of 300 tokens."
     assert alert("quota.near", TENANT_SUBJECT, "domains") == "The limit of domains of the tenant is nearly reached."
     assert "(budget.near)" in alert("budget.near", TENANT_SUBJECT, ALL_AGENTS, agents=30)

@@ -12,7 +12,6 @@ _OF_MANY = {
     "context.overload": "fill their windows with what they use little of",
     "efficiency.low": "use little of what is in their prompts",
 }
-_SPENT = {"budget.near": "is nearly spent", "budget.exceeded": "is spent"}
 
 
 def describe(alert: Alert) -> str:
@@ -22,13 +21,22 @@ def describe(alert: Alert) -> str:
         return f"{alert.data.get('agents', 0)} agents {_OF_MANY.get(alert.condition, _together(alert))}."
     if alert.condition == "quota.near":
         return f"The limit of {alert.about or 'the plan'} of {whom} is nearly reached."
-    if alert.condition in _SPENT:
-        return f"The budget of {whom} for a {alert.about} {_SPENT[alert.condition]}{_spent(alert)}."
+    if alert.condition in {"budget.near", "budget.exceeded"}:
+        return f"The budget of {whom} for a {alert.about} {_state(alert)}{_spent(alert)}."
     return f"{whom[0].upper()}{whom[1:]} {_usage(alert)}."
 
 
 def subject_text(subject: AlertSubject) -> str:
     return "the tenant" if subject.kind == "tenant" else f"{subject.kind} {subject.name}"
+
+
+def _state(alert: Alert) -> str:
+    """Return the state of a budget: one that refuses is exceeded by the first prompt that does not fit."""
+    data = alert.data
+    if alert.condition == "budget.near":
+        return "is nearly spent"
+    used = [data.get(f"used_{name}", 0) / data[name] for name in ("tokens", "cost") if data.get(name)]
+    return "is spent" if max(used, default=1) >= 1 else "had no room for a prompt"
 
 
 def _spent(alert: Alert) -> str:

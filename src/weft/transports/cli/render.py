@@ -115,6 +115,10 @@ def _parts(response: msgspec.Struct) -> Iterable[str]:
         yield heading + indent(render(value) if isinstance(value, msgspec.Struct) else table([row(v) for v in value]))
 
 
+# Parts of a limit, not times.
+_PARTS = frozenset({"warn_at"})
+
+
 def _fields(response: msgspec.Struct) -> Iterator[tuple[str, Any]]:
     """Yield fields by their wire names; values of type Any are shown as JSON."""
     for field in msgspec.structs.fields(response):
@@ -123,7 +127,7 @@ def _fields(response: msgspec.Struct) -> Iterator[tuple[str, Any]]:
             continue
         if field.type is Any:
             value = _as_json(value)
-        elif isinstance(value, float) and field.name.endswith("_at"):
+        elif isinstance(value, float) and field.name.endswith("_at") and field.name not in _PARTS:
             value = datetime.fromtimestamp(value, UTC)
         yield field.encode_name, value
 
