@@ -12,6 +12,7 @@ import click
 import pytest
 
 from support import forked_python
+from weft.capabilities.budgets.operations import BudgetInfo
 from weft.kernel.operation import Response
 from weft.transports.cli.render import render, row, table
 
@@ -176,3 +177,25 @@ def _output_on_a_terminal(pty: object, cli: CommandLine) -> bytes:
         os.waitpid(child, 0)
         os.close(terminal)
     return shown
+
+
+def test_the_soft_limit_of_a_budget_is_a_part_and_no_time() -> None:
+    at = datetime(2026, 3, 1, tzinfo=UTC)
+    budget = BudgetInfo(
+        subject="tenant",
+        period="day",
+        tokens=300,
+        cost=None,
+        at_limit="warn",
+        warn_at=0.8,
+        state="within",
+        used_tokens=0,
+        used_cost=0.0,
+        calls=0,
+        unpriced_calls=0,
+        starts_at=at,
+        resets_at=at,
+        set_by="human:admin",
+        set_at=at,
+    )
+    assert "warn_at:        0.8\n" in click.unstyle(render(budget))
