@@ -32,8 +32,11 @@ if TYPE_CHECKING:
 
 _CONTEXT_TOKENS, _RESULTS = 2_000, 10
 _PLAIN, _TEMPLATE = "plain", "from-template"
-# One in so many claims and abstracts: each abstract has to be embedded.
-_CLAIM_STEP, _ABSTRACT_STEP = 8, 5
+# A part of the data, since all of it has to be embedded twice: one in so many questions and other documents, and the
+# beginning of a long text.
+_TASK_STEP, _ARTICLE_STEP = 2, 6
+_CLAIM_STEP, _ABSTRACT_STEP = 16, 50
+_MAX_CHARACTERS = 150_000
 _DIGITS = 3
 
 
@@ -126,7 +129,7 @@ def _spaced(text: str) -> str:
     return " ".join(text.split())
 
 
-def _retrieved(folder: Path, name: str, template: str, step: int = 1, other_step: int = 1) -> TemplateCase:
+def _retrieved(folder: Path, name: str, template: str, step: int, other_step: int) -> TemplateCase:
     """Return documents with questions whose gold are documents: of the questions one in ``step``.
 
     Of the documents that are no gold, one in ``other_step`` is added.
@@ -146,13 +149,19 @@ def _retrieved(folder: Path, name: str, template: str, step: int = 1, other_step
 
 
 def _long(folder: Path, name: str, template: str, **metadata: str) -> TemplateCase:
+    """Return a long text with the questions whose evidence is in its beginning."""
     known = long_documents(folder, "chunkeval")
-    questions = [AskedQuestion(each.task, lines=each.evidence) for each in known.questions if each.source == name]
-    return TemplateCase(name, template, {f"{name}.md": known.documents[name]}, questions, metadata)
+    text = known.documents[name][:_MAX_CHARACTERS]
+    questions = [
+        AskedQuestion(each.task, lines=each.evidence)
+        for each in known.questions
+        if each.source == name and all(line in text for line in each.evidence)
+    ]
+    return TemplateCase(name, template, {f"{name}.md": text}, questions, metadata)
 
 
 _CASES: tuple[Callable[[Path], TemplateCase], ...] = (
-    lambda folder: _retrieved(folder, "tau2_banking", "support_handbook"),
+    lambda folder: _retrieved(folder, "tau2_banking", "support_handbook", _TASK_STEP, _ARTICLE_STEP),
     lambda folder: _long(folder, "chatlogs", "support_handbook"),
     lambda folder: _retrieved(folder, "scifact", "research_papers", _CLAIM_STEP, _ABSTRACT_STEP),
     lambda folder: _long(folder, "state_of_the_union", "research_papers"),
