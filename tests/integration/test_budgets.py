@@ -300,7 +300,7 @@ async def test_processes_at_the_same_time_never_exceed_a_budget_together(world: 
     assert (await spend_of(world, "tenant"))["used_tokens"] == tokens * 4
 
 
-@pytest.mark.req("WX-04", part="budgets")
+@pytest.mark.req("WX-04")
 @pytest.mark.both_databases
 async def test_members_of_a_team_share_its_budget(world: World) -> None:
     await world.admin.call("team.create", team="crew")

@@ -239,7 +239,7 @@ async def test_a_running_session_keeps_its_layers_until_it_pulls(team: World) ->
     ]
 
 
-@pytest.mark.req("WX-04", part="guidelines")
+@pytest.mark.req("WX-04")
 @pytest.mark.both_databases
 async def test_who_leaves_a_team_loses_its_guidelines_at_once(team: World) -> None:
     await create_team(team.admin, "writers", "analysis")

@@ -17,7 +17,7 @@ from weft.kernel.errors import WeftError
 if TYPE_CHECKING:
     from support.world import Caller, World
 
-pytestmark = [pytest.mark.req("WX-04", part="shared memory"), pytest.mark.req("CE-F3")]
+pytestmark = [pytest.mark.req("WX-04"), pytest.mark.req("CE-F3")]
 
 TEAM = "team:research"
 

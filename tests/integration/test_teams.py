@@ -13,7 +13,7 @@ from support.world import SESSION, outcome, refused
 if TYPE_CHECKING:
     from support.world import Caller, World
 
-pytestmark = pytest.mark.req("WX-04", part="members, audiences, messages, windows")
+pytestmark = pytest.mark.req("WX-04")
 
 
 async def names(by: Caller) -> list[str]:
