@@ -37,6 +37,8 @@ _PLAIN, _TEMPLATE = "plain", "from-template"
 _TASK_STEP, _ARTICLE_STEP = 2, 6
 _CLAIM_STEP, _ABSTRACT_STEP = 16, 50
 _MAX_CHARACTERS = 150_000
+# As long as the query of a search may be; some scripts of customers are longer.
+_MAX_QUERY = 2_000
 _DIGITS = 3
 
 
@@ -142,7 +144,7 @@ def _retrieved(folder: Path, name: str, template: str, step: int, other_step: in
     ids = {line["id"]: f"d{place}.md" for place, line in enumerate(kept)}
     documents = {ids[line["id"]]: f"# {line['title']}\n\n{line['text']}" for line in kept}
     questions = [
-        AskedQuestion(line["query"], documents=tuple(ids[each] for each in sorted({*line["gold_ids"]})))
+        AskedQuestion(line["query"][:_MAX_QUERY], documents=tuple(ids[each] for each in sorted({*line["gold_ids"]})))
         for line in chosen
     ]
     return TemplateCase(name, template, documents, questions)
