@@ -95,10 +95,12 @@ async def test_each_state_of_an_alert_is_delivered_once(world: World, endpoint: 
     (alert,) = (await world.admin.call("alerts.list"))["alerts"]
     for operation in ("alerts.acknowledge", "alerts.acknowledge", "alerts.resolve", "alerts.resolve"):
         await world.admin.call(operation, alert_id=alert["alert_id"])
-    delivered = [parsed(call).get_data()["data"] for call in await endpoint.wait_for_calls(3)]
-    assert [each["type"] for each in delivered] == ["alert.opened", "alert.acknowledged", "alert.resolved"]
-    assert {each["subject"] for each in delivered} == {alert["alert_id"]}
-    assert delivered[0]["data"]["efficiency"] == 0.05
+    delivered = [parsed(call) for call in await endpoint.wait_for_calls(3)]
+    assert [each.get_type() for each in delivered] == [
+        f"weft.alert.{state}" for state in ("opened", "acknowledged", "resolved")
+    ]
+    assert {each.get_subject() for each in delivered} == {alert["alert_id"]}
+    assert delivered[0].get_data()["efficiency"] == 0.05
     assert len(endpoint.calls) == 3
 
 
