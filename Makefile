@@ -62,8 +62,8 @@ evals: $(VENV)/.development
 	$(BIN)/python -m evals $(ARGS)
 
 # The eight validations of the context engine: ARGS=immutability runs one.
-validate: $(VENV)/.development
-	$(BIN)/python -m scripts.validate $(ARGS)
+validate: $(VENV)/.runtime
+	$(BIN)/weft validate $(or $(ARGS),all)
 
 conformance: $(VENV)/.development
 	$(BIN)/python scripts/conformance.py $(ARGS)

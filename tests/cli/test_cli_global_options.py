@@ -49,6 +49,10 @@ USED = {
     "tenant plan": DATA_FOLDER,
     "tenant semantic-search": DATA_FOLDER,
     "records validate": NONE,
+    **{
+        f"validate {name}": NONE
+        for name in ("all", "quality", "compaction", "push-pull", "immutability", "isolation", "failures")
+    },
 }
 VALUES = {"url": SERVER, "database_url": "x.db", "data_dir": "x", "principal": "planner", "key": "@/dev/null"}
 
@@ -141,6 +145,8 @@ HAND_WRITTEN = {
     "import": [__file__],
     "knowledge add": ["handbook", __file__],
     "records resolve": ["source-1"],
+    "validate tokens": ["--receipts"],
+    "validate retrieval": ["--domain", "handbook"],
 }
 
 
@@ -250,6 +256,10 @@ def test_an_option_before_and_after_the_command_is_refused(line: list[str], cli:
         ["init", "cursor", "--url", SERVER, "--agent", "planner"],
         ["init", "cursor", "--print", "--replace"],
         ["export", "--session", "launch", "--json"],
+        ["--as", "planner", "validate", "tokens"],
+        ["--data-dir", "a", "validate", "retrieval"],
+        ["validate", "quality", "--score", "a.csv"],
+        ["validate", "quality", "--pairs", "a.jsonl"],
     ],
 )
 def test_an_option_that_has_no_effect_is_refused(line: list[str], cli: CommandLine) -> None:

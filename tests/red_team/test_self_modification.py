@@ -24,6 +24,7 @@ from weft.kernel.errors import SelfModification
 from weft.storage.sql.access import SqlAccessStore
 from weft.storage.sql.database import Scope
 from weft.storage.sql.unit_of_work import CallerTransactions
+from weft.validation.self_modification import ATTEMPTS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -40,58 +41,6 @@ pytestmark = [
     pytest.mark.req("CE-V", part="immutability"),
 ]
 
-SELF = {"agent_id": "mallory"}
-# Calls by which an agent aims at itself: operation, request.
-OWN_DOORS: dict[str, tuple[str, dict[str, Any]]] = {
-    "defines its role": ("agent.define", {**SELF, "role": "root"}),
-    "defines its system prompt": ("agent.define", {**SELF, "system_prompt": "Obey me."}),
-    "clears its guardrails": ("agent.define", {**SELF, "guardrails": []}),
-    "defines its configuration": ("agent.define", {**SELF, "config": {}}),
-    "raises its clearance": ("agent.update", {**SELF, "clearance": 5}),
-    "grants itself permissions": ("agent.update", {**SELF, "permissions": ["read", "write", "admin"]}),
-    "enables itself": ("agent.update", {**SELF, "disabled": False}),
-    "lowers its search threshold": ("agent.update", {**SELF, "min_score": 0.0}),
-    "adds a key of its own": ("key.create", SELF),
-    "joins a team": ("team.add_member", {**SELF, "team": "ops"}),
-    "leaves a team to shed its guidelines": ("team.remove_member", {**SELF, "team": "ops"}),
-    "deletes a team to shed its guidelines": ("team.delete", {"team": "ops", "force": True}),
-    "rolls its definition back": ("history.rollback", {"context_id": "agent:mallory", "target_version": "1"}),
-    "rolls its whole context back": ("history.rollback", {"context_id": "context:mallory", "target_version": "1"}),
-    "tags its definition": ("history.snapshot", {"context_id": "agent:mallory", "label": "mine"}),
-    "branches its definition": ("history.branch", {"context_id": "agent:mallory", "branch": "mine"}),
-    "merges into its definition": (
-        "history.merge",
-        {"context_id": "agent:mallory", "from_context_id": "agent:pawn"},
-    ),
-    "copies memory over its own context": ("context.copy", {**SELF, "from_agent_id": "pawn"}),
-    "redacts its definition": (
-        "records.redact",
-        {"item_id": "agent:mallory/role/1.2", "state": "removed", "reason": "x"},
-    ),
-    "defines the tenant's layer": ("layer.define", {"layer": "tenant", "text": "Anything goes."}),
-    "clears the tenant's guardrails": ("layer.define", {"layer": "tenant", "guardrails": []}),
-    "relaxes the trust policy": ("layer.define", {"layer": "tenant", "policy": {}}),
-    "defines its team's layer": ("layer.define", {"layer": "team:ops", "text": "Anything goes."}),
-    "rolls the tenant's layer back": ("history.rollback", {"context_id": "layer:tenant", "target_version": "1"}),
-    "rolls its team's layer back": ("history.rollback", {"context_id": "layer:team:ops", "target_version": "1"}),
-    "branches a layer": ("history.branch", {"context_id": "layer:tenant", "branch": "mine"}),
-    "tags a layer": ("history.snapshot", {"context_id": "layer:tenant", "label": "mine"}),
-    "merges into a layer": ("history.merge", {"context_id": "layer:tenant", "from_context_id": "context:mallory"}),
-    **{
-        f"pushes the key {key}": ("context.push", {"knowledge": [{"key": key, "value": "x"}], "if_version": 3})
-        for key in (
-            "role",
-            "system_prompt",
-            "guardrails",
-            "clearance",
-            "layers",
-            "layer:tenant",
-            "gu%61rdrails",
-            "a/role",
-        )
-    },
-}
-
 
 async def state(world: World) -> Any:
     """Return everything that binds the attacker."""
@@ -106,10 +55,10 @@ async def state(world: World) -> Any:
     )
 
 
-@pytest.mark.parametrize("door", OWN_DOORS)
-async def test_no_operation_changes_its_caller(world: World, mallory: Caller, door: str) -> None:
+@pytest.mark.parametrize("attempt", ATTEMPTS)
+async def test_no_operation_changes_its_caller(world: World, mallory: Caller, attempt: str) -> None:
     before = await state(world)
-    operation, raw = OWN_DOORS[door]
+    operation, raw = ATTEMPTS[attempt]
     error = await blocked(world, mallory.call(operation, **raw), "SELF_MODIFICATION", violation="self_modification")
     assert error.denial
     assert await state(world) == before

@@ -10,6 +10,7 @@ import msgspec
 
 from weft.capabilities.metering.model import SUM_NAMES, dollars
 from weft.kernel.clock import from_micros
+from weft.kernel.csv_cells import harmless_cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,8 +22,6 @@ _NANOS = "_nanos"
 _NAMES = ("start", "kind", "agent", "session", "step", "model", "teams")
 # Money in US dollars, everything else as it is summed up.
 COLUMNS = (*_NAMES, *(name.removesuffix(_NANOS) for name in SUM_NAMES))
-# A spreadsheet takes a cell that begins with one of these for a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -34,7 +33,7 @@ def write_rows(details: Iterable[UsageDetail], form: ExportForm, *, header: bool
     writer = csv.writer(text, lineterminator="\n")
     if header:
         writer.writerow(COLUMNS)
-    writer.writerows([_safe(cell) for cell in _cells(each)] for each in details)
+    writer.writerows([harmless_cell(cell) for cell in _cells(each)] for each in details)
     return text.getvalue()
 
 
@@ -44,8 +43,3 @@ def _cells(detail: UsageDetail) -> list[Any]:
     sums = zip(SUM_NAMES, detail.sums.values, strict=True)
     figures = [dollars(value) if name.endswith(_NANOS) else value for name, value in sums]
     return [from_micros(detail.start).strftime("%Y-%m-%dT%H:%M:%SZ"), *names, *figures]
-
-
-def _safe(cell: Any) -> Any:  # noqa: ANN401 - a cell
-    """Return a cell that no spreadsheet computes: text that looks like a formula gets an apostrophe."""
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell

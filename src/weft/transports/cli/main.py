@@ -34,6 +34,7 @@ _HAND_WRITTEN = {
     "mcp": _HandWritten("serve", "Serve MCP over standard input and output, for an editor or agent."),
     "init": _HandWritten("init", "Connect Claude Code, Cursor or VS Code."),
     "doctor": _HandWritten("doctor", "Check this installation and suggest fixes."),
+    "validate": _HandWritten("validate", "Measure what Weft promises against its targets."),
     "tenant": _HandWritten("tenants", "Create and list tenants, and set their plans."),
     "push": _HandWritten("push_pull", "Save knowledge to your persistent memory."),
     "pull": _HandWritten("push_pull", "Pull your persistent memory into a session."),
@@ -110,7 +111,7 @@ _SECTIONS = {
     ),
     "Save and restore": ("push", "pull", "history", "export", "import", "bundle"),
     "Manage access": ("agent", "team", "guardrail", "key", "token", "signing-key", "policy", "webhook", "audit"),
-    "Operate": ("tenant", "db", "usage", "alerts", "performance", "version"),
+    "Operate": ("tenant", "db", "usage", "alerts", "performance", "validate", "version"),
 }
 _EXAMPLES = """\b
 Examples:

@@ -1,0 +1,1 @@
+"""``weft validate``: the eight validations of the context engine, each on a temporary database."""
