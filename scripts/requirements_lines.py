@@ -171,6 +171,5 @@ MISSING = {
     "CE-T": "a dashboard as a page; the reports, alerts and recommendations that it would show are limited by plan",
     "CE-U1": "quality of answers against the full document",
     "CE-U6": "efficiency metrics and recommendations",
-    "CE-V": "a blind review of answers",
     "MS-14": "latency targets, and 1,000 agents",
 }

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
+from weft.jobs.session_indexing import INDEX
 from weft.kernel.errors import WeftError
 from weft.testing.clock import FrozenClock
 from weft.validation.board_writer import SESSION as WRITING
@@ -96,7 +97,7 @@ async def _embedder_down(settings: Settings) -> list[_Expectation]:
     async with temporary_weft(settings, **changed) as admin:
         await admin.call("session.create", session_id=SESSION, purpose="A failure.")
         await admin.call("board.write", session_id=SESSION, key="cause", value="The price cache was shortened.")
-        await admin.index()
+        await admin.app.scheduler.drain(INDEX)
         found = await admin.call("search.query", query="price cache", session_id=SESSION)
         prompt = await _assembled(admin, "What happened to the price cache?")
     return [
@@ -240,7 +241,7 @@ def _text(prompt: Any) -> str:  # noqa: ANN401 - JSON
 
 
 async def _search(caller: Caller) -> list[str]:
-    found = await caller.call("search.query", query=_QUESTION, top_k=5)
+    found = await caller.call("search.query", query=_QUESTION, top_k=5, low_confidence=True)
     return [result["text"] for result in found["results"]]
 
 

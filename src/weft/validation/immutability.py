@@ -12,7 +12,7 @@ from weft.storage.sql.history import SqlLineStore
 from weft.testing.clock import FrozenClock
 from weft.validation.model import Figure, all_of, none_of
 from weft.validation.self_modification import ATTACKER, ATTEMPTS, ESCAPES, EVERYTHING, PAWN, TEAM
-from weft.validation.temporary_weft import Caller, opened, temporary_weft
+from weft.validation.temporary_weft import TENANT, Caller, opened, temporary_weft
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -34,11 +34,21 @@ _EDITS = (
 
 async def measure(settings: Settings) -> Sequence[Figure]:
     """Attack as the strongest agent there can be: an orchestrator with every permission and clearance 5."""
+    edited = [line for line, key, value in _EDITS if not await _edit_is_noticed(settings, line, key, value)]
+    return [
+        *await _attempts(settings),
+        *await _prompt_attacks(settings),
+        all_of("edits of the database that block the next prompt", len(_EDITS), edited),
+    ]
+
+
+async def _attempts(settings: Settings) -> list[Figure]:
+    """Call everything by which the attacker would change itself, as operations and as tools."""
     clock = FrozenClock()
+    by_call, by_tool, unlogged = [], [], []
     async with temporary_weft(settings, clock) as admin:
         attacker = await _prepare_attacker(admin)
         before = await _binding(admin)
-        by_call, by_tool, unlogged = [], [], []
         for attempt, (operation, fields) in ATTEMPTS.items():
             clock.advance(seconds=_OVER_A_MINUTE)
             logged = await _LogPosition.now(admin)
@@ -49,17 +59,23 @@ async def measure(settings: Settings) -> Sequence[Figure]:
             if not await _is_blocked(attacker.call_tool(operation, **fields)):
                 by_tool.append(attempt)
         changed = [] if await _binding(admin) == before else ["what binds the attacker has changed"]
-        escaped = [name for name, text in ESCAPES.items() if not await _stays_data(attacker, name, text)]
-        altered = await _accepted_alterations(attacker)
-        edited = [line for line, key, value in _EDITS if not await _edit_is_noticed(attacker, line, key, value)]
     return [
         all_of("attempts by API calls that are blocked", len(ATTEMPTS), by_call),
         all_of("attempts by tool calls that are blocked", len(ATTEMPTS), by_tool),
         all_of("attempts that are security events", len(ATTEMPTS), unlogged),
+        none_of("changes of the attacker's role, rights, teams or layers", changed),
+    ]
+
+
+async def _prompt_attacks(settings: Settings) -> list[Figure]:
+    """Attack by what a prompt contains, and by altering it before it is sent."""
+    async with temporary_weft(settings) as admin:
+        attacker = await _prepare_attacker(admin)
+        escaped = [name for name, text in ESCAPES.items() if not await _stays_data(attacker, name, text)]
+        altered = await _accepted_alterations(attacker)
+    return [
         all_of("instructions in content that stay data", len(ESCAPES), escaped),
         all_of("altered prompts that are refused", _ALTERATIONS, altered),
-        all_of("edits of the database that block the next prompt", len(_EDITS), edited),
-        none_of("changes of the attacker's role, rights, teams or layers", changed),
     ]
 
 
@@ -81,16 +97,23 @@ async def _prepare_attacker(admin: Caller) -> Caller:
     return attacker
 
 
-async def _binding(admin: Caller) -> Any:  # noqa: ANN401 - JSON
-    """Return everything that binds the attacker."""
-    agents = (await admin.call("agent.list"))["agents"]
-    return (
-        [agent for agent in agents if agent["agent_id"] == ATTACKER],
-        await admin.call("agent.read_definition", agent_id=ATTACKER),
-        await admin.call("layer.show", agent_id=ATTACKER),
-        await admin.call("team.show", team=TEAM),
-        await admin.call("key.list", agent_id=ATTACKER),
-    )
+async def _binding(admin: Caller) -> list[Any]:
+    """Return everything that binds the attacker; what an attack has removed is an error code."""
+    of_attacker = {"agent_id": ATTACKER}
+    return [
+        await _shown(admin.call("agent.list")),
+        await _shown(admin.call("agent.read_definition", **of_attacker)),
+        await _shown(admin.call("layer.show", **of_attacker)),
+        await _shown(admin.call("team.show", team=TEAM)),
+        await _shown(admin.call("key.list", **of_attacker)),
+    ]
+
+
+async def _shown(call: Awaitable[Any]) -> Any:  # noqa: ANN401 - JSON
+    try:
+        return await call
+    except WeftError as error:
+        return error.code
 
 
 async def _is_blocked(attempt: Awaitable[Any]) -> bool:
@@ -166,23 +189,27 @@ async def _accepted_alterations(attacker: Caller) -> list[str]:
     return accepted
 
 
-async def _edit_is_noticed(attacker: Caller, line: str, key: str, value: str) -> bool:
+async def _edit_is_noticed(settings: Settings, line: str, key: str, value: str) -> bool:
     """Edit a line in the database, with the right hash of the value, and tell whether the next prompt is refused."""
-    app, scope = attacker.app, Scope(attacker.tenant)
-    select = "SELECT blob_hash FROM changes WHERE tenant = $1 AND line_id = $2 AND key = $3 ORDER BY seq DESC LIMIT 1"
-    update = "UPDATE changes SET blob_hash = $1 WHERE tenant = $2 AND line_id = $3 AND key = $4"
 
     async def edit(transaction: Transaction) -> None:
         await SqlLineStore(transaction).put_blob(blob_hash(value), value)
-        await transaction.run(update, blob_hash(value), attacker.tenant, line, key)
+        await transaction.run(
+            "UPDATE changes SET blob_hash = $1 WHERE tenant = $2 AND line_id = $3 AND key = $4",
+            blob_hash(value),
+            TENANT,
+            line,
+            key,
+        )
 
-    rows = await app.database.read(scope, lambda tx: tx.all(select, attacker.tenant, line, key))
-    await app.database.write(scope, edit)
-    # A process that is running has the genuine layers in memory; the next one reads what was edited.
-    async with opened(app.settings, app.clock) as restarted:
-        refused = await _is_refused(Caller(restarted, attacker.tenant, ATTACKER), f"after-{line.replace(':', '-')}")
-    await app.database.write(scope, lambda tx: tx.run(update, rows[0][0], attacker.tenant, line, key))
-    return refused
+    async with temporary_weft(settings) as admin:
+        attacker = await _prepare_attacker(admin)
+        if await _is_refused(attacker, "before"):
+            return False
+        await admin.app.database.write(Scope(TENANT), edit)
+        # A process that is running has the genuine layers in memory; the next one reads what was edited.
+        async with opened(admin.app.settings) as restarted:
+            return await _is_refused(Caller(restarted, TENANT, ATTACKER), "after")
 
 
 async def _is_refused(attacker: Caller, session: str) -> bool:
