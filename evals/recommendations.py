@@ -1,21 +1,25 @@
-"""Trials of settings against gold evidence: is what a trial calls safe really safe, and how often does it warn?
+"""Are recommendations that say "safe" safe on later calls? Settings are judged on calls that they were not made from.
 
-Conversations are ingested as windows, and questions with known evidence asked about them; the answers of the set are
-reported, so that Weft computes which items they used. Then settings are tried on these calls: those that Weft
-recommends, and a grid of compactions, minimum scores and documents or turns to leave out. A setting loses gold evidence
-if a prompt that had it does not have it in the replay. ``safe`` must never lose any; ``warned`` is the share of the
-settings that lose some which are not called safe, ``needless`` the share of all others that are not called safe.
+An agent works on sets with known evidence (``recommendation_sets``): conversations, documents, board entries, pins and
+tools. After the first half of its questions Weft is asked for recommendations, and a grid of further settings is tried
+on these calls. Then the second half is asked, and every setting is replayed on it: it loses gold evidence if a prompt
+that had it does not have it in the replay, or a tool that is needed is not offered. Settings that change no prompt are
+not counted.
+
+``safe_that_lose_gold`` must be 0. ``precision``: the share of settings called safe that lose nothing, ``recall``: the
+share of those that lose nothing which were called safe.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from evals.product import AGENT, CachedEmbedder, open_product
+from evals.recommendation_sets import DOMAIN, evaluation_sets
 from evals.results import Row
 from weft.capabilities.agent_context.compaction_settings import CompactionSettings, ResolvedCompaction
 from weft.capabilities.compaction.compactor import Compactor
@@ -23,200 +27,242 @@ from weft.capabilities.language_models.catalog import load_catalog
 from weft.capabilities.recommendations.compaction_replay import views_under
 from weft.capabilities.recommendations.model import ProposedSettings
 from weft.capabilities.recommendations.recorded_calls import ReplayStores
-from weft.capabilities.recommendations.replay import Replay, ReplayServices
-from weft.capabilities.recommendations.trials import try_proposal
+from weft.capabilities.recommendations.replay import Replay, ReplayServices, document_of
+from weft.capabilities.recommendations.trials import Control, try_proposal
 from weft.kernel.identity import system_actor
 from weft.providers.prices import PriceTable
 from weft.providers.tokenizers import TokenizerRegistry
 from weft.storage.sql.database import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from evals.product import Product
-    from weft.capabilities.recommendations.replay import RecordedWindow
+    from evals.recommendation_sets import EvaluationSet, Question, Work
+    from weft.capabilities.recommendations.model import TriedCall
+    from weft.capabilities.recommendations.replay import RecordedWindow, ReplayedCall
 
-_SETS = ("locomo", "bfcl_memory")
 _MODEL = "gpt-4o"
-_QUESTIONS = 40
-_BUDGET = 12_000
-_WINDOW = 40_000
+_BUDGET, _WINDOW = 6_000, 12_000
+_BETWEEN_CALLS = timedelta(seconds=20)
+_TENANT, _ADMIN = "default", "admin"
+_MAX_CALLS = 200
 _DIGITS = 3
-_TENANT = "default"
-
-
-class Asked(NamedTuple):
-    """A question with its answer, and the events that have its evidence."""
-
-    conversation: str
-    task: str
-    answer: str
-    gold: frozenset[str]
 
 
 class Outcome(NamedTuple):
-    """What a trial said of a setting, and what the gold evidence says."""
+    """What a trial said of a setting, and what the gold evidence of later calls says."""
 
+    name: str
     is_safe: bool
     loses_gold: bool
     saved: float
-    recommended: bool
+    is_recommended: bool
+    risks: tuple[str, ...]
+
+
+class Measured(NamedTuple):
+    name: str
+    outcomes: list[Outcome]
+    exact: int
+    calls: int
 
 
 def recommendations(folder: Path | None) -> Iterator[Row]:
     if folder is None:
         return
-    for name in _SETS:
-        outcomes, reproduced = asyncio.run(_measure(folder, name))
-        yield from _rows(name, outcomes, reproduced)
+    measured = [asyncio.run(measure(each)) for each in evaluation_sets(folder)]
+    tools = [each for each in measured if each.name.startswith("tools")]
+    for each in measured:
+        if each not in tools:
+            yield from _rows(each)
+    yield from _rows(_together("tools", tools))
+    yield from _rows(_together("all", measured))
 
 
-def _rows(name: str, outcomes: Sequence[Outcome], reproduced: float) -> Iterator[Row]:
+def _together(name: str, measured: Sequence[Measured]) -> Measured:
+    outcomes = [outcome for each in measured for outcome in each.outcomes]
+    return Measured(name, outcomes, sum(each.exact for each in measured), sum(each.calls for each in measured))
+
+
+def _rows(measured: Measured) -> Iterator[Row]:
+    name, outcomes = f"recommendations.{measured.name}", measured.outcomes
     safe = [each for each in outcomes if each.is_safe]
-    losing = [each for each in outcomes if each.loses_gold]
-    keeping = [each for each in outcomes if not each.loses_gold]
+    fine = [each for each in outcomes if not each.loses_gold]
     wrong = sum(each.loses_gold for each in safe)
-    yield _row(f"recommendations.{name}.reproduced", reproduced, "share", "1", met=reproduced == 1)
-    yield _row(f"recommendations.{name}.safe_settings", len(safe), "settings", None)
-    yield _row(f"recommendations.{name}.safe_that_lose_gold", wrong, "settings", "0", met=wrong == 0)
-    yield _row(f"recommendations.{name}.recommended_safe", sum(each.recommended for each in safe), "settings", None)
-    if losing:
-        yield _row(f"recommendations.{name}.warned", _share(not each.is_safe for each in losing), "share", "1")
-    if keeping:
-        yield _row(f"recommendations.{name}.needless", _share(not each.is_safe for each in keeping), "share", None)
+    advised = [each for each in outcomes if each.is_recommended]
+    exact = measured.exact / max(1, measured.calls)
+    yield _row(f"{name}.exact", exact, "share", "1", met=exact == 1)
+    yield _row(f"{name}.settings", len(outcomes), "settings")
+    yield _row(f"{name}.fine", len(fine), "settings")
+    yield _row(f"{name}.safe", len(safe), "settings")
+    yield _row(f"{name}.safe_that_lose_gold", wrong, "settings", "0", met=wrong == 0)
+    yield _row(f"{name}.recommended", len(advised), "settings")
+    yield _row(f"{name}.recommended_safe", sum(each.is_safe for each in advised), "settings")
+    yield _row(f"{name}.recommended_fine", sum(not each.loses_gold for each in advised), "settings")
     if safe:
-        yield _row(f"recommendations.{name}.saved_by_best", max(each.saved for each in safe), "share of tokens", None)
+        yield _row(f"{name}.precision", 1 - wrong / len(safe), "share", "1", met=wrong == 0)
+        yield _row(f"{name}.saved_by_best_safe", max(each.saved for each in safe), "share of tokens")
+    if fine:
+        yield _row(f"{name}.recall", sum(each.is_safe for each in fine) / len(fine), "share")
 
 
-def _row(name: str, value: float, unit: str, target: str | None, *, met: bool | None = None) -> Row:
+def _row(name: str, value: float, unit: str, target: str | None = None, *, met: bool | None = None) -> Row:
     return Row(name, round(value, _DIGITS), unit, None, target, met)
 
 
-def _share(found: Iterator[bool]) -> float:
-    values = list(found)
-    return sum(values) / len(values)
-
-
-async def _measure(folder: Path, name: str) -> tuple[list[Outcome], float]:
-    asked = _questions(folder, name)
-    async with open_product(CachedEmbedder()) as product:
-        for conversation in dict.fromkeys(each.conversation for each in asked):
-            await _add(product, folder, name, conversation)
-        await product.index()
-        gold: dict[str, frozenset[str]] = {}
-        for each in asked:
-            gold[await _ask(product, each)] = each.gold
-        windows = await product.app.database.read(
-            Scope(_TENANT),
-            lambda tx: product.app._container.build(  # noqa: SLF001 - no operation shows it
-                ReplayStores, system_actor(_TENANT), tx
-            ).recorded(AGENT, 400),
-            heavy=True,
-        )
-        advised = await product.call("advise.list", agent_id=AGENT, calls=200)
-        return await _outcomes(
-            product, windows, gold, [each["recommendation_id"] for each in advised["recommendations"]]
-        )
-
-
-async def _outcomes(
-    product: Product, windows: Sequence[RecordedWindow], gold: dict[str, frozenset[str]], names: Sequence[str]
-) -> tuple[list[Outcome], float]:
+async def measure(evaluated: EvaluationSet) -> Measured:
+    """Judge settings by the first half of the questions, and check them by the second."""
     prices = PriceTable()
     await prices.load()
     services = ReplayServices(load_catalog(), TokenizerRegistry(), prices)
-    shown = [await product.call("advise.show", recommendation_id=name, calls=200) for name in names]
-    proposals = [(_settings(each["proposal"]), True) for each in shown if each["trial"] and each["kind"] != "model"]
-    proposals += [(each, False) for each in _grid()]
-    found: list[Outcome] = []
-    reproduced = 1.0
-    for proposal, recommended in proposals:
-        trial = (await try_proposal(windows, proposal, services, Compactor())).trial
-        reproduced = trial.reproduced / trial.calls
-        loses = [await _loses(window, proposal, services, gold) for window in windows]
-        found.append(Outcome(trial.safe, any(loses), trial.saved_tokens / trial.tokens, recommended))
-    return found, reproduced
+    async with open_product(CachedEmbedder()) as product:
+        await product.call("knowledge.create_domain", principal=_ADMIN, domain=DOMAIN)
+        for work in evaluated.sessions:
+            await _add(product, work)
+        await product.index()
+        tools = {work.session_id: work.tools for work in evaluated.sessions}
+        halves = [(work.questions[: len(work.questions) // 2], work) for work in evaluated.sessions]
+        for first, _ in halves:
+            await _ask_all(product, first, tools)
+        control = Control(await _recorded(product), services)
+        proposals = [*await _recommended(product), *((each, False) for each in _grid(control.windows))]
+        judged = [
+            (proposal, advised, (await try_proposal(control, proposal, services, Compactor())))
+            for proposal, advised in proposals
+        ]
+        gold: dict[str, Question] = {}
+        for first, work in halves:
+            gold |= await _ask_all(product, work.questions[len(first) :], tools)
+        later = [_only(window, gold) for window in await _recorded(product)]
+        controls = [(window, list(Replay(window, services).in_sequence())) for window in later]
+        outcomes = [
+            Outcome(
+                msgspec.json.encode(proposal).decode(),
+                result.trial.safe,
+                await _loses(controls, proposal, services, gold),
+                result.trial.saved_tokens / max(1, result.trial.tokens),
+                advised,
+                result.trial.risks,
+            )
+            for proposal, advised, result in judged
+            if result.trial.changed
+        ]
+        calls: list[TriedCall] = list(judged[0][2].calls) if judged else []
+        return Measured(evaluated.name, outcomes, sum(call.exact for call in calls), len(calls))
+
+
+async def _recommended(product: Product) -> list[tuple[ProposedSettings, bool]]:
+    """Return what Weft recommends; another model is never called safe."""
+    listed = await product.call("advise.list", agent_id=AGENT, calls=_MAX_CALLS)
+    names = [each["recommendation_id"] for each in listed["recommendations"] if each["kind"] != "model"]
+    shown = [await product.call("advise.show", recommendation_id=name, calls=_MAX_CALLS) for name in names]
+    return [(msgspec.convert(each["proposal"], ProposedSettings), True) for each in shown if each["trial"]]
+
+
+def _grid(windows: Sequence[RecordedWindow]) -> Iterator[ProposedSettings]:
+    """Yield settings of every kind: some that matter and some that do not."""
+    for strategy in ("sliding_window", "key_facts"):
+        for keep in (10, 40):
+            yield ProposedSettings(compaction=CompactionSettings(strategy=strategy, threshold=0.1, keep_recent=keep))
+    yield from (ProposedSettings(min_score=score / 100) for score in (71, 73, 76, 80))
+    yield from (ProposedSettings(token_budget=_BUDGET * part // 100) for part in (90, 70))
+    blocks = [block for window in windows for call in window.calls for block in call.blocks]
+    sent = {ref for block in blocks if block.kind in {"board", "pins"} for ref in block.items}
+    yield from (ProposedSettings(without_items=(ref,)) for ref in sorted(sent))
+    uris = {
+        document_of(ref, call.receipt.documents)
+        for window in windows
+        for call in window.calls
+        for ref in call.receipt.documents
+    }
+    yield from (ProposedSettings(without_items=(uri,)) for uri in sorted(uris)[:20])
+    tools = {tool.name for window in windows for call in window.calls for tool in call.tools}
+    yield from (ProposedSettings(without_tools=(name,)) for name in sorted(tools))
 
 
 async def _loses(
-    window: RecordedWindow, proposal: ProposedSettings, services: ReplayServices, gold: dict[str, frozenset[str]]
+    controls: Sequence[tuple[RecordedWindow, list[ReplayedCall]]],
+    proposal: ProposedSettings,
+    services: ReplayServices,
+    gold: dict[str, Question],
 ) -> bool:
-    views = None
-    if proposal.compaction is not None:
-        views = await views_under(window, ResolvedCompaction.of(proposal.compaction), Compactor(), services)
-    was, tried = Replay(window, services).as_recorded(), Replay(window, services, proposal, views).in_sequence()
-    for before, after in zip(was, tried, strict=True):
-        if before.is_as_sent:
-            had = gold[before.call.receipt.receipt_id] & before.call.items
-            if after.plan is None or not had <= after.plan.included.keys():
+    for window, was in controls:
+        views = None
+        if proposal.compaction is not None:
+            views = await views_under(window, ResolvedCompaction.of(proposal.compaction), Compactor(), services)
+        for before, after in zip(was, Replay(window, services, proposal, views).in_sequence(), strict=True):
+            question = gold[before.call.receipt.receipt_id]
+            if not question.gold & _names(before) <= _names(after) or set(question.tools) & set(proposal.without_tools):
                 return True
     return False
 
 
-def _grid() -> Iterator[ProposedSettings]:
-    for strategy in ("sliding_window", "key_facts", "hierarchical", "task_scoped"):
-        for threshold in (0.2, 0.35, 0.5):
-            yield ProposedSettings(compaction=CompactionSettings(strategy=strategy, threshold=threshold))
-    for score in range(10, 90, 5):
-        yield ProposedSettings(min_score=score / 100)
+def _names(replayed: ReplayedCall) -> set[str]:
+    """Return the items of a prompt, passages by their documents."""
+    documents = replayed.call.receipt.documents
+    return {document_of(ref, documents) or ref for ref in replayed.items}
 
 
-def _settings(proposal: dict[str, Any]) -> ProposedSettings:
-
-    return msgspec.convert(proposal, ProposedSettings)
-
-
-async def _add(product: Product, folder: Path, name: str, conversation: str) -> None:
-    await product.call("session.create", session_id=conversation, purpose="An evaluation.")
-    await product.call("window.create", session_id=conversation, model=_MODEL, model_max_tokens=_WINDOW)
-    turns = [each for each in _lines(folder, f"{name}_docs") if str(each["conv"]) == conversation]
-    events = [
-        {"event_id": _event(each["id"]), "content": f"{each['speaker']}: {each['text']}"}
-        for each in turns
-        if each["text"].strip()
-    ]
-    await product.ingest(conversation, events)
+def _only(window: RecordedWindow, gold: dict[str, Question]) -> RecordedWindow:
+    """Return a window with the calls of the second half only."""
+    later = [call for call in window.calls if call.receipt.receipt_id in gold]
+    before = [call for call in window.calls if call.receipt.receipt_id not in gold]
+    return window._replace(calls=later, earlier=before[-1] if before else None)
 
 
-async def _ask(product: Product, asked: Asked) -> str:
-    """Assemble the prompt of a question and report its answer; return the receipt."""
-    prompt = await product.call(
-        "context.assemble",
-        session_id=asked.conversation,
-        task_description=asked.task,
-        model=_MODEL,
-        token_budget=_BUDGET,
-        domains=[],
+async def _recorded(product: Product) -> list[RecordedWindow]:
+    return await product.app.database.read(
+        Scope(_TENANT),
+        lambda tx: product.app._container.build(  # noqa: SLF001 - no operation shows it
+            ReplayStores, system_actor(_TENANT), tx
+        ).recorded(AGENT, _MAX_CALLS * 2),
+        heavy=True,
     )
-    usage = {"prompt_tokens": prompt["tokens"], "completion_tokens": 50}
-    await product.call(
-        "context.emit_metrics",
-        session_id=asked.conversation,
-        receipt_id=prompt["receipt_id"],
-        usage=usage,
-        answer=asked.answer,
-    )
-    return str(prompt["receipt_id"])
 
 
-def _questions(folder: Path, name: str) -> list[Asked]:
-    lines = [
-        each for each in _lines(folder, f"{name}_queries") if each["category"] != "adversarial" and each["gold_ids"]
-    ]
-    per_conversation: dict[str, list[Asked]] = {}
-    for each in lines:
-        conversation = str(each["conv"])
-        refs = frozenset(f"window:{conversation}:{AGENT}/{_event(name)}" for name in each["gold_ids"])
-        answer = each["answer"] if isinstance(each["answer"], str) else json.dumps(each["answer"])
-        per_conversation.setdefault(conversation, []).append(Asked(conversation, each["query"], answer, refs))
-    return [each for asked in per_conversation.values() for each in asked[:_QUESTIONS]]
+async def _add(product: Product, work: Work) -> None:
+    session_id = work.session_id
+    await product.call("session.create", session_id=session_id, purpose="An evaluation.")
+    await product.call("window.create", session_id=session_id, model=_MODEL, model_max_tokens=_WINDOW)
+    for text in work.pins:
+        added = await product.call("message.add", session_id=session_id, content=text)
+        await product.call("pin.add", session_id=session_id, message_id=added["message_id"])
+    for key, value in work.board.items():
+        await product.call("board.write", session_id=session_id, key=key, value=value)
+    documents = [{"document_id": name, "text": text} for name, text in work.documents.items()]
+    if documents:
+        await product.call("knowledge.add_documents", principal=_ADMIN, domain=DOMAIN, documents=documents)
+    events = [{"event_id": turn.turn_id, "content": turn.text} for turn in work.events]
+    await product.ingest(session_id, events)
 
 
-def _event(turn_id: str) -> str:
-    return "".join(sign if sign.isalnum() or sign in "_.:-" else "_" for sign in turn_id)
-
-
-def _lines(folder: Path, name: str) -> list[dict[str, Any]]:
-    path = folder / "conv_retrieval" / f"{name}.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()]
+async def _ask_all(
+    product: Product, questions: Iterable[Question], tools: dict[str, list[dict[str, Any]]]
+) -> dict[str, Question]:
+    """Assemble the prompt of each question and report its answer; return the questions by receipt."""
+    asked: dict[str, Question] = {}
+    for question in questions:
+        # Calls of the same moment have no order.
+        product.clock.at += _BETWEEN_CALLS
+        offered = tools[question.session_id]
+        prompt = await product.call(
+            "context.assemble",
+            session_id=question.session_id,
+            task_description=question.task,
+            model=_MODEL,
+            token_budget=_BUDGET,
+            **({"form": "openai_chat", "tools": offered} if offered else {}),
+        )
+        calls = [{"type": "function", "function": {"name": name, "arguments": "{}"}} for name in question.tools]
+        answer = {"role": "assistant", "content": question.answer or None}
+        await product.call(
+            "context.emit_metrics",
+            session_id=question.session_id,
+            receipt_id=prompt["receipt_id"],
+            usage={"prompt_tokens": prompt["tokens"], "completion_tokens": 50},
+            answer={**answer, "tool_calls": calls} if calls else answer,
+        )
+        asked[str(prompt["receipt_id"])] = question
+    return asked

@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from support.replays import recorded, work_through
+from support.replays import score, work_through
 from support.world import World, outcome
-from weft.capabilities.efficiency.model import ItemUse, efficiency_of
-from weft.storage.sql.database import Scope
-from weft.storage.sql.receipts import SqlReceiptStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CALLS = 24
 TOOLS = [
     {"type": "function", "function": {"name": name, "description": f"{name} something. " * 20, "parameters": {}}}
     for name in ("look_up", "send_mail", "draw_chart")
 ]
-
-
-async def score(world: World, is_used: Callable[[str], bool]) -> None:
-    """Store for every call of the analysis agent which items its answer used."""
-    (window,) = await recorded(world, "analysis")
-    for call in window.calls:
-        items = [
-            ItemUse(ref=ref, kind=block.kind, tokens=1, use="quoted" if is_used(ref) else "unused")
-            for block in call.blocks
-            for ref in block.items
-        ]
-        efficiency = efficiency_of("answer", sent=10, useful=1, overhead=1, capacity=100, items=items)
-        await world.app.database.write(
-            Scope(world.tenant),
-            lambda tx, call=call, found=efficiency: SqlReceiptStore(tx).score(call.receipt.receipt_id, found),
-        )
 
 
 def kinds(answer: Any) -> dict[str, Any]:
@@ -65,7 +43,7 @@ async def test_what_no_call_used_is_recommended_with_evidence_and_can_be_tried(u
     tried = await used.analysis.call("advise.try", recommendation_id=keys["recommendation_id"])
     assert tried["trial"]["tried_tokens"] < tried["trial"]["tokens"]
     assert tried["trial"]["kept"] == tried["trial"]["useful"]
-    assert len(tried["tried"]) == tried["trial"]["reproduced"]
+    assert len(tried["tried"]) == tried["trial"]["calls"]
 
 
 async def test_a_trial_switches_nothing(used: World) -> None:

@@ -6,16 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 from support.assemblies import add_documents, assemble
 from weft.capabilities.compaction.compactor import Compactor
+from weft.capabilities.efficiency.model import ItemUse, efficiency_of
 from weft.capabilities.language_models.catalog import load_catalog
 from weft.capabilities.recommendations.recorded_calls import ReplayStores
 from weft.capabilities.recommendations.replay import ReplayServices
-from weft.capabilities.recommendations.trials import try_proposal
+from weft.capabilities.recommendations.trials import Control, try_proposal
+from weft.jobs.session_indexing import INDEX
+from weft.jobs.session_vectors import EMBED
 from weft.kernel.identity import system_actor
 from weft.providers.prices import PriceTable
 from weft.providers.tokenizers import TokenizerRegistry
 from weft.storage.sql.database import Scope
+from weft.storage.sql.receipts import SqlReceiptStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from support.world import Caller, World
     from weft.capabilities.recommendations.model import ProposedSettings
     from weft.capabilities.recommendations.replay import RecordedWindow
@@ -42,7 +48,24 @@ async def recorded(world: World, agent_id: str, limit: int = 100) -> list[Record
 
 
 async def tried(world: World, agent_id: str, proposal: ProposedSettings, limit: int = 100) -> TrialResult:
-    return await try_proposal(await recorded(world, agent_id, limit), proposal, await services(), Compactor())
+    used = await services()
+    return await try_proposal(Control(await recorded(world, agent_id, limit), used), proposal, used, Compactor())
+
+
+async def score(world: World, is_used: Callable[[str], bool], agent_id: str = "analysis") -> None:
+    """Store for every call of an agent which items its answer used."""
+    (window,) = await recorded(world, agent_id)
+    for call in window.calls:
+        items = [
+            ItemUse(ref=ref, kind=block.kind, tokens=1, use="quoted" if is_used(ref) else "unused")
+            for block in call.blocks
+            for ref in block.items
+        ]
+        efficiency = efficiency_of("answer", sent=10, useful=1, overhead=1, capacity=100, items=items)
+        await world.app.database.write(
+            Scope(world.tenant),
+            lambda tx, call=call, found=efficiency: SqlReceiptStore(tx).score(call.receipt.receipt_id, found),
+        )
 
 
 async def work_through(world: World, caller: Caller, *, rounds: int = 12, topics: int = 6, **options: Any) -> list[Any]:
@@ -61,6 +84,30 @@ async def work_through(world: World, caller: Caller, *, rounds: int = 12, topics
         answers.append(await assemble(caller, f"What do we know about {topic}?", model=MODEL, **options))
         world.clock.advance(seconds=20)
     return answers
+
+
+async def converse(world: World, caller: Caller, *, rounds: int = 12, **options: Any) -> list[Any]:
+    """Assemble a prompt in each round of a conversation that is indexed, so that passages of its events are found."""
+    answers = []
+    for number in range(rounds):
+        events = [
+            {
+                "event_id": f"{topic}{number}",
+                "content": f"Customer {number} says about {topic}: {_detail(topic, number)}",
+            }
+            for topic in _TOPICS
+        ]
+        await caller.call("context.ingest", session_id=caller.session, events=events)
+        await world.app.scheduler.drain(INDEX, EMBED)
+        asked = _TOPICS[number % len(_TOPICS)]
+        task = f"What did customer {number // 2} say about {asked}?"
+        answers.append(await assemble(caller, task, model=MODEL, **options))
+        world.clock.advance(seconds=20)
+    return answers
+
+
+def _detail(topic: str, number: int) -> str:
+    return f"the {topic} of order {number * 7} came {number + 2} days late. " * (1 + number % 3)
 
 
 def _sentences(topic: str) -> list[str]:

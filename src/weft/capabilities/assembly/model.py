@@ -59,6 +59,27 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     score: float | None = None
 
 
+class RepeatedCandidate(Candidate, frozen=True, kw_only=True, omit_defaults=True):
+    """A candidate whose ref another one has: a passage of an event of the conversation, or a pinned board entry.
+
+    ``place``: its place among all candidates of its own kind, in their order of priority.
+    """
+
+    place: int = 0
+
+
+class PassagePacking(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A block of passages that a plan considered: its room, how many passages it was for, and its tokens.
+
+    ``block_id`` is its id in the prompt; empty if it is not part of it.
+    """
+
+    room: int
+    wanted: int
+    tokens: int = 0
+    block_id: str = ""
+
+
 class OmittedCandidate(msgspec.Struct, frozen=True, omit_defaults=True):
     """A candidate that is not in the prompt, with the reason."""
 

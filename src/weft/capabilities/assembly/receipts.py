@@ -10,8 +10,10 @@ from weft.capabilities.assembly.model import (
     Candidate,
     Modelled,
     OmittedCandidate,
+    PassagePacking,
     PlanMode,
     PlannedBlock,
+    RepeatedCandidate,
     Shortening,
     digest_of,
 )
@@ -161,7 +163,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     ``documents`` are the URIs of the documents that chunks in the prompt belong to, by ref. ``estimate``: its expected
     efficiency; receipts from before have none. ``budgets`` are those that it counted for, ``downgraded_by`` the spent
     ones because of which it has fewer passages. ``step`` is the step of a task that the caller was in, ``teams`` are
-    those of the agent.
+    those of the agent. ``repeated`` and ``packings`` are for replays: candidates with the ref of another one, and the
+    blocks of passages that the plan considered.
     """
 
     receipt_id: str
@@ -201,6 +204,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     downgraded_by: tuple[BudgetName, ...] = ()
     step: str = ""
     teams: tuple[str, ...] = ()
+    repeated: tuple[RepeatedCandidate, ...] = ()
+    packings: tuple[PassagePacking, ...] = ()
 
     @property
     def charge(self) -> Charge:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar
@@ -42,7 +42,7 @@ from weft.capabilities.assembly.materials import (
     missing_texts,
     task_block,
 )
-from weft.capabilities.assembly.model import Candidate, digest_of, with_included
+from weft.capabilities.assembly.model import Candidate, RepeatedCandidate, digest_of, with_included
 from weft.capabilities.assembly.passage_packer import PassagePacker, candidate_of, pinned_texts, pins_packer
 from weft.capabilities.assembly.plan import Materials, make_plan
 from weft.capabilities.assembly.prompt import cache_points_of, prompt_of
@@ -436,6 +436,8 @@ class Assembler(msgspec.Struct, frozen=True):
             downgraded_by=gathered.downgraded_by,
             step=actor.step or "",
             teams=tuple(sorted(gathered.teams)),
+            repeated=call.repeated,
+            packings=call.passages.packings(plan.blocks),
         )
         receipt = structs.replace(receipt, estimate=expected_use(receipt, plan.blocks, call.tools))
         new = plan.blocks[plan.reused :] if gathered.previous is not None else plan.blocks
@@ -490,13 +492,30 @@ class _Call:
             for ref, version in block.items.items()
         ]
         tools = [Candidate(ref=f"tool:{tool.name}", kind="tool", tokens=self.counter.tool(tool)) for tool in self.tools]
-        packed = [each for packer in self.materials.packers for each in packer.candidates]
+        packed = chain.from_iterable(self._packed)
         screened = [
             Candidate(ref=each.ref, kind=kind, tokens=0) for kind, omitted in self._screened.items() for each in omitted
         ]
         for each in [*layers, *tools, *self.conversation.candidates, *packed, *screened]:
             found.setdefault(each.ref, each)
         return tuple(found.values())
+
+    @property
+    def repeated(self) -> tuple[RepeatedCandidate, ...]:
+        """Return the candidates to pack that ``candidates`` leaves out, because another one has their ref."""
+        taken = {each.ref for each in self.conversation.candidates}
+        found: list[RepeatedCandidate] = []
+        for candidates in self._packed:
+            for place, each in enumerate(candidates):
+                if each.ref in taken:
+                    found.append(RepeatedCandidate(**structs.asdict(each), place=place))
+                taken.add(each.ref)
+        return tuple(found)
+
+    @cached_property
+    def _packed(self) -> list[Sequence[Candidate]]:
+        """Return the candidates of each packer, counted once."""
+        return [packer.candidates for packer in self.materials.packers]
 
     @property
     def naive_tokens(self) -> int:
@@ -642,13 +661,14 @@ class _Call:
         on_board = frozenset(each.ref for each in entries)
         question = self.conversation.newest_question
         same = question is not None and question.strip() == self.request.task.strip()
+        self.passages = PassagePacker(
+            self.retrieved, on_board, screening, reader, count, self.conversation.covered, self._original_tokens
+        )
         return Materials(
             layers=layer_blocks(gathered.layers, count),
             pins=pins_packer(pins.kept, count, mark_words=words),
             conversation=self.conversation,
-            passages=PassagePacker(
-                self.retrieved, on_board, screening, reader, count, self.conversation.covered, self._original_tokens
-            ),
+            passages=self.passages,
             board=board_packer(board.kept, count, mark_words=words),
             missing=missing_packer(missing.kept, count, mark_words=words),
             screened=[*pins.omitted, *board.omitted, *missing.omitted],

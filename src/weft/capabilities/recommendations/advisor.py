@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from weft.capabilities.agent_context.permissions import may_read_definition
 from weft.capabilities.compaction.compactor import Compactor
 from weft.capabilities.knowledge.store import DocumentStore
 from weft.capabilities.language_models.catalog import Catalog
@@ -15,8 +16,9 @@ from weft.capabilities.language_models.prices import Prices
 from weft.capabilities.layers.service import Layers
 from weft.capabilities.plans.service import Plans
 from weft.capabilities.recommendations import commands
-from weft.capabilities.recommendations.findings import MIN_CALLS, ObservedCalls, RecommendationDraft, findings
+from weft.capabilities.recommendations.findings import ObservedCalls, RecommendationDraft, findings
 from weft.capabilities.recommendations.model import (
+    MIN_CALLS,
     Evidence,
     ProposedSettings,
     Recommendation,
@@ -25,19 +27,21 @@ from weft.capabilities.recommendations.model import (
 from weft.capabilities.recommendations.other_models import model_findings
 from weft.capabilities.recommendations.recorded_calls import ReplayStores
 from weft.capabilities.recommendations.replay import ReplayServices, document_of
-from weft.capabilities.recommendations.trials import try_proposal
+from weft.capabilities.recommendations.trials import Control, try_proposal
 from weft.capabilities.records.item_refs import DocumentName
+from weft.capabilities.windows.agent_settings import agent_config
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.ports import Transactions
 from weft.kernel.tokens import TokenCounters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from weft.capabilities.layers.model import Layer
     from weft.capabilities.recommendations.model import Trial
     from weft.capabilities.recommendations.replay import RecordedWindow
     from weft.capabilities.recommendations.trials import TrialResult
+    from weft.capabilities.windows.service import Windows
     from weft.kernel.identity import Actor
 
 # Calls that an analysis and a trial replay by default, and at most.
@@ -62,6 +66,7 @@ class _Loaded(NamedTuple):
     windows: list[RecordedWindow]
     layers: Sequence[Layer]
     duplicates: list[tuple[str, str]]
+    config: dict[str, Any]
 
 
 class Advisor(msgspec.Struct, frozen=True):
@@ -78,17 +83,16 @@ class Advisor(msgspec.Struct, frozen=True):
     ) -> tuple[int, list[Recommendation]]:
         """Return the number of calls that were analysed, and what would save most, safe ones first."""
         loaded = await self._load(actor, agent_id, calls, session_id)
-        observed = ObservedCalls(agent_id, loaded.windows)
-        found = [
-            each for finding in self._all_findings(observed, loaded) if (each := await self._tried(observed, finding))
-        ]
-        return len(observed.calls), sorted(found, key=_order)
+        observed = ObservedCalls(agent_id, loaded.windows, loaded.config)
+        return len(observed.calls), await self._recommendations(observed, self._all_findings(observed, loaded))
 
     async def find(self, actor: Actor, recommendation_id: str, calls: int = DEFAULT_CALLS) -> Recommendation:
-        """Return a recommendation that still holds."""
-        agent_id = agent_of(recommendation_id)
-        _, found = await self.recommendations(actor, agent_id, calls)
-        for each in found:
+        """Return a recommendation that still holds. Only its own kind is tried again."""
+        agent_id, kind = parts_of(recommendation_id)
+        loaded = await self._load(actor, agent_id, calls, None)
+        observed = ObservedCalls(agent_id, loaded.windows, loaded.config)
+        same_kind = (each for each in self._all_findings(observed, loaded) if each.kind == kind)
+        for each in await self._recommendations(observed, same_kind):
             if each.recommendation_id == recommendation_id:
                 return each
         raise no_recommendation(recommendation_id)
@@ -98,7 +102,7 @@ class Advisor(msgspec.Struct, frozen=True):
     ) -> TrialResult:
         """Replay the last calls of an agent under other settings."""
         loaded = await self._load(actor, agent_id, calls, session_id)
-        return await try_proposal(loaded.windows, proposal, self._services, Compactor())
+        return await try_proposal(Control(loaded.windows, self._services), proposal, self._services, Compactor())
 
     async def _load(self, actor: Actor, agent_id: str, calls: int, session_id: str | None) -> _Loaded:
         await self.prices.load()
@@ -112,16 +116,25 @@ class Advisor(msgspec.Struct, frozen=True):
     def _all_findings(self, observed: ObservedCalls, loaded: _Loaded) -> Iterator[RecommendationDraft]:
         yield from findings(observed)
         yield from model_findings(observed, self._services, self.clock.now())
-        yield from _stale(observed, loaded.layers)
-        yield from _duplicates(loaded.duplicates, len(observed.calls))
+        yield from stale_findings(observed, loaded.layers)
+        yield from duplicate_findings(loaded.duplicates, len(observed.calls))
 
-    async def _tried(self, observed: ObservedCalls, finding: RecommendationDraft) -> Recommendation | None:
+    async def _recommendations(
+        self, observed: ObservedCalls, drafts: Iterable[RecommendationDraft]
+    ) -> list[Recommendation]:
+        control = Control(observed.windows, self._services)
+        found = [each for draft in drafts if (each := await self._tried(observed, draft, control)) is not None]
+        return sorted(found, key=_order)
+
+    async def _tried(
+        self, observed: ObservedCalls, finding: RecommendationDraft, control: Control
+    ) -> Recommendation | None:
         """Return the recommendation of a finding with its best proposal; None if none of them saves anything."""
         if not finding.proposals:
             return self._recommendation(observed, finding, ProposedSettings(), None)
         best: tuple[ProposedSettings, Trial] | None = None
         for proposal in finding.proposals:
-            result = await try_proposal(observed.windows, proposal, self._services, Compactor())
+            result = await try_proposal(control, proposal, self._services, Compactor())
             if _is_worth_it(finding, result.trial) and (best is None or _rank(result.trial) > _rank(best[1])):
                 best = proposal, result.trial
         return None if best is None else self._recommendation(observed, finding, *best)
@@ -135,7 +148,9 @@ class Advisor(msgspec.Struct, frozen=True):
         if proposal.compaction is not None:
             settings = proposal.compaction
             title = f"Compact by {settings.strategy} at {settings.threshold:.0%} of the window"
-            command = commands.define(observed.agent_id, {"compaction": msgspec.to_builtins(settings)})
+            before = observed.config.get("compaction") or {}
+            changed = {**before, **msgspec.to_builtins(settings)}
+            command = commands.define(observed.agent_id, observed.config, compaction=changed)
         return Recommendation(
             recommendation_id=f"{observed.agent_id}.{finding.kind}.{digest}",
             kind=finding.kind,
@@ -153,18 +168,34 @@ class Advisor(msgspec.Struct, frozen=True):
         )
 
 
-def agent_of(recommendation_id: str) -> str:
-    """Return the agent that a recommendation is about."""
-    agent_id, _, _ = recommendation_id.rsplit(".", 2) if recommendation_id.count(".") > 1 else ("", "", "")
+class RecommendationParts(NamedTuple):
+    """The parts of an id that name what a recommendation is about."""
+
+    agent_id: str
+    kind: str
+
+
+def parts_of(recommendation_id: str) -> RecommendationParts:
+    """Return agent and kind of a recommendation."""
+    agent_id, kind, _ = recommendation_id.rsplit(".", 2) if recommendation_id.count(".") > 1 else ("", "", "")
     if not agent_id:
         raise no_recommendation(recommendation_id)
-    return agent_id
+    return RecommendationParts(agent_id, kind)
 
 
 async def _load(agent_id: str, calls: int, session_id: str | None, stores: AdviceStores) -> _Loaded:
     windows = await stores.replays.recorded(agent_id, calls, session_id)
     layers = await stores.layers.current(agent_id) if windows else ()
-    return _Loaded(windows, layers, await _equal_documents(windows, stores.documents))
+    duplicates = await _equal_documents(windows, stores.documents)
+    return _Loaded(windows, layers, duplicates, await _config(agent_id, stores.replays.windows))
+
+
+async def _config(agent_id: str, windows: Windows) -> dict[str, Any]:
+    """Return the configuration in an agent's definition, if the caller may read it."""
+    agent = await windows.access.principal(agent_id)
+    if agent is None or not await may_read_definition(windows.actor, agent, windows.access):
+        return {}
+    return await agent_config(agent_id, windows.lines)
 
 
 async def _equal_documents(windows: Sequence[RecordedWindow], documents: DocumentStore) -> list[tuple[str, str]]:
@@ -185,7 +216,7 @@ async def _equal_documents(windows: Sequence[RecordedWindow], documents: Documen
     return found
 
 
-def _duplicates(pairs: Sequence[tuple[str, str]], calls: int) -> Iterator[RecommendationDraft]:
+def duplicate_findings(pairs: Sequence[tuple[str, str]], calls: int) -> Iterator[RecommendationDraft]:
     if pairs:
         copies = tuple(copy for _, copy in pairs)
         yield RecommendationDraft(
@@ -194,12 +225,12 @@ def _duplicates(pairs: Sequence[tuple[str, str]], calls: int) -> Iterator[Recomm
             "Copies take places in the results of searches, and room in prompts.",
             tuple(Evidence(f"{copy} has the content of {original}", 1, calls) for original, copy in pairs),
             copies,
-            (ProposedSettings(without_items=copies),),
+            (ProposedSettings(copies={copy: original for original, copy in pairs}),),
             commands.delete_documents(copies),
         )
 
 
-def _stale(observed: ObservedCalls, layers: Sequence[Layer]) -> Iterator[RecommendationDraft]:
+def stale_findings(observed: ObservedCalls, layers: Sequence[Layer]) -> Iterator[RecommendationDraft]:
     """Find sessions whose newest call has older layers than the agent has now."""
     current = {layer.line_id: layer.version for layer in layers if layer.line_id is not None}
     stale: dict[str, int] = {}
@@ -225,12 +256,12 @@ def _stale(observed: ObservedCalls, layers: Sequence[Layer]) -> Iterator[Recomme
             ),
             tuple(behind),
             (),
-            commands.pull(behind),
+            commands.pull(observed.agent_id, behind),
         )
 
 
 def _is_worth_it(finding: RecommendationDraft, trial: Trial) -> bool:
-    if trial.reproduced < min(MIN_CALLS, trial.calls) or not trial.reproduced:
+    if trial.calls < MIN_CALLS:
         return False
     if finding.kind in {"duplicate_documents", "window_shares"}:
         return trial.saved_tokens >= 0 or trial.added > 0

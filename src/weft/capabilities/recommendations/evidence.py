@@ -17,3 +17,9 @@ def useful_items(stored: StoredReceipt) -> frozenset[str] | None:
     if stored.scored is None:
         return None
     return frozenset(item.ref for item in stored.scored.items if item.use in USED or item.use == "required")
+
+
+def likelihoods(stored: StoredReceipt) -> dict[str, float]:
+    """Return how likely it is that the answer used each item, where texts were compared."""
+    items = () if stored.scored is None else stored.scored.items
+    return {item.ref: item.likelihood for item in items if item.likelihood is not None}

@@ -9,24 +9,22 @@ from __future__ import annotations
 import math
 from collections import Counter
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.capabilities.agent_context.compaction_settings import STRATEGIES, CompactionSettings
 from weft.capabilities.recommendations import commands
-from weft.capabilities.recommendations.evidence import TOOL
-from weft.capabilities.recommendations.model import Evidence, ProposedSettings
+from weft.capabilities.recommendations.model import MIN_CALLS, Evidence, ProposedSettings
+from weft.capabilities.recommendations.recorded_candidates import candidates_of
 from weft.capabilities.recommendations.replay import document_of
+from weft.capabilities.recommendations.risks import tool_calls
 from weft.capabilities.windows.budget import budgets_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from weft.capabilities.recommendations.model import RecommendationKind
     from weft.capabilities.recommendations.replay import RecordedCall, RecordedWindow
 
-# Fewer observations may be a coincidence: what is never used in 20 calls is used in less than 14 % of them, with a
-# certainty of 95 % (rule of three: 3 / n).
-MIN_CALLS = 20
 # At most this many subjects in one recommendation, those with the most tokens.
 _MAX_SUBJECTS = 20
 # A conversation that takes less than this part of the prompts is not worth a compaction.
@@ -50,21 +48,19 @@ class RecommendationDraft(NamedTuple):
 
 
 class ObservedCalls:
-    """The last calls of one agent, and what they have in common."""
+    """The last calls of one agent, and what they have in common. ``config``: that of its definition."""
 
-    def __init__(self, agent_id: str, windows: Sequence[RecordedWindow]) -> None:
+    def __init__(self, agent_id: str, windows: Sequence[RecordedWindow], config: Mapping[str, Any]) -> None:
         self.agent_id = agent_id
         self.windows = windows
+        self.config = config
         self.calls = [call for window in windows for call in window.calls]
         self.scored = [call for call in self.calls if call.useful is not None]
 
     @cached_property
     def called_tools(self) -> set[str]:
         """Return the tools that the agent has called: in its conversation, or by the answers that were reported."""
-        events = (event for window in self.windows for event in window.events)
-        called = {call.name for event in events for call in event.message.tool_calls}
-        useful = (ref for call in self.scored for ref in call.useful or ())
-        return called | {ref.removeprefix(TOOL) for ref in useful if ref.startswith(TOOL)}
+        return set(tool_calls(self.windows))
 
     @cached_property
     def documents(self) -> dict[str, str]:
@@ -120,7 +116,7 @@ def _tools(observed: ObservedCalls) -> Iterator[RecommendationDraft]:
             tuple(Evidence(f"{name}: offered, never called", calls, len(observed.calls)) for name, calls in never),
             names,
             (ProposedSettings(without_tools=names),),
-            commands.choose_tools(observed.windows[-1].session_id),
+            commands.choose_tools(observed.windows[-1].session_id, observed.agent_id),
         )
 
 
@@ -138,8 +134,7 @@ def _unused_content(observed: ObservedCalls) -> Iterator[RecommendationDraft]:
             (ProposedSettings(without_items=uris),),
             commands.delete_documents(uris),
         )
-    # A board key that is not pinned any more is still an entry of the board.
-    pins = [pin for pin in observed.unused("pins") if not pin[0].startswith(commands.BOARD)][:_MAX_SUBJECTS]
+    pins = [pin for pin in observed.unused("pins") if commands.remove_pin(pin[0]) is not None][:_MAX_SUBJECTS]
     if pins:
         refs = tuple(ref for ref, _ in pins)
         yield RecommendationDraft(
@@ -170,9 +165,9 @@ def _min_score(observed: ObservedCalls) -> Iterator[RecommendationDraft]:
     used: list[float] = []
     below: list[float] = []
     for call in observed.scored:
-        sent = call.items
-        for each in call.receipt.candidates:
-            if each.kind == "passage" and each.score is not None and each.ref in sent:
+        sent = {ref for block in call.blocks if block.kind == "retrieved" for ref in block.items}
+        for each in candidates_of(call.receipt, "passage"):
+            if each.score is not None and each.ref in sent:
                 (used if each.ref in (call.useful or frozenset()) else below).append(each.score)
     if not used:
         return
@@ -236,7 +231,7 @@ def _shares(observed: ObservedCalls) -> Iterator[RecommendationDraft]:
         return
     budgets = budgets_for(1_000, window.shares)
     # Half of the present share stays: what was not used so far may be used later.
-    shares = {category: round((part / 1_000 + useful[category] / total) / 2, 3) for category, part in budgets.items()}
+    shares = {category: (part + useful[category] * 1_000 // total) // 2 / 1_000 for category, part in budgets.items()}
     named: Mapping[str, float] = {category.value: share for category, share in shares.items()}
     yield RecommendationDraft(
         "window_shares",
@@ -258,13 +253,3 @@ def _listed(names: Sequence[str], noun: str) -> str:
     if len(names) == 1:
         return names[0]
     return f"{len(names)} {noun}"
-
-
-def rule_of_three(calls: int) -> float:
-    """Return how often something that happened in none of some calls may happen at most, with 95 % certainty."""
-    return min(1.0, 3 / calls) if calls else 1.0
-
-
-def unused_shares(evidence: Iterable[Evidence]) -> float:
-    """Return the weakest of some observations as a rule of three."""
-    return max((rule_of_three(each.count) for each in evidence), default=1.0)

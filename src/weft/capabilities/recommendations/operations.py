@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from weft.capabilities.assembly.receipt_operations import agent_to_read
-from weft.capabilities.recommendations.advisor import DEFAULT_CALLS, MAX_CALLS, AdviceStores, Advisor, agent_of
+from weft.capabilities.recommendations.advisor import DEFAULT_CALLS, MAX_CALLS, AdviceStores, Advisor, parts_of
 from weft.capabilities.recommendations.model import (
     Evidence,
     ProposedSettings,
@@ -39,6 +39,8 @@ _operation = partial(
 )
 # Agents that a list without an agent covers: those whose prompts had the most tokens of late.
 _MAX_AGENTS = 5
+# Calls that a list analyses in all.
+_MAX_LISTED_CALLS = 250
 _DAYS = 30
 _LATEST = 2**62
 RecommendationId = Annotated[
@@ -150,8 +152,9 @@ async def list_advice(request: ListAdvice, actor: Actor, advisor: Advisor) -> Ad
     agents = await advisor.transactions.read(actor, partial(_agents, request.agent_id, advisor.clock))
     found: list[Recommendation] = []
     analysed: dict[str, int] = {}
+    calls = min(request.calls, _MAX_LISTED_CALLS // max(1, len(agents)))
     for agent_id in agents:
-        analysed[agent_id], recommendations = await advisor.recommendations(actor, agent_id, request.calls)
+        analysed[agent_id], recommendations = await advisor.recommendations(actor, agent_id, calls)
         found += recommendations
     found.sort(key=lambda each: (not each.safe, -(each.trial.saved_tokens if each.trial else 0)))
     return AdviceList(recommendations=[_item(each) for each in found], analysed=analysed)
@@ -222,7 +225,7 @@ async def _one_agent(agent_id: str | None, actor: Actor, advisor: Advisor) -> li
 
 async def _find(recommendation_id: str, calls: int, actor: Actor, advisor: Advisor) -> Recommendation:
     try:
-        await advisor.transactions.read(actor, partial(_agents, agent_of(recommendation_id), advisor.clock))
+        await advisor.transactions.read(actor, partial(_agents, parts_of(recommendation_id).agent_id, advisor.clock))
     except PermissionDenied:
         raise no_recommendation(recommendation_id, denied=True) from None
     return await advisor.find(actor, recommendation_id, calls)
@@ -251,5 +254,5 @@ def _item(found: Recommendation) -> AdviceItem:
         saved_tokens=None if trial is None else trial.saved_tokens,
         saved_ratio=None if trial is None or not trial.tokens else round(trial.saved_tokens / trial.tokens, 4),
         saved_cost=None if trial is None else trial.saved_cost,
-        calls=0 if trial is None else trial.reproduced,
+        calls=0 if trial is None else trial.calls,
     )

@@ -6,8 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from weft.capabilities.recommendations import commands
-from weft.capabilities.recommendations.findings import MIN_CALLS, RecommendationDraft
-from weft.capabilities.recommendations.model import Evidence, ProposedSettings
+from weft.capabilities.recommendations.findings import RecommendationDraft
+from weft.capabilities.recommendations.model import MIN_CALLS, Evidence, ProposedSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,7 @@ def model_findings(observed: ObservedCalls, services: ReplayServices, at: dateti
 
 def _finding(observed: ObservedCalls, title: str, reason: str, name: str, what: str, count: int) -> RecommendationDraft:
     evidence = (Evidence(what, count, len(observed.calls)),)
-    command = commands.define(observed.agent_id, {"model": name})
+    command = commands.define(observed.agent_id, observed.config, model=name)
     return RecommendationDraft("model", title, reason, evidence, (name,), (ProposedSettings(model=name),), command)
 
 

@@ -11,7 +11,7 @@ from weft.capabilities.assembly.prompt_trust import Screening
 from weft.capabilities.assembly.receipts import ReceiptPruned, ReceiptStore, blocks_with_texts
 from weft.capabilities.assembly.stored_prompts import check_redactions, check_requester
 from weft.capabilities.compaction.store import CompactionStore
-from weft.capabilities.recommendations.evidence import useful_items
+from weft.capabilities.recommendations.evidence import likelihoods, useful_items
 from weft.capabilities.recommendations.replay import RecordedCall, RecordedWindow
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.trust.policy import TrustPolicies
@@ -104,7 +104,7 @@ class ReplayStores(msgspec.Struct, frozen=True):
             blocks, tools = blocks_with_texts(receipt, await self.receipts.texts(receipt.session_id, digests))
         except (PermissionDenied, ReceiptPruned):
             return None
-        return RecordedCall(receipt, stored.usage, blocks, tools, useful_items(stored))
+        return RecordedCall(receipt, stored.usage, blocks, tools, useful_items(stored), likelihoods(stored))
 
     async def _screening(self, receipt: Receipt) -> Screening:
         """Return the rules that the texts of a call were screened by, if these are still the tenant's."""

@@ -1,15 +1,18 @@
 """Packers of a plan for the candidates that a receipt lists.
 
-A set of candidates that was sent in one block is that block again, with its text and its exact tokens. For any other
-set no receipt has the text: its tokens are the sum of those of its candidates, and its block has no text of its own.
+A set of candidates that was sent in one block is that block again, with its text and its exact tokens. Blocks of
+passages that the plan of the call considered have the tokens that they had then. For any other set no receipt has the
+text: its tokens are the sum of those of its candidates, and its block has no text of its own.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from weft.capabilities.assembly.model import Candidate, OmittedCandidate, PlannedBlock
 from weft.capabilities.assembly.passage_packer import (
@@ -27,10 +30,33 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from weft.capabilities.assembly.model import CandidateKind, PassagePacking
+    from weft.capabilities.assembly.receipts import Receipt
     from weft.capabilities.language_models.model import BlockKind
 
     # A set of items with their versions.
     ItemSet = frozenset[tuple[str, str]]
+
+
+# Begins the ids of blocks whose text no receipt has.
+WITHOUT_TEXT = "replayed:"
+# Reasons of omissions that a policy decides, not the plan.
+SCREENED = frozenset({"policy_block", "privacy_risk"})
+
+
+def candidates_of(receipt: Receipt, kind: CandidateKind) -> list[Candidate]:
+    """Return the candidates of one kind that a call had, in their order, also those with the ref of another one.
+
+    Others without tokens, and passages without a score, are no candidates of this call but in its prompt all the same:
+    surroundings, and what earlier calls chose.
+    """
+    screened = {each.ref for each in receipt.omitted if each.reason in SCREENED}
+    found = [each for each in receipt.candidates if each.kind == kind and each.tokens]
+    if kind == "passage":
+        found = [each for each in found if each.score is not None]
+    for each in sorted((each for each in receipt.repeated if each.kind == kind), key=lambda one: one.place):
+        found.insert(each.place, each)
+    return [each for each in found if each.ref not in screened]
 
 
 def blocks_by_items(blocks: Iterable[PlannedBlock]) -> dict[ItemSet, PlannedBlock]:
@@ -43,7 +69,7 @@ def block_without_text(kind: BlockKind, items: Mapping[str, str], tokens: int) -
     named = "\n".join(f"{ref}@{version}" for ref, version in items.items())
     message = ConversationMessage(role="user", content=named)
     return PlannedBlock(
-        block_id=f"replayed:{kind}:{len(items)}", kind=kind, messages=(message,), tokens=tokens, items=dict(items)
+        block_id=f"{WITHOUT_TEXT}{kind}:{len(items)}", kind=kind, messages=(message,), tokens=tokens, items=dict(items)
     )
 
 
@@ -99,7 +125,8 @@ class RecordedPassages:
     ``candidates`` are those that retrieval returned, ``unavailable`` what it left out. ``block`` is the one that this
     call sent. ``removed``: refs that a proposal takes away. ``in_doubt`` are given up first among the surroundings,
     because the receipt does not say in which order they were chosen: those that matter. ``scaled`` turns an approximate
-    number of tokens into one of the model.
+    number of tokens into one of the model. ``packings`` are the blocks that the plan of the call considered, and
+    ``sent`` the blocks of the prompt by id.
     """
 
     candidates: Sequence[Candidate]
@@ -112,6 +139,8 @@ class RecordedPassages:
     original_tokens: int = 0
     removed: AbstractSet[str] = frozenset()
     in_doubt: AbstractSet[str] = frozenset()
+    packings: Sequence[PassagePacking] = ()
+    sent: Mapping[str, PlannedBlock] = field(default_factory=dict)
 
     @property
     def tokens(self) -> int:
@@ -123,12 +152,26 @@ class RecordedPassages:
 
     def pack(self, room: int, known: Mapping[str, str]) -> Packed:
         wanted = _not_in(self._best, known)
+        block = self._block(wanted, room, known)
+        items = {} if block is None else block.items
+        return Packed(block, [*self.unavailable, *_over_budget(each for each in wanted if each.ref not in items)])
+
+    def _block(self, wanted: Sequence[Candidate], room: int, known: Mapping[str, str]) -> PlannedBlock | None:
+        before = self._packed_before(room, len(wanted))
+        if before is not None and (before.block_id or not before.tokens):
+            return self.sent.get(before.block_id)
         room = min(room, self._max_tokens)
         if not wanted or room - self.heading < MIN_PASSAGE_ROOM:
-            return Packed(None, [*self.unavailable, *_over_budget(wanted)])
-        block = self._as_sent(wanted, room, known) or self._estimated(wanted, room, known)
-        left = (each for each in wanted if each.ref not in block.items)
-        return Packed(block, [*self.unavailable, *_over_budget(left)])
+            return None
+        if before is not None:
+            return structs.replace(self._estimated(wanted, room, known), tokens=before.tokens)
+        return self._as_sent(wanted, room, known) or self._estimated(wanted, room, known)
+
+    def _packed_before(self, room: int, wanted: int) -> PassagePacking | None:
+        """Return what the plan of the call packed into the same room, if nothing is taken away from the passages."""
+        if self.removed:
+            return None
+        return next((each for each in self.packings if (each.room, each.wanted) == (room, wanted)), None)
 
     def _as_sent(self, wanted: Sequence[Candidate], room: int, known: Mapping[str, str]) -> PlannedBlock | None:
         """Return the block of the call if nothing in it is taken away or known, and nothing else would fit now."""

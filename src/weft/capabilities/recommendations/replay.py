@@ -8,6 +8,7 @@ of the compaction that it names, or of one that a proposal would have made. Retr
 from __future__ import annotations
 
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
@@ -23,16 +24,18 @@ from weft.capabilities.compaction.compacted_events import compacted_parts
 from weft.capabilities.language_models.token_counts import PromptCounter
 from weft.capabilities.recommendations.model import ProposedSettings
 from weft.capabilities.recommendations.recorded_candidates import (
+    SCREENED,
+    WITHOUT_TEXT,
     RecordedPassages,
     RecordedTexts,
     blocks_by_items,
+    candidates_of,
 )
 from weft.capabilities.windows.model import event_version
 from weft.kernel.clock import from_micros
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from weft.capabilities.assembly.conversation import CompactedPart, Prepared
     from weft.capabilities.assembly.model import Candidate, CandidateKind, Plan, PlannedBlock
@@ -48,7 +51,9 @@ if TYPE_CHECKING:
 UNCHANGED = ProposedSettings()
 _PACKED_KINDS: dict[CandidateKind, BlockKind] = {"pin": "pins", "board": "board", "missing": "missing"}
 _OF_COMPACTION = "compaction"
-_TOOL = "tool:"
+# From this likelihood on an item may have been used. On the evaluation sets a lower one puts every pin and key in doubt
+# that is in many prompts: one in twenty items resembles an answer that did not need it.
+_DOUBT = 0.15
 
 
 class RecordedCall(NamedTuple):
@@ -59,11 +64,21 @@ class RecordedCall(NamedTuple):
     blocks: tuple[PlannedBlock, ...]
     tools: tuple[ToolDefinition, ...]
     useful: frozenset[str] | None = None
+    likelihoods: Mapping[str, float] = MappingProxyType({})
+
+    def may_have_used(self, ref: str) -> bool:
+        """Tell whether the answer may have used an item, although it does not count as used."""
+        return self.useful is None or self.likelihoods.get(ref, 0.0) >= _DOUBT
+
+    @property
+    def found(self) -> frozenset[str]:
+        """Return the refs of the passages that search found for the task."""
+        return frozenset(each.ref for each in candidates_of(self.receipt, "passage"))
 
     @property
     def items(self) -> set[str]:
         """Return the refs of what the prompt had in full; layers and the task are no items."""
-        return {ref for block in self.blocks if block.kind not in {"layer", "task"} for ref in block.items}
+        return _items(self.blocks)
 
 
 class RecordedWindow(NamedTuple):
@@ -95,12 +110,21 @@ class ReplayedCall(NamedTuple):
     error: str | None = None
 
     @property
+    def items(self) -> set[str]:
+        """Return the refs of what the planned prompt has in full; layers and the task are no items."""
+        return set() if self.plan is None else _items(self.plan.blocks)
+
+    @property
     def is_as_sent(self) -> bool:
         """Tell whether the prompt has the same items, in the same mode, and as many tokens as the one that was sent."""
         receipt = self.call.receipt
         if self.plan is None or self.plan.mode != receipt.mode or self.tokens != receipt.tokens:
             return False
         return items_sent(self.plan.blocks) == items_sent(self.call.blocks)
+
+
+def _items(blocks: Iterable[PlannedBlock]) -> set[str]:
+    return {ref for block in blocks if block.kind not in {"layer", "task"} for ref in block.items}
 
 
 def items_sent(blocks: Sequence[PlannedBlock]) -> set[tuple[str, str]]:
@@ -135,31 +159,18 @@ class Replay:
         self._counts_output = counts_output
         self._prepared: dict[object, list[Prepared]] = {}
 
-    def as_recorded(self) -> list[ReplayedCall]:
-        """Return every call planned again after the one that was really sent before it: a check of the replay."""
-        before: RecordedCall | None = self._window.earlier
-        found: list[ReplayedCall] = []
-        for place, call in enumerate(self._window.calls):
-            sent = before if call.receipt.previous_id is not None else None
-            previous = None if sent is None else _Sent(sent.receipt, sent.blocks, _omitted_of(sent.receipt))
-            found.append(self._replayed(place, call, previous))
-            before = call
-        return found
-
-    def in_sequence(self) -> list[ReplayedCall]:
-        """Return every call planned after the replayed one before it, so that what changes carries over."""
+    def in_sequence(self) -> Iterator[ReplayedCall]:
+        """Yield every call planned after the replayed one before it, so that what changes carries over."""
         earlier = self._window.earlier
-        before = None if earlier is None else _Sent(earlier.receipt, earlier.blocks, _omitted_of(earlier.receipt))
-        found: list[ReplayedCall] = []
+        before = None if earlier is None else _Sent(earlier.receipt, earlier.blocks, earlier.receipt.omitted)
         for place, call in enumerate(self._window.calls):
             replayed = self._replayed(place, call, before if call.receipt.previous_id is not None else None)
-            found.append(replayed)
+            yield replayed
             plan = replayed.plan
             if plan is None:
-                before = _Sent(call.receipt, call.blocks, _omitted_of(call.receipt))
+                before = _Sent(call.receipt, call.blocks, call.receipt.omitted)
             else:
                 before = _Sent(call.receipt, plan.blocks, plan.omitted, self._tools_digest(call), self._limit(call))
-        return found
 
     def _replayed(self, place: int, call: RecordedCall, before: _Sent | None) -> ReplayedCall:
         receipt = call.receipt
@@ -200,12 +211,14 @@ class Replay:
         return PromptCounter(self._info(receipt), self._services.counters, learned)
 
     def _limit(self, call: RecordedCall) -> int:
-        limits = call.receipt.limits
-        if self._proposal.model is None:
+        limits, proposal = call.receipt.limits, self._proposal
+        if proposal.model is None and proposal.token_budget is None:
             return limits.limit
-        info = self._info(call.receipt)
-        of_model = info.context_window - min(limits.reserved_output_tokens, info.context_window // 2)
-        return min(of_model, limits.token_budget or of_model)
+        of_window, of_model = limits.window_tokens, limits.model_tokens - limits.reserved_output_tokens
+        if proposal.model is not None:
+            info = self._info(call.receipt)
+            of_window = of_model = info.context_window - min(limits.reserved_output_tokens, info.context_window // 2)
+        return min(proposal.token_budget or limits.token_budget or of_window, of_window, of_model)
 
     def _tools(self, call: RecordedCall) -> tuple[ToolDefinition, ...]:
         without = self._proposal.without_tools
@@ -216,12 +229,11 @@ class Replay:
 
     def _previous(self, call: RecordedCall, before: _Sent, counter: PromptCounter) -> Previous:
         blocks = before.blocks
-        if self._proposal.model is not None:
+        if self._proposal.model is not None or _counts_differently(call.receipt, before.receipt):
             blocks = tuple(_counted(block, counter) for block in blocks)
-        removed = self._removed(call)
         sent = {ref for block in blocks for ref in block.items}
         # What had changed or was removed before this call, the receipt says only by the reason of the rebuilding.
-        invalid = sent if call.receipt.reason == CONTENT_CHANGED else sent & removed
+        invalid = sent if call.receipt.reason == CONTENT_CHANGED else set(filter(self._is_removed, sent))
         full = any(each.reason == "budget" for each in before.omitted)
         return Previous(
             blocks,
@@ -232,24 +244,29 @@ class Replay:
             (before.limit or before.receipt.limits.limit) if full else None,
         )
 
-    def _removed(self, call: RecordedCall) -> set[str]:
-        """Return the refs of this call's candidates that the proposal takes away."""
-        without, min_score = set(self._proposal.without_items), self._proposal.min_score
-        if not without and min_score is None:
-            return set()
-        documents = self._documents
-        found = {
-            each.ref
-            for each in call.receipt.candidates
-            if each.ref in without or document_of(each.ref, documents) in without
-        }
-        if min_score is not None:
-            passages = (each for each in call.receipt.candidates if each.kind == "passage")
-            found |= {each.ref for each in passages if each.score is not None and each.score < min_score}
-        return found
+    def _is_removed(self, ref: str) -> bool:
+        """Tell whether the proposal removes an item, so that no prompt may have it any more."""
+        without = self._proposal.without_items
+        return bool(without) and (ref in without or document_of(ref, self._documents) in without)
+
+    def _is_copy(self, ref: str, call: RecordedCall) -> bool:
+        """Tell whether a passage would not have been found because that of the original was found as well.
+
+        Without the copy, search would have found the original in its place.
+        """
+        original = self._proposal.copies.get(document_of(ref, self._documents))
+        return original is not None and any(document_of(each, self._documents) == original for each in call.found)
+
+    def _candidates(self, receipt: Receipt, kind: CandidateKind) -> list[Candidate]:
+        return [each for each in candidates_of(receipt, kind) if not self._is_removed(each.ref)]
+
+    def _is_relevant(self, candidate: Candidate) -> bool:
+        """Tell whether a passage has the minimum score. One that an earlier prompt has stays in it nevertheless."""
+        min_score = self._proposal.min_score
+        return min_score is None or candidate.score is None or candidate.score >= min_score
 
     def _materials(self, place: int, call: RecordedCall, counter: PromptCounter, limit: int) -> Materials:
-        receipt, removed = call.receipt, self._removed(call)
+        receipt = call.receipt
         changed = self._proposal.model is not None
         blocks = tuple(_counted(block, counter) for block in call.blocks) if changed else call.blocks
         ratio = _ratio(blocks, call.blocks) if changed else 1.0
@@ -258,7 +275,7 @@ class Replay:
         texts = {
             kind: RecordedTexts(
                 block_kind,
-                [_scaled(each, ratio) for each in self._candidates(receipt, kind, removed)],
+                [_scaled(each, ratio) for each in self._candidates(receipt, kind)],
                 blocks_by_items(block for block in blocks if block.kind == block_kind),
                 sum(map(counter.message, data_messages("", "", "x", mark_words=False))),
             )
@@ -268,19 +285,15 @@ class Replay:
             layers=[block for block in blocks if block.kind == "layer"],
             pins=texts["pin"],
             conversation=conversation,
-            passages=self._passages(call, blocks, conversation, counter, removed),
+            passages=self._passages(call, blocks, conversation, counter),
             board=texts["board"],
             missing=texts["missing"],
             task=_task(blocks, receipt.task_digest),
-            screened=[each for each in receipt.omitted if each.reason in {"policy_block", "privacy_risk"}],
+            screened=[each for each in receipt.omitted if each.reason in SCREENED],
             tools_tokens=counter.tools(tools) if changed or tools is not call.tools else receipt.tools_tokens,
             tools_digest=self._tools_digest(call),
             framing_tokens=FRAMING_TOKENS,
         )
-
-    def _candidates(self, receipt: Receipt, kind: CandidateKind, removed: AbstractSet[str]) -> list[Candidate]:
-        """Return the candidates of this call; those without tokens were left out before, or are of earlier calls."""
-        return [each for each in receipt.candidates if each.kind == kind and each.tokens and each.ref not in removed]
 
     def _passages(
         self,
@@ -288,28 +301,34 @@ class Replay:
         blocks: Sequence[PlannedBlock],
         conversation: WindowConversation,
         counter: PromptCounter,
-        removed: AbstractSet[str],
     ) -> RecordedPassages:
         receipt = call.receipt
-        passages = self._candidates(receipt, "passage", removed)
+        had = candidates_of(receipt, "passage")
+        passages = [
+            each
+            for each in had
+            if self._is_relevant(each) and not self._is_removed(each.ref) and not self._is_copy(each.ref, call)
+        ]
         returned = {each.ref for each in passages}
+        retrieved = {each.ref for each in receipt.candidates if each.kind == "passage"}
         left_out = [
             each
             for each in receipt.omitted
-            if each.ref not in returned and each.reason not in {"policy_block", "privacy_risk"}
+            if each.ref in retrieved and each.ref not in returned and each.reason not in SCREENED
         ]
-        retrieved = {each.ref: each for each in receipt.candidates if each.kind == "passage"}
         return RecordedPassages(
             passages,
-            [OmittedCandidate(each.ref, each.reason, each.detail) for each in left_out if each.ref in retrieved],
+            left_out,
             self._retrieved_block(call, blocks),
             sum(map(counter.message, data_messages("found for the task", "", "", mark_words=False))),
             receipt.confidence.widened,
             counter.scaled,
             conversation.covered,
             originals_room(conversation.saved_tokens, widened=receipt.confidence.widened),
-            frozenset(removed),
+            frozenset(each.ref for each in had) - returned,
             call.useful or frozenset(),
+            receipt.packings if self._proposal.model is None else (),
+            {block.block_id: block for block in blocks},
         )
 
     def _retrieved_block(self, call: RecordedCall, blocks: Sequence[PlannedBlock]) -> PlannedBlock | None:
@@ -361,10 +380,6 @@ class _Sent(NamedTuple):
     limit: int | None = None
 
 
-def _omitted_of(receipt: Receipt) -> Sequence[OmittedCandidate]:
-    return receipt.omitted
-
-
 def events_in(receipt: Receipt, events: Sequence[WindowEvent], preparer: EventPreparer) -> list[WindowEvent]:
     """Return the events that a receipt lists, in the versions that it had."""
     listed = {each.ref: each.version for each in receipt.candidates if each.kind == "event"}
@@ -386,7 +401,15 @@ def _task(blocks: Sequence[PlannedBlock], digest: str) -> PlannedBlock | None:
     return tasks[-1] if tasks and blocks[-1] is tasks[-1] else None
 
 
+def _counts_differently(receipt: Receipt, before: Receipt) -> bool:
+    """Tell whether a text has other tokens than in the call before: by another model, or by a factor learned since."""
+    one, other = receipt.counting, before.counting
+    return receipt.model != before.model or (one.exact, one.factor) != (other.exact, other.factor)
+
+
 def _counted(block: PlannedBlock, counter: PromptCounter) -> PlannedBlock:
+    if block.block_id.startswith(WITHOUT_TEXT):
+        return block
     return structs.replace(block, tokens=sum(map(counter.message, block.messages)))
 
 

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import structs
 
 from weft.capabilities.agent_context.compaction_settings import ResolvedCompaction
 from weft.capabilities.recommendations.compaction_replay import views_under
+from weft.capabilities.recommendations.evidence import TOOL
 from weft.capabilities.recommendations.model import ProposedSettings, Trial, TriedCall
-from weft.capabilities.recommendations.replay import Replay
-from weft.kernel.thread_pools import COMPACTION_THREADS
+from weft.capabilities.recommendations.replay import Replay, document_of
+from weft.capabilities.recommendations.risks import risks_of
+from weft.kernel.thread_pools import COMPACTION_THREADS, short_turns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
     from weft.capabilities.compaction.compactor import Compactor
-    from weft.capabilities.recommendations.replay import RecordedWindow, ReplayedCall, ReplayServices
+    from weft.capabilities.compaction.model import CompactedView
+    from weft.capabilities.recommendations.replay import RecordedCall, RecordedWindow, ReplayedCall, ReplayServices
 
+# Calls that are planned before other work gets its turn.
+_CALLS_IN_TURN = 8
 _ALWAYS = (
     "Retrieval is not repeated: the candidates, scores and tokens are those of the receipts.",
     "The agent would have made the same calls, and its answers would have been as long.",
@@ -32,76 +41,134 @@ _REST = "Parts of a block are counted by the tokens of its candidates where no p
 
 
 class TrialResult(NamedTuple):
-    """The sums, and each call with what would have changed. ``calls`` are those that the replay reproduces."""
+    """The sums, and each call with what would have changed."""
 
     trial: Trial
     calls: Sequence[TriedCall]
 
 
+class Control:
+    """The same calls planned again with the settings that they had, for all trials of an analysis."""
+
+    def __init__(self, windows: Sequence[RecordedWindow], services: ReplayServices) -> None:
+        self.windows = windows
+        self._services = services
+        self._replayed: dict[bool, list[list[ReplayedCall]]] = {}
+
+    async def replayed(self, *, counts_output: bool) -> list[list[ReplayedCall]]:
+        """Return the calls of each window; ``counts_output``: their cost includes that of the answers."""
+        if counts_output not in self._replayed:
+            replays = [Replay(window, self._services, counts_output=counts_output) for window in self.windows]
+            self._replayed[counts_output] = [await _planned(each) for each in replays]
+        return self._replayed[counts_output]
+
+
+async def _planned(replay: Replay) -> list[ReplayedCall]:
+    """Plan the calls of a window in a thread, a few at a time, so that the work of others is done in between."""
+    calls = replay.in_sequence()
+    found: list[ReplayedCall] = []
+    while batch := await COMPACTION_THREADS.run(_next_calls, calls):
+        found += batch
+    return found
+
+
+def _next_calls(calls: Iterator[ReplayedCall]) -> list[ReplayedCall]:
+    with short_turns():
+        return list(islice(calls, _CALLS_IN_TURN))
+
+
+def _is_unchanged(proposal: ProposedSettings, views: Sequence[CompactedView | None] | None) -> bool:
+    """Tell whether a proposal is only about compaction, and would not have compacted anything."""
+    return views is None and structs.replace(proposal, compaction=None) == ProposedSettings()
+
+
 async def try_proposal(
-    windows: Sequence[RecordedWindow],
-    proposal: ProposedSettings,
-    services: ReplayServices,
-    compactor: Compactor,
+    control: Control, proposal: ProposedSettings, services: ReplayServices, compactor: Compactor
 ) -> TrialResult:
-    """Replay the calls of some windows under a proposal; planning runs in threads."""
+    """Replay the calls of some windows under a proposal, next to the control; planning runs in threads."""
     calls: list[TriedCall] = []
-    total = 0
+    # Another model also writes the answers: then both sides count them.
     has_model = proposal.model is not None
-    for window in windows:
-        total += len(window.calls)
+    controls = await control.replayed(counts_output=has_model)
+    for window, as_they_were in zip(control.windows, controls, strict=True):
         views = None
         if proposal.compaction is not None:
             settings = ResolvedCompaction.of(proposal.compaction)
             views = await views_under(window, settings, compactor, services)
-        # Another model also writes the answers: then both sides count them.
-        recorded = await COMPACTION_THREADS.run(Replay(window, services, counts_output=has_model).as_recorded)
-        tried = await COMPACTION_THREADS.run(
-            Replay(window, services, proposal, views, counts_output=has_model).in_sequence
-        )
-        pairs = zip(recorded, tried, strict=True)
-        calls += [_compared(was, would_be) for was, would_be in pairs if was.is_as_sent]
-    return TrialResult(_summed(total, calls, proposal), calls)
+            if not any(views) and not window.views:
+                # It would not have been compacted, as it was not.
+                views = None
+        replay = Replay(window, services, proposal, views, counts_output=has_model)
+        tried = as_they_were if _is_unchanged(proposal, views) else await _planned(replay)
+        pairs = zip(as_they_were, tried, strict=True)
+        calls += [_compared(was, would_be, proposal) for was, would_be in pairs]
+    return TrialResult(_summed(calls, proposal, risks_of(calls, proposal, control.windows)), calls)
 
 
-def _compared(was: ReplayedCall, tried: ReplayedCall) -> TriedCall:
+def _compared(was: ReplayedCall, tried: ReplayedCall, proposal: ProposedSettings) -> TriedCall:
+    """Return how a call of the trial differs from the same one of the control."""
     call, receipt = was.call, was.call.receipt
-    items = call.items
-    plan = tried.plan
-    included = set() if plan is None else set(plan.included)
-    covered = set() if plan is None else set(plan.covered)
+    items, included = was.items, tried.items
+    included |= _by_originals(call, items - included, included, proposal)
+    covered = set() if tried.plan is None else set(tried.plan.covered)
     # What a proposal takes away on purpose counts like everything else: it must not have been useful.
     useful = items & (call.useful or frozenset())
-    gone = useful - included
+    dropped = items - included
+    gone = useful & dropped | _tools_called(call, proposal)
+    found = call.found if _is_by_amount(proposal) else frozenset()
     return TriedCall(
         receipt_id=receipt.receipt_id,
         session_id=receipt.session_id,
         created_at=receipt.created_at,
-        mode=receipt.mode if plan is None else plan.mode,
-        tokens=receipt.tokens,
+        mode=receipt.mode if tried.plan is None else tried.plan.mode,
+        tokens=was.tokens,
         tried_tokens=tried.tokens,
-        cached_tokens=receipt.savings.cached_tokens,
+        cached_tokens=was.cached_tokens,
         tried_cached_tokens=tried.cached_tokens,
         cost=was.cost,
         tried_cost=tried.cost,
-        useful=len(useful),
+        exact=was.is_as_sent,
+        drift_tokens=was.tokens - receipt.tokens,
+        changed=(items, was.tokens) != (included, tried.tokens),
+        useful=len(useful | gone),
         kept=len(useful & included),
         shortened=tuple(sorted(gone & covered)),
         lost=tuple(sorted(gone - covered)),
-        dropped=len(items - included),
-        added=len(included - {ref for block in call.blocks for ref in block.items}),
+        doubtful=tuple(sorted(ref for ref in dropped - gone if ref in found or call.may_have_used(ref))),
+        dropped=len(dropped),
+        added=len(included - items),
         scored=call.useful is not None,
         error=tried.error,
     )
 
 
-def _summed(total: int, calls: Sequence[TriedCall], proposal: ProposedSettings) -> Trial:
-    unscored = sum(call.dropped for call in calls if not call.scored)
-    lost, shortened = sum(len(call.lost) for call in calls), sum(len(call.shortened) for call in calls)
-    failed = sum(call.error is not None for call in calls)
+def _is_by_amount(proposal: ProposedSettings) -> bool:
+    """Tell whether a proposal changes how much is sent: then what search found for the task may be missed."""
+    by_amount = (proposal.compaction, proposal.shares, proposal.token_budget, proposal.model)
+    return any(each is not None for each in by_amount)
+
+
+def _tools_called(call: RecordedCall, proposal: ProposedSettings) -> set[str]:
+    return {f"{TOOL}{name}" for name in proposal.without_tools} & (call.useful or set())
+
+
+def _by_originals(
+    call: RecordedCall, dropped: AbstractSet[str], included: AbstractSet[str], proposal: ProposedSettings
+) -> set[str]:
+    """Return the passages of copies that a prompt does not lose, because it has the original."""
+    if not proposal.copies:
+        return set()
+    documents = call.receipt.documents
+    there = {document_of(ref, documents) for ref in included}
+    return {ref for ref in dropped if proposal.copies.get(document_of(ref, documents)) in there}
+
+
+def _summed(calls: Sequence[TriedCall], proposal: ProposedSettings, risks: tuple[str, ...]) -> Trial:
     return Trial(
-        calls=total,
-        reproduced=len(calls),
+        calls=len(calls),
+        exact=sum(call.exact for call in calls),
+        drift_tokens=sum(abs(call.drift_tokens) for call in calls),
+        changed=sum(call.changed for call in calls),
         scored=sum(call.scored for call in calls),
         tokens=sum(call.tokens for call in calls),
         tried_tokens=sum(call.tried_tokens for call in calls),
@@ -111,13 +178,14 @@ def _summed(total: int, calls: Sequence[TriedCall], proposal: ProposedSettings) 
         tried_cost=_money(call.tried_cost for call in calls),
         useful=sum(call.useful for call in calls),
         kept=sum(call.kept for call in calls),
-        shortened=shortened,
-        lost=lost,
+        shortened=sum(len(call.shortened) for call in calls),
+        lost=sum(len(call.lost) for call in calls),
         dropped=sum(call.dropped for call in calls),
-        unscored_drops=unscored,
+        doubtful=sum(len(call.doubtful) for call in calls),
         added=sum(call.added for call in calls),
-        failed=failed,
-        safe=bool(calls) and not (lost or shortened or unscored or failed),
+        failed=sum(call.error is not None for call in calls),
+        safe=not risks,
+        risks=risks,
         assumptions=_assumptions(proposal),
     )
 

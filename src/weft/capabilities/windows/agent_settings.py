@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
@@ -44,12 +44,18 @@ class SettingsCache(Protocol):
 
 
 _settings = msgspec.json.Decoder(AgentSettings)
+_config = msgspec.json.Decoder(dict[str, Any])
 _parts = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 async def agent_settings(agent_id: str, lines: LineStore) -> AgentSettings:
     """Return the settings in an agent's definition; none if it has none, or if they are not of this form."""
     return _decoded(_settings, await _value(f"agent:{agent_id}", _CONFIG, lines)) or AgentSettings()
+
+
+async def agent_config(agent_id: str, lines: LineStore) -> dict[str, Any]:
+    """Return the whole configuration in an agent's definition."""
+    return _decoded(_config, await _value(f"agent:{agent_id}", _CONFIG, lines)) or {}
 
 
 async def compaction_settings(agent_id: str, lines: LineStore, access: AccessStore) -> ResolvedCompaction:

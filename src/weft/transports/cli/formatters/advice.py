@@ -73,30 +73,29 @@ def _render_tried(answer: AdviceTried) -> str:
         f"{click.style(escape_controls(answer.title), bold=True)}  {_safe(safe=trial.safe)}  (nothing was switched)",
         _replayed(trial),
     ]
-    if trial.reproduced:
+    if trial.calls:
         parts += [_effect(trial), _kept(trial), _calls(answer.tried)]
     parts.append(_section("What is assumed", [f"- {each}" for each in trial.assumptions]))
-    if answer.command and trial.reproduced:
+    if answer.command and trial.calls:
         parts.append(_section("To make the change", _command(answer.command)))
     return "\n\n".join(parts)
 
 
 def _replayed(trial: Trial) -> str:
-    if not trial.reproduced:
-        return f"None of the last {trial.calls} calls can be replayed: their content has changed since."
-    left = trial.calls - trial.reproduced
-    also = f" {left} do not, and are left out: their content has changed since." if left else ""
+    if not trial.calls:
+        return "There are no calls to replay."
+    drift = f" The others differ by {trial.drift_tokens:,} tokens." if trial.exact < trial.calls else ""
     scored = f"{trial.scored} have a reported answer." if trial.scored else "None has a reported answer."
     return (
-        f"Planned again with their own settings, {trial.reproduced} of the last {trial.calls} calls come out with "
-        f"the same items and tokens as they were sent.{also} {scored}"
+        f"Planned again with their own settings, {trial.exact} of the last {trial.calls} calls come out as they "
+        f"were sent, exactly.{drift} {scored} With the proposed settings {trial.changed} would have had another prompt."
     )
 
 
 def _effect(trial: Trial) -> str:
     most = max(trial.tokens, trial.tried_tokens, 1)
     lines = [
-        f"as sent   {_bar(trial.tokens / most)} {trial.tokens:>12,} tokens  {_dollars(trial.cost)}",
+        f"as it was {_bar(trial.tokens / most)} {trial.tokens:>12,} tokens  {_dollars(trial.cost)}",
         f"as tried  {_bar(trial.tried_tokens / most)} {trial.tried_tokens:>12,} tokens  {_dollars(trial.tried_cost)}",
     ]
     ratio = trial.saved_tokens / trial.tokens if trial.tokens else 0.0
@@ -112,17 +111,8 @@ def _kept(trial: Trial) -> str:
     if trial.scored:
         used = f"{trial.kept:,} of {trial.useful:,} items that answers used are still in their prompts"
         lines.append(click.style(used, fg="green" if trial.kept == trial.useful else "yellow"))
-    if trial.lost:
-        lines.append(click.style(f"{trial.lost:,} would be lost", fg="red"))
-    if trial.shortened:
-        lines.append(click.style(f"{trial.shortened:,} would be there in a shorter form only", fg="yellow"))
-    if trial.failed:
-        lines.append(click.style(f"{trial.failed:,} prompts would not fit", fg="red"))
     lines.append(f"{trial.dropped:,} items leave prompts, {trial.added:,} come in")
-    if trial.unscored_drops:
-        lines.append(
-            f"{trial.unscored_drops:,} of these in calls without a reported answer: nobody knows if they mattered"
-        )
+    lines += [click.style(f"risk: {each}", fg="yellow") for each in trial.risks]
     return _section("Evidence kept or lost", lines)
 
 
@@ -142,7 +132,7 @@ def _calls(calls: Sequence[TriedCall]) -> str:
     ]
     title = f"Calls, the last {len(shown)} of {len(calls)}" if len(calls) > len(shown) else "Calls"
     curves = [
-        f"as sent   {_curve(call.tokens for call in calls)}",
+        f"as it was {_curve(call.tokens for call in calls)}",
         f"as tried  {_curve(c.tried_tokens for c in calls)}",
     ]
     return _section(title, [*curves, "", *aligned(rows).splitlines()])

@@ -1,0 +1,102 @@
+"""What speaks against a proposal after its trial. A proposal is safe if nothing does.
+
+Settings that leave out subjects (tools, documents, keys, pins) rest on what was never used so far. That says something
+about later calls only if use is settled. By Good and Turing, the share of calls that will use something new is about
+the number of subjects that were used exactly once, divided by the number of calls.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from weft.capabilities.recommendations.evidence import TOOL
+from weft.capabilities.recommendations.model import MIN_CALLS
+from weft.capabilities.recommendations.replay import document_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from weft.capabilities.recommendations.model import ProposedSettings, TriedCall
+    from weft.capabilities.recommendations.replay import RecordedCall, RecordedWindow
+
+_BOARD = "board:"
+
+
+def risks_of(
+    calls: Sequence[TriedCall], proposal: ProposedSettings, windows: Sequence[RecordedWindow]
+) -> tuple[str, ...]:
+    """Return what speaks against a proposal, most serious first."""
+    return (*_losses(calls), *_unsettled(proposal, windows), *_too_little(calls, proposal, windows))
+
+
+def _losses(calls: Sequence[TriedCall]) -> Iterator[str]:
+    figures = {
+        "prompts would not fit": sum(call.error is not None for call in calls),
+        "items that answers used would be lost": sum(len(call.lost) for call in calls),
+        "items that answers used would be there in a shorter form only": sum(len(call.shortened) for call in calls),
+        "items that may have been useful would leave prompts": sum(len(call.doubtful) for call in calls),
+    }
+    return (f"{number:,} {what}" for what, number in figures.items() if number)
+
+
+def _unsettled(proposal: ProposedSettings, windows: Sequence[RecordedWindow]) -> Iterator[str]:
+    """Find kinds of subjects of which some were used just once, so that others may be used for the first time."""
+    if proposal.without_tools:
+        counts = tool_calls(windows)
+        called = sorted(counts.keys() & set(proposal.without_tools))
+        if called:
+            yield f"the agent called {', '.join(called)}"
+        yield from _once(counts, "tools were called only once, so others may be called for the first time")
+    scored = [call for window in windows for call in window.calls if call.useful is not None]
+    for kind in sorted({_kind_of(ref) for ref in proposal.without_items}):
+        counts = Counter(subject for call in scored for subject in _used(call, kind))
+        yield from _once(counts, f"{kind} were used only once, so others may be used for the first time")
+
+
+def _once(counts: Counter[str], what: str) -> Iterator[str]:
+    once = sum(count == 1 for count in counts.values())
+    if once:
+        yield f"{once:,} {what}"
+
+
+def tool_calls(windows: Sequence[RecordedWindow]) -> Counter[str]:
+    """Return how often each tool was called: by the conversations, or by the answers that were reported."""
+    events = (event for window in windows for event in window.events)
+    said = Counter(call.name for event in events for call in event.message.tool_calls)
+    refs = (ref for window in windows for call in window.calls for ref in call.useful or ())
+    reported = Counter(ref.removeprefix(TOOL) for ref in refs if ref.startswith(TOOL))
+    # A call can be in both.
+    return said | reported
+
+
+def _kind_of(ref: str) -> str:
+    """Return what a subject is, in the plural."""
+    if "://" in ref:
+        return "documents"
+    return "board keys" if ref.startswith(_BOARD) else "pins"
+
+
+def _used(call: RecordedCall, kind: str) -> set[str]:
+    """Return the subjects of a kind that the answer of a call used."""
+    useful = call.useful or frozenset()
+    if kind == "documents":
+        return {document_of(ref, call.receipt.documents) for ref in useful} - {""}
+    block_kind = "board" if kind == "board keys" else "pins"
+    return {ref for block in call.blocks if block.kind == block_kind for ref in block.items if ref in useful}
+
+
+def _too_little(
+    calls: Sequence[TriedCall], proposal: ProposedSettings, windows: Sequence[RecordedWindow]
+) -> Iterator[str]:
+    exact = sum(call.exact for call in calls)
+    if exact < MIN_CALLS:
+        yield f"only {exact:,} calls can be replayed exactly, and {MIN_CALLS} are needed"
+    if proposal.without_items:
+        scored = sum(call.exact and call.scored for call in calls)
+        if scored < MIN_CALLS:
+            yield f"only {scored:,} of these calls have a reported answer, and {MIN_CALLS} are needed"
+    if proposal.min_score is not None:
+        used = sum(len(call.found & (call.useful or frozenset())) for window in windows for call in window.calls)
+        if used < MIN_CALLS:
+            yield f"only {used:,} passages are known to be used, and {MIN_CALLS} are needed"

@@ -1,0 +1,119 @@
+"""``weft advise``: recommendations as text, and the commands that they print, which are run as they are."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from support.replays import score
+from weft.app.app import App
+from weft.app.authentication import Local
+from weft.app.dispatch import CallContext
+from weft.capabilities.recommendations import commands
+from weft.settings import Settings
+from weft.testing.clock import FrozenClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cli_support import CommandLine
+
+CALLS = 20
+TOOLS = [
+    {"type": "function", "function": {"name": name, "description": f"{name} something. " * 20, "parameters": {}}}
+    for name in ("look_up", "draw_chart")
+]
+
+
+async def _work(data: Path) -> None:
+    """Let an agent make calls with tools, documents, a pin and a board entry, none of which its answers use."""
+    clock = FrozenClock()
+    app = App(Settings(database_url=str(data / "weft.db"), data_dir=str(data), rate_limits="off"), clock=clock)
+
+    async def call(operation: str, principal: str = "admin", **fields: Any) -> Any:
+        context = CallContext(Local("default", principal))
+        return msgspec.to_builtins(await app.call(app.registry[operation], fields, context))
+
+    await app.open(background=False)
+    try:
+        await call("agent.create", agent_id="worker")
+        await call("agent.define", agent_id="worker", config={"note": "kept"})
+        await call("layer.define", layer="tenant", text="Be polite.")
+        await call("knowledge.create_domain", domain="handbook")
+        text = "Parcels are sent within two days. " * 20
+        documents = [{"document_id": name, "text": text} for name in ("parcels", "copy of parcels")]
+        await call("knowledge.add_documents", domain="handbook", documents=documents)
+        await app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
+        message = await call("message.add", session_id="launch", content="The team meets on Mondays. " * 10)
+        await call("pin.add", session_id="launch", message_id=message["message_id"])
+        await call("board.write", session_id="launch", key="status", value="All is well. " * 20)
+        for number in range(CALLS):
+            events = [
+                {"event_id": f"q{number}", "content": f"When are parcels sent to customer {number}?"},
+                {
+                    "event_id": f"a{number}",
+                    "role": "assistant",
+                    "tool_calls": [{"call_id": f"c{number}", "name": "look_up", "arguments": "{}"}],
+                },
+                {"event_id": f"t{number}", "role": "tool", "tool_call_id": f"c{number}", "content": "In two days."},
+            ]
+            await call("context.ingest", "worker", session_id="launch", events=events)
+            clock.advance(seconds=20)
+            task = {"session_id": "launch", "task_description": "When are parcels sent?", "model": "gpt-4o"}
+            await call("context.assemble", "worker", form="openai_chat", tools=TOOLS, token_budget=4_000, **task)
+        await score(SimpleNamespace(app=app, tenant="default"), lambda ref: ref.startswith("window:"), "worker")  # type: ignore[arg-type]
+        await call("layer.define", layer="tenant", text="Be brief.")
+    finally:
+        await app.close()
+
+
+@pytest.fixture
+def worked(launch: CommandLine) -> CommandLine:
+    asyncio.run(_work(launch.data))
+    return launch
+
+
+def run_command(line: CommandLine, command: str) -> None:
+    """Run the command of a recommendation, word for word."""
+    for each in command.splitlines():
+        name, *words = shlex.split(each)
+        assert name == "weft"
+        line.run(*words)
+
+
+@pytest.mark.req("CE-F47")
+@pytest.mark.req("CE-U6", part="recommendations")
+def test_every_recommendation_has_evidence_an_effect_and_a_command_that_works(worked: CommandLine) -> None:
+    listed = worked.json("advise", "list", "--agent-id", "worker")["recommendations"]
+    found = {each["kind"]: worked.json("advise", "show", each["recommendation_id"]) for each in listed}
+    kinds = {"tools", "board_keys", "pins", "documents", "duplicate_documents", "stale_context", "model"}
+    assert kinds <= found.keys()
+    for kind, advice in found.items():
+        assert advice["evidence"]
+        assert advice["trial"] is None or advice["trial"]["exact"] == CALLS
+        text = worked.run("advise", "show", advice["recommendation_id"]).stdout
+        assert "To make the change" in text
+        assert all(line in text for line in advice["command"].splitlines())
+        assert kind in {"stale_context", "duplicate_documents"} or (
+            advice["trial"]["tried_tokens"] < advice["trial"]["tokens"] or kind == "model"
+        )
+    tried = worked.run("advise", "try", found["board_keys"]["recommendation_id"]).stdout
+    assert f"{CALLS} of the last {CALLS} calls come out as they were sent" in tried
+    # The copy is deleted before the document that nothing uses, which is both of them.
+    for kind in ("duplicate_documents", "tools", "board_keys", "pins", "stale_context", "model"):
+        run_command(worked, found[kind]["command"])
+    assert worked.json("agent", "read-definition", "worker")["config"].keys() == {"note", "model"}
+    assert worked.json("pin", "list")["pins"] == []
+    remaining = [each["document_id"] for each in worked.json("knowledge", "list-documents", "handbook")["documents"]]
+    assert len(remaining) == 1
+    run_command(worked, commands.delete_documents([f"knowledge://handbook/{remaining[0]}".replace(" ", "%20")]))
+    run_command(worked, commands.update("worker", 0.75))
+    run_command(worked, commands.update_window("launch", "worker", {"DIALOG": 0.5, "CONTEXT": 0.2}))
+    compaction = {"strategy": "key_facts", "threshold": 0.3}
+    run_command(worked, commands.define("worker", {"note": "kept"}, compaction=compaction))
+    assert "Nothing to recommend" not in worked.run("advise", "list", "--agent-id", "worker").stdout
