@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from weft.capabilities.recommendations.replay import RecordedWindow, ReplayedCall
 
 _MODEL = "gpt-4o"
-_BUDGET, _WINDOW = 6_000, 12_000
+_BUDGET, _WINDOW = 12_000, 20_000
 _BETWEEN_CALLS = timedelta(seconds=20)
 _TENANT, _ADMIN = "default", "admin"
 _MAX_CALLS = 200

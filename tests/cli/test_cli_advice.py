@@ -15,6 +15,8 @@ from weft.app.app import App
 from weft.app.authentication import Local
 from weft.app.dispatch import CallContext
 from weft.capabilities.recommendations import commands
+from weft.jobs.session_indexing import INDEX
+from weft.jobs.session_vectors import EMBED
 from weft.settings import Settings
 from weft.testing.clock import FrozenClock
 
@@ -46,11 +48,12 @@ async def _work(data: Path) -> None:
         await call("layer.define", layer="tenant", text="Be polite.")
         await call("knowledge.create_domain", domain="handbook")
         text = "Parcels are sent within two days. " * 20
-        documents = [{"document_id": name, "text": text} for name in ("parcels", "copy of parcels")]
+        documents = [{"document_id": name, "text": text, "pinned": True} for name in ("parcels", "copy of parcels")]
         await call("knowledge.add_documents", domain="handbook", documents=documents)
         await app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
         message = await call("message.add", session_id="launch", content="The team meets on Mondays. " * 10)
         await call("pin.add", session_id="launch", message_id=message["message_id"])
+        await app.scheduler.drain(INDEX, EMBED)
         await call("board.write", session_id="launch", key="status", value="All is well. " * 20)
         for number in range(CALLS):
             events = [

@@ -14,7 +14,7 @@ from weft.capabilities.trust.model import Source, Trust
 from weft.kernel.errors import Rejected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
 CandidateKind = Literal["layer", "tool", "pin", "summary", "event", "passage", "board", "missing", "task"]
 # The kind of the candidates in a block.
@@ -68,12 +68,13 @@ class RepeatedCandidate(Candidate, frozen=True, kw_only=True, omit_defaults=True
     place: int = 0
 
 
-class PassagePacking(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A block of passages that a plan considered: its room, how many passages it was for, and its tokens.
+class BlockPacking(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A block that a plan considered: the kind of its candidates, its room, how many it was for, and its tokens.
 
     ``block_id`` is its id in the prompt; empty if it is not part of it.
     """
 
+    kind: CandidateKind
     room: int
     wanted: int
     tokens: int = 0
@@ -123,6 +124,26 @@ class PlannedBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     @cached_property
     def digest(self) -> bytes:
         return digest_of(self.messages)
+
+
+class PackingLog:
+    """The blocks that a packer made while a plan was made."""
+
+    __slots__ = ("_kind", "_made")
+
+    def __init__(self, kind: CandidateKind) -> None:
+        self._kind = kind
+        self._made: list[tuple[int, int, PlannedBlock | None]] = []
+
+    def add(self, room: int, wanted: int, block: PlannedBlock | None) -> None:
+        self._made.append((room, wanted, block))
+
+    def packings(self, sent: Container[str]) -> Iterator[BlockPacking]:
+        """Yield what was made, for the receipt of a prompt with the blocks of these ids."""
+        for room, wanted, block in self._made:
+            block_id = block.block_id if block is not None and block.block_id in sent else ""
+            tokens = 0 if block is None else block.tokens
+            yield BlockPacking(kind=self._kind, room=room, wanted=wanted, tokens=tokens, block_id=block_id)
 
 
 class CacheCosts(NamedTuple):

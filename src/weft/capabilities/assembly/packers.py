@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.capabilities.assembly.model import Candidate, OmittedCandidate, PlannedBlock, digest_of
+from weft.capabilities.assembly.model import Candidate, OmittedCandidate, PackingLog, PlannedBlock, digest_of
 from weft.capabilities.assembly.plan import Packed
 from weft.capabilities.assembly.prompt_trust import ItemTrust, least_trusted
 from weft.capabilities.language_models.model import ConversationMessage
@@ -63,7 +64,13 @@ class TextPacker:
         wanted = [each for each in self.texts if known.get(each.ref) != each.version]
         taken = list(wanted) if wanted and self._tokens(wanted) <= room else self._fitting(wanted, room)
         left = [OmittedCandidate(each.ref, "budget") for each in wanted if each not in taken]
-        return Packed(self._block(taken) if taken else None, left)
+        block = self._block(taken) if taken else None
+        self.log.add(room, len(wanted), block)
+        return Packed(block, left)
+
+    @cached_property
+    def log(self) -> PackingLog:
+        return PackingLog(self.candidate_kind)
 
     def _fitting(self, wanted: Sequence[PackedText], room: int) -> list[PackedText]:
         """Return the texts that fit; one that is too long does not exclude shorter ones."""

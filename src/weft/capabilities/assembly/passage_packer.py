@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.capabilities.assembly.model import Candidate, OmittedCandidate, PassagePacking, PlannedBlock, digest_of
+from weft.capabilities.assembly.model import Candidate, OmittedCandidate, PackingLog, PlannedBlock, digest_of
 from weft.capabilities.assembly.packers import PackedText, TextPacker, data_messages, spans_of
 from weft.capabilities.assembly.passages import compact, render_context, section_body, text_pieces
 from weft.capabilities.assembly.plan import Packed
@@ -155,27 +155,12 @@ class PassagePacker:
     def pack(self, room: int, known: Mapping[str, str]) -> Packed:
         wanted = self._wanted(known)
         packed = self._pack(wanted, room, known)
-        self._packed.append((room, len(wanted), packed.block))
+        self.log.add(room, len(wanted), packed.block)
         return packed
 
-    def packings(self, blocks: Sequence[PlannedBlock]) -> tuple[PassagePacking, ...]:
-        """Return what was packed while a plan was made, for the receipt of its blocks."""
-        sent = {block.block_id for block in blocks}
-        return tuple(
-            PassagePacking(room=room, wanted=wanted)
-            if block is None
-            else PassagePacking(
-                room=room,
-                wanted=wanted,
-                tokens=block.tokens,
-                block_id=block.block_id if block.block_id in sent else "",
-            )
-            for room, wanted, block in self._packed
-        )
-
     @cached_property
-    def _packed(self) -> list[tuple[int, int, PlannedBlock | None]]:
-        return []
+    def log(self) -> PackingLog:
+        return PackingLog("passage")
 
     def _pack(self, wanted: Sequence[_Found], room: int, known: Mapping[str, str]) -> Packed:
         room = min(room, self._max_tokens)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from weft.capabilities.assembly.model import (
+    BlockPacking,
     Candidate,
     Modelled,
     OmittedCandidate,
-    PassagePacking,
     PlanMode,
     PlannedBlock,
     RepeatedCandidate,
@@ -164,7 +164,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     efficiency; receipts from before have none. ``budgets`` are those that it counted for, ``downgraded_by`` the spent
     ones because of which it has fewer passages. ``step`` is the step of a task that the caller was in, ``teams`` are
     those of the agent. ``repeated`` and ``packings`` are for replays: candidates with the ref of another one, and the
-    blocks of passages that the plan considered.
+    blocks that the plan considered.
     """
 
     receipt_id: str
@@ -205,7 +205,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     step: str = ""
     teams: tuple[str, ...] = ()
     repeated: tuple[RepeatedCandidate, ...] = ()
-    packings: tuple[PassagePacking, ...] = ()
+    packings: tuple[BlockPacking, ...] = ()
 
     @property
     def charge(self) -> Charge:

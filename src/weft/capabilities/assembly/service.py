@@ -99,7 +99,14 @@ if TYPE_CHECKING:
 
     from weft.capabilities.agent_context.critical import CriticalUpdate
     from weft.capabilities.assembly.conversation import CompactedPart, Prepared
-    from weft.capabilities.assembly.model import CacheCosts, CandidateKind, OmittedCandidate, Plan, PlannedBlock
+    from weft.capabilities.assembly.model import (
+        BlockPacking,
+        CacheCosts,
+        CandidateKind,
+        OmittedCandidate,
+        Plan,
+        PlannedBlock,
+    )
     from weft.capabilities.assembly.plan import Previous
     from weft.capabilities.assembly.retrieval import Retrieved
     from weft.capabilities.budgets.model import BudgetUse
@@ -437,7 +444,7 @@ class Assembler(msgspec.Struct, frozen=True):
             step=actor.step or "",
             teams=tuple(sorted(gathered.teams)),
             repeated=call.repeated,
-            packings=call.passages.packings(plan.blocks),
+            packings=call.packings(plan),
         )
         receipt = structs.replace(receipt, estimate=expected_use(receipt, plan.blocks, call.tools))
         new = plan.blocks[plan.reused :] if gathered.previous is not None else plan.blocks
@@ -511,6 +518,11 @@ class _Call:
                     found.append(RepeatedCandidate(**structs.asdict(each), place=place))
                 taken.add(each.ref)
         return tuple(found)
+
+    def packings(self, plan: Plan) -> tuple[BlockPacking, ...]:
+        """Return the blocks that the plan considered."""
+        sent = {block.block_id for block in plan.blocks}
+        return tuple(each for log in self._logs for each in log.packings(sent))
 
     @cached_property
     def _packed(self) -> list[Sequence[Candidate]]:
@@ -661,16 +673,22 @@ class _Call:
         on_board = frozenset(each.ref for each in entries)
         question = self.conversation.newest_question
         same = question is not None and question.strip() == self.request.task.strip()
-        self.passages = PassagePacker(
+        passages = PassagePacker(
             self.retrieved, on_board, screening, reader, count, self.conversation.covered, self._original_tokens
         )
+        packers = [
+            pins_packer(pins.kept, count, mark_words=words),
+            board_packer(board.kept, count, mark_words=words),
+            missing_packer(missing.kept, count, mark_words=words),
+        ]
+        self._logs = [passages.log, *(packer.log for packer in packers)]
         return Materials(
             layers=layer_blocks(gathered.layers, count),
-            pins=pins_packer(pins.kept, count, mark_words=words),
+            pins=packers[0],
             conversation=self.conversation,
-            passages=self.passages,
-            board=board_packer(board.kept, count, mark_words=words),
-            missing=missing_packer(missing.kept, count, mark_words=words),
+            passages=passages,
+            board=packers[1],
+            missing=packers[2],
             screened=[*pins.omitted, *board.omitted, *missing.omitted],
             task=None if same else task_block(self.request.task, count),
             tools_tokens=self.counter.tools(self.tools),

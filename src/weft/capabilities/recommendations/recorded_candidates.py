@@ -7,7 +7,7 @@ text: its tokens are the sum of those of its candidates, and its block has no te
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from weft.capabilities.assembly.model import CandidateKind, PassagePacking
+    from weft.capabilities.assembly.model import BlockPacking, CandidateKind
     from weft.capabilities.assembly.receipts import Receipt
     from weft.capabilities.language_models.model import BlockKind
 
@@ -74,16 +74,39 @@ def block_without_text(kind: BlockKind, items: Mapping[str, str], tokens: int) -
 
 
 @dataclass(frozen=True)
+class Packings:
+    """The blocks of one kind that the plan of a call considered, and those of its prompt by id."""
+
+    made: Sequence[BlockPacking]
+    sent: Mapping[str, PlannedBlock]
+
+    @classmethod
+    def of(cls, receipt: Receipt, kind: CandidateKind, blocks: Iterable[PlannedBlock]) -> Packings:
+        return cls(
+            [each for each in receipt.packings if each.kind == kind], {block.block_id: block for block in blocks}
+        )
+
+    def find(self, room: int, wanted: int) -> BlockPacking | None:
+        """Return what was packed into this room for as many candidates."""
+        return next((each for each in self.made if (each.room, each.wanted) == (room, wanted)), None)
+
+
+NO_PACKINGS = Packings((), {})
+
+
+@dataclass(frozen=True)
 class RecordedTexts:
     """Pins, board entries or open questions, in the order of their priority.
 
-    ``heading`` is the tokens of a block without any of them, which the tokens of each candidate contain.
+    ``heading`` is the tokens of a block without any of them, which the tokens of each candidate contain. ``packings``
+    are none if the candidates are not those of the call.
     """
 
     kind: BlockKind
     candidates: Sequence[Candidate]
     sent: Mapping[ItemSet, PlannedBlock]
     heading: int
+    packings: Packings = NO_PACKINGS
 
     @property
     def tokens(self) -> int:
@@ -95,9 +118,14 @@ class RecordedTexts:
 
     def pack(self, room: int, known: Mapping[str, str]) -> Packed:
         wanted = _not_in(self.candidates, known)
-        taken = wanted if wanted and self._tokens(wanted) <= room else self._fitting(wanted, room)
-        left = [OmittedCandidate(each.ref, "budget") for each in wanted if each not in taken]
-        return Packed(self._block(taken) if taken else None, left)
+        before = self.packings.find(room, len(wanted))
+        if before is not None and before.block_id in self.packings.sent:
+            block: PlannedBlock | None = self.packings.sent[before.block_id]
+        else:
+            taken = wanted if wanted and self._tokens(wanted) <= room else self._fitting(wanted, room)
+            block = self._block(taken) if taken else None
+        items = {} if block is None else block.items
+        return Packed(block, [OmittedCandidate(each.ref, "budget") for each in wanted if each.ref not in items])
 
     def _fitting(self, wanted: Sequence[Candidate], room: int) -> list[Candidate]:
         taken: list[Candidate] = []
@@ -125,8 +153,7 @@ class RecordedPassages:
     ``candidates`` are those that retrieval returned, ``unavailable`` what it left out. ``block`` is the one that this
     call sent. ``removed``: refs that a proposal takes away. ``in_doubt`` are given up first among the surroundings,
     because the receipt does not say in which order they were chosen: those that matter. ``scaled`` turns an approximate
-    number of tokens into one of the model. ``packings`` are the blocks that the plan of the call considered, and
-    ``sent`` the blocks of the prompt by id.
+    number of tokens into one of the model. ``packings`` are none if the passages are not those of the call.
     """
 
     candidates: Sequence[Candidate]
@@ -139,8 +166,7 @@ class RecordedPassages:
     original_tokens: int = 0
     removed: AbstractSet[str] = frozenset()
     in_doubt: AbstractSet[str] = frozenset()
-    packings: Sequence[PassagePacking] = ()
-    sent: Mapping[str, PlannedBlock] = field(default_factory=dict)
+    packings: Packings = NO_PACKINGS
 
     @property
     def tokens(self) -> int:
@@ -157,21 +183,15 @@ class RecordedPassages:
         return Packed(block, [*self.unavailable, *_over_budget(each for each in wanted if each.ref not in items)])
 
     def _block(self, wanted: Sequence[Candidate], room: int, known: Mapping[str, str]) -> PlannedBlock | None:
-        before = self._packed_before(room, len(wanted))
+        before = self.packings.find(room, len(wanted))
         if before is not None and (before.block_id or not before.tokens):
-            return self.sent.get(before.block_id)
+            return self.packings.sent.get(before.block_id)
         room = min(room, self._max_tokens)
         if not wanted or room - self.heading < MIN_PASSAGE_ROOM:
             return None
         if before is not None:
             return structs.replace(self._estimated(wanted, room, known), tokens=before.tokens)
         return self._as_sent(wanted, room, known) or self._estimated(wanted, room, known)
-
-    def _packed_before(self, room: int, wanted: int) -> PassagePacking | None:
-        """Return what the plan of the call packed into the same room, if nothing is taken away from the passages."""
-        if self.removed:
-            return None
-        return next((each for each in self.packings if (each.room, each.wanted) == (room, wanted)), None)
 
     def _as_sent(self, wanted: Sequence[Candidate], room: int, known: Mapping[str, str]) -> PlannedBlock | None:
         """Return the block of the call if nothing in it is taken away or known, and nothing else would fit now."""

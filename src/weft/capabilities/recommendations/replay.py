@@ -24,8 +24,10 @@ from weft.capabilities.compaction.compacted_events import compacted_parts
 from weft.capabilities.language_models.token_counts import PromptCounter
 from weft.capabilities.recommendations.model import ProposedSettings
 from weft.capabilities.recommendations.recorded_candidates import (
+    NO_PACKINGS,
     SCREENED,
     WITHOUT_TEXT,
+    Packings,
     RecordedPassages,
     RecordedTexts,
     blocks_by_items,
@@ -250,15 +252,20 @@ class Replay:
         return bool(without) and (ref in without or document_of(ref, self._documents) in without)
 
     def _is_copy(self, ref: str, call: RecordedCall) -> bool:
-        """Tell whether a passage would not have been found because that of the original was found as well.
+        """Tell whether a passage is one of a copy, and the original was found as well.
 
         Without the copy, search would have found the original in its place.
         """
         original = self._proposal.copies.get(document_of(ref, self._documents))
-        return original is not None and any(document_of(each, self._documents) == original for each in call.found)
+        others = () if original is None else call.items | call.found
+        return any(document_of(each, self._documents) == original for each in others)
 
-    def _candidates(self, receipt: Receipt, kind: CandidateKind) -> list[Candidate]:
-        return [each for each in candidates_of(receipt, kind) if not self._is_removed(each.ref)]
+    def _candidates(self, call: RecordedCall, kind: CandidateKind) -> list[Candidate]:
+        return [
+            each
+            for each in candidates_of(call.receipt, kind)
+            if not self._is_removed(each.ref) and not self._is_copy(each.ref, call)
+        ]
 
     def _is_relevant(self, candidate: Candidate) -> bool:
         """Tell whether a passage has the minimum score. One that an earlier prompt has stays in it nevertheless."""
@@ -272,15 +279,7 @@ class Replay:
         ratio = _ratio(blocks, call.blocks) if changed else 1.0
         conversation = self._conversation(place, receipt, counter, limit)
         tools = self._tools(call)
-        texts = {
-            kind: RecordedTexts(
-                block_kind,
-                [_scaled(each, ratio) for each in self._candidates(receipt, kind)],
-                blocks_by_items(block for block in blocks if block.kind == block_kind),
-                sum(map(counter.message, data_messages("", "", "x", mark_words=False))),
-            )
-            for kind, block_kind in _PACKED_KINDS.items()
-        }
+        texts = {kind: self._texts(call, kind, blocks, ratio, counter) for kind in _PACKED_KINDS}
         return Materials(
             layers=[block for block in blocks if block.kind == "layer"],
             pins=texts["pin"],
@@ -295,6 +294,30 @@ class Replay:
             framing_tokens=FRAMING_TOKENS,
         )
 
+    def _texts(
+        self,
+        call: RecordedCall,
+        kind: CandidateKind,
+        blocks: Sequence[PlannedBlock],
+        ratio: float,
+        counter: PromptCounter,
+    ) -> RecordedTexts:
+        candidates = self._candidates(call, kind)
+        block_kind = _PACKED_KINDS[kind]
+        return RecordedTexts(
+            block_kind,
+            [_scaled(each, ratio) for each in candidates],
+            blocks_by_items(block for block in blocks if block.kind == block_kind),
+            sum(map(counter.message, data_messages("", "", "x", mark_words=False))),
+            self._packings(call, kind, candidates),
+        )
+
+    def _packings(self, call: RecordedCall, kind: CandidateKind, candidates: Sequence[Candidate]) -> Packings:
+        """Return what the plan of the call packed, if it had the same candidates and counted them in the same way."""
+        if self._proposal.model is not None or len(candidates) != len(candidates_of(call.receipt, kind)):
+            return NO_PACKINGS
+        return Packings.of(call.receipt, kind, call.blocks)
+
     def _passages(
         self,
         call: RecordedCall,
@@ -304,11 +327,7 @@ class Replay:
     ) -> RecordedPassages:
         receipt = call.receipt
         had = candidates_of(receipt, "passage")
-        passages = [
-            each
-            for each in had
-            if self._is_relevant(each) and not self._is_removed(each.ref) and not self._is_copy(each.ref, call)
-        ]
+        passages = list(filter(self._is_relevant, self._candidates(call, "passage")))
         returned = {each.ref for each in passages}
         retrieved = {each.ref for each in receipt.candidates if each.kind == "passage"}
         left_out = [
@@ -327,8 +346,7 @@ class Replay:
             originals_room(conversation.saved_tokens, widened=receipt.confidence.widened),
             frozenset(each.ref for each in had) - returned,
             call.useful or frozenset(),
-            receipt.packings if self._proposal.model is None else (),
-            {block.block_id: block for block in blocks},
+            self._packings(call, "passage", passages),
         )
 
     def _retrieved_block(self, call: RecordedCall, blocks: Sequence[PlannedBlock]) -> PlannedBlock | None:
