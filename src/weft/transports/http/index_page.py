@@ -24,7 +24,8 @@ _PAGE = """<!doctype html>
 </style></head><body>
 <h1>Weft <small>{version}</small></h1>
 <p>The context layer for multi-agent systems. This server speaks MCP at <code>/mcp</code>, REST under
-<code>/v1</code> (<a href="/openapi.json">OpenAPI</a>), has a <a href="/console">console</a> for people, and reports <a href="/health">health</a>,
+<code>/v1</code> (<a href="/openapi.json">OpenAPI</a>), has a <a href="/console">console</a> for people, and
+reports <a href="/health">health</a>,
 <a href="/ready">readiness</a> and, with the operator's token, metrics at <code>/metrics</code>.</p>
 <pre>weft session list                       # list sessions of the data folder
 weft board list-keys --session ID
