@@ -53,7 +53,13 @@ NOT_CONTENT = {
     "board.write": {"key": "is a name: a-z, 0-9 and underscores"},
     "board.restore_snapshot": {"label": NAMES},
     "advise.try": dict.fromkeys(
-        ("settings.without_items[]", "settings.without_tools[]", "settings.compaction.model", "settings.model"),
+        (
+            "settings.without_items[]",
+            "settings.without_tools[]",
+            "settings.copies.*",
+            "settings.compaction.model",
+            "settings.model",
+        ),
         "names to compare with, not stored",
     ),
     "board.snapshot": {"label": "is a name"},
