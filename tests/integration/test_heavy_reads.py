@@ -211,6 +211,20 @@ async def test_no_operation_reads_much_on_the_event_loop(world: World, walked: W
     assert moved == _MOVED, "declare these heavy"
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_a_large_batch_of_keys_is_not_read_on_the_event_loop(world: World, walked: Walk) -> None:
+    keys = [f"key_{number}" for number in range(60)]
+    await asyncio.gather(*(world.planner.write(key, "value") for key in keys))
+    walked.steps = 0
+    found = await world.planner.call("board.read_batch", session_id=SESSION, keys=keys)
+    assert len(found["entries"]) == len(keys)
+    assert walked.steps < len(keys)
+    assert not walked.moved
+    walked.steps = 0
+    await world.planner.call("board.read_batch", session_id=SESSION, keys=keys[:5])
+    assert walked.steps > 5, "few keys are not worth a thread"
+
+
 @pytest.mark.usefixtures("_quick_embedder")
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_no_operation_decodes_receipts_on_the_event_loop(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -343,6 +343,8 @@ class SnapshotRestored(Response):
     deleted: list[str]
 
 
+# A batch of more is read off the event loop: each key is a statement.
+_FEW_KEYS = 25
 _read_operation = partial(operation, tool=TOOL, permission=Permission.READ, rate=RateClass.BOARD, effect=Effect.READ)
 _write_operation = partial(operation, tool=TOOL, permission=Permission.WRITE, rate=RateClass.BOARD, effect=Effect.WRITE)
 _READ_ERRORS = (SessionNotFound, BranchNotFound, InvalidKey)
@@ -387,6 +389,7 @@ async def read_entry(request: ReadEntry, boards: Boards) -> EntryRead:
 
 @_read_operation(
     "board.read_batch",
+    heavy=lambda request: len(request.keys) > _FEW_KEYS,
     action="read_batch",
     http="POST /v1/sessions/{session_id}/read-batch",
     errors=(*_READ_ERRORS, VersionPruned),
