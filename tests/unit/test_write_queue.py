@@ -130,33 +130,6 @@ def test_time_that_a_write_waited_is_not_charged() -> None:
     assert clock.total < 0.04
 
 
-async def test_answers_of_a_principal_with_many_writes_come_last_and_over_several_turns(tmp_path: Path) -> None:
-    database = SqliteDatabase(tmp_path / "weft.db")
-    await database.open()
-    try:
-        loop = asyncio.get_running_loop()
-        jobs = [WriteJob(Scope("t", None, name), _nothing, loop.create_future()) for name in ["many"] * 40 + ["one"]]
-        for each in jobs:
-            database._queue._unsettled[each.flow] = database._queue._unsettled.get(each.flow, 0) + 1
-        database._settle(jobs)
-        assert [each.scope.principal for each in jobs if each.done.done()] == ["one"]
-        turns, answered = 0, 1
-        while answered < len(jobs):
-            await asyncio.sleep(0)
-            now = sum(each.done.done() for each in jobs)
-            assert now - answered <= 8
-            turns, answered = turns + 1, now
-        assert turns >= 5
-        alone = [WriteJob(Scope("t", None, "many"), _nothing, loop.create_future()) for _ in range(40)]
-        for each in alone:
-            database._queue._unsettled[each.flow] = database._queue._unsettled.get(each.flow, 0) + 1
-        database._shared_until = 0.0
-        database._settle(alone)
-        assert all(each.done.done() for each in alone), "nobody else waits"
-    finally:
-        await database.close()
-
-
 async def test_a_write_that_waited_too_long_is_refused_unless_it_is_background_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

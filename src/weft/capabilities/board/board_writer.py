@@ -123,7 +123,8 @@ class BoardWriter(BoardView):
         commit_meta = CommitMeta(reason or "write", options.step)
         await self._commit([change_of(entry)], commit_meta, weight_change=tokens - freed)
         await self._prune(entry)
-        await self._note_acls([entry])
+        if entry.readable_by != ANYONE:
+            await self._note_acls([entry])
         await boards.outbox.publish(self._key_event("written", entry))
         await self._notify([entry])
         return entry

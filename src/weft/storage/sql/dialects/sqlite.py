@@ -11,7 +11,6 @@ import asyncio
 import os
 import threading
 import time
-from collections import Counter, deque
 from contextlib import contextmanager
 from functools import cache
 from itertools import islice
@@ -91,9 +90,6 @@ _CHECKPOINT_PAGES = 4_000
 _CACHE_KIBIBYTES = 32 * 1024
 _HEAVY_CACHE_KIBIBYTES = 8 * 1024
 _FOREIGN_WRITE_POLL_SECONDS = 0.1
-# Answers to one principal in a turn of the event loop, for some time after another one wrote.
-_ANSWERS_OF_A_TURN = 8
-_SHARED_SECONDS = 1.0
 # The writer's connection and the reader's; each thread of heavy reads opens one at its first.
 _ALWAYS_OPEN = 2
 
@@ -114,14 +110,18 @@ class SqliteTransaction:
 
     async def one(self, sql: str, *values: Value) -> Row | None:
         self._usage.statements += 1
-        self._step(STATEMENT_STEPS)
+        self._steps_left -= STATEMENT_STEPS
+        if self._steps_left < 0:
+            raise TooManySteps
         # All statements of a transaction share this cursor, so the next one closes an unfinished result.
         return self._cursor.execute(_rendered(sql), values).fetchone()
 
     async def all(self, sql: str, *values: Value) -> Sequence[Row]:
         self._usage.statements += 1
         rows = list(islice(self._cursor.execute(_rendered(sql), values), self._steps_left + 1))
-        self._step(STATEMENT_STEPS + len(rows))
+        self._steps_left -= STATEMENT_STEPS + len(rows)
+        if self._steps_left < 0:
+            raise TooManySteps
         return rows
 
     async def run(self, sql: str, *values: Value) -> None:
@@ -139,11 +139,6 @@ class SqliteTransaction:
 
     async def yield_to_loop(self) -> None:
         """Do nothing: long work runs on a separate thread."""
-
-    def _step(self, steps: int) -> None:
-        self._steps_left -= steps
-        if self._steps_left < 0:
-            raise TooManySteps
 
 
 @cache
@@ -167,7 +162,6 @@ class SqliteDatabase:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: set[asyncio.Queue[set[str]]] = set()
         self._announced = 0
-        self._shared_until = 0.0
         self._reads, self._writes = StorageUsage(), StorageUsage()
         self._opened = self._writing = 0
         self._heavy_reads: HeavyReads[_HeavyReader] = HeavyReads(lambda: _HeavyReader(self._path))
@@ -294,31 +288,7 @@ class SqliteDatabase:
     def _announce(self, group: list[WriteJob]) -> None:
         loop = self._loop
         if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._settle, group)
-
-    def _settle(self, group: list[WriteJob]) -> None:
-        """Answer the writes of a group.
-
-        While several principals write, one with many writes gets its answers last, and a few in each turn of the event
-        loop: otherwise all its callers would make their next calls in one turn, before those of anyone else.
-        """
-        if self._loop is not None and len(group) > _ANSWERS_OF_A_TURN:
-            writes = Counter(job.flow for job in group)
-            # Background work waits for nobody's call.
-            if sum(bool(principal) for _, principal in writes) > 1:
-                self._shared_until = self._loop.time() + _SHARED_SECONDS
-            if self._loop.time() < self._shared_until:
-                # Stable: answers of one principal keep their order.
-                group = sorted(group, key=lambda job: writes[job.flow])
-                others = sum(count for count in writes.values() if count <= _ANSWERS_OF_A_TURN)
-                self._loop.call_soon(self._settle_turn, deque(group[others:]))
-                group = group[:others]
-        self._answer(group)
-
-    def _settle_turn(self, group: deque[WriteJob]) -> None:
-        self._answer([group.popleft() for _ in range(min(len(group), _ANSWERS_OF_A_TURN))])
-        if group and self._loop is not None:
-            self._loop.call_soon(self._settle_turn, group)
+            loop.call_soon_threadsafe(self._answer, group)
 
     def _answer(self, group: Iterable[WriteJob]) -> None:
         written: set[str] = set()
@@ -428,10 +398,13 @@ def _run_group(cursor: apsw.Cursor, group: list[WriteJob], waiting: WriteQueue, 
     cursor.execute("BEGIN IMMEDIATE")
     epochs: _Epochs = {}
     job: WriteJob | None = group[0]
-    now, clock = time.perf_counter(), WorkClock()
+    now, clock, waited = time.perf_counter(), WorkClock(), 0.0
     while job is not None:
-        if now - job.queued_at > MAX_WAIT_SECONDS and job.scope.principal:
-            job.error = server_busy(now - job.queued_at)
+        waiting_seconds = now - job.queued_at
+        if waiting_seconds > 0:
+            waited += waiting_seconds
+        if waiting_seconds > MAX_WAIT_SECONDS and job.scope.principal:
+            job.error = server_busy(waiting_seconds)
         else:
             _attempt(cursor, job, epochs, usage)
         _check_disk(cursor)
@@ -441,7 +414,7 @@ def _run_group(cursor: apsw.Cursor, group: list[WriteJob], waiting: WriteQueue, 
         job = waiting.following()
         if job is not None:
             group.append(job)
-    usage.waited(sum(max(0.0, now - job.queued_at) for job in group), len(group))
+    usage.waited(waited, len(group))
     cursor.execute("COMMIT")
 
 

@@ -80,6 +80,8 @@ class WriteQueue:
     def __init__(self) -> None:
         self._arrived: queue.SimpleQueue[WriteJob | None] = queue.SimpleQueue()
         self._fair: FairQueue[WriteJob] = FairQueue()
+        # Its length, which is asked for at every write.
+        self._in_fair = 0
         # Writes of one principal while nobody else waits: their order is that of arrival.
         self._of_one: deque[WriteJob] = deque()
         self._unsettled: dict[tuple[str, str], int] = {}
@@ -113,12 +115,12 @@ class WriteQueue:
         Callers that were answered together often write again together; an fsync for half of them would be wasted. So
         it waits briefly for as many as the last group had.
         """
-        if self._next is None and not self._fair and not self._of_one:
+        if self._next is None and not self._in_fair and not self._of_one:
             arrived = None if self._is_closed else self._arrived.get()
             if arrived is None:
                 return None
             self._of_one.append(arrived)
-        if expected > 1 and self._arrived.qsize() + len(self._of_one) + len(self._fair) < expected:
+        if expected > 1 and self._arrived.qsize() + len(self._of_one) + self._in_fair < expected:
             time.sleep(_GATHER_SECONDS)
         return self._pop()
 
@@ -132,11 +134,11 @@ class WriteQueue:
 
     def is_time_spent(self, seconds: float) -> bool:
         """Tell whether a group that took this long should be committed now."""
-        return seconds > (GROUP_SECONDS if self._fair else LONE_GROUP_SECONDS)
+        return seconds > (GROUP_SECONDS if self._in_fair else LONE_GROUP_SECONDS)
 
     def charge(self, job: WriteJob, seconds: float) -> None:
         """Charge the time that a write took to its principal."""
-        if self._fair:
+        if self._in_fair:
             self._fair.charge(*job.flow, seconds)
         if seconds > _SLOW_SECONDS:
             if len(self._slow) >= _MAX_SLOW_FLOWS:
@@ -151,14 +153,20 @@ class WriteQueue:
             return job
         while not self._arrived.empty():
             self._add(self._arrived.get())
-        return self._of_one.popleft() if self._of_one else self._fair.pop()
+        if self._of_one:
+            return self._of_one.popleft()
+        if not self._in_fair:
+            return None
+        self._in_fair -= 1
+        return self._fair.pop()
 
     def _add(self, job: WriteJob | None) -> None:
         if job is None:
             self._is_closed = True
-        elif not self._fair and (not self._of_one or self._of_one[0].flow == job.flow):
+        elif not self._in_fair and (not self._of_one or self._of_one[0].flow == job.flow):
             self._of_one.append(job)
         else:
             for each in (*self._of_one, job):
                 self._fair.push(*each.flow, each)
+                self._in_fair += 1
             self._of_one.clear()
