@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SESSION, SOURCE, PRUNED, EXPORTED, DOMAIN = "kills", "source", "pruned", "exported", "handbook"
 AGENT = CallContext(Local("default", "worker"))
-_TEMPLATE = "runbooks"
+_TEMPLATE, _TEMPLATE_METADATA = "runbooks", {"service": "billing"}
 _KEYS = 40
 _ENTRIES = 20
 # For background work to end after the last kill, on a busy machine.
@@ -312,7 +312,7 @@ class Domains(Kind):
         """Return the domain, and whether it is kept."""
         domain, is_kept = f"kb{number}", number % 5 == 0
         await self.client.call("POST", "/v1/domains", {"domain": domain, "template": _TEMPLATE})
-        body = {"document_id": "a.md", "text": _document(domain)}
+        body = {"document_id": "a.md", "text": _document(domain), "metadata": _TEMPLATE_METADATA}
         await self.client.call("POST", f"/v1/domains/{domain}/documents", body)
         if not is_kept:
             await self.client.call("DELETE", f"/v1/domains/{domain}")
