@@ -14,7 +14,7 @@ from weft.capabilities.metering.rollup import MAX_INTERVALS, MAX_KEYS, max_rows,
 if TYPE_CHECKING:
     from weft.capabilities.metering.model import Unit
 
-UNIT: Unit = "minute"
+UNIT: Unit = "hour"
 LIMIT = MAX_KEYS[UNIT]
 DAY = 86_400_000_000
 NAMES = st.integers(0, 40).map(lambda number: f"n{number}")

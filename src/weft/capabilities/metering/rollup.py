@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 
 _MICROS = 1_000_000
-# Keys of an interval with all their names, and half as many on each level of folding.
-MAX_KEYS: dict[Unit, int] = {"minute": 50, "hour": 250, "day": 1_000}
-# What a key is folded into where its interval is full: without the session, then without everything but the agent and
-# its teams. One agent has at most half of the keys of these levels, so that it cannot take the names of all others.
+# Keys of an interval with all their names. What decides is the time of a month's report, which reads those of 30 days.
+MAX_KEYS: dict[Unit, int] = {"minute": 20, "hour": 100, "day": 500}
+# Where its interval is full, a key is folded: without the session, then without everything but the agent and its teams.
+# Keys of each level, as part of MAX_KEYS. One agent has at most half of the keys that have more than its name, so that
+# it cannot take the names of all others.
+_LEVELS = (1.0, 0.5, 2.0)
 _SHARED_LEVELS = 2
-_LEVELS = 3
 # Intervals of one roll-up: the keys of each have to be read.
 MAX_INTERVALS = 12
 
@@ -43,7 +44,7 @@ class Rollup(NamedTuple):
 
 def max_rows(unit: Unit) -> int:
     """Return how many keys an interval has at most: those of all levels, and (other) of each kind."""
-    return sum(_limit(unit, level) for level in range(_LEVELS)) + len(CALL_KINDS)
+    return sum(_limit(unit, level) for level in range(len(_LEVELS))) + len(CALL_KINDS)
 
 
 def within_intervals(entries: Sequence[UsageEntry]) -> Sequence[UsageEntry]:
@@ -121,7 +122,7 @@ def _intervals(entry: UsageEntry) -> Iterator[UsageInterval]:
 
 
 def _limit(unit: Unit, level: int) -> int:
-    return MAX_KEYS[unit] if level == 0 else MAX_KEYS[unit] // 2
+    return int(MAX_KEYS[unit] * _LEVELS[level])
 
 
 def _folded(key: UsageKey) -> tuple[UsageKey, ...]:
@@ -131,7 +132,7 @@ def _folded(key: UsageKey) -> tuple[UsageKey, ...]:
 def _level(key: UsageKey) -> int:
     """Return how far a stored key is folded. Agents and sessions cannot be named (other), steps and models may be."""
     if key.agent_id == OTHER:
-        return _LEVELS
+        return len(_LEVELS)
     if key.session_id != OTHER:
         return 0
     return 2 if key.step == key.model == OTHER else 1

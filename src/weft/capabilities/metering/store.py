@@ -41,7 +41,8 @@ class UsageQuery(NamedTuple):
     """What to add up. Times are in microseconds; the interval is widened to whole minutes.
 
     Where minutes are past retention, it is widened to hours or days. ``agents``: only of these. ``max_clearance``: not
-    of agents with a higher clearance; if there are such, nothing of what is summed up as (other) either.
+    of agents with a higher clearance; if there are such, nothing of what is summed up as (other) either. ``limit``: how
+    many groups, those with the most tokens or the first intervals.
     """
 
     by: GroupBy = "tenant"
@@ -53,6 +54,7 @@ class UsageQuery(NamedTuple):
     model: str | None = None
     kind: CallKind | None = None
     max_clearance: int | None = None
+    limit: int = 1_000
 
 
 class UsageGroup(NamedTuple):
@@ -65,13 +67,14 @@ class UsageGroup(NamedTuple):
 class UsageTotals(NamedTuple):
     """Sums by group, and over all groups; an agent of several teams counts in each, but once in ``total``.
 
-    ``since`` and ``until`` are the interval that was added up.
+    ``since`` and ``until`` are the interval that was added up; ``left_out``: how many groups are beyond the limit.
     """
 
     since: int
     until: int
     groups: Sequence[UsageGroup]
     total: UsageSums
+    left_out: int = 0
 
 
 class UsageDetail(NamedTuple):

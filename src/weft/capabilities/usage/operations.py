@@ -27,6 +27,7 @@ _read = partial(
     operation, tool="usage", permission=Permission.READ, rate=RateClass.SEARCH, effect=Effect.READ, heavy=True
 )
 _PAGE_ROWS = 2_000
+_MINUTE_MICROS = 60_000_000
 _ModelFilter = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[ -~]+\Z")]
 
 
@@ -131,9 +132,16 @@ class UsageReader(msgspec.Struct, frozen=True):
             max_clearance=None if actor.clearance >= HIGHEST_CLEARANCE else actor.clearance,
         )
 
+    @property
+    def this_minute(self) -> int:
+        """Return the end of the current minute."""
+        now = to_micros(self.clock.now())
+        return now - now % _MINUTE_MICROS + _MINUTE_MICROS
+
     async def _interval(self, request: UsageFilter, by: GroupBy) -> tuple[int, int]:
         now = to_micros(self.clock.now())
-        until = now + 1
+        # There are no calls after now, so that the sums of the whole day are those up to now, in fewer rows.
+        until = now - now % DAY_MICROS + DAY_MICROS
         if request.until is not None:
             until = min(until, to_micros(parse_timestamp("until", request.until, of_day=time.max)) + 1)
         allowed = await self.plans.allowance()
@@ -165,14 +173,13 @@ async def report_usage(request: ReportUsage, reader: UsageReader) -> UsageReport
     Sums are exact at any time. You see your own usage and that of agents below you; admins see all.
     """
     query = await reader.query(request, request.by)
-    found = await reader.usage.totals(query)
-    shown = found.groups[: request.limit]
+    found = await reader.usage.totals(query._replace(limit=request.limit))
     return UsageReported(
         by=request.by,
         since=None if query.since == 0 and found.since <= 0 else from_micros(found.since),
-        until=from_micros(found.until),
-        rows=[UsageRow(group=each.group, **figures(each.sums)) for each in shown],  # type: ignore[arg-type]
-        left_out=len(found.groups) - len(shown),
+        until=from_micros(min(found.until, reader.this_minute)),
+        rows=[UsageRow(group=each.group, **figures(each.sums)) for each in found.groups],  # type: ignore[arg-type]
+        left_out=found.left_out,
         total=UsageFigures(**figures(found.total)),  # type: ignore[arg-type]
     )
 

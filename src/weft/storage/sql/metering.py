@@ -36,11 +36,13 @@ if TYPE_CHECKING:
 _MICROS = 1_000_000
 _DAY = UNIT_SECONDS["day"]
 FORGET_BATCH_SIZE = 500
+_UNLIMITED = 2**31
 # Days that entries are kept for those who follow them.
 _ENTRY_DAYS = 2
 _KEY = ("kind", "agent_id", "session_id", "step", "model", "teams")
 _SUMS = ", ".join(SUM_NAMES)
 _ADDED_UP = ", ".join(f"SUM({name})" for name in SUM_NAMES)
+_NAMED_SUMS = ", ".join(f"SUM({name}) AS {name}" for name in SUM_NAMES)
 _TAKE_NUMBERS = "UPDATE tenants SET usage_seq = usage_seq + $1 WHERE tenant = $2"
 # The number is read back by the insert itself. $2 is the number of entries that follow.
 _ENTRY_VALUES = ", ".join(
@@ -158,11 +160,11 @@ class SqlUsageStore(SqlStore):
         query, cursor = await self._up_to_clearance(query), await self._cursor()
         units = units_for(query.by)
         since, until = widened(query.since // _MICROS, -(-query.until // _MICROS), cursor.kept, units)
-        sums: dict[str, tuple[int, ...]] = {}
+        sums = _SumsQuery(query, self._tenant)
         for interval in cover(since, until, units):
-            await self._add_interval(query, interval, sums)
-        await self._add_tail(query, cursor.rolled_up_to, since, until, sums)
-        return _totals(query, since, until, sums)
+            sums.add_interval(interval)
+        sums.add_tail(cursor.rolled_up_to, since, until)
+        return _totals(query, (since, until), await self._tx.all(sums.text, *sums.values))
 
     async def details(self, query: UsageQuery, unit: Unit, limit: int) -> UsagePage:
         query, cursor = await self._up_to_clearance(query), await self._cursor()
@@ -170,14 +172,15 @@ class SqlUsageStore(SqlStore):
         where, values = _filters(query, 5)
         rows = await self._tx.all(
             f"SELECT start, {', '.join(_KEY)}, {_SUMS} FROM usage_rollups WHERE tenant = $1 AND unit = $2 "  # noqa: S608 - our own columns
-            f"AND start >= $3 AND start < $4 {where} ORDER BY start LIMIT {limit + max_rows(unit)}",
+            f"AND start >= $3 AND start < $4 {where} ORDER BY start LIMIT {limit + 2 * max_rows(unit)}",
             self._tenant,
             unit,
             since,
             until,
             *values,
         )
-        # A page ends with an interval. What is beyond it was read to know that it is complete.
+        # A page ends with an interval. What is beyond it was read to know that it is complete; intervals of earlier
+        # versions have more rows.
         cut = rows[limit][0] if len(rows) > limit else None
         end = (
             until
@@ -300,37 +303,6 @@ class SqlUsageStore(SqlStore):
             known[UsageInterval(unit, start)].append(_key(columns))
         return known
 
-    async def _add_interval(self, query: UsageQuery, interval: Interval, sums: dict[str, tuple[int, ...]]) -> None:
-        filters = (query.agents, query.max_clearance, query.team, query.session_id, query.model)
-        named = query.by not in _NAMELESS or any(each is not None for each in filters)
-        table = "usage_rollups" if named else "usage_totals"
-        span = "unit = $2 AND start >= $3 AND start < $4"
-        await self._add_up(query, table, span, "start", sums, interval.unit, interval.start, interval.end)
-
-    async def _add_tail(
-        self, query: UsageQuery, seq: int, since: int, until: int, sums: dict[str, tuple[int, ...]]
-    ) -> None:
-        span = "seq > $2 AND at >= $3 AND at < $4"
-        second = f"at / {_MICROS}"
-        await self._add_up(query, "usage_entries", span, second, sums, seq, since * _MICROS, until * _MICROS)
-
-    async def _add_up(
-        self, query: UsageQuery, table: str, span: str, second: str, sums: dict[str, tuple[int, ...]], *bounds: Value
-    ) -> None:
-        """Add what a table has of a span to the sums by group."""
-        seconds = UNIT_SECONDS.get(query.by)  # type: ignore[arg-type]
-        group = _COLUMNS[query.by] if seconds is None else f"{second} - ({second}) % {seconds}"
-        where, values = _filters(query, 2 + len(bounds))
-        rows = await self._tx.all(
-            f"SELECT {group} AS grouped, {_ADDED_UP} FROM {table} "  # noqa: S608 - our own columns
-            f"WHERE tenant = $1 AND {span} {where} GROUP BY grouped",
-            self._tenant,
-            *bounds,
-            *values,
-        )
-        for name, *added in rows:
-            add_to(sums, str(name), tuple(map(int, added)))
-
     async def _prune_entries(self, rolled_up_to: int, before: int, limit: int) -> int:
         oldest = await self._tx.all(
             "SELECT seq, at FROM usage_entries WHERE tenant = $1 AND seq <= $2 ORDER BY seq LIMIT $3",
@@ -390,19 +362,73 @@ def _filters(query: UsageQuery, first: int) -> tuple[str, list[Value]]:
     return "".join(f" AND {part}" for part in parts), [value for _, value in given]
 
 
-def _totals(query: UsageQuery, since: int, until: int, sums: dict[str, tuple[int, ...]]) -> UsageTotals:
-    total: dict[str, tuple[int, ...]] = {"": (0,) * len(SUM_NAMES)}
-    by_name: dict[str, tuple[int, ...]] = {}
-    for name, values in sums.items():
-        add_to(total, "", values)
+class _SumsQuery:
+    """The statement that adds up whole intervals and the entries that are not rolled up, by group.
+
+    It returns a row with the number and the sums of all groups, and rows of the largest groups, or the first intervals,
+    without a number: who has made up many names gets no more rows than others.
+    """
+
+    def __init__(self, query: UsageQuery, tenant: str) -> None:
+        self._query = query
+        self._where, values = _filters(query, 2)
+        self._values: list[Value] = [tenant, *values]
+        self._parts: list[str] = []
+
+    def add_interval(self, interval: Interval) -> None:
+        query = self._query
+        filters = (query.agents, query.max_clearance, query.team, query.session_id, query.model)
+        named = query.by not in _NAMELESS or any(each is not None for each in filters)
+        span = "unit = {0} AND start >= {1} AND start < {2}"
+        self._add("usage_rollups" if named else "usage_totals", "start", span, *interval)
+
+    def add_tail(self, seq: int, since: int, until: int) -> None:
+        span = "seq > {0} AND at >= {1} AND at < {2}"
+        self._add("usage_entries", f"at / {_MICROS}", span, seq, since * _MICROS, until * _MICROS)
+
+    def _add(self, table: str, second: str, span: str, *bounds: Value) -> None:
+        seconds = UNIT_SECONDS.get(self._query.by)  # type: ignore[arg-type]
+        group = _COLUMNS[self._query.by] if seconds is None else f"CAST({second} - ({second}) % {seconds} AS TEXT)"
+        # SQLite counts places by their first appearance, so that filters come before bounds.
+        places = [f"${place}" for place, _ in enumerate(bounds, len(self._values) + 1)]
+        self._values.extend(bounds)
+        self._parts.append(
+            f"SELECT {group} AS grouped, {_NAMED_SUMS} FROM {table} "  # noqa: S608 - our own columns
+            f"WHERE tenant = $1{self._where} AND {span.format(*places)} GROUP BY grouped"
+        )
+
+    @property
+    def values(self) -> list[Value]:
+        # Teams are read from lists of them, of which every one counts.
+        return [*self._values, _UNLIMITED if self._query.by == "team" else self._query.limit]
+
+    @property
+    def text(self) -> str:
+        order = "LENGTH(grouped), grouped" if self._query.by in UNIT_SECONDS else "total_tokens DESC, grouped"
+        return (
+            f"WITH parts AS ({' UNION ALL '.join(self._parts)}), "  # noqa: S608 - likewise
+            f"groups AS (SELECT grouped, {_NAMED_SUMS} FROM parts GROUP BY grouped) "
+            f"SELECT '' AS grouped, COUNT(*) AS count, {_ADDED_UP} FROM groups UNION ALL "
+            f"SELECT grouped, -1, {_SUMS} FROM (SELECT * FROM groups ORDER BY {order} LIMIT ${len(self.values)}) shown"
+        )
+
+
+def _totals(query: UsageQuery, span: tuple[int, int], rows: Iterable[Row]) -> UsageTotals:
+    sums: dict[str, tuple[int, ...]] = {}
+    total, count = UsageSums(), 0
+    for name, number, *values in rows:
+        if number >= 0:
+            count, total = int(number), UsageSums.of(int(value or 0) for value in values)
+            continue
         for group in _group_names(query, name):
-            add_to(by_name, group, values)
-    groups = [UsageGroup(name, UsageSums.of(values)) for name, values in by_name.items()]
+            add_to(sums, group, tuple(map(int, values)))
+    groups = [UsageGroup(name, UsageSums.of(values)) for name, values in sums.items()]
     if query.by in UNIT_SECONDS:
         groups.sort(key=lambda each: each.group)
     else:
         groups.sort(key=lambda each: (-each.sums.total_tokens, each.group))
-    return UsageTotals(since * _MICROS, until * _MICROS, groups, UsageSums.of(total[""]))
+    left_out = max(0, (len(groups) if query.by == "team" else count) - query.limit)
+    return UsageTotals(span[0] * _MICROS, span[1] * _MICROS, groups[: query.limit], total, left_out)
 
 
 def _group_names(query: UsageQuery, name: str) -> Sequence[str]:

@@ -91,6 +91,19 @@ class UsageStoreContract:
                 assert found.total == _sums(chosen, lambda _: "").get("", UsageSums())
         assert (await stores.usage.totals(UsageQuery("agent", team="re"))).groups == []
 
+    async def test_groups_beyond_the_limit_are_left_out_of_the_rows_only(self, stores: ContractStores) -> None:
+        names = [entry(START + n * DAY, n + 1, session_id=f"s{n}", agent_id=f"a{n % 2}") for n in range(7)]
+        await stores.usage.add(*names)
+        await stores.usage.roll_up(3)
+        largest = await stores.usage.totals(UsageQuery("session", limit=2))
+        assert [each.group for each in largest.groups] == ["s6", "s5"]
+        assert (largest.left_out, largest.total.calls, largest.total.total_tokens) == (5, 7, 28)
+        first = await stores.usage.totals(UsageQuery("day", agents=("a1",), limit=2))
+        assert [each.sums.total_tokens for each in first.groups] == [2, 4]
+        assert (first.left_out, first.total.calls) == (1, 3)
+        teams = await stores.usage.totals(UsageQuery("team", limit=1))
+        assert ([each.sums.calls for each in teams.groups], teams.left_out, teams.total.calls) == ([7], 1, 7)
+
     async def test_hours_and_days_are_named_by_their_start(self, stores: ContractStores) -> None:
         await stores.usage.add(entry(START + 3_700 * SECOND), entry(START + 26 * 3_600 * SECOND))
         await stores.usage.roll_up(1)
@@ -100,7 +113,7 @@ class UsageStoreContract:
         assert [each.group for each in by_day.groups] == ["2024-10-04T00:00:00Z", "2024-10-05T00:00:00Z"]
 
     async def test_names_beyond_the_limit_are_summed_up_as_other(self, stores: ContractStores) -> None:
-        limit, count = MAX_KEYS["minute"], 2 * MAX_KEYS["minute"]
+        limit, count = MAX_KEYS["minute"], 4 * MAX_KEYS["minute"]
         # One agent has half of the names of sessions, the others share the rest.
         sessions = [entry(START, session_id=f"s{number}") for number in range(limit)]
         agents = [entry(START, agent_id=f"a{number}", session_id=f"t{number}") for number in range(count)]
@@ -115,7 +128,7 @@ class UsageStoreContract:
         calls = {each.group: each.sums.calls for each in by_agent.groups}
         assert calls["a"] == len(sessions)
         # Without their session, and then without model and step, further agents keep their name.
-        assert len(calls) - 2 == limit // 2 + (limit // 2 - 1) + limit // 2
+        assert len(calls) - 2 == limit // 2 + (limit // 2 - 1) + 2 * limit
         assert calls[OTHER] == count - (len(calls) - 2)
 
     async def test_what_is_past_retention_is_removed_and_coarser_sums_stay(self, stores: ContractStores) -> None:
