@@ -15,15 +15,14 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from unittest.mock import patch
 
-from benchmarks.harness import Row, compared, cpu_seconds, in_subprocess
+from benchmarks.harness import Row, compared, in_subprocess
 from benchmarks.postgres import postgres_database, postgres_server
 from benchmarks.servers import TENANT, call, folder
-from benchmarks.usage_month import measure_month
+from benchmarks.usage_month import backends_of, cpu_of, measure_month
 from weft.app.app import App
 from weft.app.authentication import Local
 from weft.app.dispatch import CallContext
 from weft.settings import Settings
-from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.metering import SqlUsageStore
 
 if TYPE_CHECKING:
@@ -35,7 +34,6 @@ _EVENTS = 40
 _KEYS = 20
 # What is compared with, and the target.
 _WITHOUT = {"assembly": ("no usage entry", 1.05), "board_write": ("no counting", 1.03)}
-_BACKENDS = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
 
 
 class Cost(NamedTuple):
@@ -118,7 +116,7 @@ async def _pairs(
     """Return the cost of a call, metered and not, of each round; the order alternates."""
     for agent in _AGENTS:
         await _timed(app, step, agent, times, ())
-    backends, pairs = await _backends(app), []
+    backends, pairs = await backends_of(app), []
     for number in range(rounds):
         order = _AGENTS if number % 2 else _AGENTS[::-1]
         took = {agent: await _timed(app, step, agent, times, backends) for agent in order}
@@ -130,22 +128,11 @@ async def _timed(
     app: App, step: Callable[[str, int], Awaitable[None]], agent: str, times: int, backends: Sequence[int]
 ) -> Cost:
     with _without_metering(app, agent):
-        started, cpu = time.perf_counter(), _cpu(backends)
+        started, cpu = time.perf_counter(), cpu_of(backends)
         for number in range(times):
             await step(agent, number)
-        taken, used = time.perf_counter() - started, _cpu(backends) - cpu
+        taken, used = time.perf_counter() - started, cpu_of(backends) - cpu
     return Cost(taken * 1_000 / times, used * 1_000 / times)
-
-
-def _cpu(backends: Sequence[int]) -> float:
-    return time.process_time() + cpu_seconds(*backends)
-
-
-async def _backends(app: App) -> list[int]:
-    """Return the processes of PostgreSQL that serve this one; none on SQLite."""
-    if not app.settings.database_url.startswith("postgres"):
-        return []
-    return [int(row[0]) for row in await app.database.read(SYSTEM, lambda tx: tx.all(_BACKENDS))]
 
 
 async def _assemble(app: App, agent: str, _: int) -> None:
