@@ -183,3 +183,19 @@ def test_an_item_that_may_have_been_used_is_in_doubt() -> None:
     assert seen.may_have_used("board:s1/a")
     assert not seen.may_have_used("board:s1/b")
     assert call(block("board", "board:s1/a"), useful=None).may_have_used("board:s1/b"), "nobody reported the answer"
+
+
+def test_subjects_that_were_never_in_doubt_are_named_alone() -> None:
+    keys = block("board", "board:s1/a", "board:s1/b")
+    doubted = call(keys, likelihoods={"board:s1/a": 0.2})
+    assert found(observed([doubted] * MIN_CALLS))["board_keys"].subjects == ("board:s1/b",)
+    both = call(keys, likelihoods={"board:s1/a": 0.2, "board:s1/b": 0.2})
+    assert set(found(observed([both] * MIN_CALLS))["board_keys"].subjects) == {"board:s1/a", "board:s1/b"}
+
+
+def test_what_was_in_few_prompts_is_no_evidence() -> None:
+    calls = [*[call(block("board", "board:s1/a"))] * MIN_CALLS, call(block("board", "board:s1/rare"))]
+    risks = risks_of((), ProposedSettings(without_items=("board:s1/a", "board:s1/rare")), observed(calls).windows)
+    assert "board:s1/rare was in 1 prompts" in " ".join(risks)
+    often = risks_of((), ProposedSettings(without_items=("board:s1/a",)), observed(calls).windows)
+    assert not [each for each in often if "prompts that say something" in each]

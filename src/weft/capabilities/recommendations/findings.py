@@ -20,7 +20,7 @@ from weft.capabilities.recommendations.risks import tool_calls
 from weft.capabilities.windows.budget import budgets_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from weft.capabilities.recommendations.model import RecommendationKind
     from weft.capabilities.recommendations.replay import RecordedCall, RecordedWindow
@@ -68,24 +68,24 @@ class ObservedCalls:
 
     def unused(self, kind: str) -> list[tuple[str, int]]:
         """Return refs in blocks of a kind that were in enough scored prompts and used in none, with their calls."""
-        sent: Counter[str] = Counter()
-        used: set[str] = set()
-        for call in self.scored:
-            refs = {ref for block in call.blocks if block.kind == kind for ref in block.items}
-            sent.update(refs)
-            used |= refs & (call.useful or frozenset())
-        return [(ref, count) for ref, count in sent.most_common() if ref not in used and count >= MIN_CALLS]
+        return self._never_used(frozenset({kind}), lambda ref: ref)
 
     def unused_documents(self) -> list[tuple[str, int]]:
         """Return URIs of documents with passages in enough scored prompts, of which no answer used any."""
+        return self._never_used(_DATA, lambda ref: document_of(ref, self.documents))
+
+    def _never_used(self, kinds: frozenset[str], subject_of: Callable[[str], str]) -> list[tuple[str, int]]:
+        """Return subjects that no answer used; if some of them were never in doubt either, only these."""
         sent: Counter[str] = Counter()
-        used: set[str] = set()
+        used: set[str] = {""}
+        in_doubt: set[str] = set()
         for call in self.scored:
-            refs = {ref for block in call.blocks if block.kind in _DATA for ref in block.items}
-            uris = {document_of(ref, self.documents) for ref in refs}
-            sent.update(uris - {""})
-            used |= {document_of(ref, self.documents) for ref in refs & (call.useful or frozenset())}
-        return [(uri, count) for uri, count in sent.most_common() if uri not in used and count >= MIN_CALLS]
+            refs = {ref for block in call.blocks if block.kind in kinds for ref in block.items}
+            sent.update({subject_of(ref) for ref in refs})
+            used |= {subject_of(ref) for ref in refs & (call.useful or frozenset())}
+            in_doubt |= {subject_of(ref) for ref in refs if call.may_have_used(ref)}
+        found = [(name, calls) for name, calls in sent.most_common() if name not in used and calls >= MIN_CALLS]
+        return [each for each in found if each[0] not in in_doubt] or found
 
 
 def findings(observed: ObservedCalls) -> list[RecommendationDraft]:

@@ -86,16 +86,31 @@ def _used(call: RecordedCall, kind: str) -> set[str]:
     return {ref for block in call.blocks if block.kind == block_kind for ref in block.items if ref in useful}
 
 
+def _prompts_with(proposal: ProposedSettings, calls: Sequence[RecordedCall]) -> Iterator[tuple[str, int]]:
+    """Yield each subject with the number of prompts that had it and show whether it was used."""
+    for name in proposal.without_tools:
+        yield name, sum(any(tool.name == name for tool in call.tools) for call in calls)
+    scored = [call for call in calls if call.useful is not None]
+    sent = Counter(subject for call in scored for subject in {*call.items, *_documents_in(call)})
+    for ref in proposal.without_items:
+        yield ref, sent[ref]
+
+
+def _documents_in(call: RecordedCall) -> set[str]:
+    return {document_of(ref, call.receipt.documents) for ref in call.items}
+
+
 def _too_little(
     calls: Sequence[TriedCall], proposal: ProposedSettings, windows: Sequence[RecordedWindow]
 ) -> Iterator[str]:
     exact = sum(call.exact for call in calls)
     if exact < MIN_CALLS:
         yield f"only {exact:,} calls can be replayed exactly, and {MIN_CALLS} are needed"
-    if proposal.without_items:
-        scored = sum(call.exact and call.scored for call in calls)
-        if scored < MIN_CALLS:
-            yield f"only {scored:,} of these calls have a reported answer, and {MIN_CALLS} are needed"
+    recorded = [call for window in windows for call in window.calls]
+    for name, sent in _prompts_with(proposal, recorded):
+        if sent < MIN_CALLS:
+            yield f"{name} was in {sent:,} prompts that say something about its use, and {MIN_CALLS} are needed"
+            break
     if proposal.min_score is not None:
         used = sum(len(call.found & (call.useful or frozenset())) for window in windows for call in window.calls)
         if used < MIN_CALLS:
