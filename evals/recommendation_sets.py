@@ -32,6 +32,8 @@ _MAX_TURNS = 300
 _RECURRING, _REPEATS, _RARE = 8, 6, 4
 _TOOL_AGENTS, _TOOLS, _CALLED_TOOLS, _TOOL_CALLS = 4, 16, 6, 80
 _WORDS_OF_TASK = 8
+# Limits that leave room for everything.
+_ROOMY = (60_000, 100_000)
 
 
 class Turn(NamedTuple):
@@ -63,8 +65,12 @@ class Work:
 
 
 class EvaluationSet(NamedTuple):
+    """Sessions of an agent, and the limits of its prompts and windows."""
+
     name: str
     sessions: list[Work]
+    budget: int = 12_000
+    window: int = 20_000
 
 
 def evaluation_sets(folder: Path) -> Iterator[EvaluationSet]:
@@ -99,7 +105,7 @@ def _recurring(folder: Path, *, rare: int) -> EvaluationSet:
     for number, question in enumerate(once):
         asked.insert((number + 1) * step + number, question)
     work.questions = asked
-    return EvaluationSet("recurring_and_rare" if rare else "recurring", [work])
+    return EvaluationSet("recurring_and_rare" if rare else "recurring", [work], *_ROOMY)
 
 
 def _meetings(folder: Path) -> EvaluationSet:

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from weft.capabilities.recommendations.replay import RecordedWindow, ReplayedCall
 
 _MODEL = "gpt-4o"
-_BUDGET, _WINDOW = 12_000, 20_000
 _BETWEEN_CALLS = timedelta(seconds=20)
 _TENANT, _ADMIN = "default", "admin"
 _MAX_CALLS = 200
@@ -120,21 +119,24 @@ async def measure(evaluated: EvaluationSet) -> Measured:
     async with open_product(CachedEmbedder()) as product:
         await product.call("knowledge.create_domain", principal=_ADMIN, domain=DOMAIN)
         for work in evaluated.sessions:
-            await _add(product, work)
+            await _add(product, work, evaluated.window)
         await product.index()
         tools = {work.session_id: work.tools for work in evaluated.sessions}
         halves = [(work.questions[: len(work.questions) // 2], work) for work in evaluated.sessions]
         for first, _ in halves:
-            await _ask_all(product, first, tools)
+            await _ask_all(product, first, tools, evaluated.budget)
         control = Control(await _recorded(product), services)
-        proposals = [*await _recommended(product), *((each, False) for each in _grid(control.windows))]
+        proposals = [
+            *await _recommended(product),
+            *((each, False) for each in _grid(control.windows, evaluated.budget)),
+        ]
         judged = [
             (proposal, advised, (await try_proposal(control, proposal, services, Compactor())))
             for proposal, advised in proposals
         ]
         gold: dict[str, Question] = {}
         for first, work in halves:
-            gold |= await _ask_all(product, work.questions[len(first) :], tools)
+            gold |= await _ask_all(product, work.questions[len(first) :], tools, evaluated.budget)
         later = [_only(window, gold) for window in await _recorded(product)]
         controls = [(window, list(Replay(window, services).in_sequence())) for window in later]
         outcomes = [
@@ -161,13 +163,13 @@ async def _recommended(product: Product) -> list[tuple[ProposedSettings, bool]]:
     return [(msgspec.convert(each["proposal"], ProposedSettings), True) for each in shown if each["trial"]]
 
 
-def _grid(windows: Sequence[RecordedWindow]) -> Iterator[ProposedSettings]:
+def _grid(windows: Sequence[RecordedWindow], budget: int) -> Iterator[ProposedSettings]:
     """Yield settings of every kind: some that matter and some that do not."""
     for strategy in ("sliding_window", "key_facts"):
         for keep in (10, 40):
             yield ProposedSettings(compaction=CompactionSettings(strategy=strategy, threshold=0.1, keep_recent=keep))
     yield from (ProposedSettings(min_score=score / 100) for score in (71, 73, 76, 80))
-    yield from (ProposedSettings(token_budget=_BUDGET * part // 100) for part in (90, 70))
+    yield from (ProposedSettings(token_budget=budget * part // 100) for part in (90, 70))
     blocks = [block for window in windows for call in window.calls for block in call.blocks]
     sent = {ref for block in blocks if block.kind in {"board", "pins"} for ref in block.items}
     yield from (ProposedSettings(without_items=(ref,)) for ref in sorted(sent))
@@ -222,10 +224,10 @@ async def _recorded(product: Product) -> list[RecordedWindow]:
     )
 
 
-async def _add(product: Product, work: Work) -> None:
+async def _add(product: Product, work: Work, window_tokens: int) -> None:
     session_id = work.session_id
     await product.call("session.create", session_id=session_id, purpose="An evaluation.")
-    await product.call("window.create", session_id=session_id, model=_MODEL, model_max_tokens=_WINDOW)
+    await product.call("window.create", session_id=session_id, model=_MODEL, model_max_tokens=window_tokens)
     for text in work.pins:
         added = await product.call("message.add", session_id=session_id, content=text)
         await product.call("pin.add", session_id=session_id, message_id=added["message_id"])
@@ -239,7 +241,7 @@ async def _add(product: Product, work: Work) -> None:
 
 
 async def _ask_all(
-    product: Product, questions: Iterable[Question], tools: dict[str, list[dict[str, Any]]]
+    product: Product, questions: Iterable[Question], tools: dict[str, list[dict[str, Any]]], budget: int
 ) -> dict[str, Question]:
     """Assemble the prompt of each question and report its answer; return the questions by receipt."""
     asked: dict[str, Question] = {}
@@ -252,7 +254,7 @@ async def _ask_all(
             session_id=question.session_id,
             task_description=question.task,
             model=_MODEL,
-            token_budget=_BUDGET,
+            token_budget=budget,
             **({"form": "openai_chat", "tools": offered} if offered else {}),
         )
         calls = [{"type": "function", "function": {"name": name, "arguments": "{}"}} for name in question.tools]

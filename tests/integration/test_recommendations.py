@@ -23,7 +23,7 @@ def kinds(answer: Any) -> dict[str, Any]:
 @pytest.fixture
 async def used(world: World) -> World:
     """Return a world in which an agent has made calls whose answers used the conversation and one board key."""
-    await work_through(world, world.analysis, rounds=CALLS, form="openai_chat", tools=TOOLS, token_budget=6_000)
+    await work_through(world, world.analysis, rounds=CALLS, form="openai_chat", tools=TOOLS, token_budget=60_000)
     await score(world, lambda ref: ref.startswith("window:") or ref.endswith("/goal"))
     return world
 

@@ -199,3 +199,10 @@ def test_what_was_in_few_prompts_is_no_evidence() -> None:
     assert "board:s1/rare was in 1 prompts" in " ".join(risks)
     often = risks_of((), ProposedSettings(without_items=("board:s1/a",)), observed(calls).windows)
     assert not [each for each in often if "prompts that say something" in each]
+
+
+def test_a_change_is_not_safe_where_the_rebuilt_prompt_may_leave_out_other_items() -> None:
+    full = call(block("board", "board:s1/a", tokens=76))
+    assert "1 prompts are nearly full" in " ".join(risks_of((), ProposedSettings(), observed([full]).windows))
+    roomy = call(block("board", "board:s1/a", tokens=75))
+    assert "nearly full" not in " ".join(risks_of((), ProposedSettings(), observed([roomy]).windows))

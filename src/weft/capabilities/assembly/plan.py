@@ -33,7 +33,7 @@ _MISSING_SHARE = 0.05
 # A prompt that is rebuilt must leave room, so that the next calls can append and the prefix stays the same for many: if
 # it would fill more than the first share, the conversation is trimmed to the second share of its room. Summaries, which
 # do not grow and are mostly the same in the next prompt, may have what is left of the third.
-_HIGH_WATER, _LOW_WATER, _SUMMARY_WATER = 0.75, 0.5, 0.65
+HIGH_WATER, _LOW_WATER, _SUMMARY_WATER = 0.75, 0.5, 0.65
 # Passages for another question that are appended use at most this share of the room left: events follow.
 _APPENDED_SHARE = 0.5
 # A rebuilt prompt must be cheaper by this factor: the model of costs is an estimate.
@@ -256,9 +256,9 @@ def _share_room(materials: Materials, room: int, *, keep_free: bool) -> _Chosen:
     rest = room - board.tokens - missing.tokens
     whole = _total(conversation.blocks)
     wanted_tokens = passages.wanted_tokens(_known(conversation.blocks, board))
-    fits = whole + wanted_tokens <= rest * (_HIGH_WATER if keep_free else 1)
+    fits = whole + wanted_tokens <= rest * (HIGH_WATER if keep_free else 1)
     # What is compacted already is not trimmed for passages, many of which quote what its summaries are of.
-    is_compact = not keep_free and bool(covers_of(conversation.blocks)) and whole <= rest * _HIGH_WATER
+    is_compact = not keep_free and bool(covers_of(conversation.blocks)) and whole <= rest * HIGH_WATER
     if fits or is_compact:
         kept = FittedConversation(conversation.blocks, (), conversation.shortened)
     else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from weft.capabilities.assembly.plan import HIGH_WATER
 from weft.capabilities.recommendations.evidence import TOOL
 from weft.capabilities.recommendations.model import MIN_CALLS
 from weft.capabilities.recommendations.replay import document_of
@@ -27,7 +28,8 @@ def risks_of(
     calls: Sequence[TriedCall], proposal: ProposedSettings, windows: Sequence[RecordedWindow]
 ) -> tuple[str, ...]:
     """Return what speaks against a proposal, most serious first."""
-    return (*_losses(calls), *_unsettled(proposal, windows), *_too_little(calls, proposal, windows))
+    full = _full(windows)
+    return (*_losses(calls), *full, *_unsettled(proposal, windows), *_too_little(calls, proposal, windows))
 
 
 def _losses(calls: Sequence[TriedCall]) -> Iterator[str]:
@@ -38,6 +40,14 @@ def _losses(calls: Sequence[TriedCall]) -> Iterator[str]:
         "items that may have been useful would leave prompts": sum(len(call.doubtful) for call in calls),
     }
     return (f"{number:,} {what}" for what, number in figures.items() if number)
+
+
+def _full(windows: Sequence[RecordedWindow]) -> Iterator[str]:
+    """Find prompts without the room that a rebuilt one keeps free: after a change the next prompt is rebuilt."""
+    receipts = [call.receipt for window in windows for call in window.calls]
+    full = sum(receipt.tokens > HIGH_WATER * receipt.limits.limit for receipt in receipts)
+    if full:
+        yield f"{full:,} prompts are nearly full: the one that is rebuilt after the change may leave out other items"
 
 
 def _unsettled(proposal: ProposedSettings, windows: Sequence[RecordedWindow]) -> Iterator[str]:

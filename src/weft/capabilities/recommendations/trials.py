@@ -11,6 +11,7 @@ from weft.capabilities.agent_context.compaction_settings import ResolvedCompacti
 from weft.capabilities.recommendations.compaction_replay import views_under
 from weft.capabilities.recommendations.evidence import TOOL
 from weft.capabilities.recommendations.model import ProposedSettings, Trial, TriedCall
+from weft.capabilities.recommendations.recorded_candidates import candidates_of
 from weft.capabilities.recommendations.replay import Replay, document_of
 from weft.capabilities.recommendations.risks import risks_of
 from weft.kernel.thread_pools import COMPACTION_THREADS, short_turns
@@ -115,7 +116,9 @@ def _compared(was: ReplayedCall, tried: ReplayedCall, proposal: ProposedSettings
     useful = items & (call.useful or frozenset())
     dropped = items - included
     gone = useful & dropped | _tools_called(call, proposal)
-    found = call.found if _is_by_amount(proposal) else frozenset()
+    # Besides the subjects that a proposal is about, nothing that search found may leave the prompt.
+    others = dropped - _subjects(call, proposal)
+    doubtful = {ref for ref in dropped - gone if call.may_have_used(ref)} | ((others - gone) & call.found)
     return TriedCall(
         receipt_id=receipt.receipt_id,
         session_id=receipt.session_id,
@@ -134,7 +137,7 @@ def _compared(was: ReplayedCall, tried: ReplayedCall, proposal: ProposedSettings
         kept=len(useful & included),
         shortened=tuple(sorted(gone & covered)),
         lost=tuple(sorted(gone - covered)),
-        doubtful=tuple(sorted(ref for ref in dropped - gone if ref in found or call.may_have_used(ref))),
+        doubtful=tuple(sorted(doubtful)),
         dropped=len(dropped),
         added=len(included - items),
         scored=call.useful is not None,
@@ -142,10 +145,14 @@ def _compared(was: ReplayedCall, tried: ReplayedCall, proposal: ProposedSettings
     )
 
 
-def _is_by_amount(proposal: ProposedSettings) -> bool:
-    """Tell whether a proposal changes how much is sent: then what search found for the task may be missed."""
-    by_amount = (proposal.compaction, proposal.shares, proposal.token_budget, proposal.model)
-    return any(each is not None for each in by_amount)
+def _subjects(call: RecordedCall, proposal: ProposedSettings) -> set[str]:
+    """Return the items that leave the prompt because the proposal says so, not for lack of room."""
+    documents, without = call.receipt.documents, set(proposal.without_items)
+    named = {ref for ref in call.items if ref in without or document_of(ref, documents) in without}
+    if proposal.min_score is None:
+        return named
+    passages = candidates_of(call.receipt, "passage")
+    return named | {each.ref for each in passages if each.score is not None and each.score < proposal.min_score}
 
 
 def _tools_called(call: RecordedCall, proposal: ProposedSettings) -> set[str]:
