@@ -49,6 +49,8 @@ _RATES = " ".join(f"{name}=100000000/minute" for name in RateClass)
 # A server lives at least this long, and until it has confirmed some calls, so that a busy machine tests something too.
 _LIFE_SECONDS = (0.05, 2.0)
 _LIFE_CALLS = (1, 60)
+# One in so many lives goes on until calls of every kind were confirmed: the first prompt of a process loads a model.
+_LONG_LIFE_EVERY, _LONG_LIFE_SECONDS = 5, 60.0
 _POLL_SECONDS = 0.02
 # For a process to be ready or gone on a busy machine.
 _PATIENCE_SECONDS = 300.0
@@ -141,7 +143,9 @@ async def _run(campaign: Campaign, kills: int) -> list[Row]:
     load = await _prepare(campaign, server)
     async with _working(load):
         for number in range(kills):
-            await _one_life(campaign, server, load, kill_database=bool(campaign.kill_database and number % 2))
+            kill_database = bool(campaign.kill_database and number % 2)
+            is_long = number % _LONG_LIFE_EVERY == 0
+            await _one_life(campaign, server, load, kill_database=kill_database, is_long=is_long)
             if number % _REPORT_EVERY == 0:
                 counts = ", ".join(f"{kind.name} {len(kind.acknowledged)}" for kind in load)
                 print(f"  {campaign.database} {number + 1} of {kills} kills: {counts}", flush=True)
@@ -201,7 +205,9 @@ async def _working(load: list[Kind]) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _one_life(campaign: Campaign, server: RunningServer, load: list[Kind], *, kill_database: bool) -> None:
+async def _one_life(
+    campaign: Campaign, server: RunningServer, load: list[Kind], *, kill_database: bool, is_long: bool
+) -> None:
     """Start a server, let it work for a moment, and kill it; or kill its database first and see it recover."""
     port = free_port()
     environment = {**os.environ, **campaign.environment, "WEFT_PORT": str(port)}
@@ -210,6 +216,8 @@ async def _one_life(campaign: Campaign, server: RunningServer, load: list[Kind],
     try:
         await asyncio.to_thread(wait_until_ready, process, port, "/ready", _PATIENCE_SECONDS)
         server.port = port
+        if is_long:
+            await _wait_for_each(load)
         await _let_work(load)
         if kill_database and campaign.kill_database is not None:
             await asyncio.to_thread(campaign.kill_database)
@@ -229,6 +237,15 @@ async def _let_work(load: list[Kind]) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_PATIENCE_SECONDS):
             while _calls(load) < wanted:  # noqa: ASYNC110 - other tasks do it
+                await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _wait_for_each(load: list[Kind]) -> None:
+    """Wait until calls of every kind are confirmed, for as long as a life may take."""
+    before = {kind: len(kind.acknowledged) for kind in load}
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_LONG_LIFE_SECONDS):
+            while any(len(kind.acknowledged) == before[kind] for kind in load):  # noqa: ASYNC110 - likewise
                 await asyncio.sleep(_POLL_SECONDS)
 
 
