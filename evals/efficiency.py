@@ -9,7 +9,6 @@ support an answer as well, so no method can agree with all of it.
 
 from __future__ import annotations
 
-import asyncio
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,6 @@ from evals.efficiency_fit import FittedUse, agreement, compared_cases, fitted, m
 from evals.efficiency_scores import score_rows
 from evals.results import Row
 from weft.capabilities.efficiency.calibration import QUOTED_TERMS, USED_LIKELIHOOD, VECTORS, WORDS
-from weft.capabilities.efficiency.estimate import estimated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -40,14 +38,12 @@ _PRODUCT = FittedUse(WORDS, VECTORS, USED_LIKELIHOOD, QUOTED_TERMS)
 _WORDS_ONLY = _PRODUCT._replace(vectors=None)
 _GRID = tuple(np.arange(0.02, 1.0, 0.02))
 _HALVES = ("development", "held_out")
-# A column of ``ComparedCase.figures``.
-_COVERAGE = 0
 
 
 def efficiency(folder: Path | None) -> Iterator[Row]:
     if folder is None:
         return
-    cases = compared_cases(asyncio.run(answer_cases(folder)))
+    cases = compared_cases(answer_cases(folder))
     names = list(dict.fromkeys(case.case.name for case in cases))
     halves = {half: [case for case in cases if case.is_development is (half == "development")] for half in _HALVES}
     methods = _methods(halves["development"])
@@ -74,11 +70,11 @@ def _methods(development: Sequence[ComparedCase]) -> dict[str, Callable[[Compare
     def best(values: Sequence[Figures]) -> float:
         return max(_GRID, key=lambda least: mean_f1(development, [found >= least for found in values]))
 
-    overlap = best([case.figures[:, _COVERAGE] for case in development])
+    overlap = best([case.coverage for case in development])
     cosine = best([case.cosines for case in development])
     return {
         "everything": lambda case: (np.ones(len(case.gold), bool), np.ones(len(case.gold))),
-        "terms_only": lambda case: (case.figures[:, _COVERAGE] >= overlap, case.figures[:, _COVERAGE]),
+        "terms_only": lambda case: (case.coverage >= overlap, case.coverage),
         "embeddings_only": lambda case: (case.cosines >= cosine, case.cosines),
         "without_vectors": lambda case: _use(case, _WORDS_ONLY),
     }
@@ -119,17 +115,12 @@ def _auroc(judged: Sequence[tuple[Figures, Flags]]) -> float:
 
 
 def _shares(name: str, cases: Sequence[ComparedCase]) -> Iterator[Row]:
-    """Yield the share of tokens that are gold, and as measured by the answer and estimated without it."""
-    gold, measured, expected = [], [], []
-    for case in cases:
-        total = int(case.tokens.sum()) or 1
-        gold.append(int(case.tokens[case.gold].sum()) / total)
-        measured.append(int(case.tokens[_use(case)[0]].sum()) / total)
-        expected.append(estimated(case.case.items, case.case.scores, sent=total, capacity=total).useful_tokens / total)
-    for basis, values in (("measured", measured), ("estimated", expected)):
-        yield _row(f"{name}.share_{basis}", fmean(values), "of tokens; baseline: gold", baseline=fmean(gold))
-        error = fmean(abs(one - other) for one, other in zip(values, gold, strict=True))
-        yield _row(f"{name}.share_{basis}_off_by", error, "mean of answers")
+    """Yield the share of tokens that are gold, and as measured by the answer."""
+    gold = [float(case.tokens[case.gold].sum() / case.tokens.sum()) for case in cases]
+    measured = [float(case.tokens[_use(case)[0]].sum() / case.tokens.sum()) for case in cases]
+    yield _row(f"{name}.share", fmean(measured), "of tokens; baseline: gold", baseline=fmean(gold))
+    error = fmean(abs(one - other) for one, other in zip(measured, gold, strict=True))
+    yield _row(f"{name}.share_off_by", error, "mean of answers")
 
 
 def _means(

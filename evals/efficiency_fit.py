@@ -2,13 +2,11 @@
 
 Only the development half of the conversations, documents and claims is used. Logistic regression over the features of
 each part of a prompt; every set counts equally. The model of words is fitted on all parts, the one with vectors on
-those that words leave in doubt. The threshold and the length of a quotation are those with the best mean F1, the
-constants of the estimate without an answer those by which its shares of tokens are nearest to the gold ones.
+those that words leave in doubt. The threshold and the length of a quotation are those with the best mean F1.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,11 +29,15 @@ if TYPE_CHECKING:
 
     from evals.calibration_cases import Figures
     from evals.efficiency_cases import AnswerCase
+    from weft.capabilities.efficiency.scoring import ComparedPart
 
     Flags = NDArray[np.bool_]
 
 _THRESHOLDS = tuple(np.arange(0.06, 0.8, 0.02))
-_QUOTED_TERMS = (4, 5, 6, 8, 10)
+# A longer run would miss a quoted sentence.
+_QUOTED_TERMS = (4, 5)
+# The place of a feature.
+_SIZE = UseModel._fields.index("size") - 1
 _DIGITS = 2
 
 
@@ -45,6 +47,7 @@ class ComparedCase(NamedTuple):
     case: AnswerCase
     figures: Figures
     cosines: Figures
+    coverage: Figures
     gold: Flags
     tokens: Figures
     runs: Figures
@@ -115,33 +118,33 @@ def efficiency_fit(folder: Path | None) -> Iterator[Row]:
     """Yield the fitted constants."""
     if folder is None:
         return
-    cases = [case for case in compared_cases(asyncio.run(answer_cases(folder))) if case.is_development]
+    cases = [case for case in compared_cases(answer_cases(folder)) if case.is_development]
     found = fitted(cases)
     for name, model in (("words", found.words), ("vectors", found.vectors)):
         for feature, value in model._asdict().items() if model is not None else ():
             yield Row(f"efficiency_fit.{name}.{feature}", round(value, _DIGITS), "log-odds", None, None, None)
     yield Row("efficiency_fit.threshold", round(found.threshold, _DIGITS), "likelihood", None, None, None)
     yield Row("efficiency_fit.quoted_terms", found.quoted, "terms", None, None, None)
-    intercept, slope, unranked = fitted_estimate(cases)
-    yield Row("efficiency_fit.scores.intercept", round(intercept, _DIGITS), "log-odds", None, None, None)
-    yield Row("efficiency_fit.scores.slope", round(slope, _DIGITS), "log-odds", None, None, None)
-    yield Row("efficiency_fit.unranked_use", round(unranked, _DIGITS + 1), "of tokens", None, None, None)
 
 
 def compared_cases(cases: Sequence[AnswerCase]) -> list[ComparedCase]:
-    """Compare every case that has gold evidence in its prompt as the product does."""
+    """Compare every case as the product does; all texts are embedded at once."""
     vectors = VectorCache()
-    return [_compared(case, vectors) for case in cases if case.gold]
+    parts = [compare(ScoredPrompt(case.items, case.task, 0, 0), ModelAnswer(case.answer)) for case in cases]
+    said = [answer_parts(case.task, ModelAnswer(case.answer)) for case in cases]
+    vectors.of(list({text for texts in said for text in texts} | {each.text for own in parts for each in own}))
+    return [_compared(*each, vectors) for each in zip(cases, parts, said, strict=True)]
 
 
-def _compared(case: AnswerCase, vectors: VectorCache) -> ComparedCase:
-    answer = ModelAnswer(case.answer)
-    parts = compare(ScoredPrompt(case.items, case.task, 0, 0), answer)
-    said, texts = vectors.of(answer_parts(case.task, answer)), vectors.of([each.text for each in parts])
+def _compared(
+    case: AnswerCase, parts: Sequence[ComparedPart], said: Sequence[str], vectors: VectorCache
+) -> ComparedCase:
+    cosines = vectors.of([each.text for each in parts]) @ vectors.of(said).T
     return ComparedCase(
         case=case,
         figures=np.array([figures(each.features)[:-1] for each in parts]),
-        cosines=(texts @ said.T).max(axis=1),
+        cosines=cosines.max(axis=1),
+        coverage=np.array([each.features.coverage for each in parts]),
         gold=np.array([case.items[each.place].ref in case.gold for each in parts]),
         tokens=np.array([each.tokens for each in parts]),
         runs=np.array([each.features.run for each in parts]),
@@ -188,7 +191,19 @@ def _model(cases: Sequence[ComparedCase], chosen: Sequence[Flags], *, has_likene
         features = np.column_stack([features, cosines])
     gold = np.concatenate([case.gold[which] for case, which in zip(cases, chosen, strict=True)])
     names = [case.case.name for case, which in zip(cases, chosen, strict=True) for _ in range(int(which.sum()))]
-    return UseModel(*logistic_regression(features, gold.astype(float), _weights(names)))
+    return UseModel(*_signed_regression(features, gold.astype(float), _weights(names)))
+
+
+def _signed_regression(features: Figures, gold: Figures, weight: Figures) -> list[float]:
+    """Fit a logistic regression in which more of anything but size never counts against use."""
+    columns = list(range(features.shape[1]))
+    while True:
+        intercept, *found = logistic_regression(features[:, columns], gold, weight)
+        worst = min((value, column) for value, column in zip(found, columns, strict=True) if column != _SIZE)
+        if worst[0] >= 0:
+            coefficients = dict(zip(columns, found, strict=True))
+            return [intercept, *(coefficients.get(column, 0.0) for column in range(features.shape[1]))]
+        columns.remove(worst[1])
 
 
 def _weights(names: Sequence[str]) -> Figures:
@@ -214,26 +229,6 @@ def agreement(cases: Sequence[tuple[Flags, Flags]]) -> Agreement:
         only_gold=int((~used & gold).sum()),
         neither=int((~used & ~gold).sum()),
     )
-
-
-def fitted_estimate(cases: Sequence[ComparedCase]) -> tuple[float, float, float]:
-    """Return log-odds of use by the score of retrieval, and the gold share of tokens without a score."""
-    scores, gold, names, weight = [], [], [], []
-    unranked: dict[str, list[int]] = {}
-    for case in cases:
-        for item in case.case.items:
-            score, is_gold = case.case.scores.get(item.ref), item.ref in case.case.gold
-            if score is None:
-                sums = unranked.setdefault(case.case.name, [0, 0])
-                sums[0] += item.tokens * is_gold
-                sums[1] += item.tokens
-            else:
-                scores.append([score])
-                gold.append(float(is_gold))
-                names.append(case.case.name)
-                weight.append(item.tokens)
-    intercept, slope = logistic_regression(np.array(scores), np.array(gold), _weights(names) * np.array(weight))
-    return intercept, slope, float(np.mean([useful / total for useful, total in unranked.values()]))
 
 
 def _ratio(part: float, whole: float) -> float:

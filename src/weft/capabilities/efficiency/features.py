@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Terms of a run that must be the same, in order, to begin a quotation.
 _RUN = 3
+# Terms of an answer beyond which its length says nothing more, and of one that is short.
+_MAX_SAID, _SHORT_ANSWER = 30, 4
 # Separators of thousands: 1,250 and 1250 are the same number.
 _THOUSANDS = re.compile("(?<=[0-9])[,'\u00a0\u2019\u202f](?=[0-9]{3}(?![0-9]))")
 # By their stems.
@@ -42,13 +44,15 @@ _NUMBERS = {
 class ItemFeatures(NamedTuple):
     """A text of the prompt against the answer. Terms weigh more the fewer texts have them.
 
-    ``coverage``: share of the answer's terms that the text has, of those that any text has and the task does not.
-    ``lead``: that share over the largest of all texts. ``density``: share of the text's terms that the answer has.
-    ``asked``: share of the task's terms that the text has. ``run``: terms in a row that the answer has too and the task
-    does not. ``length``: its number of terms; ``size``: logarithm of the distinct ones. ``content``: the same for texts
-    with the same terms in the same order.
+    ``said``: tens of terms that the answer has and the task does not, at most three; the more, the more texts are used.
+    ``coverage``: share of these that the text has, of those that any text has. ``lead``: that share over the largest of
+    all texts. ``density``: share of the text's terms that the answer has. ``asked``: share of the task's terms that the
+    text has, less the longer the answer is: a short one says little without its question. ``run``: terms in a row that
+    the answer has too and the task does not. ``length``: its number of terms; ``size``: logarithm of the distinct ones.
+    ``content``: the same for texts with the same terms in the same order.
     """
 
+    said: float
     coverage: float
     lead: float
     density: float
@@ -95,12 +99,14 @@ def item_features(texts: Sequence[str], task: str, answer: str) -> list[ItemFeat
     of_answer, of_task = _Share(new, weight), _Share(asked & weight.keys(), weight)
     covered = {text: of_answer(each.shared) for text, each in found.items()}
     most = max(covered.values(), default=0.0) or 1.0
+    added = len(answered - asked)
     features = {
         text: ItemFeatures(
+            said=min(added, _MAX_SAID) / 10,
             coverage=covered[text],
             lead=covered[text] / most,
             density=len(each.shared & answered) / each.distinct if each.distinct else 0.0,
-            asked=of_task(each.shared),
+            asked=of_task(each.shared) / (1 + added / _SHORT_ANSWER),
             run=each.run,
             size=log(1 + each.distinct),
             length=each.length,
