@@ -1,8 +1,8 @@
 """Likelihood that an answer used an item, by what their texts have in common.
 
 The constants were fitted on the development half of the evaluation sets, on answers whose evidence is known: ``make
-evals ARGS=efficiency_fit`` prints them, and ``make evals ARGS=efficiency`` reports how well they agree with the evidence
-of the other half.
+evals ARGS=efficiency_fit`` prints them, and ``make evals ARGS=efficiency`` reports how well they agree with the
+evidence of the other half.
 """
 
 from __future__ import annotations
