@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import secrets
@@ -51,6 +52,11 @@ share_tls_context()
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not runs_everything(config):
         items[:] = on_chosen_database(items)
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage less often: a server sets such thresholds too."""
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.fixture(scope="session", autouse=True)
