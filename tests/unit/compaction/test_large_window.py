@@ -1,0 +1,27 @@
+"""The windows that the benchmark of compaction measures: compacted whole, without losing a key fact."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks import compaction as benchmark
+from weft.capabilities.compaction.compacted_events import SummaryOfEvents, compacted
+from weft.capabilities.compaction.compactor import Compactor
+from weft.capabilities.compaction.facts.extraction import extract_facts
+from weft.capabilities.compaction.summariser import ExtractiveSummariser
+from weft.capabilities.compaction.verification import verify
+
+
+@pytest.mark.req("CE-N", part="a session of 100,000 tokens is compacted without losing a key fact")
+async def test_a_window_of_100_000_tokens_is_compacted_whole() -> None:
+    events = benchmark.agent_window(benchmark._SMALL)
+    assert sum(event.tokens for event in events) >= 100_000
+    draft = await Compactor().compact(benchmark._source(events), "sliding_window", ExtractiveSummariser())
+    assert draft.degraded == ()
+    assert draft.tokens_after < draft.tokens_before / 2
+    parts = compacted(events, draft.view)
+    text = "\n\n".join(part.text if isinstance(part, SummaryOfEvents) else part.message.content for part in parts)
+    facts = [fact for fact in extract_facts(events) if fact.status == "current"]
+    missing = verify(text, facts).missing
+    assert len(facts) > 100
+    assert len(missing) <= 0.01 * len(facts), missing[:3]
