@@ -90,7 +90,7 @@ def run_command(line: CommandLine, command: str) -> None:
 
 
 @pytest.mark.req("CE-F47")
-@pytest.mark.req("CE-U6", part="recommendations")
+@pytest.mark.req("CE-U6")
 def test_every_recommendation_has_evidence_an_effect_and_a_command_that_works(worked: CommandLine) -> None:
     listed = worked.json("advise", "list", "--agent-id", "worker")["recommendations"]
     found = {each["kind"]: worked.json("advise", "show", each["recommendation_id"]) for each in listed}

@@ -84,7 +84,7 @@ def test_reported_usage_is_shown_next_to_the_count(launch: CommandLine, receipt:
     assert re.search(r"admin +2 .* 1 +\$0\.\d{5}", totals)
 
 
-@pytest.mark.req("CE-U6", part="efficiency metrics")
+@pytest.mark.req("CE-U6")
 @pytest.mark.parametrize("given", ["text", "JSON", "file", "stdin"])
 def test_an_answer_is_reported_as_text_or_json_from_anywhere(launch: CommandLine, tmp_path: Path, given: str) -> None:
     launch.run("board", "write", "cause", "The price cache keeps prices for 300 seconds.")

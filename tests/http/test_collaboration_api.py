@@ -530,7 +530,15 @@ def test_issuing_tokens_is_rate_limited_per_agent(limited: Team) -> None:
         assert second.authenticate().status_code == 200
 
 
-PUBLIC_PATHS = {"/", "/health", "/ready", "/openapi.json", "/schemas", *map(schema_url, RECORD_TYPES)}
+PUBLIC_PATHS = {
+    "/",
+    "/health",
+    "/ready",
+    "/openapi.json",
+    "/schemas",
+    "/console/sign-in",
+    *map(schema_url, RECORD_TYPES),
+}
 
 
 def served_paths(folder: Path, names: dict[str, str]) -> Iterator[tuple[str, str]]:
@@ -563,6 +571,8 @@ def test_every_route_needs_a_credential(team: Team, session: str, tmp_path: Path
             if (method, path) == ("POST", "/v1/tokens"):
                 # Getting a token needs no credential, as the API key is in the request.
                 assert answer.status_code == 400
+            elif answer.status_code == 303:
+                assert answer.headers["location"].startswith("/console/sign-in"), (method, path)
             elif method != "GET" or path not in PUBLIC_PATHS:
                 assert answer.status_code in {401, 404, 405}, (method, path)
     assert len(paths) > 100

@@ -194,7 +194,7 @@ async def test_pages_allow_no_foreign_content(world: World) -> None:
 
 
 @pytest.mark.req("SC-19", part="an admin inspects in the console")
-@pytest.mark.req("CE-U6", part="the console")
+@pytest.mark.req("CE-U6")
 async def test_every_page_is_shown(world: World) -> None:
     parameters = await fill(world, "the text")
     async with reading(world, world.admin) as reader:

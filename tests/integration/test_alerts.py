@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.both_databases,
     pytest.mark.req("CE-F15"),
     pytest.mark.req("CE-F46"),
-    pytest.mark.req("CE-U6", part="alerts"),
+    pytest.mark.req("CE-U6"),
 ]
 LOW = {"count": 20, "fill": 0.3, "useful": 0.05}
 FULL = {"count": 3, "fill": 0.9, "useful": 0.05}

@@ -62,7 +62,7 @@ async def test_an_answer_shows_what_of_the_prompt_was_used(world: World) -> None
 
 @pytest.mark.both_databases
 @pytest.mark.req("CE-F45")
-@pytest.mark.req("CE-U6", part="efficiency metrics")
+@pytest.mark.req("CE-U6")
 async def test_scores_are_reported_per_call_agent_session_and_tenant(world: World) -> None:
     prompts = [await asked(world), await assemble(world.analysis, "When is the release?")]
     prompts.append(await assemble(world.planner, "When is the release?"))

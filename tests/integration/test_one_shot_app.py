@@ -29,7 +29,7 @@ async def test_events_can_be_awaited_without_background_work(world: World) -> No
     try:
         planner: Caller = world.planner.at(app)
         after = await world.last_event()
-        waiting = asyncio.create_task(planner.events(after=after, wait_seconds=300))
+        waiting = asyncio.create_task(planner.events(after=after, wait_seconds=60))
         await asyncio.sleep(0.05)
         # Written by another process, before and while this one listens.
         await world.planner.write("goal", "seen")

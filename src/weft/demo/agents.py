@@ -97,7 +97,9 @@ _GISTS: dict[str, Callable[[dict[str, Any]], str]] = {
         f"{a['tokens']:,} tokens instead of {a['savings']['naive_baseline_tokens']:,} ({a['mode']}): {_parts(a)}"
     ),
     "entries": lambda a: " · ".join(f"{entry['key']}: “{entry['value']}”" for entry in a["entries"]),
-    "confidence": lambda a: f"{_place(a['results'][0])}: “{a['results'][0]['text']}”",
+    "confidence": lambda a: (
+        f"{_place(a['results'][0])}: “{a['results'][0]['text']}”" if a["results"] else "nothing is indexed yet"
+    ),
     "unread": lambda a: " · ".join(f"{each['sender']}: “{each['content']}”" for each in a["messages"]) or "empty now",
     "message_id": lambda a: f"message {a['message_id']}",
     "stored_at": lambda a: f"remembered, {a['scope']}, for this agent alone",

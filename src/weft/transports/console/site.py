@@ -67,7 +67,7 @@ class Console:
         self._streams = streams
 
     def routes(self) -> Iterator[Route]:
-        yield Route(f"{PATH}/assets/{{name}}", self._asset, methods=["GET"])
+        yield Route(f"{PATH}/assets/{{name}}", self._guarded(self._asset), methods=["GET"])
         yield Route(f"{PATH}/sign-in", self._guarded(self._sign_in_page), methods=["GET"])
         yield Route(f"{PATH}/sign-in", self._guarded(self._sign_in), methods=["POST"])
         yield Route(f"{PATH}/sign-out", self._guarded(self._sign_out), methods=["POST"])
@@ -87,7 +87,8 @@ class Console:
             except WeftError as error:
                 await delay_refusal(request.scope, error)
                 response = self._error_page(error)
-            response.headers.update(_SECURITY)
+            for name, value in _SECURITY.items():
+                response.headers.setdefault(name, value)
             return response
 
         return guarded
@@ -137,12 +138,13 @@ class Console:
         return RedirectResponse(f"{path}{'&' if '?' in path else '?'}message={quote(said)}", HTTPStatus.SEE_OTHER)
 
     async def _asset(self, request: Request) -> Response:
+        await self._app.admit_without_credential(context_of(request.scope))
         name = request.path_params["name"]
         content = _assets().get(name)
         if content is None:
-            return self._error_page(NotFound(f"There is no file '{name[:100]}'."))
+            raise NotFound(f"There is no file '{name[:100]}'.")
         etag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
-        headers = {**_SECURITY, "cache-control": "no-cache", "etag": etag}
+        headers = {"cache-control": "private, max-age=3600", "etag": etag}
         if request.headers.get("if-none-match") == etag:
             return Response(status_code=304, headers=headers)
         return Response(content, headers=headers, media_type=_ASSET_TYPES[name.rpartition(".")[2]])
