@@ -158,3 +158,25 @@ class TestWordEmbedder(EmbedderContract):
     @pytest.fixture
     def embedder(self) -> Embedder:
         return WordEmbedder()
+
+
+async def test_the_event_loop_does_not_wait_for_a_model_that_is_loaded(gate: Gate) -> None:
+    loading, loaded = threading.Event(), threading.Event()
+
+    def load() -> Gate:
+        loading.set()
+        # A loop that waited for this would never let it go on.
+        assert loaded.wait(TIMEOUT_SECONDS)
+        return gate
+
+    local = LocalEmbedder(MINILM, load, threads=1, clock=lambda: 1_000.0)
+    embedding = asyncio.create_task(local.embed(["question"], "query"))
+    try:
+        await wait_until(loading.is_set)
+        assert not await local.release_idle(0)
+        assert not loaded.is_set()
+    finally:
+        loaded.set()
+    assert len(await embedding) == 1
+    assert await local.release_idle(0)
+    await local.close()

@@ -71,10 +71,15 @@ class LocalEmbedder:
         return self._joined([parts[index] for index in range(len(parts))])
 
     async def release_idle(self, seconds: float) -> bool:
-        with self._loading:
+        # A model that a thread loads is not idle, and the event loop must not wait for it.
+        if not self._loading.acquire(blocking=False):
+            return False
+        try:
             if self._runner is None or self._clock() - self._used_at < seconds:
                 return False
             self._runner = None
+        finally:
+            self._loading.release()
         await asyncio.get_running_loop().run_in_executor(self._passages, _free_memory)
         return True
 
