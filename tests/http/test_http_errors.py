@@ -67,6 +67,14 @@ def expect_reached(operation: Operation, anonymous: httpx2.Client, stranger: htt
         assert answer.json()["code"] not in {"NOT_FOUND", "METHOD_NOT_ALLOWED"}
 
 
+def test_a_parameter_that_is_given_twice_is_refused(team: Team, session: str) -> None:
+    body = check_refusal(
+        team.ask("GET", f"/v1/sessions/{session}/messages?limit=1&limit=2"), 400, "INVALID_INPUT_FORMAT"
+    )
+    assert body["context"]["field"] == "limit"
+    assert team.ask("GET", f"/v1/records?session_id={session}&types=context_item&types=context_event").is_success
+
+
 @pytest.mark.req("MS-10")
 def test_unknown_resources_are_404(team: Team, session: str) -> None:
     check_refusal(team.ask("GET", "/v1/nothing"), 404, "NOT_FOUND")

@@ -113,7 +113,10 @@ class OperationEndpoint:
         except ValueError as error:
             raise InvalidInput("The query string is not valid.") from error
         lists = _list_fields(self._operation.request)
-        return {name: values if name in lists else values[-1] for name, values in parsed.items()}
+        repeated = next((name for name, values in parsed.items() if len(values) > 1 and name not in lists), None)
+        if repeated is not None:
+            raise InvalidInput(f"{repeated[:100]}: given more than once", field=repeated[:100])
+        return {name: values if name in lists else values[0] for name, values in parsed.items()}
 
 
 class PathEndpoint:
