@@ -1,4 +1,6 @@
-"""Scores of prompts: those that Weft assembles against those that contain everything, to place the alert's threshold.
+"""Scores of prompts: small ones with their evidence against those that contain everything, for the alert's threshold.
+
+The small ones are made from the data, not assembled by Weft.
 
 An alert looks at the useful share of an agent's last calls together, so prompts about one conversation or document are
 also added up in windows of that many calls.
@@ -41,7 +43,7 @@ def score_rows(cases: Sequence[AnswerCase]) -> Iterator[Row]:
     vectors = VectorCache()
     compared = [case for case in cases if case.naive]
     calls = {
-        "assembled": [_call(case, case.items, vectors) for case in compared],
+        "small": [_call(case, case.items, vectors) for case in compared],
         "naive": [_call(case, case.naive, vectors) for case in compared],
     }
     windows = {kind: list(_windows(compared, found)) for kind, found in calls.items()}
@@ -53,7 +55,7 @@ def score_rows(cases: Sequence[AnswerCase]) -> Iterator[Row]:
             share = sum(call.useful for call in own) / sum(call.sent for call in own)
             yield Row(f"efficiency.scores.{kind}.{name}", round(share, _DIGITS), "of tokens", None, None, None)
     low = {kind: float(np.mean(np.array(found) < DEFAULT_EFFICIENCY)) for kind, found in windows.items()}
-    yield _judged("assembled", low["assembled"], f"<= {_MAX_FALSE}", met=low["assembled"] <= _MAX_FALSE)
+    yield _judged("small", low["small"], f"<= {_MAX_FALSE}", met=low["small"] <= _MAX_FALSE)
     yield _judged("naive", low["naive"], f">= {_MIN_FOUND}", met=low["naive"] >= _MIN_FOUND)
 
 
