@@ -1,10 +1,11 @@
 """Agreement of measured use with gold evidence: which items of a prompt does its answer use, and how many tokens.
 
 All constants were fitted on the development half (``efficiency_fit``); ``held_out`` rows are measured on the other half
-of the conversations, documents and claims. Features were chosen with these rows in view, so they are no blind test. ``left_out`` is the mean over sets of what constants achieve that were
-fitted without the set. Baselines on the held-out half, each with the best threshold of the development half: everything
-is useful, term overlap only, embeddings only. The evidence of a set is what its annotators listed; other items may
-support an answer as well, so no method can agree with all of it.
+of the conversations, documents and claims. Features were chosen with these rows in view, so they are no blind test.
+``left_out`` is the mean over sets of what constants achieve that were fitted without the set. Baselines on the held-out
+half, each with the best threshold of the development half: everything is useful, term overlap only, embeddings only.
+The evidence of a set is what its annotators listed; other items may support an answer as well, so no method can agree
+with all of it.
 """
 
 from __future__ import annotations
