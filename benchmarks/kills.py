@@ -205,7 +205,9 @@ async def _working(load: list[Kind]) -> AsyncIterator[None]:
     finally:
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for ended in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(ended, Exception):
+                raise ended
 
 
 async def _one_life(

@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.wire import Answer, Connection, request
+from benchmarks.wire import Answer, Connection, Refused, request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -64,7 +64,7 @@ class Client:
         try:
             async for chunk in connection.chunks(request("GET", path, self._server.api_key)):
                 yield chunk
-        except (OSError, EOFError, ValueError) as error:
+        except (OSError, EOFError, ValueError, Refused) as error:
             raise OutcomeUnknown from error
         finally:
             # Not to be used for another request.
