@@ -14,7 +14,7 @@ from weft.settings import Settings
 from weft.validation import compaction, failures, immutability, isolation, push_pull, retrieval, tokens
 from weft.validation.catalogue import VALIDATIONS
 from weft.validation.planted_session import PlantedSession
-from weft.validation.temporary_weft import TENANT, Caller, temporary_settings
+from weft.validation.temporary_weft import TENANT, TenantCaller, temporary_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -88,14 +88,14 @@ async def test_pushes_and_pulls_agree_with_the_model() -> None:
 
 
 async def test_pushes_that_ignore_versions_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    call = Caller.call
+    call = TenantCaller.call
 
-    async def overwrite(caller: Caller, operation: str, /, **fields: Any) -> Any:
+    async def overwrite(caller: TenantCaller, operation: str, /, **fields: Any) -> Any:
         if operation == "context.push":
             fields["if_version"] = (await call(caller, "context.status"))["version"]
         return await call(caller, operation, **fields)
 
-    monkeypatch.setattr(Caller, "call", overwrite)
+    monkeypatch.setattr(TenantCaller, "call", overwrite)
     monkeypatch.setattr(push_pull, "_STEPS", 100)
     assert any("agree with a model" in name for name in missed(await push_pull.measure(BY_WORDS)))
 
@@ -108,7 +108,7 @@ async def test_attempts_that_succeed_are_named(monkeypatch: pytest.MonkeyPatch) 
     """The same attempts with the rights of a human admin."""
     prepare = immutability._prepare_attacker
 
-    async def as_admin(admin: Caller) -> Caller:
+    async def as_admin(admin: TenantCaller) -> TenantCaller:
         await prepare(admin)
         return admin
 
@@ -129,15 +129,15 @@ async def test_operations_that_answer_across_tenants_are_named(monkeypatch: pyte
     """Once both tenants are filled, the neighbour gets the credential of the tenant that it should not see."""
     read_rows, is_filled = isolation._rows, []
 
-    async def note_filled(caller: Caller) -> Any:
+    async def note_filled(caller: TenantCaller) -> Any:
         is_filled.append(True)
         return await read_rows(caller)
 
-    def credential(caller: Caller) -> CallContext:
+    def credential(caller: TenantCaller) -> CallContext:
         return CallContext(Local(TENANT if is_filled else caller.tenant, caller.principal))
 
     monkeypatch.setattr(isolation, "_rows", note_filled)
-    monkeypatch.setattr(Caller, "context", property(credential))
+    monkeypatch.setattr(TenantCaller, "context", property(credential))
     found = missed(await isolation.measure(BY_WORDS))
     assert found["operations that show something of the other tenant"]
     assert found["tables of the other tenant that were changed"]
@@ -148,10 +148,10 @@ async def test_failures_degrade_answers_and_lose_nothing() -> None:
 
 
 async def test_an_error_that_reaches_the_agent_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def refuse(caller: Caller, operation: str, /, **fields: Any) -> Any:
+    async def refuse(caller: TenantCaller, operation: str, /, **fields: Any) -> Any:
         raise SystemUnavailable
 
-    monkeypatch.setattr(Caller, "call", refuse)
+    monkeypatch.setattr(TenantCaller, "call", refuse)
     assert len(missed(await failures.measure(BY_WORDS))) == 6
 
 

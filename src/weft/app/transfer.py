@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from weft.capabilities.sessions.model import Session
     from weft.capabilities.transfer.export import ContextExported, ExportFormat, PreparedExport
     from weft.capabilities.transfer.export_collector import ExportSink
-    from weft.capabilities.transfer.restore_plan import RestorePlan
+    from weft.capabilities.transfer.restore_plan import ImportPlan
     from weft.capabilities.transfer.validate_bundle import BundleReport
     from weft.capabilities.trust.scanner import ContentScanner
     from weft.kernel.clock import Clock
@@ -102,7 +102,7 @@ class AuditedImports(msgspec.Struct, frozen=True):
     async def run(self, bundle: BundleReport, file: BinaryIO, request: ImportContext) -> ContextImported:
         return await self._audited(request, await self.imports.run(bundle, file, request.session_id))
 
-    async def restore(self, bundle: BundleReport, plan: RestorePlan, request: ImportContext) -> ContextImported:
+    async def restore(self, bundle: BundleReport, plan: ImportPlan, request: ImportContext) -> ContextImported:
         return await self._audited(request, await self.imports.restore(bundle, plan))
 
     async def _audited(self, request: ImportContext, imported: ContextImported) -> ContextImported:
@@ -207,7 +207,7 @@ class Transfers:
         with closing(await self._planned(actor, bundle, session, file)) as plan:
             return await self._imports.write(actor, lambda tx: tx.restore(bundle, plan, request))
 
-    async def _planned(self, actor: Actor, bundle: BundleReport, session: Session, file: BinaryIO) -> RestorePlan:
+    async def _planned(self, actor: Actor, bundle: BundleReport, session: Session, file: BinaryIO) -> ImportPlan:
         """Decode the whole session before the transaction: others would wait for that."""
         now = to_micros(self._clock.now())
         planner = SessionPlanner.of(bundle, session, actor, now, ())

@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 _Z = 1.959964
 
 
-class Interval(NamedTuple):
+class ConfidenceInterval(NamedTuple):
     """The ends of a confidence interval."""
 
     low: float
     high: float
 
 
-def wilson_interval(successes: int, trials: int) -> Interval:
+def wilson_interval(successes: int, trials: int) -> ConfidenceInterval:
     """Return the 95 % score interval of a share, which also holds for few trials and for shares near 0 or 1."""
     if not trials:
-        return Interval(0.0, 1.0)
+        return ConfidenceInterval(0.0, 1.0)
     share, square = successes / trials, _Z * _Z
     centre = share + square / (2 * trials)
     margin = _Z * sqrt(share * (1 - share) / trials + square / (4 * trials * trials))
     scale = 1 + square / trials
-    return Interval(max((centre - margin) / scale, 0.0), min((centre + margin) / scale, 1.0))
+    return ConfidenceInterval(max((centre - margin) / scale, 0.0), min((centre + margin) / scale, 1.0))
 
 
 def cohen_kappa(ratings: Sequence[Sequence[str]]) -> float | None:

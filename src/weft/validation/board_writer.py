@@ -8,7 +8,7 @@ import os
 import sys
 
 from weft.settings import Settings
-from weft.validation.temporary_weft import Caller, opened, temporary_settings
+from weft.validation.temporary_weft import TenantCaller, opened, temporary_settings
 
 SESSION = "writing"
 _KEYS = 6
@@ -18,14 +18,14 @@ _TASKS = 10
 async def write_until_killed(folder: str) -> None:
     numbers = itertools.count()
 
-    async def keep_writing(caller: Caller) -> None:
+    async def keep_writing(caller: TenantCaller) -> None:
         for number in numbers:
             key = f"k{number % _KEYS}"
             written = await caller.call("board.write", session_id=SESSION, key=key, value=str(number))
             os.write(1, f"{key} {written['version']} {number}\n".encode())
 
     async with opened(temporary_settings(Settings(), folder)) as app:
-        await asyncio.gather(*(keep_writing(Caller(app)) for _ in range(_TASKS)))
+        await asyncio.gather(*(keep_writing(TenantCaller(app)) for _ in range(_TASKS)))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weft.settings import Settings
-    from weft.validation.temporary_weft import Caller
+    from weft.validation.temporary_weft import TenantCaller
 
 _AGENT = "worker"
 _SESSIONS, _ROUNDS = 10, 5
@@ -63,7 +63,7 @@ async def measure(settings: Settings, sessions: int = _SESSIONS, rounds: int = _
     ]
 
 
-async def _compact_session(caller: Caller, number: int, rounds: int, totals: _Totals) -> None:
+async def _compact_session(caller: TenantCaller, number: int, rounds: int, totals: _Totals) -> None:
     session, session_id = PlantedSession(number), f"work-{number}"
     await caller.call("session.create", session_id=session_id, purpose="A validation.")
     await caller.call("window.create", session_id=session_id, model_max_tokens=_WINDOW_TOKENS)
@@ -110,7 +110,7 @@ def _window_event(number: int, event: dict[str, Any]) -> WindowEvent:
     )
 
 
-async def _prompt_text(caller: Caller, session_id: str) -> str:
+async def _prompt_text(caller: TenantCaller, session_id: str) -> str:
     prompt = await caller.call(
         "context.assemble", session_id=session_id, task_description="Go on.", token_budget=_WINDOW_TOKENS, fresh=True
     )

@@ -20,7 +20,7 @@ from weft.validation.board_writer import SESSION as WRITING
 from weft.validation.model import Figure, all_of
 from weft.validation.planted_session import PlantedSession
 from weft.validation.project import SESSION, prepare_documents
-from weft.validation.temporary_weft import TENANT, Caller, opened, temporary_settings, temporary_weft
+from weft.validation.temporary_weft import TENANT, TenantCaller, opened, temporary_settings, temporary_weft
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -162,11 +162,11 @@ async def _caches_empty(settings: Settings) -> list[_Expectation]:
         where = temporary_settings(settings, folder)
         async with opened(where, clock) as app:
             await app.tenants.create(TENANT)
-            await prepare_documents(Caller(app))
-            agent = Caller(app).acting_as(_AGENT)
+            await prepare_documents(TenantCaller(app))
+            agent = TenantCaller(app).acting_as(_AGENT)
             warm = [await _assembled(agent, _QUESTION) for _ in range(2)]
         async with opened(where, clock) as app:
-            cold = await _assembled(Caller(app).acting_as(_AGENT), _QUESTION)
+            cold = await _assembled(TenantCaller(app).acting_as(_AGENT), _QUESTION)
     return [
         ("the same prompt from full caches", warm[0]["prompt_hash"] == warm[1]["prompt_hash"]),
         ("the same prompt from empty caches", warm[1]["prompt_hash"] == cold["prompt_hash"]),
@@ -178,11 +178,11 @@ async def _index_lost(settings: Settings) -> list[_Expectation]:
         where = temporary_settings(settings, folder)
         async with opened(where) as app:
             await app.tenants.create(TENANT)
-            await prepare_documents(Caller(app))
-            before = await _search(Caller(app))
+            await prepare_documents(TenantCaller(app))
+            before = await _search(TenantCaller(app))
         await asyncio.to_thread(shutil.rmtree, where.index_folder, ignore_errors=True)
         async with opened(where) as app:
-            after = await _search(Caller(app))
+            after = await _search(TenantCaller(app))
     return [("search finds something", bool(before)), ("it finds the same without the files", before == after)]
 
 
@@ -193,10 +193,10 @@ async def _process_killed(settings: Settings) -> list[_Expectation]:
         async with opened(where) as app:
             await app.tenants.create(TENANT)
             config = {"keep_versions": 10_000}
-            await Caller(app).call("session.create", session_id=WRITING, purpose="A failure.", config=config)
+            await TenantCaller(app).call("session.create", session_id=WRITING, purpose="A failure.", config=config)
         acknowledged = await _killed_writes(folder)
         async with opened(where) as app:
-            admin = Caller(app)
+            admin = TenantCaller(app)
             stored = {
                 (key, str(version["version"]), version["value"])
                 for key in {key for key, _, _ in acknowledged}
@@ -230,7 +230,7 @@ async def _killed_writes(folder: str) -> set[tuple[str, str, str]]:
     return {(key, version, value) for key, version, value in complete}
 
 
-async def _assembled(caller: Caller, task: str) -> Any:  # noqa: ANN401 - JSON
+async def _assembled(caller: TenantCaller, task: str) -> Any:  # noqa: ANN401 - JSON
     return await caller.call(
         "context.assemble", session_id=SESSION, task_description=task, model=_MODEL, token_budget=50_000, fresh=True
     )
@@ -240,7 +240,7 @@ def _text(prompt: Any) -> str:  # noqa: ANN401 - JSON
     return "\n\n".join(message.get("content") or "" for message in prompt["body"]["messages"])
 
 
-async def _search(caller: Caller) -> list[str]:
+async def _search(caller: TenantCaller) -> list[str]:
     found = await caller.call("search.query", query=_QUESTION, top_k=5, low_confidence=True)
     return [result["text"] for result in found["results"]]
 

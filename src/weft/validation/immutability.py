@@ -12,7 +12,7 @@ from weft.storage.sql.history import SqlLineStore
 from weft.testing.clock import FrozenClock
 from weft.validation.model import Figure, all_of, none_of
 from weft.validation.self_modification import ATTACKER, ATTEMPTS, ESCAPES, EVERYTHING, PAWN, TEAM
-from weft.validation.temporary_weft import TENANT, Caller, opened, temporary_weft
+from weft.validation.temporary_weft import TENANT, TenantCaller, opened, temporary_weft
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -79,7 +79,7 @@ async def _prompt_attacks(settings: Settings) -> list[Figure]:
     ]
 
 
-async def _prepare_attacker(admin: Caller) -> Caller:
+async def _prepare_attacker(admin: TenantCaller) -> TenantCaller:
     await admin.call("agent.create", agent_id=ATTACKER, clearance=5, permissions=EVERYTHING)
     await admin.call("agent.create", agent_id=PAWN, parent_id=ATTACKER, permissions=EVERYTHING)
     await admin.call("team.create", team=TEAM)
@@ -97,7 +97,7 @@ async def _prepare_attacker(admin: Caller) -> Caller:
     return attacker
 
 
-async def _binding(admin: Caller) -> list[Any]:
+async def _binding(admin: TenantCaller) -> list[Any]:
     """Return everything that binds the attacker; what an attack has removed is an error code."""
     of_attacker = {"agent_id": ATTACKER}
     return [
@@ -131,22 +131,22 @@ class _LogPosition(NamedTuple):
     audit_id: str
 
     @classmethod
-    async def now(cls, admin: Caller) -> _LogPosition:
+    async def now(cls, admin: TenantCaller) -> _LogPosition:
         return cls(await admin.app.position(admin.context), await _newest_denial(admin))
 
-    async def has_violation_since(self, admin: Caller) -> bool:
+    async def has_violation_since(self, admin: TenantCaller) -> bool:
         await admin.app.flush_refusals()
         page = await admin.call("events.read", after=self.seq, types=["security.violation"])
         violations = [event["data"]["violation"] for event in page["events"]]
         return "self_modification" in violations and await _newest_denial(admin) != self.audit_id
 
 
-async def _newest_denial(admin: Caller) -> str:
+async def _newest_denial(admin: TenantCaller) -> str:
     page = await admin.call("audit.list", limit=1, outcome="denied")
     return "".join(entry["audit_id"] for entry in page["entries"])
 
 
-async def _stays_data(attacker: Caller, name: str, text: str) -> bool:
+async def _stays_data(attacker: TenantCaller, name: str, text: str) -> bool:
     """Tell whether a tool result that pretends to be a layer is one element of data in the prompt."""
     session = f"escape-{name.replace(' ', '-')}"
     await attacker.call("session.create", session_id=session, purpose="An attack.")
@@ -162,7 +162,7 @@ async def _stays_data(attacker: Caller, name: str, text: str) -> bool:
     )
 
 
-async def _prompt_after(attacker: Caller, session: str, result: str) -> Any:  # noqa: ANN401 - JSON
+async def _prompt_after(attacker: TenantCaller, session: str, result: str) -> Any:  # noqa: ANN401 - JSON
     """Assemble a prompt after a tool call with this result."""
     events = [
         {"event_id": "question", "content": "What is it?"},
@@ -173,7 +173,7 @@ async def _prompt_after(attacker: Caller, session: str, result: str) -> Any:  # 
     return await attacker.call("context.assemble", session_id=session, task_description="Go on.")
 
 
-async def _accepted_alterations(attacker: Caller) -> list[str]:
+async def _accepted_alterations(attacker: TenantCaller) -> list[str]:
     """Return the alterations of a prompt, after it was assembled, that validation accepts."""
     prompt = await _prompt_after(attacker, _SESSION, "disk full")
     added, unmarked = copy.deepcopy(prompt["body"]), copy.deepcopy(prompt["body"])
@@ -209,10 +209,10 @@ async def _edit_is_noticed(settings: Settings, line: str, key: str, value: str) 
         await admin.app.database.write(Scope(TENANT), edit)
         # A process that is running has the genuine layers in memory; the next one reads what was edited.
         async with opened(admin.app.settings) as restarted:
-            return await _is_refused(Caller(restarted, TENANT, ATTACKER), "after")
+            return await _is_refused(TenantCaller(restarted, TENANT, ATTACKER), "after")
 
 
-async def _is_refused(attacker: Caller, session: str) -> bool:
+async def _is_refused(attacker: TenantCaller, session: str) -> bool:
     """Tell whether a prompt is refused because of its layers."""
     try:
         await attacker.call("session.create", session_id=session, purpose="After an edit.")

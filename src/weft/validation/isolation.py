@@ -12,7 +12,7 @@ from weft.kernel.identity import Permission
 from weft.kernel.operation import Audience, Effect
 from weft.storage.sql.database import Scope
 from weft.validation.model import Figure, all_of, none_of
-from weft.validation.temporary_weft import TENANT, Caller, temporary_weft
+from weft.validation.temporary_weft import TENANT, TenantCaller, temporary_weft
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -38,7 +38,7 @@ async def measure(settings: Settings) -> Sequence[Figure]:
     """Fill two tenants with the same names and different marks, and call everything as the admin of one of them."""
     async with temporary_weft(settings) as home:
         await home.app.tenants.create(_OTHER)
-        neighbour = Caller(home.app, _OTHER)
+        neighbour = TenantCaller(home.app, _OTHER)
         home_ids = await _fill(home, _MARK)
         await _fill(neighbour, _OTHER_MARK)
         own = [name async for name in _showing(home, home_ids, _MARK, reads_only=True)]
@@ -61,7 +61,7 @@ async def measure(settings: Settings) -> Sequence[Figure]:
     ]
 
 
-async def _fill(admin: Caller, mark: str) -> dict[str, Any]:
+async def _fill(admin: TenantCaller, mark: str) -> dict[str, Any]:
     """Add something of every kind that has the mark; return the ids of it, by the fields of requests."""
     await admin.call("agent.create", agent_id=_AGENT)
     await admin.call("agent.define", agent_id=_AGENT, role=mark)
@@ -121,13 +121,15 @@ async def _fill(admin: Caller, mark: str) -> dict[str, Any]:
     }
 
 
-def _ordered(caller: Caller) -> Iterator[Operation]:
+def _ordered(caller: TenantCaller) -> Iterator[Operation]:
     """Yield all operations of callers with a tenant, reads first: others may delete what they would show."""
     known = [each for each in caller.app.registry if each.audience is not Audience.ANONYMOUS]
     yield from sorted(known, key=lambda each: (each.effect is not Effect.READ, each.destructive))
 
 
-async def _showing(caller: Caller, ids: dict[str, Any], mark: str, *, reads_only: bool = False) -> AsyncIterator[str]:
+async def _showing(
+    caller: TenantCaller, ids: dict[str, Any], mark: str, *, reads_only: bool = False
+) -> AsyncIterator[str]:
     """Yield the names of the operations whose answers or errors have the mark."""
     actor = await caller.app.identify(caller.context)
     for operation in _ordered(caller):
@@ -147,7 +149,7 @@ def _requests(operation: Operation, actor: Actor, ids: dict[str, Any]) -> Iterat
     yield from ({**base, name: value} for name, value in ids.items() if name in fields and name not in base)
 
 
-async def _answer(caller: Caller, operation: Operation, raw: dict[str, Any]) -> str:
+async def _answer(caller: TenantCaller, operation: Operation, raw: dict[str, Any]) -> str:
     """Return what an operation answers, or the text of its error."""
     try:
         return msgspec.json.encode(await caller.app.call(operation, raw, caller.context)).decode()
@@ -155,7 +157,7 @@ async def _answer(caller: Caller, operation: Operation, raw: dict[str, Any]) -> 
         return f"{error.message} {error.hint} {error.context}"
 
 
-async def _rows(caller: Caller) -> dict[str, list[str]]:
+async def _rows(caller: TenantCaller) -> dict[str, list[str]]:
     """Return all rows of a tenant's tables with content."""
 
     async def read(transaction: Transaction) -> dict[str, list[str]]:
@@ -168,7 +170,7 @@ async def _rows(caller: Caller) -> dict[str, list[str]]:
     return await caller.app.database.read(Scope(caller.tenant), read)
 
 
-async def _is_refused(caller: Caller, field: str) -> bool:
+async def _is_refused(caller: TenantCaller, field: str) -> bool:
     try:
         await caller.call("board.list_keys", session_id=_SESSION, **{field: TENANT})
     except WeftError as error:

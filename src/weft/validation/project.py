@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from weft.demo.project import Step
-    from weft.validation.temporary_weft import Caller
+    from weft.validation.temporary_weft import TenantCaller
 
 SESSION = "project"
 
@@ -34,7 +34,7 @@ class Prompted(NamedTuple):
     prompt: Any
 
 
-async def prepare_project(admin: Caller) -> None:
+async def prepare_project(admin: TenantCaller) -> None:
     """Add agents, documents and conversations, and index them."""
     await prepare_documents(admin)
     for agent in STEPS:
@@ -42,7 +42,7 @@ async def prepare_project(admin: Caller) -> None:
     await admin.index()
 
 
-async def prepare_documents(admin: Caller) -> None:
+async def prepare_documents(admin: TenantCaller) -> None:
     """Add agents in a session, and the documents, and index them."""
     for agent, parent in ((ORCHESTRATOR, None), (FINDER, ORCHESTRATOR), (FIXER, ORCHESTRATOR)):
         await admin.call("agent.create", agent_id=agent, parent_id=parent)
@@ -54,7 +54,7 @@ async def prepare_documents(admin: Caller) -> None:
     await admin.index()
 
 
-async def prompts_of_steps(admin: Caller) -> AsyncIterator[Prompted]:
+async def prompts_of_steps(admin: TenantCaller) -> AsyncIterator[Prompted]:
     """Assemble the prompt of each step; the scripted answer is part of the conversation from then on."""
     for agent, steps in STEPS.items():
         caller = admin.acting_as(agent)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
     from weft.settings import Settings
-    from weft.validation.temporary_weft import Caller
+    from weft.validation.temporary_weft import TenantCaller
 
 _AGENTS = ("planner", "writer")
 _SESSIONS = ("morning", "evening")
@@ -44,7 +44,7 @@ async def measure(settings: Settings) -> Sequence[Figure]:
     ]
 
 
-async def _agent(admin: Caller, name: str) -> Caller:
+async def _agent(admin: TenantCaller, name: str) -> TenantCaller:
     await admin.call("agent.create", agent_id=name)
     agent = admin.acting_as(name)
     for session in _SESSIONS:
@@ -52,7 +52,7 @@ async def _agent(admin: Caller, name: str) -> Caller:
     return agent
 
 
-async def _walk(agent: Caller) -> list[str]:
+async def _walk(agent: TenantCaller) -> list[str]:
     """Push, pull and read at random; return the steps whose outcome is not that of the model."""
     choose, memory = random.Random(_WALK), _MemoryModel()  # noqa: S311 - the same walk each time, not a secret
     wrong = []
@@ -73,7 +73,7 @@ class _MemoryModel:
         self.pulled: dict[str, tuple[int, dict[str, int]]] = {}
 
 
-async def _push(agent: Caller, memory: _MemoryModel, session: str, choose: random.Random) -> bool:
+async def _push(agent: TenantCaller, memory: _MemoryModel, session: str, choose: random.Random) -> bool:
     """Push with the version in effect, or with an older one, which must be refused and change nothing."""
     del session
     is_stale = memory.version > 0 and choose.random() < 0.2  # noqa: PLR2004 - one in five
@@ -92,7 +92,7 @@ async def _push(agent: Caller, memory: _MemoryModel, session: str, choose: rando
     return follows and not is_stale
 
 
-async def _pull(agent: Caller, memory: _MemoryModel, session: str, choose: random.Random) -> bool:
+async def _pull(agent: TenantCaller, memory: _MemoryModel, session: str, choose: random.Random) -> bool:
     del choose
     pulled = await agent.call("context.pull", session_id=session)
     came_from = memory.pulled[session][0] if session in memory.pulled else None
@@ -101,7 +101,7 @@ async def _pull(agent: Caller, memory: _MemoryModel, session: str, choose: rando
     return held == memory.entries and (pulled.get("from_version"), pulled["to_version"]) == (came_from, memory.version)
 
 
-async def _read(agent: Caller, memory: _MemoryModel, session: str, choose: random.Random) -> bool:
+async def _read(agent: TenantCaller, memory: _MemoryModel, session: str, choose: random.Random) -> bool:
     """Read in a session: what it pulled, whatever was pushed since."""
     del choose
     if session not in memory.pulled:
@@ -110,14 +110,14 @@ async def _read(agent: Caller, memory: _MemoryModel, session: str, choose: rando
     return {entry["key"]: entry["value"] for entry in page["entries"]} == memory.pulled[session][1]
 
 
-async def _one_wins(agent: Caller, number: int) -> bool:
+async def _one_wins(agent: TenantCaller, number: int) -> bool:
     version = (await agent.call("context.status"))["version"]
     pushes = [_push_one(agent, f"race-{number}", side, if_version=version) for side in ("left", "right")]
     codes = await asyncio.gather(*map(_outcome, pushes))
     return sorted(codes) == ["VERSION_CONFLICT", "ok"]
 
 
-async def _leaves_trace(agent: Caller, reserved: str) -> bool:
+async def _leaves_trace(agent: TenantCaller, reserved: str) -> bool:
     """Push an entry that is allowed together with one that is not, and tell whether anything changed."""
     before = await agent.call("context.read")
     entries = [{"key": "harmless", "value": 1}, {"key": reserved, "value": "x"}]
@@ -126,7 +126,7 @@ async def _leaves_trace(agent: Caller, reserved: str) -> bool:
     return accepted or await agent.call("context.read") != before
 
 
-async def _accepted_pushes(agents: Sequence[Caller]) -> list[str]:
+async def _accepted_pushes(agents: Sequence[TenantCaller]) -> list[str]:
     one, other = agents
     attempts = {
         "memory of another agent": _push_one(other, "fact-0", "x", agent_id=one.principal),
@@ -136,7 +136,7 @@ async def _accepted_pushes(agents: Sequence[Caller]) -> list[str]:
     return [name for name, attempt in attempts.items() if await _outcome(attempt) == "ok"]
 
 
-def _push_one(agent: Caller, key: str, value: str, **options: Any) -> Awaitable[Any]:  # noqa: ANN401 - JSON
+def _push_one(agent: TenantCaller, key: str, value: str, **options: Any) -> Awaitable[Any]:  # noqa: ANN401 - JSON
     return agent.call("context.push", knowledge=[{"key": key, "value": value}], **options)
 
 
@@ -148,5 +148,5 @@ async def _outcome(call: Awaitable[Any]) -> str:
     return "ok"
 
 
-async def _is_intact(admin: Caller, name: str) -> bool:
+async def _is_intact(admin: TenantCaller, name: str) -> bool:
     return bool((await admin.call("history.verify", context_id=f"context:{name}"))["intact"])

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.search.domain_evaluation import EvaluationInfo
     from weft.settings import Settings
-    from weft.validation.temporary_weft import Caller
+    from weft.validation.temporary_weft import TenantCaller
 
 _DOMAIN = "handbook"
 # Each section of the documents is a passage of its own.
@@ -61,7 +61,7 @@ async def measure(settings: Settings) -> Sequence[Figure]:
     ]
 
 
-async def _rank(admin: Caller, known: KnownQuestion) -> int | None:
+async def _rank(admin: TenantCaller, known: KnownQuestion) -> int | None:
     """Return the rank of the first result with the evidence, if it is among the first ten."""
     found = await admin.call("search.query", query=known.question, domains=[_DOMAIN], top_k=_TOP_K, low_confidence=True)
     ranks = (rank for rank, result in enumerate(found["results"], 1) if known.evidence in _one_line(result["text"]))

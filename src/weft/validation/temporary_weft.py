@@ -33,7 +33,7 @@ _SAME_AS_HERE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class TenantCaller:
     """A principal of a tenant; answers are as in JSON."""
 
     app: App
@@ -57,8 +57,8 @@ class Caller:
     def context(self) -> CallContext:
         return CallContext(Local(self.tenant, self.principal))
 
-    def acting_as(self, principal: str) -> Caller:
-        return Caller(self.app, self.tenant, principal)
+    def acting_as(self, principal: str) -> TenantCaller:
+        return TenantCaller(self.app, self.tenant, principal)
 
     async def index(self) -> None:
         """Index everything that was added."""
@@ -85,9 +85,9 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
 
 
 @asynccontextmanager
-async def temporary_weft(settings: Settings, clock: Clock | None = None, **changed: Any) -> AsyncIterator[Caller]:  # noqa: ANN401 - likewise
+async def temporary_weft(settings: Settings, clock: Clock | None = None, **changed: Any) -> AsyncIterator[TenantCaller]:  # noqa: ANN401 - likewise
     """Yield the admin of a tenant in a database that is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="weft-validate-") as folder:
         async with opened(temporary_settings(settings, folder, **changed), clock) as app:
             await app.tenants.create(TENANT)
-            yield Caller(app)
+            yield TenantCaller(app)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from weft.capabilities.transfer.bundle_format import BundleSession
-    from weft.capabilities.transfer.restore_plan import RestorePlan
+    from weft.capabilities.transfer.restore_plan import ImportPlan
     from weft.capabilities.transfer.validate_bundle import BundleReport, EntryWithContent
 
 _PAGE = 500
@@ -141,7 +141,7 @@ class ImportService(msgspec.Struct, frozen=True):
         _check_no_session_id(session_id, bundle.header.scope)
         return structs.replace(_described(bundle), **await self._store(file))
 
-    async def restore(self, bundle: BundleReport, plan: RestorePlan) -> ContextImported:
+    async def restore(self, bundle: BundleReport, plan: ImportPlan) -> ContextImported:
         """Import a validated bundle with a session, as planned."""
         await self._check_policy(bundle)
         session = plan.session

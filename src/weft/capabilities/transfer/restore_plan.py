@@ -100,7 +100,7 @@ class StepFile:
 
 
 @dataclass(slots=True)
-class RestorePlan:
+class ImportPlan:
     """Steps that restore a session: content first, then events and records, which need numbers of the log."""
 
     session: Session
@@ -132,9 +132,9 @@ class SessionPlanner:
         is_same = old == session.session_id
         return cls(bundle, session, actor, now, None if is_same else SessionRename(old, session.session_id, taken))
 
-    def plan(self, file: BinaryIO) -> RestorePlan:
+    def plan(self, file: BinaryIO) -> ImportPlan:
         """Read the bundle once and plan everything. The caller closes the plan."""
-        plan = RestorePlan(self.session)
+        plan = ImportPlan(self.session)
         try:
             self._plan(file, plan)
         except BaseException:
@@ -151,7 +151,7 @@ class SessionPlanner:
         """Yield the entries that stay records."""
         return (piece for piece in self.entries(file) if piece.line.number in self.bundle.record_lines)
 
-    def _plan(self, file: BinaryIO, plan: RestorePlan) -> None:
+    def _plan(self, file: BinaryIO, plan: ImportPlan) -> None:
         history = self.bundle.header.history
         board = BoardPlan(plan.content.add, self.session.session_id, self.actor, history=history)
         messages = RowBatch[Message](lambda some: plan.content.add(NewMessages(some, self._pinned(some))))

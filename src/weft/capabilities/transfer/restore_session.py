@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from weft.capabilities.sessions.model import Session
-    from weft.capabilities.transfer.restore_plan import RestorePlan, Step
+    from weft.capabilities.transfer.restore_plan import ImportPlan, Step
     from weft.capabilities.transfer.validate_bundle import BundleReport, EntryWithContent
 
 T = TypeVar("T")
@@ -85,7 +85,7 @@ class SessionRestore:
     def __post_init__(self) -> None:
         self._head = Head.of_new_line(line_of(self.session.session_id))
 
-    async def run(self, plan: RestorePlan) -> dict[str, int]:
+    async def run(self, plan: ImportPlan) -> dict[str, int]:
         """Restore everything and return the counts."""
         stores, session = self.stores, self.session
         await stores.lines.create(self._head.line_id)

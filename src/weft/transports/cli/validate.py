@@ -30,7 +30,7 @@ _READABLE = click.Path(dir_okay=False, path_type=Path)
 _MAX_REVIEWERS = 50
 
 
-class ValidationReport(Response, omit_defaults=False):
+class ValidationResults(Response, omit_defaults=False):
     """Results of validations, and the names of those that met all of their targets, or missed one."""
 
     met: list[str]
@@ -199,12 +199,12 @@ def _finish(ctx: click.Context, results: Sequence[ValidationResult], *, as_json:
     """Print the results, and exit with 1 if a target was missed or nothing was measured."""
     named = {state: [each.validation for each in results if each.state == state] for state in ("met", "missed")}
     open_ = [each.validation for each in results if each.state == "not_measured"]
-    report = ValidationReport(**named, not_measured=open_, validations=list(results))
+    report = ValidationResults(**named, not_measured=open_, validations=list(results))
     show(report, as_json=as_json, formatter=_text)
     ctx.exit(FAILED if report.missed or not report.met else 0)
 
 
-def _text(report: ValidationReport) -> str:
+def _text(report: ValidationResults) -> str:
     parts = [table([row for result in report.validations for row in _table_rows(result)])]
     misses = [
         f"{result.validation}: {figure.measured}: {', '.join(figure.misses)}"
@@ -228,7 +228,7 @@ def _row(name: str, figure: Figure) -> dict[str, str]:
     return {**row, "met": _ANSWERS[figure.met]}
 
 
-def _summary(report: ValidationReport) -> str:
+def _summary(report: ValidationResults) -> str:
     parts = [
         f"{len(names)} {word}" + (f" ({', '.join(names)})" if word != "met" and names else "")
         for word, names in (("met", report.met), ("missed", report.missed), ("not measured", report.not_measured))

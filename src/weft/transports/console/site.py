@@ -19,7 +19,7 @@ from weft.transports.console.actions import FORM_TOKEN, RETURN_TO, perform
 from weft.transports.console.pages import PAGES
 from weft.transports.console.rendering import render
 from weft.transports.console.sign_in import PATH, forget, keep_alive, remember, signed_in, token_for
-from weft.transports.console.view import View
+from weft.transports.console.view import PageView
 from weft.transports.http.http_io import (
     ANONYMOUS_BODY_BYTES,
     context_of,
@@ -96,7 +96,7 @@ class Console:
     def _shown(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
         async def show(request: Request) -> Response:
             browser = await signed_in(self._app, request)
-            response = await page.show(View(self._app, request, browser, PAGES))
+            response = await page.show(PageView(self._app, request, browser, PAGES))
             await keep_alive(self._app, browser, response, secure=_is_secure(request))
             return response
 

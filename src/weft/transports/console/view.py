@@ -31,13 +31,13 @@ class Page(NamedTuple):
     """
 
     path: str
-    show: Callable[[View], Awaitable[Response]]
+    show: Callable[[PageView], Awaitable[Response]]
     operation: str
     menu: str | None = None
     key: str | None = None
 
 
-class View:
+class PageView:
     """One request for a page, by a signed-in browser."""
 
     def __init__(self, app: App, request: Request, browser: Browser, menu: Sequence[Page]) -> None:

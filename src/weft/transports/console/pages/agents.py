@@ -10,17 +10,17 @@ from weft.transports.console.view import Page
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from weft.transports.console.view import View
+    from weft.transports.console.view import PageView
 
 
-async def agents(view: View) -> Response:
+async def agents(view: PageView) -> Response:
     listed = await view.call("agent.list", after=view.query("after"), limit=200)
     rows = view.arranged(listed.agents, "agent_id", "agent_type", "kind", "participant")
     last = listed.agents[-1].agent_id if listed.has_more else None
     return view.render("agents.html", agents=rows, following=last)
 
 
-async def agent(view: View) -> Response:
+async def agent(view: PageView) -> Response:
     agent_id = view.part("agent_id")
     sections: dict[str, Any] = {}
     for name, operation, fields in (
@@ -37,7 +37,7 @@ async def agent(view: View) -> Response:
     return view.render("agent.html", agent_id=agent_id, **sections)
 
 
-async def _section(view: View, operation: str, **fields: Any) -> Any:  # noqa: ANN401 - the operation's response
+async def _section(view: PageView, operation: str, **fields: Any) -> Any:  # noqa: ANN401 - the operation's response
     """Return what an operation answers, or its refusal, which the page shows in its place."""
     try:
         return await view.call(operation, **fields)
@@ -45,7 +45,7 @@ async def _section(view: View, operation: str, **fields: Any) -> Any:  # noqa: A
         return error
 
 
-async def teams(view: View) -> Response:
+async def teams(view: PageView) -> Response:
     listed = await view.call("team.list", after=view.query("after"))
     return view.render(
         "teams.html",
@@ -54,7 +54,7 @@ async def teams(view: View) -> Response:
     )
 
 
-async def team(view: View) -> Response:
+async def team(view: PageView) -> Response:
     return view.render("team.html", team=await view.call("team.show", team=view.part("team")))
 
 

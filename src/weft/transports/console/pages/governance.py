@@ -12,10 +12,10 @@ from weft.transports.console.view import Page
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from weft.transports.console.view import View
+    from weft.transports.console.view import PageView
 
 
-async def approvals(view: View) -> Response:
+async def approvals(view: PageView) -> Response:
     listed = await view.call("approval.list", state=view.query("state"), cursor=view.query("cursor"), limit=50)
     return view.render(
         "approvals.html",
@@ -24,11 +24,11 @@ async def approvals(view: View) -> Response:
     )
 
 
-async def approval(view: View) -> Response:
+async def approval(view: PageView) -> Response:
     return view.render("approval.html", approval=await view.call("approval.show", approval_id=view.part("approval_id")))
 
 
-async def guardrails(view: View) -> Response:
+async def guardrails(view: PageView) -> Response:
     listed = await view.call("guardrail.list", agent_id=view.query("agent"), cursor=view.query("cursor"))
     return view.render(
         "guardrails.html",
@@ -38,7 +38,7 @@ async def guardrails(view: View) -> Response:
     )
 
 
-async def _tested(view: View) -> Any:  # noqa: ANN401 - the response of guardrail.test
+async def _tested(view: PageView) -> Any:  # noqa: ANN401 - the response of guardrail.test
     """Return what the rules decide about the call in the query; nothing is performed."""
     tool = view.query("tool")
     if tool is None:
@@ -50,7 +50,7 @@ async def _tested(view: View) -> Any:  # noqa: ANN401 - the response of guardrai
     return await view.call("guardrail.test", tool=tool, arguments=arguments, agent_id=view.query("agent"))
 
 
-async def audit(view: View) -> Response:
+async def audit(view: PageView) -> Response:
     listed = await view.call("audit.list", before=view.query("before"), outcome=view.query("outcome"), limit=100)
     return view.render(
         "audit.html",

@@ -9,10 +9,10 @@ from weft.transports.console.view import Page
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from weft.transports.console.view import View
+    from weft.transports.console.view import PageView
 
 
-async def log(view: View) -> Response:
+async def log(view: PageView) -> Response:
     context_id = view.part("context_id")
     listed = await view.call(
         "history.log",
@@ -31,7 +31,7 @@ async def log(view: View) -> Response:
     )
 
 
-async def differences(view: View) -> Response:
+async def differences(view: PageView) -> Response:
     """Show what changed between two versions; by default in the latest."""
     context_id = view.part("context_id")
     to = view.query("to") or await _newest(view)
@@ -45,7 +45,7 @@ async def differences(view: View) -> Response:
     return view.render("diff.html", context_id=context_id, diff=found, tab="diff")
 
 
-async def blame(view: View) -> Response:
+async def blame(view: PageView) -> Response:
     context_id = view.part("context_id")
     blamed = await view.call(
         "history.blame", context_id=context_id, version=view.query("version"), cursor=view.query("cursor")
@@ -60,7 +60,7 @@ async def blame(view: View) -> Response:
     )
 
 
-async def rollback(view: View) -> Response:
+async def rollback(view: PageView) -> Response:
     """Show what a rollback would change, before it is made."""
     context_id, version = view.part("context_id"), view.query("version")
     preview = await view.call(
@@ -69,13 +69,13 @@ async def rollback(view: View) -> Response:
     return view.render("rollback.html", context_id=context_id, version=version, diff=preview, tab="log")
 
 
-async def _newest(view: View) -> int:
+async def _newest(view: PageView) -> int:
     """Return the latest version of the context."""
     log = await view.call("history.log", context_id=view.part("context_id"), limit=1)
     return log.commits[0].version if log.commits else 0
 
 
-async def reviews(view: View) -> Response:
+async def reviews(view: PageView) -> Response:
     listed = await view.call("history.reviews", state=view.query("state"), cursor=view.query("cursor"))
     return view.render(
         "reviews.html",
@@ -84,11 +84,11 @@ async def reviews(view: View) -> Response:
     )
 
 
-async def review(view: View) -> Response:
+async def review(view: PageView) -> Response:
     return view.render("review.html", review=await view.call("history.review", review_id=view.part("review_id")))
 
 
-async def compactions(view: View) -> Response:
+async def compactions(view: PageView) -> Response:
     listed = await view.call(
         "compaction.list",
         session_id=view.part("session_id"),
@@ -104,7 +104,7 @@ async def compactions(view: View) -> Response:
     )
 
 
-async def compaction(view: View) -> Response:
+async def compaction(view: PageView) -> Response:
     shown = await view.call(
         "compaction.show", compaction_id=view.part("compaction_id"), originals=True, offset=view.query("offset")
     )

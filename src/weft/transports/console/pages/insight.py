@@ -9,10 +9,10 @@ from weft.transports.console.view import Page
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from weft.transports.console.view import View
+    from weft.transports.console.view import PageView
 
 
-async def usage(view: View) -> Response:
+async def usage(view: PageView) -> Response:
     by = view.query("by") or "day"
     report = await view.call(
         "usage.report",
@@ -29,7 +29,7 @@ async def usage(view: View) -> Response:
     return view.render("usage.html", report=report, rows=rows, by=by, budgets=budgets)
 
 
-async def alerts(view: View) -> Response:
+async def alerts(view: PageView) -> Response:
     listed = await view.call("alerts.list", state=view.query("state"), cursor=view.query("cursor"), limit=50)
     return view.render(
         "alerts.html",
@@ -38,7 +38,7 @@ async def alerts(view: View) -> Response:
     )
 
 
-async def advice(view: View) -> Response:
+async def advice(view: PageView) -> Response:
     listed = await view.call("advise.list", agent_id=view.query("agent"))
     return view.render(
         "advice.html",
@@ -49,7 +49,7 @@ async def advice(view: View) -> Response:
     )
 
 
-async def recommendation(view: View) -> Response:
+async def recommendation(view: PageView) -> Response:
     """Show a recommendation; ``?try=1`` plans the last calls again under its settings."""
     recommendation_id = view.part("recommendation_id")
     shown = await view.call("advise.show", recommendation_id=recommendation_id)

@@ -9,18 +9,18 @@ from weft.transports.console.view import Page
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from weft.transports.console.view import View
+    from weft.transports.console.view import PageView
 
 _RESULTS = 20
 
 
-async def domains(view: View) -> Response:
+async def domains(view: PageView) -> Response:
     listed = await view.call("knowledge.list_domains")
     rows = view.arranged(listed.domains, "domain", "description", "documents", "bytes", "pending", "updated_at")
     return view.render("domains.html", domains=rows, plan=listed.plan)
 
 
-async def domain(view: View) -> Response:
+async def domain(view: PageView) -> Response:
     name = view.part("domain")
     listed = await view.call(
         "knowledge.list_documents", domain=name, state=view.query("state"), cursor=view.query("cursor"), limit=50
@@ -33,7 +33,7 @@ async def domain(view: View) -> Response:
     )
 
 
-async def document(view: View) -> Response:
+async def document(view: PageView) -> Response:
     name, document_id = view.part("domain"), view.query("document") or ""
     shown = await view.call("knowledge.get_document", domain=name, document_id=document_id)
     text = None
@@ -44,7 +44,7 @@ async def document(view: View) -> Response:
     return view.render("document.html", document=shown, text=text)
 
 
-async def search(view: View) -> Response:
+async def search(view: PageView) -> Response:
     query, found = view.query("q"), None
     if query:
         found = await view.call(

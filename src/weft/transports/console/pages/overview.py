@@ -9,13 +9,13 @@ from weft.transports.console.view import Page
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from weft.transports.console.view import View
+    from weft.transports.console.view import PageView
 
 _LISTED = 8
 _DAYS = 30
 
 
-async def overview(view: View) -> Response:
+async def overview(view: PageView) -> Response:
     sections: dict[str, Any] = {
         "sessions": await _if_allowed(view, "session.list", limit=_LISTED),
         "agents": await _if_allowed(view, "agent.list", limit=_LISTED),
@@ -27,7 +27,7 @@ async def overview(view: View) -> Response:
     return view.render("overview.html", **sections)
 
 
-async def _if_allowed(view: View, operation: str, **fields: Any) -> Any:  # noqa: ANN401 - the operation's response
+async def _if_allowed(view: PageView, operation: str, **fields: Any) -> Any:  # noqa: ANN401 - the operation's response
     """Return what an operation answers; None to a caller that may not use it."""
     return await view.call(operation, **fields) if view.may(operation) else None
 

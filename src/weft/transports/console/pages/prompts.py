@@ -10,7 +10,7 @@ from weft.transports.console.view import Page
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from weft.transports.console.view import View
+    from weft.transports.console.view import PageView
 
 
 class JudgedCandidate(NamedTuple):
@@ -31,7 +31,7 @@ class BlockChange(NamedTuple):
     change: str
 
 
-async def prompts(view: View) -> Response:
+async def prompts(view: PageView) -> Response:
     listed = await view.call("receipt.list", limit=50, cursor=view.query("cursor"), agent_id=view.query("agent"))
     return view.render(
         "prompts.html",
@@ -42,7 +42,7 @@ async def prompts(view: View) -> Response:
     )
 
 
-async def inspector(view: View) -> Response:
+async def inspector(view: PageView) -> Response:
     receipt_id = view.part("receipt_id")
     receipt = await view.call("receipt.show", receipt_id=receipt_id, candidates=True)
     judged = judged_candidates(receipt)
@@ -55,14 +55,14 @@ async def inspector(view: View) -> Response:
     )
 
 
-async def replayed(view: View) -> Response:
+async def replayed(view: PageView) -> Response:
     receipt_id = view.part("receipt_id")
     receipt = await view.call("receipt.show", receipt_id=receipt_id)
     prompt = await view.call("receipt.replay", receipt_id=receipt_id, form=view.query("form"))
     return view.render("replay.html", receipt=receipt, prompt=prompt, same=prompt.prompt_hash == receipt.prompt_hash)
 
 
-async def compared(view: View) -> Response:
+async def compared(view: PageView) -> Response:
     """Show which blocks changed since the previous prompt of the agent."""
     receipt = await view.call("receipt.show", receipt_id=view.part("receipt_id"))
     previous = await _previous(view, receipt.previous_id)
@@ -104,7 +104,7 @@ def block_changes(before: Any, after: Any) -> list[BlockChange]:  # noqa: ANN401
     return changes + [BlockChange(block, "gone") for block in before if block.block_id not in kept]
 
 
-async def _previous(view: View, receipt_id: str | None) -> Any:  # noqa: ANN401 - the response of receipt.show
+async def _previous(view: PageView, receipt_id: str | None) -> Any:  # noqa: ANN401 - the response of receipt.show
     """Return the previous receipt; None if there is none, or its time of storage is over."""
     if receipt_id is None:
         return None

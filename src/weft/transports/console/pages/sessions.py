@@ -10,14 +10,14 @@ from weft.transports.console.view import Page
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from weft.transports.console.view import View
+    from weft.transports.console.view import PageView
 
 _MESSAGES = 50
 _VALUES = 100
 _EVENTS = 100
 
 
-async def sessions(view: View) -> Response:
+async def sessions(view: PageView) -> Response:
     listed = await view.call(
         "session.list", limit=50, cursor=view.query("cursor"), include_archived=view.query("archived")
     )
@@ -25,7 +25,7 @@ async def sessions(view: View) -> Response:
     return view.render("sessions.html", sessions=rows, next_cursor=listed.next_cursor)
 
 
-async def board(view: View) -> Response:
+async def board(view: PageView) -> Response:
     session_id, branch = view.part("session_id"), view.query("branch")
     listed = await view.call("board.list_keys", session_id=session_id, branch=branch)
     keys = view.arranged(listed.keys, "key", "written_by", "written_at", "version", "value_size_tokens")
@@ -39,12 +39,12 @@ async def board(view: View) -> Response:
     )
 
 
-async def entry(view: View) -> Response:
+async def entry(view: PageView) -> Response:
     history = await view.call("board.read_history", session_id=view.part("session_id"), key=view.part("key"))
     return view.render("board_entry.html", session=await _session(view), history=history, tab="board")
 
 
-async def transcript(view: View) -> Response:
+async def transcript(view: PageView) -> Response:
     offset = _number(view, "offset")
     listed = await view.call("message.list", session_id=view.part("session_id"), limit=_MESSAGES, offset=offset)
     known = {message.id: message for message in listed.messages}
@@ -61,7 +61,7 @@ async def transcript(view: View) -> Response:
     )
 
 
-async def windows(view: View) -> Response:
+async def windows(view: PageView) -> Response:
     listed = await view.call("window.list", session_id=view.part("session_id"), cursor=view.query("cursor"))
     return view.render(
         "windows.html",
@@ -72,7 +72,7 @@ async def windows(view: View) -> Response:
     )
 
 
-async def window(view: View) -> Response:
+async def window(view: PageView) -> Response:
     session_id, agent_id, offset = view.part("session_id"), view.part("agent_id"), _number(view, "offset")
     shown = await view.call("window.show", session_id=session_id, agent_id=agent_id)
     events = await view.call("window.events", session_id=session_id, agent_id=agent_id, limit=_MESSAGES, offset=offset)
@@ -89,7 +89,7 @@ async def window(view: View) -> Response:
     )
 
 
-async def timeline(view: View) -> Response:
+async def timeline(view: PageView) -> Response:
     after = _number(view, "after")
     read = await view.call("events.read", session_id=view.part("session_id"), after=after)
     return view.render(
@@ -102,7 +102,7 @@ async def timeline(view: View) -> Response:
     )
 
 
-async def session_prompts(view: View) -> Response:
+async def session_prompts(view: PageView) -> Response:
     listed = await view.call("receipt.list", session_id=view.part("session_id"), limit=50, cursor=view.query("cursor"))
     return view.render(
         "session_prompts.html",
@@ -113,12 +113,12 @@ async def session_prompts(view: View) -> Response:
     )
 
 
-async def _session(view: View) -> object:
+async def _session(view: PageView) -> object:
     found = await view.call("session.get", session_id=view.part("session_id"))
     return found.session
 
 
-def _number(view: View, name: str) -> int:
+def _number(view: PageView, name: str) -> int:
     text = view.query(name) or "0"
     if not text.isascii() or not text.isdigit() or len(text) > 18:  # noqa: PLR2004 - digits of the largest number
         raise InvalidInput(f"{name}: a whole number is needed", field=name)
