@@ -263,6 +263,8 @@ async def test_a_rollback_is_previewed_and_made(world: World) -> None:
             "history.rollback", context_id=f"board:{SESSION}", target_version="1", reason="wrong turn"
         )
         assert done.status_code == 303
+        assert DONE["history.rollback"] in (await reader.http.get(done.headers["location"])).text
+        assert "You won" not in (await reader.open("?done=You+won")).text
         assert await world.planner.value("goal") == "first"
 
 

@@ -63,7 +63,7 @@ class BudgetStoreContract:
         told = await stores.budgets.find(daily.name, NOW)
         assert told is not None
         assert (told.spend.near_at, told.spend.exceeded_at) == (5, 6)
-        # A changed budget keeps its sums, and is told of again.
+        # A changed budget keeps its sums; its warning can be given again.
         await stores.budgets.set(structs.replace(daily, tokens=200))
         changed = await stores.budgets.find(daily.name, NOW)
         assert changed is not None

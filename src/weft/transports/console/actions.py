@@ -30,8 +30,8 @@ FORM_TOKEN, RETURN_TO = "form_token", "return_to"
 _RESOLUTION = "resolution:"
 
 
-async def perform(app: App, browser: Browser, name: str, form: Mapping[str, str]) -> str:
-    """Perform the operation of a form; returns what to say."""
+async def perform(app: App, browser: Browser, name: str, form: Mapping[str, str]) -> None:
+    """Perform the operation of a form."""
     if name not in DONE:
         raise UnknownOperation(f"There is no form for '{name}'.")
     given: dict[str, Any] = {
@@ -45,7 +45,6 @@ async def perform(app: App, browser: Browser, name: str, form: Mapping[str, str]
     if resolutions:
         given["resolutions"] = resolutions
     await app.call(app.registry[name], given, browser.context, strict=False)
-    return DONE[name]
 
 
 def _resolution(choice: str) -> dict[str, Any]:

@@ -26,6 +26,7 @@ def environment() -> Environment:
         loader=PackageLoader("weft.transports.console"),
         autoescape=True,
         undefined=StrictUndefined,
+        auto_reload=False,
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -133,9 +133,10 @@ class Console:
         browser = await signed_in(self._app, request)
         form = await _form(request)
         browser.check_form(form.get(FORM_TOKEN))
-        said = await perform(self._app, browser, request.path_params["operation"], form)
+        operation = request.path_params["operation"]
+        await perform(self._app, browser, operation, form)
         path = _own_path(form.get(RETURN_TO))
-        return RedirectResponse(f"{path}{'&' if '?' in path else '?'}message={quote(said)}", HTTPStatus.SEE_OTHER)
+        return RedirectResponse(f"{path}{'&' if '?' in path else '?'}done={quote(operation)}", HTTPStatus.SEE_OTHER)
 
     async def _asset(self, request: Request) -> Response:
         await self._app.admit_without_credential(context_of(request.scope))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
-from starlette.responses import HTMLResponse, RedirectResponse
+from starlette.responses import HTMLResponse
 
 from weft.app.dispatch import may_use
+from weft.transports.console.actions import DONE
 from weft.transports.console.rendering import render
-from weft.transports.console.sign_in import PATH
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -86,15 +86,11 @@ class PageView:
         return kept
 
     def render(self, template: str, status: int = 200, **values: Any) -> Response:  # noqa: ANN401 - for templates
-        """Return a page; ``message`` in the query is the outcome of a form."""
+        """Return a page. ``done`` in the query names the form that was sent; no link makes a page say anything else."""
         menu = [page for page in self._menu if page.menu and self.may(page.operation)]
         shown = {**values, "view": self, "menu": menu, "form_token": self.browser.form_token}
+        shown["done"] = DONE.get(self.query("done") or "")
         return HTMLResponse(render(template, shown), status)
-
-
-def redirect(path: str, **query: str) -> Response:
-    """Return a redirect to a page of the console after a form was sent."""
-    return RedirectResponse(f"{PATH}{path}?{urlencode(query)}" if query else f"{PATH}{path}", 303)
 
 
 def _text(row: object, name: str) -> str:

@@ -264,7 +264,7 @@ async def update_source(request: UpdateSource, registry: SourceRegistry, control
     return _info(after)
 
 
-class SourceRemoval(msgspec.Struct, frozen=True):
+class DocumentRemoval(msgspec.Struct, frozen=True):
     """Removes the documents of a source in batches."""
 
     registry: SourceRegistry
@@ -282,7 +282,7 @@ class SourceRemoval(msgspec.Struct, frozen=True):
 _removed: WeakKeyDictionary[RemoveSource, int] = WeakKeyDictionary()
 
 
-async def remove_documents(request: RemoveSource, actor: Actor, transactions: Transactions[SourceRemoval]) -> None:
+async def remove_documents(request: RemoveSource, actor: Actor, transactions: Transactions[DocumentRemoval]) -> None:
     """Remove the documents of the source in bounded transactions; repeating the call continues after a crash."""
     has_more = request.documents
     while has_more:
