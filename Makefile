@@ -30,7 +30,8 @@ $(VENV)/.development: $(VENV)/.runtime
 run: $(VENV)/.runtime
 	$(BIN)/weft demo --stay --data-dir $${WEFT_DATA_DIR:-weft-data}
 
-# One worker a core; a file runs on one worker, so that its fixtures are created once. Tests need no network but loopback.
+# A file runs on one worker, so that its fixtures are created once; tests/conftest.py chooses the number of workers.
+# Tests need no network but loopback.
 # Most run on one of the two databases, with few examples.
 WORKERS := -n auto --dist loadfile --no-loadscope-reorder
 test: $(VENV)/.development

@@ -49,6 +49,11 @@ search_in_replicas_if_unusable()
 share_tls_context()
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Use more workers than cores: many tests wait for a process that they have started."""
+    return max(2, (os.cpu_count() or 1) * 3 // 2)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not runs_everything(config):
         items[:] = on_chosen_database(items)

