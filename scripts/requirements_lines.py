@@ -171,7 +171,6 @@ MISSING = {
         "(extrapolated), 1,000 concurrent assemblies of 1,000 tenants"
     ),
     "CE-S": "quality of answers judged by people, and time to first token, with a real model",
-    "CE-T": "a test of the pages of the console by plan; the operations that they show are limited by plan",
     "CE-U1": "quality of answers against the full document, judged by people",
     "MS-14": (
         "latency targets, which are figures of a benchmark: met by one caller and by 20 agents, missed at p95 by "

@@ -364,6 +364,28 @@ async def test_a_browser_is_told_that_something_changed_and_not_what(world: Worl
             assert (await anonymous.get("/console/events")).status_code == 401
 
 
+# The efficiency pages of the plans: basic, full, and full with recommendations. Alerts of quotas are for all plans.
+PAGES_OF_PLANS = {
+    "free": {"", "/usage", "/alerts"},
+    "pro": {"", "/usage", "/alerts", "/usage?by=agent"},
+    "enterprise": {"", "/usage", "/alerts", "/usage?by=agent", "/advice"},
+}
+
+
+@pytest.mark.req("CE-T", part="pages of the console")
+@pytest.mark.parametrize("plan", PAGES_OF_PLANS)
+async def test_the_pages_on_efficiency_depend_on_the_plan(world: World, plan: Any) -> None:
+    await world.app.tenants.set_plan(world.tenant, plan)
+    async with reading(world, world.admin) as reader:
+        for path in sorted(PAGES_OF_PLANS["enterprise"]):
+            answer = await reader.open(path)
+            if path in PAGES_OF_PLANS[plan]:
+                assert answer.status_code == 200, path
+            else:
+                assert answer.status_code == 409, path
+                assert f"The plan &#39;{plan}&#39; has no" in answer.text
+
+
 def test_vendored_files_are_what_their_list_says() -> None:
     folder = files("weft.transports.console") / "assets"
     listed: dict[str, Any] = json.loads((folder / "vendored.json").read_text())

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from support.processes import Attempt
     from support.world import Caller, World
 
-pytestmark = pytest.mark.req("CE-T", part="one table of limits by plan")
+pytestmark = pytest.mark.req("CE-T")
 
 REFUSED = "QUOTA_EXCEEDED"
 
