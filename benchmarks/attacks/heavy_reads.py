@@ -70,7 +70,7 @@ async def all_events(target: Target, tally: Tally) -> None:
 @attack(End.SHARED)
 async def waiting_calls(target: Target, tally: Tally) -> None:
     """Calls that wait for events which do not come."""
-    path = f"/v1/events?session_id={target.session}&wait_seconds=5&keys=none"
+    path = f"/v1/events?session_id={target.session}&wait_seconds=2&keys=none"
     await flood(target, tally, repeated("GET", path, target.key), 1_000)
 
 

@@ -366,9 +366,9 @@ async def test_a_browser_is_told_that_something_changed_and_not_what(world: Worl
 
 # The efficiency pages of the plans: basic, full, and full with recommendations. Alerts of quotas are for all plans.
 PAGES_OF_PLANS = {
-    "free": {"", "/usage", "/alerts"},
-    "pro": {"", "/usage", "/alerts", "/usage?by=agent"},
-    "enterprise": {"", "/usage", "/alerts", "/usage?by=agent", "/advice"},
+    "free": {"", "/usage", "/alerts", "/usage?by=agent"},
+    "pro": {"", "/usage", "/alerts", "/usage?by=agent", "/usage?by=session"},
+    "enterprise": {"", "/usage", "/alerts", "/usage?by=agent", "/usage?by=session", "/advice"},
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from support.world import refused
 from weft.capabilities.agent_context import service
 from weft.capabilities.history import merge_operations, rollback
 from weft.capabilities.plans.model import ALLOWANCES
+from weft.storage.sql.database import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -213,3 +215,21 @@ async def test_a_window_has_as_many_events_as_the_plan_allows(world: World) -> N
     assert not any(event["added"] for event in repeated["events"])
     with refused("QUOTA_EXCEEDED"):
         await ingest("d")
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_reads_find_a_connection_while_writes_of_their_tenant_wait_for_each_other(world: World) -> None:
+    await world.planner.write("goal", "ship")
+    unlocked = asyncio.Event()
+    waiting = [
+        asyncio.create_task(
+            world.app.database.write(Scope(world.tenant, principal=f"writer{number}"), lambda _: unlocked.wait())
+        )
+        for number in range(40)
+    ]
+    try:
+        async with asyncio.timeout(60):
+            assert await world.planner.value("goal") == "ship"
+    finally:
+        unlocked.set()
+        await asyncio.gather(*waiting)

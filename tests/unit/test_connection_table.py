@@ -41,7 +41,7 @@ class FakeConnection:
 
 
 def test_the_oldest_that_has_not_authenticated_makes_room() -> None:
-    table = ConnectionTable(ConnectionLimits(open=32))
+    table = ConnectionTable(ConnectionLimits(open=16))
     first = [FakeConnection(f"10.0.0.{number}") for number in range(8)]
     assert all(table.add(each) for each in first)  # type: ignore[arg-type]
     assert table.add(FakeConnection("10.0.0.99"))  # type: ignore[arg-type]
@@ -55,7 +55,7 @@ def test_the_oldest_that_has_not_authenticated_makes_room() -> None:
 
 
 def test_connections_whose_request_waits_for_its_turn_do_not_make_room() -> None:
-    table = ConnectionTable(ConnectionLimits(open=32))
+    table = ConnectionTable(ConnectionLimits(open=16))
     first = [FakeConnection(f"10.0.0.{number}") for number in range(8)]
     assert all(table.add(each) for each in first)  # type: ignore[arg-type]
     for each in first[:7]:

@@ -36,7 +36,8 @@ _RETRY_SECONDS = 5.0
 class ConnectionLimits:
     """Limits on connections, in seconds, bytes and numbers.
 
-    Connections that have not authenticated may be a quarter of all, and those of one address a sixteenth.
+    Connections that have not authenticated may be half of all, and those of one address a sixth: processes of one
+    machine, or people behind one router, may open many at once.
     """
 
     open: int = 20_000
@@ -72,11 +73,11 @@ class ConnectionLimits:
 
     @property
     def anonymous(self) -> int:
-        return max(1, self.open // 4)
+        return max(1, self.open // 2)
 
     @property
     def anonymous_per_address(self) -> int:
-        return max(1, self.open // 16)
+        return max(1, self.open // 6)
 
 
 class Connection(Protocol):

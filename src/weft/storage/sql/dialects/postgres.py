@@ -121,6 +121,8 @@ _CHANNEL = "weft_events"
 _SCHEMA_LOCK = 0x77656674
 _ATTEMPTS = 5
 _POOL_SIZE = 16
+# Writes may hold this part of the connections, so that reads find one while writes wait for each other's locks.
+_WRITING = 0.75
 # Connections that one tenant may hold at the same time; its principals one less each.
 _SHARE = 0.75
 _MAX_WAIT_SECONDS = 60.0
@@ -203,6 +205,10 @@ def _rendered(sql: str) -> str:
     return sql.format_map(DIALECT)
 
 
+def _fair_slots(total: int) -> FairSlots:
+    return FairSlots(total, share=_SHARE, max_wait_seconds=_MAX_WAIT_SECONDS, max_waiting=_MAX_WAITING)
+
+
 class PostgresDatabase:
     """One PostgreSQL database, shared by any number of Weft processes."""
 
@@ -215,7 +221,8 @@ class PostgresDatabase:
         self._usage = StorageUsage()
         self._opened = self._in_use = 0
         self._knows_vectors = True
-        self._slots = FairSlots(_POOL_SIZE, share=_SHARE, max_wait_seconds=_MAX_WAIT_SECONDS, max_waiting=_MAX_WAITING)
+        self._slots = _fair_slots(_POOL_SIZE)
+        self._write_slots = _fair_slots(int(_POOL_SIZE * _WRITING))
         self._heavy_reads: HeavyReads[_HeavyReader] = HeavyReads(lambda: _HeavyReader(url))
 
     async def open(self) -> None:
@@ -259,7 +266,7 @@ class PostgresDatabase:
             try:
                 async with (
                     _translated(self._usage),
-                    self._acquired(scope) as connection,
+                    self._acquired(scope, writes=True) as connection,
                     _entered(connection, scope, self._usage, readonly=False) as transaction,
                 ):
                     result = await work(transaction)
@@ -330,10 +337,15 @@ class PostgresDatabase:
         return database_figures(self._usage + heavy.usage, connections, info)
 
     @asynccontextmanager
-    async def _acquired(self, scope: Scope = SYSTEM) -> AsyncIterator[Any]:
+    async def _acquired(self, scope: Scope = SYSTEM, *, writes: bool = False) -> AsyncIterator[Any]:
         """Acquire a connection for the principal of a scope, measuring the wait and the time it was held."""
         asked = time.perf_counter()
-        async with self._slots.hold(scope.tenant or "", scope.principal), self._connections().acquire() as connection:
+        flow = (scope.tenant or "", scope.principal)
+        async with (
+            self._write_slots.hold(*flow) if writes else contextlib.nullcontext(),
+            self._slots.hold(*flow),
+            self._connections().acquire() as connection,
+        ):
             started = time.perf_counter()
             self._in_use += 1
             self._usage.waited(started - asked)

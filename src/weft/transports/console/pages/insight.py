@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from weft.kernel.errors import QuotaExceeded
 from weft.transports.console.view import Page
 
 if TYPE_CHECKING:
@@ -12,16 +13,25 @@ if TYPE_CHECKING:
     from weft.transports.console.view import PageView
 
 
+async def usage_report(view: PageView) -> tuple[str, Any]:
+    """Return what a report is by, and the report: by day if nothing is chosen, by agent in plans without that."""
+    filters = {
+        "since": view.query("since"),
+        "until": view.query("until"),
+        "agent_id": view.query("agent"),
+        "model": view.query("model"),
+    }
+    by = view.query("by")
+    try:
+        return by or "day", await view.call("usage.report", by=by or "day", **filters)
+    except QuotaExceeded:
+        if by is not None:
+            raise
+    return "agent", await view.call("usage.report", by="agent", **filters)
+
+
 async def usage(view: PageView) -> Response:
-    by = view.query("by") or "day"
-    report = await view.call(
-        "usage.report",
-        by=by,
-        since=view.query("since"),
-        until=view.query("until"),
-        agent_id=view.query("agent"),
-        model=view.query("model"),
-    )
+    by, report = await usage_report(view)
     rows = view.arranged(
         report.rows, "group", "calls", "engine_assembled_tokens", "naive_baseline_tokens", "savings_ratio", "cost"
     )

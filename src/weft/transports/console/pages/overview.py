@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from weft.transports.console.pages.insight import usage_report
 from weft.transports.console.view import Page
 
 if TYPE_CHECKING:
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from weft.transports.console.view import PageView
 
 _LISTED = 8
-_DAYS = 30
 
 
 async def overview(view: PageView) -> Response:
@@ -22,7 +22,7 @@ async def overview(view: PageView) -> Response:
         "alerts": await _if_allowed(view, "alerts.list", state="open", limit=_LISTED),
         "approvals": await _if_allowed(view, "approval.list", state="pending", limit=_LISTED),
         "receipts": await _if_allowed(view, "receipt.list", limit=_LISTED),
-        "usage": await _if_allowed(view, "usage.report", by="day", limit=_DAYS),
+        "usage": (await usage_report(view))[1] if view.may("usage.report") else None,
     }
     return view.render("overview.html", **sections)
 
