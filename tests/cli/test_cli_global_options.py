@@ -38,6 +38,7 @@ USED = {
     "mcp": DATA_FOLDER | {"tenant", "principal", "turn", "task"},
     "init": DATA_FOLDER | {"tenant", "principal"},
     "doctor": EVERY - {"turn", "task"},
+    "console": EVERY - {"turn", "task"},
     "version": NONE,
     "db migrate": DATA_FOLDER,
     "db status": DATA_FOLDER,

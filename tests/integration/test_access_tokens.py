@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import OctKey, RSAKey
 
-from support.world import refused, wire_form
+from support.world import outcome, refused, wire_form
 from weft.app.dispatch import CallContext
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ async def test_an_issued_token_is_audited_with_its_agent(world: World) -> None:
         "subagent:analysis",
         "analysis",
         "analysis",
-        {"agent_type": "analysis", "requested_permissions": ["read", "write"]},
+        {"agent_type": "analysis", "requested_permissions": ["read", "write"], "single_use": False},
     )
 
 
@@ -248,3 +249,89 @@ async def test_rotating_the_signing_key_needs_the_highest_clearance(world: World
     with refused("PERMISSION_DENIED"):
         await lesser.call("signing_key.rotate")
     await world.admin.call("signing_key.rotate")
+
+
+@pytest.fixture
+async def once(world: World) -> Caller:
+    """Return a caller with a token for a single use."""
+    return await world.planner.with_token("planner", "planning", single_use=True)
+
+
+async def test_a_token_for_a_single_use_is_exchanged_once_and_does_nothing_else(world: World, once: Caller) -> None:
+    for call in (once.list(), once.write("goal"), once.call("token.revoke"), once.call("agent.capabilities")):
+        with refused("AUTHENTICATION_ERROR") as caught:
+            await call
+        assert "token.refresh" in str(caught.value.hint)
+    holder = await refreshed(once)
+    await holder.write("goal")
+    await refreshed(holder)
+    for caller in (once, once.at(await world.another_app())):
+        with refused("AUTHENTICATION_ERROR"):
+            await refreshed(caller)
+
+
+@pytest.mark.both_databases
+async def test_of_many_exchanges_at_once_in_two_processes_one_gets_a_token(world: World, once: Caller) -> None:
+    other = once.at(await world.another_app())
+    outcomes = await asyncio.gather(*(outcome(refreshed(caller)) for caller in (once, other) * 5))
+    assert sorted(outcomes) == ["AUTHENTICATION_ERROR"] * 9 + ["ok"]
+
+
+async def test_a_token_for_a_single_use_expires_after_five_minutes(world: World, once: Caller) -> None:
+    world.clock.advance(minutes=5)
+    with refused("TOKEN_EXPIRED"):
+        await refreshed(once)
+
+
+async def test_an_exchanged_token_ends_with_the_key_it_comes_from(world: World, once: Caller) -> None:
+    holder = await refreshed(once)
+    await world.admin.call("key.rotate", key_id=world.planner.key_id)
+    with refused("AUTHENTICATION_ERROR"):
+        await holder.list()
+
+
+async def test_all_tokens_of_a_principal_are_revoked_at_once_in_every_process(world: World, once: Caller) -> None:
+    holders = [await world.planner.with_token("planner", "planning") for _ in range(2)]
+    elsewhere = holders[1].at(await world.another_app())
+    await elsewhere.list()
+    neighbour = await world.analysis.with_token("analysis")
+    await holders[0].call("token.revoke", agent_id="planner")
+    for holder in (*holders, elsewhere):
+        with refused("AUTHENTICATION_ERROR"):
+            await holder.list()
+    with refused("AUTHENTICATION_ERROR"):
+        await refreshed(once)
+    await neighbour.list()
+    await world.planner.list()
+
+
+async def test_only_an_admin_revokes_all_tokens_of_others(world: World) -> None:
+    holder = await world.analysis.with_token("analysis")
+    for caller in (world.planner, world.review):
+        for agent_id in ("analysis", "nobody"):
+            with refused("PERMISSION_DENIED"):
+                await caller.call("token.revoke", agent_id=agent_id)
+    with refused("AGENT_NOT_FOUND"):
+        await world.stranger.call("token.revoke", agent_id="analysis")
+    with refused("INVALID_INPUT_FORMAT"):
+        await world.admin.call("token.revoke", agent_id="analysis", token_id="token_0")
+    await holder.list()
+    await world.admin.call("token.revoke", agent_id="analysis")
+    with refused("AUTHENTICATION_ERROR"):
+        await holder.list()
+
+
+@pytest.mark.both_databases
+async def test_no_token_outlives_the_revocation_of_all_by_being_refreshed_meanwhile(world: World) -> None:
+    holder = await world.planner.with_token("planner", "planning")
+    other = holder.at(await world.another_app())
+    results = await asyncio.gather(
+        *(refreshed(caller) for caller in (holder, other) * 3),
+        world.planner.call("token.revoke", agent_id="planner"),
+        *(refreshed(caller) for caller in (other, holder) * 3),
+        return_exceptions=True,
+    )
+    newer = [each for each in results if not isinstance(each, (dict, BaseException))]
+    for caller in (holder, *newer):
+        with refused("AUTHENTICATION_ERROR"):
+            await caller.list()

@@ -83,6 +83,7 @@ _MAX_HEAVY_WAITING = 64
 _MAX_HEAVY_WAIT_SECONDS = 30.0
 # Actions of audit rows about callers that were not let in.
 _AUTHENTICATE, _RATE_LIMIT = "authenticate", "rate_limit"
+_EXCHANGE = "token.refresh"
 # No request has these fields: the credential names the tenant.
 _TENANT_FIELDS = ("tenant", "tenant_id")
 _no_span = contextlib.nullcontext()
@@ -184,7 +185,7 @@ class Dispatcher:
                     fields = raw
                     answer, caller = await self._perform_anonymously(operation, raw, context, strict=strict)
                     return answer
-                caller = actor = await self.identify(context)
+                caller = actor = await self._identify_for(operation, context)
                 await self._check_rate(operation, context, actor)
                 if isinstance(raw, Incoming):
                     waited = time.perf_counter()
@@ -247,7 +248,7 @@ class Dispatcher:
                     return await self._held_calls.answer(call, error, context.client)
             except AccessChanged:
                 self.forget(context)
-                actor = await self.identify(context)
+                actor = await self._identify_for(operation, context)
             except WeftError as error:
                 if any(raw.get(name, actor.tenant) != actor.tenant for name in _TENANT_FIELDS):
                     error.violation = "cross_tenant"
@@ -321,10 +322,14 @@ class Dispatcher:
             )
             raise
 
-    async def identify(self, context: CallContext, *, fresh: bool = False) -> Actor:
+    async def _identify_for(self, operation: Operation, context: CallContext) -> Actor:
+        return await self.identify(context, exchanges=operation.name == _EXCHANGE)
+
+    async def identify(self, context: CallContext, *, fresh: bool = False, exchanges: bool = False) -> Actor:
         """Return the caller; ``fresh`` checks for changed access rules, for those who open no transaction that does.
 
-        A missing credential and one that is not accepted are audited, and limited by address.
+        ``exchanges`` also accepts a token for a single use. A missing credential and one that is not accepted are
+        audited, and limited by address.
         """
         if context.credential is None:
             await self.admit_without_credential(context)
@@ -334,6 +339,7 @@ class Dispatcher:
         identify = self._callers.identify_now if fresh else self._callers.identify
         try:
             actor = await identify(context.credential, context.peer)
+            _check_use(actor, exchanges=exchanges)
             return actor if context.session_id is None else actor.bound_to(context.session_id)
         except AuthenticationError as error:
             tenant = None
@@ -488,6 +494,15 @@ class Dispatcher:
             self._callers.forget_tenant(done.tenant)
         log_changes(scope, done.published)
         return answer
+
+
+def _check_use(actor: Actor, *, exchanges: bool) -> None:
+    """Refuse calls with a token that can only be exchanged for another one."""
+    if actor.single_use and not exchanges:
+        raise AuthenticationError(
+            "This token can only be exchanged for another one.",
+            hint="Exchange it with `token.refresh`, or open its link in a browser.",
+        )
 
 
 def named_session(raw: Mapping[str, Any]) -> str | None:

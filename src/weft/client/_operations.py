@@ -2875,6 +2875,7 @@ class TokenOperations:
         *,
         requested_permissions: Sequence[Literal["read", "write", "admin"]] = ("read", "write"),
         step: str | None = None,
+        single_use: bool = False,
     ) -> TokenIssued:
         """Exchange an agent's API key for a token that expires.
 
@@ -2888,6 +2889,7 @@ class TokenOperations:
                 "agent_type": agent_type,
                 "api_key": api_key,
                 "requested_permissions": requested_permissions,
+                "single_use": single_use,
                 **given(step=step),
             },
         )
@@ -2895,13 +2897,14 @@ class TokenOperations:
     async def refresh(self) -> TokenIssued:
         """Get a new token for the one that this call uses; the old one stays valid until it expires.
 
-        A token can be refreshed for a day (by default); after that, authenticate with the API key again.
+        A token can be refreshed for a day (by default); after that, authenticate with the API key again. One for a
+        single use ends with this call: of several calls with it, one gets a token.
         """
         return await self._caller.call("token.refresh", {})
 
-    async def revoke(self, *, token_id: str | None = None) -> Success:
-        """Revoke a token at once: your own or, as an admin, that of a principal you may edit."""
-        return await self._caller.call("token.revoke", given(token_id=token_id))
+    async def revoke(self, *, token_id: str | None = None, agent_id: str | None = None) -> Success:
+        """Revoke a token, or all of a principal, at once: your own or, as an admin, of a principal you may edit."""
+        return await self._caller.call("token.revoke", given(token_id=token_id, agent_id=agent_id))
 
 
 class ToolsOperations:

@@ -2853,6 +2853,7 @@ class SyncTokenOperations:
         *,
         requested_permissions: Sequence[Literal["read", "write", "admin"]] = ("read", "write"),
         step: str | None = None,
+        single_use: bool = False,
     ) -> TokenIssued:
         """Exchange an agent's API key for a token that expires.
 
@@ -2866,6 +2867,7 @@ class SyncTokenOperations:
                 "agent_type": agent_type,
                 "api_key": api_key,
                 "requested_permissions": requested_permissions,
+                "single_use": single_use,
                 **given(step=step),
             },
         )
@@ -2873,13 +2875,14 @@ class SyncTokenOperations:
     def refresh(self) -> TokenIssued:
         """Get a new token for the one that this call uses; the old one stays valid until it expires.
 
-        A token can be refreshed for a day (by default); after that, authenticate with the API key again.
+        A token can be refreshed for a day (by default); after that, authenticate with the API key again. One for a
+        single use ends with this call: of several calls with it, one gets a token.
         """
         return self._caller.call("token.refresh", {})
 
-    def revoke(self, *, token_id: str | None = None) -> Success:
-        """Revoke a token at once: your own or, as an admin, that of a principal you may edit."""
-        return self._caller.call("token.revoke", given(token_id=token_id))
+    def revoke(self, *, token_id: str | None = None, agent_id: str | None = None) -> Success:
+        """Revoke a token, or all of a principal, at once: your own or, as an admin, of a principal you may edit."""
+        return self._caller.call("token.revoke", given(token_id=token_id, agent_id=agent_id))
 
 
 class SyncToolsOperations:

@@ -128,6 +128,7 @@ class Actor(msgspec.Struct, frozen=True, dict=True):
     ``terminated_sessions`` are the sessions in which it, or an agent above it, is refused until a human reinstates it.
     ``step`` is the step of a task that its credential or endpoint is bound to; then it may call the tools in
     ``step_tools`` only. ``bound_session`` is the session that its connection is bound to: no other one exists for it.
+    ``single_use`` says that its token may only be exchanged for another one.
     """
 
     tenant: str
@@ -154,6 +155,7 @@ class Actor(msgspec.Struct, frozen=True, dict=True):
     step_tools: frozenset[str] = frozenset()
     bound_session: str | None = None
     tree: str | None = None
+    single_use: bool = False
 
     @property
     def is_subagent(self) -> bool:

@@ -20,9 +20,12 @@ from weft.transports.http.application import HttpApplication
 from weft.transports.http.connections import ConnectionLimits
 from weft.transports.http.protocol import BoundedHttp
 from weft.transports.logs import configure_logging
+from weft.transports.running_server import address_of, announced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
+
+    Started = Callable[[App, str], Awaitable[None]]
 
     from weft.app.tenants import NewTenant
     from weft.settings import Settings
@@ -42,6 +45,12 @@ class DrainingServer(uvicorn.Server):
         super().__init__(config)
         self._application = application
         self._grace_seconds = grace_seconds
+        self.when_started: Callable[[], Awaitable[None]] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.when_started is not None and self.started:
+            await self.when_started()
 
     async def on_tick(self, counter: int) -> bool:
         """Look after the connections, ten times a second."""
@@ -69,18 +78,18 @@ class DrainingServer(uvicorn.Server):
         AppStatus.should_exit = True
 
 
-def serve(settings: Settings, *, profile: Profile | None = None) -> None:
-    """Serve until SIGTERM or SIGINT."""
+def serve(settings: Settings, *, profile: Profile | None = None, started: Started | None = None) -> None:
+    """Serve until SIGTERM or SIGINT; ``started`` is called with the URL as soon as requests are answered."""
     configure_logging(settings.log_level)
     # Read when the first search loads numpy. Searches run in parallel, one per core; multithreaded products of small
     # matrices would only make them wait for each other.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     always_short_turns()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(settings, profile))
+        runner.run(_serve(settings, profile, started))
 
 
-async def _serve(settings: Settings, profile: Profile | None) -> None:
+async def _serve(settings: Settings, profile: Profile | None, started: Started | None) -> None:
     app = App(settings)
     await app.open()
     try:
@@ -88,7 +97,12 @@ async def _serve(settings: Settings, profile: Profile | None) -> None:
         application = HttpApplication(app, profile, limits=_connection_limits())
         _tune_garbage_collection()
         server = http_server(settings, application)
-        await server.serve(_handles(server.config.bind_socket()))
+        listening = server.config.bind_socket()
+        url = address_of(settings, listening.getsockname()[1])
+        with announced(settings, url):
+            if started is not None:
+                server.when_started = partial(started, app, url)
+            await server.serve(_handles(listening))
     finally:
         await app.close()
 

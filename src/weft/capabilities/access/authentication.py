@@ -112,6 +112,7 @@ async def _by_token(token: str, store: AccessStore, codec: TokenCodec, now: int)
         epoch=epoch,
         valid_until=stored.expires_at,
         token_id=stored.token_id,
+        single_use=stored.single_use,
         tools=key.tools if key else None,
         step=await _bound_step(stored.step, principal, memberships, store),
     )

@@ -131,7 +131,10 @@ class StoredKey:
 
 @dataclass(frozen=True, slots=True)
 class StoredToken:
-    """A stored access token. ``proven_at`` is when its API key was last presented."""
+    """A stored access token. ``proven_at`` is when its API key was last presented.
+
+    One for ``single_use`` is exchanged for another one and accepted for nothing else.
+    """
 
     token_id: str
     principal_id: str
@@ -141,6 +144,7 @@ class StoredToken:
     expires_at: int
     revoked_at: int | None
     step: str | None = None
+    single_use: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +219,7 @@ def actor_for(
     epoch: int,
     valid_until: int | None = None,
     token_id: str | None = None,
+    single_use: bool = False,
     key_id: str | None = None,
     tools: str | None = None,
     step: BoundStep | None = None,
@@ -230,6 +235,7 @@ def actor_for(
         epoch=epoch,
         valid_until=valid_until,
         token_id=token_id,
+        single_use=single_use,
         key_id=key_id,
         min_score=principal.min_score,
         teams=memberships.teams,

@@ -53,7 +53,14 @@ from weft.capabilities.access.steps import BoundToStep, StepName, StepNotFound, 
 from weft.capabilities.access.store import AccessStore, LineKeys, TokenCodec
 from weft.capabilities.access.tool_profiles import ToolsField, UnknownToolProfile, parse_tool_profile
 from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
-from weft.kernel.errors import AuthenticationError, InvalidApiKey, PermissionDenied, QuotaExceeded, SelfModification
+from weft.kernel.errors import (
+    AuthenticationError,
+    InvalidApiKey,
+    InvalidInput,
+    PermissionDenied,
+    QuotaExceeded,
+    SelfModification,
+)
 from weft.kernel.fields import Fraction, ShortText, new_id
 from weft.kernel.identity import SYSTEM_ID, Actor, Permission, PrincipalKind
 from weft.kernel.operation import (
@@ -78,10 +85,14 @@ YEAR_SECONDS = 31_536_000
 
 @dataclass(frozen=True, slots=True)
 class TokenLifetimes:
-    """The lifetime of a token, and how long it can be refreshed before the API key must be presented again."""
+    """The lifetime of a token, and how long it can be refreshed before the API key must be presented again.
+
+    ``single_use`` is the lifetime of a token that can only be exchanged for another one.
+    """
 
     token: timedelta
     proof: timedelta
+    single_use: timedelta = timedelta(minutes=5)
 
 
 class AuthenticateAgent(Request):
@@ -98,6 +109,12 @@ class AuthenticateAgent(Request):
         StepName | None,
         msgspec.Meta(description="Step of a task: the token may call the tools of this step only."),
     ] = None
+    single_use: Annotated[
+        bool,
+        msgspec.Meta(
+            description="The token can only be refreshed, once and within five minutes: for a link that signs in."
+        ),
+    ] = False
 
 
 class RefreshToken(Request):
@@ -125,6 +142,10 @@ class RevokeToken(Request):
     """The token to revoke; by default the one of this call."""
 
     token_id: Annotated[ShortText | None, msgspec.Meta(description="The token's jti claim.")] = None
+    agent_id: Annotated[
+        AgentId | None,
+        msgspec.Meta(description="Revoke all tokens of this principal, such as your own, instead of one."),
+    ] = None
 
 
 class CreateAgent(Request):
@@ -322,7 +343,18 @@ async def authenticate_agent(
         raise PermissionDenied("None of the requested permissions was granted to this agent.")
     step = step_within(key.step, request.step)
     await _check_step(step, principal, access)
-    return await _issue(access, codec, lifetimes, principal, permissions, key=key, proven_at=now, now=now, step=step)
+    token = StoredToken(
+        token_id=new_id("token"),
+        principal_id=principal.principal_id,
+        key_id=key.key_id,
+        permissions=permissions,
+        proven_at=now,
+        expires_at=_expiry(lifetimes.single_use if request.single_use else lifetimes.token, key, now),
+        revoked_at=None,
+        step=step,
+        single_use=request.single_use,
+    )
+    return await _issue(token, principal, access, codec, now)
 
 
 @_token_operation(
@@ -337,33 +369,30 @@ async def refresh_token(
 ) -> TokenIssued:
     """Get a new token for the one that this call uses; the old one stays valid until it expires.
 
-    A token can be refreshed for a day (by default); after that, authenticate with the API key again.
+    A token can be refreshed for a day (by default); after that, authenticate with the API key again. One for a single
+    use ends with this call: of several calls with it, one gets a token.
     """
     del request
     now = to_micros(clock.now())
+    await access.lock_tokens(actor.principal_id)
     stored = await access.token(actor.token_id) if actor.token_id else None
     if stored is None:
         raise AuthenticationError(
             "Only a token can be refreshed; this call used an API key.",
             hint="Keep using the API key, or exchange it for a token with `token.issue`.",
         )
+    if stored.revoked_at is not None:
+        raise AuthenticationError("This token was used or revoked.")
     if now - stored.proven_at > lifetimes.proof / timedelta(microseconds=1):
         raise AuthenticationError("This token can no longer be refreshed; authenticate with the API key again.")
     key = await access.key(stored.key_id) if stored.key_id else None
     if key is None or not key.usable(now):
         raise AuthenticationError("The API key of this token has expired or was revoked.")
     principal = await active_principal(stored.principal_id, access)
-    return await _issue(
-        access,
-        codec,
-        lifetimes,
-        principal,
-        stored.permissions,
-        key=key,
-        proven_at=stored.proven_at,
-        now=now,
-        step=stored.step,
-    )
+    if stored.single_use:
+        await access.revoke_token(stored.token_id, now)
+    token = replace(stored, token_id=new_id("token"), expires_at=_expiry(lifetimes.token, key, now), single_use=False)
+    return await _issue(token, principal, access, codec, now)
 
 
 @_token_operation(
@@ -372,11 +401,14 @@ async def refresh_token(
     http="POST /v1/tokens/revoke",
     destructive=True,
     audited=True,
-    errors=(PermissionDenied, AuthenticationError),
+    errors=(PermissionDenied, AuthenticationError, AgentNotFound),
     session=SessionUse.NONE,
 )
 async def revoke_token(request: RevokeToken, actor: Actor, access: AccessStore, clock: Clock) -> Success:
-    """Revoke a token at once: your own or, as an admin, that of a principal you may edit."""
+    """Revoke a token, or all of a principal, at once: your own or, as an admin, of a principal you may edit."""
+    if request.agent_id is not None:
+        await _revoke_all(request.agent_id, request.token_id, actor, access, to_micros(clock.now()))
+        return Success()
     token_id = request.token_id or actor.token_id
     stored = await access.token(token_id) if token_id else None
     if stored is None or (stored.principal_id != actor.principal_id and not actor.is_admin):
@@ -598,51 +630,47 @@ async def rotate_signing_key(
     return Success()
 
 
+async def _revoke_all(principal_id: str, token_id: str | None, actor: Actor, access: AccessStore, now: int) -> None:
+    if token_id is not None:
+        raise InvalidInput("Name a token or a principal, not both.", field="agent_id")
+    if principal_id != actor.principal_id and not actor.is_admin:
+        raise PermissionDenied("Only an admin may revoke the tokens of others.")
+    await check_may_manage_credentials(actor, await _find_principal(principal_id, access), access)
+    # The tenant before the principal, as everything that locks both.
+    await access.advance_epoch()
+    await access.lock_tokens(principal_id)
+    await access.revoke_tokens_of(principal_id, now)
+
+
+def _expiry(lifetime: timedelta, key: StoredKey, now: int) -> int:
+    expires_at = now + lifetime // timedelta(microseconds=1)
+    return expires_at if key.expires_at is None else min(expires_at, key.expires_at)
+
+
 async def _issue(
-    access: AccessStore,
-    codec: TokenCodec,
-    lifetimes: TokenLifetimes,
-    principal: Principal,
-    permissions: frozenset[Permission],
-    *,
-    key: StoredKey,
-    proven_at: int,
-    now: int,
-    step: str | None,
+    token: StoredToken, principal: Principal, access: AccessStore, codec: TokenCodec, now: int
 ) -> TokenIssued:
+    """Store a token and return it signed."""
     signing = next(candidate for candidate in await access.signing_keys() if candidate.retired_at is None)
-    expires_at = now + lifetimes.token // timedelta(microseconds=1)
-    if key.expires_at is not None:
-        expires_at = min(expires_at, key.expires_at)
-    stored = StoredToken(
-        token_id=new_id("token"),
-        principal_id=principal.principal_id,
-        key_id=key.key_id,
-        permissions=permissions,
-        proven_at=proven_at,
-        expires_at=expires_at,
-        revoked_at=None,
-        step=step,
-    )
     await access.forget_expired_tokens(principal.principal_id, now - DAY_SECONDS * 1_000_000)
-    await access.add_token(stored)
+    await access.add_token(token)
     claims = {
         "iss": "weft",
         "sub": principal.principal_id,
-        "jti": stored.token_id,
+        "jti": token.token_id,
         "iat": now // 1_000_000,
-        "exp": expires_at // 1_000_000,
-        "permissions": sorted(permissions),
-        **({} if step is None else {"step": step}),
+        "exp": token.expires_at // 1_000_000,
+        "permissions": sorted(token.permissions),
+        **({} if token.step is None else {"step": token.step}),
     }
     return TokenIssued(
         token=codec.encode(claims, signing.kid, signing.secret),
         agent_id=principal.principal_id,
         agent_type=principal.agent_type,
-        permissions=sorted(permissions),
-        expires_at=from_micros(expires_at),
+        permissions=sorted(token.permissions),
+        expires_at=from_micros(token.expires_at),
         issued_at=from_micros(now),
-        step=msgspec.UNSET if step is None else step,
+        step=msgspec.UNSET if token.step is None else token.step,
     )
 
 

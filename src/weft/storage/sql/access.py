@@ -27,7 +27,8 @@ LEFT JOIN principals parent ON parent.tenant = p.tenant AND parent.principal_id 
 """
 _KEY = "SELECT key_id, principal_id, secret_hash, created_at, expires_at, revoked_at, tools, step FROM api_keys"
 _ISSUED = """
-SELECT token_id, principal_id, key_id, permissions, proven_at, expires_at, revoked_at, step FROM access_tokens
+SELECT token_id, principal_id, key_id, permissions, proven_at, expires_at, revoked_at, step, single_use
+FROM access_tokens
 """
 _ADD_PRINCIPAL = """
 INSERT INTO principals
@@ -150,8 +151,8 @@ UPDATE access_tokens SET revoked_at = $1 WHERE tenant = $2 AND key_id = $3 AND r
 """
 _INSERT_ACCESS = """
 INSERT INTO access_tokens
-    (tenant, token_id, principal_id, key_id, permissions, proven_at, expires_at, step)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+    (tenant, token_id, principal_id, key_id, permissions, proven_at, expires_at, step, single_use)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 """
 _SIGNING_KEYS = """
 SELECT kid, secret, created_at, retired_at FROM signing_keys
@@ -392,8 +393,18 @@ class SqlAccessStore:
         row = await self._tx.one(_ISSUED + "WHERE tenant = $1 AND token_id = $2", self.tenant, token_id)
         if row is None:
             return None
-        found_id, principal_id, key_id, permissions, *rest = row
-        return StoredToken(found_id, principal_id, key_id, _permissions(permissions), *rest)
+        found_id, principal_id, key_id, permissions, proven_at, expires_at, revoked_at, step, single_use = row
+        return StoredToken(
+            found_id,
+            principal_id,
+            key_id,
+            _permissions(permissions),
+            proven_at,
+            expires_at,
+            revoked_at,
+            step,
+            bool(single_use),
+        )
 
     async def add_token(self, token: StoredToken) -> None:
         await self._tx.run(
@@ -406,6 +417,12 @@ class SqlAccessStore:
             token.proven_at,
             token.expires_at,
             token.step,
+            int(token.single_use),
+        )
+
+    async def lock_tokens(self, principal_id: str) -> None:
+        await self._tx.run(
+            "SELECT 1 FROM principals WHERE tenant = $1 AND principal_id = $2 {for_update}", self.tenant, principal_id
         )
 
     async def revoke_token(self, token_id: str, at: int) -> None:
@@ -414,6 +431,14 @@ class SqlAccessStore:
             at,
             self.tenant,
             token_id,
+        )
+
+    async def revoke_tokens_of(self, principal_id: str, at: int) -> None:
+        await self._tx.run(
+            "UPDATE access_tokens SET revoked_at = $1 WHERE tenant = $2 AND principal_id = $3 AND revoked_at IS NULL",
+            at,
+            self.tenant,
+            principal_id,
         )
 
     async def forget_expired_tokens(self, principal_id: str, before: int) -> None:

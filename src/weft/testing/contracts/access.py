@@ -139,6 +139,22 @@ class AccessStoreContract:
         await stores.access.revoke_token("t1", 6)
         assert await stores.access.token("t1") == token("t1", revoked_at=5)
 
+    async def test_all_tokens_of_one_principal_are_revoked(
+        self, stores: ContractStores, elsewhere: ContractStores
+    ) -> None:
+        once = replace(token("t1"), single_use=True)
+        other = replace(token("t3"), principal_id="other")
+        for stored in (once, token("t2", revoked_at=None), other):
+            await stores.access.add_token(stored)
+        await elsewhere.access.add_token(token("t1"))
+        await stores.access.revoke_token("t2", 4)
+        await stores.access.lock_tokens("planner")
+        await stores.access.revoke_tokens_of("planner", 5)
+        assert await stores.access.token("t1") == replace(once, revoked_at=5)
+        assert await stores.access.token("t2") == token("t2", revoked_at=4)
+        assert await stores.access.token("t3") == other
+        assert await elsewhere.access.token("t1") == token("t1")
+
     async def test_only_tokens_long_expired_are_deleted(self, stores: ContractStores) -> None:
         await stores.access.add_token(token("old", expires_at=9))
         await stores.access.add_token(token("new", expires_at=10))

@@ -30,6 +30,7 @@ class _HandWritten(NamedTuple):
 
 _HAND_WRITTEN = {
     "demo": _HandWritten("serve", "Watch a team of agents work together for half a minute."),
+    "console": _HandWritten("console", "Open the console in the browser, signed in."),
     "serve": _HandWritten("serve", "Run the server: MCP and REST on one port."),
     "mcp": _HandWritten("serve", "Serve MCP over standard input and output, for an editor or agent."),
     "init": _HandWritten("init", "Connect Claude Code, Cursor or VS Code."),
@@ -84,7 +85,7 @@ _GROUPS = {
     "performance": "Latency, load and cache metrics of the server.",
 }
 _SECTIONS = {
-    "Start here": ("demo", "serve", "mcp", "init", "doctor"),
+    "Start here": ("demo", "console", "serve", "mcp", "init", "doctor"),
     "Work in sessions": (
         "session",
         "board",

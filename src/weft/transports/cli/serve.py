@@ -64,7 +64,7 @@ def serve(
     note_unused_database(data_dir, database_url)
     target: Target = ctx.obj
     settings = target.settings(host=host, port=port, data_dir=data_dir, database_url=database_url)
-    _check_port(settings)
+    check_port(settings)
     run(settings)
 
 
@@ -126,7 +126,7 @@ def demo(ctx: click.Context, port: int | None, data_dir: str | None, *, stay: bo
         raise click.UsageError(f"{FLAGS[chosen[0]]} needs --stay: otherwise the demo uses a temporary folder.", ctx)
     target: Target = ctx.obj
     settings = target.settings(port=_demo_port(port, stay=stay), data_dir=data_dir)
-    _check_port(settings)
+    check_port(settings)
     run(settings, stay=stay)
 
 
@@ -138,7 +138,7 @@ def _demo_port(port: int | None, *, stay: bool) -> int | None:
         return int(probe.getsockname()[1])
 
 
-def _check_port(settings: Settings) -> None:
+def check_port(settings: Settings) -> None:
     """Refuse an unavailable port before anything is created."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(

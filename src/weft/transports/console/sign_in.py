@@ -1,7 +1,8 @@
 """Signing in: who a browser acts as.
 
-A browser gets a token for its API key and keeps it in a cookie that scripts cannot read. The token is replaced while
-pages are used, so it lasts as long as any token: a while after the last page, and never longer than a proof by key.
+A browser gets a token for its API key, or for the token of a one-time link, and keeps it in a cookie that scripts
+cannot read. The token is replaced while pages are opened, so it lasts as long as any token: a while after the last
+page, and never longer than a proof by key.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import structs
 
+from weft.app.authentication import Local
+from weft.app.dispatch import CallContext
+from weft.app.tenants import ADMIN
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import AuthenticationError, Forbidden, WeftError
 from weft.transports.http.http_io import context_of
@@ -22,14 +26,17 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from weft.app.app import App
-    from weft.app.dispatch import CallContext
     from weft.kernel.identity import Actor
 
 TOKEN_COOKIE, FORM_COOKIE = "weft_console", "weft_console_forms"
 PATH = "/console"
+SIGN_IN = f"{PATH}/sign-in"
 _FORM_SECRET_BYTES = 32
 # A token is replaced when this part of its lifetime has passed.
 _REPLACED_AFTER = 0.5
+_HOUR_SECONDS = 3_600
+# A token has two dots, an API key three.
+_DOTS_OF_TOKEN = 2
 
 
 class ForeignForm(Forbidden):
@@ -37,6 +44,14 @@ class ForeignForm(Forbidden):
 
     code = "FOREIGN_FORM"
     hint = "Reload the page and send the form again. Nothing was changed."
+
+
+class SignInLinkInvalid(AuthenticationError):
+    """The link was used already, is older than five minutes, or belongs to another server."""
+
+    code = "SIGN_IN_LINK_INVALID"
+    hint = "Get another link: run weft console."
+    related: tuple[str, ...] = ()
 
 
 class Browser(NamedTuple):
@@ -66,15 +81,43 @@ async def signed_in(app: App, request: Request) -> Browser:
     return Browser(context, await app.identify(context), secret)
 
 
-async def token_for(app: App, api_key: str, request: Request) -> str:
+async def token_for(app: App, presented: str, request: Request) -> str:
+    """Exchange what was typed or opened for a token: an API key, or a one-time link, whole or without its address."""
+    credential = presented.rpartition("#")[2].strip()
+    context = structs.replace(context_of(request.scope), credential=credential)
+    if credential.count(".") != _DOTS_OF_TOKEN:
+        return await _issue(app, credential, context)
+    try:
+        issued: Any = await app.call(app.registry["token.refresh"], {}, context)
+    except AuthenticationError as error:
+        raise SignInLinkInvalid from error
+    return str(issued.token)
+
+
+async def link_token(app: App, tenant: str, principal_id: str) -> str:
+    """Return a token for a link, for a process that has the database itself and needs no key.
+
+    The API key that it is bound to is known to nobody, and expires when the browser would need one again.
+    """
+    fields = {"agent_id": principal_id, "expires_in": app.settings.token_max_age_hours * _HOUR_SECONDS}
+    made: Any = await app.call(app.registry["key.create"], fields, CallContext(Local(tenant, ADMIN)))
+    return await _issue(app, made.api_key, CallContext(made.api_key), single_use=True)
+
+
+def link_to(url: str, token: str) -> str:
+    """Return a link that signs in. The token is in the fragment, which browsers send to no server."""
+    return f"{url.rstrip('/')}{SIGN_IN}#{token}"
+
+
+async def _issue(app: App, api_key: str, context: CallContext, *, single_use: bool = False) -> str:
     """Exchange an API key for a token with all permissions of its principal."""
-    context = structs.replace(context_of(request.scope), credential=api_key)
     actor = await app.identify(context)
     fields = {
         "agent_id": actor.principal_id,
         "agent_type": actor.agent_type,
         "api_key": api_key,
         "requested_permissions": sorted(actor.permissions),
+        "single_use": single_use,
     }
     issued: Any = await app.call(app.registry["token.issue"], fields, structs.replace(context, credential=None))
     return str(issued.token)

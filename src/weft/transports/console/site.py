@@ -18,7 +18,7 @@ from weft.transports.cli.command_names import command_name
 from weft.transports.console.actions import FORM_TOKEN, RETURN_TO, perform
 from weft.transports.console.pages import PAGES
 from weft.transports.console.rendering import render
-from weft.transports.console.sign_in import PATH, forget, keep_alive, remember, signed_in, token_for
+from weft.transports.console.sign_in import PATH, SIGN_IN, forget, keep_alive, remember, signed_in, token_for
 from weft.transports.console.view import PageView
 from weft.transports.http.http_io import (
     ANONYMOUS_BODY_BYTES,
@@ -68,8 +68,8 @@ class Console:
 
     def routes(self) -> Iterator[Route]:
         yield Route(f"{PATH}/assets/{{name}}", self._guarded(self._asset), methods=["GET"])
-        yield Route(f"{PATH}/sign-in", self._guarded(self._sign_in_page), methods=["GET"])
-        yield Route(f"{PATH}/sign-in", self._guarded(self._sign_in), methods=["POST"])
+        yield Route(SIGN_IN, self._guarded(self._sign_in_page), methods=["GET"])
+        yield Route(SIGN_IN, self._guarded(self._sign_in), methods=["POST"])
         yield Route(f"{PATH}/sign-out", self._guarded(self._sign_out), methods=["POST"])
         yield Route(f"{PATH}/actions/{{operation}}", self._guarded(self._action), methods=["POST"])
         yield Route(f"{PATH}/events", ConsoleEvents(self._app, self._streams), methods=["GET"])
@@ -97,7 +97,8 @@ class Console:
         async def show(request: Request) -> Response:
             browser = await signed_in(self._app, request)
             response = await page.show(PageView(self._app, request, browser, PAGES))
-            await keep_alive(self._app, browser, response, secure=_is_secure(request))
+            if not _is_update(request):
+                await keep_alive(self._app, browser, response, secure=_is_secure(request))
             return response
 
         return show
@@ -123,9 +124,11 @@ class Console:
 
     async def _sign_out(self, request: Request) -> Response:
         browser = await signed_in(self._app, request)
-        browser.check_form((await _form(request)).get(FORM_TOKEN))
-        await self._app.call(self._app.registry["token.revoke"], {}, browser.context)
-        response = RedirectResponse(f"{PATH}/sign-in", HTTPStatus.SEE_OTHER)
+        form = await _form(request)
+        browser.check_form(form.get(FORM_TOKEN))
+        what = {"agent_id": browser.actor.principal_id} if form.get("everywhere") else {}
+        await self._app.call(self._app.registry["token.revoke"], what, browser.context)
+        response = RedirectResponse(SIGN_IN, HTTPStatus.SEE_OTHER)
         forget(response)
         return response
 
@@ -152,9 +155,9 @@ class Console:
 
     def _to_sign_in(self, request: Request, error: AuthenticationError) -> Response:
         here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        if request.method != "GET" or "hx-request" in request.headers:
+        if request.method != "GET" or _is_update(request):
             return self._error_page(error)
-        response = RedirectResponse(f"{PATH}/sign-in?{RETURN_TO}={quote(here)}", HTTPStatus.SEE_OTHER)
+        response = RedirectResponse(f"{SIGN_IN}?{RETURN_TO}={quote(here)}", HTTPStatus.SEE_OTHER)
         forget(response)
         return response
 
@@ -184,6 +187,11 @@ def _command(operation: str) -> str:
 
 def _is_secure(request: Request) -> bool:
     return request.url.scheme == "https"
+
+
+def _is_update(request: Request) -> bool:
+    """Tell whether a page that is open fetches its live part again, which is no use of the browser by its reader."""
+    return "hx-request" in request.headers
 
 
 def _check_same_origin(request: Request) -> None:

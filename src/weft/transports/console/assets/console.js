@@ -47,6 +47,12 @@ function followEvents(live) {
     setTimeout(update, Math.max(0, LEAST_MS_BETWEEN_UPDATES - (Date.now() - last)));
   };
   events.onmessage = changed;
+  // A refused stream is not opened again. If the reason is that the sign-in ended, the page leads to the next one.
+  events.onerror = async () => {
+    if (events.readyState !== EventSource.CLOSED) return;
+    const answer = await fetch(location.href, { headers: { "hx-request": "true" } });
+    if (answer.status === 401) location.reload();
+  };
   window.addEventListener("pagehide", () => events.close());
 }
 
@@ -86,7 +92,27 @@ function drawChart(place) {
   }, [rows.map((_, index) => index), numbers(2), numbers(3)], place);
 }
 
+// A link that signs in has its token behind the #, which browsers do not send. It leaves the address and the history.
+function offerLink() {
+  const form = document.getElementById("by-link");
+  const token = location.hash.slice(1);
+  const claims = token.split(".")[1];
+  if (!form || !claims) return;
+  history.replaceState(null, "", location.pathname + location.search);
+  form.elements.api_key.value = token;
+  try {
+    form.querySelector("strong").textContent = JSON.parse(atob(claims.replaceAll("-", "+").replaceAll("_", "/"))).sub;
+  } catch {
+    return;
+  }
+  document.getElementById("by-key").hidden = true;
+  form.hidden = false;
+  form.querySelector("button").focus();
+}
+window.addEventListener("hashchange", offerLink);
+
 document.addEventListener("DOMContentLoaded", () => {
+  offerLink();
   showLocalTimes(document);
   enableCopying(document);
   const live = document.getElementById("live");
