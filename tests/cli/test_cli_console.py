@@ -73,7 +73,8 @@ def test_on_a_data_folder_the_link_is_for_the_server_that_runs_there(tmp_path: P
         here.run("agent", "create", "planner")
         assert signed_in_as(here.run("--as", "planner", "console", "--no-open").stdout.strip()) == "planner"
         assert "'nobody' does not exist" in here.run("--as", "nobody", "console", "--no-open", code=3).stderr
-    assert not announced.exists()
+        assert server.stop() == 0
+        assert not announced.exists()
 
 
 @contextmanager
