@@ -44,7 +44,7 @@ def secret_of(link: str) -> str:
 
 
 def test_a_link_of_a_server_is_for_the_owner_of_the_key(tmp_path: Path) -> None:
-    with server_process(tmp_path, WEFT_LOG_LEVEL="DEBUG") as server:
+    with server_process(tmp_path, log_level="DEBUG") as server:
         remote = CommandLine(tmp_path, {"WEFT_URL": server.url, "WEFT_API_KEY": server.admin_key})
         link = remote.run("console", "--no-open").stdout.strip()
         assert link.startswith(server.url)
