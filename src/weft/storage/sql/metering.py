@@ -108,8 +108,11 @@ _COLUMNS = {
     "model": "model",
     "kind": "kind",
 }
+_ROLLUPS, _TOTALS = "usage_rollups", "usage_totals"
 # Groupings and filters that need no names, so that totals answer them.
 _NAMELESS = frozenset({"tenant", "kind", *UNIT_SECONDS})
+# Groupings by names that callers choose.
+_MANY_NAMES = frozenset({"agent", "session", "step", "model"})
 _UP_TO_CLEARANCE = f"""
 agent_id <> '{OTHER}' AND agent_id NOT IN (
     SELECT p.principal_id FROM principals p WHERE p.tenant = $1 AND p.clearance > ${{place}})
@@ -230,7 +233,7 @@ class SqlUsageStore(SqlStore):
             *[
                 await self._prune_unit(table, unit, start, limit)
                 for unit, start in zip(KeptFrom._fields, kept, strict=True)
-                for table in ("usage_rollups", "usage_totals")
+                for table in (_ROLLUPS, _TOTALS)
             ],
         ]
         more = limit in deleted
@@ -318,7 +321,7 @@ class SqlUsageStore(SqlStore):
         )
 
     async def _prune_unit(self, table: str, unit: str, start: int, limit: int) -> int:
-        columns = "start, kind" if table == "usage_totals" else "start, agent_id, session_id, step, model, teams, kind"
+        columns = "start, kind" if table == _TOTALS else "start, agent_id, session_id, step, model, teams, kind"
         return await self._tx.changed(
             f"DELETE FROM {table} WHERE tenant = $1 AND unit = $2 AND ({columns}) IN ("  # noqa: S608 - our own names
             f"SELECT {columns} FROM {table} WHERE tenant = $1 AND unit = $2 AND start < $3 ORDER BY start LIMIT $4)",
@@ -362,6 +365,17 @@ def _filters(query: UsageQuery, first: int) -> tuple[str, list[Value]]:
     return "".join(f" AND {part}" for part in parts), [value for _, value in given]
 
 
+class _Source(NamedTuple):
+    """A table to add up, and which rows of it. ``second`` is their time."""
+
+    table: str
+    second: str
+    condition: str
+
+    def select(self, columns: str, *, more: str = "") -> str:
+        return f"SELECT {columns} FROM {self.table} WHERE {self.condition}{more}"  # noqa: S608 - our own columns
+
+
 class _SumsQuery:
     """The statement that adds up whole intervals and the entries that are not rolled up, by group.
 
@@ -373,29 +387,24 @@ class _SumsQuery:
         self._query = query
         self._where, values = _filters(query, 2)
         self._values: list[Value] = [tenant, *values]
-        self._parts: list[str] = []
+        self._sources: list[_Source] = []
+        filters = (query.agents, query.max_clearance, query.team, query.session_id, query.model)
+        self._has_names = any(each is not None for each in filters)
 
     def add_interval(self, interval: Interval) -> None:
-        query = self._query
-        filters = (query.agents, query.max_clearance, query.team, query.session_id, query.model)
-        named = query.by not in _NAMELESS or any(each is not None for each in filters)
+        named = self._query.by not in _NAMELESS or self._has_names
         span = "unit = {0} AND start >= {1} AND start < {2}"
-        self._add("usage_rollups" if named else "usage_totals", "start", span, *interval)
+        self._add(_ROLLUPS if named else _TOTALS, "start", span, *interval)
 
     def add_tail(self, seq: int, since: int, until: int) -> None:
         span = "seq > {0} AND at >= {1} AND at < {2}"
         self._add("usage_entries", f"at / {_MICROS}", span, seq, since * _MICROS, until * _MICROS)
 
     def _add(self, table: str, second: str, span: str, *bounds: Value) -> None:
-        seconds = UNIT_SECONDS.get(self._query.by)  # type: ignore[arg-type]
-        group = _COLUMNS[self._query.by] if seconds is None else f"CAST({second} - ({second}) % {seconds} AS TEXT)"
         # SQLite counts places by their first appearance, so that filters come before bounds.
         places = [f"${place}" for place, _ in enumerate(bounds, len(self._values) + 1)]
         self._values.extend(bounds)
-        self._parts.append(
-            f"SELECT {group} AS grouped, {_NAMED_SUMS} FROM {table} "  # noqa: S608 - our own columns
-            f"WHERE tenant = $1{self._where} AND {span.format(*places)} GROUP BY grouped"
-        )
+        self._sources.append(_Source(table, second, f"tenant = $1{self._where} AND {span.format(*places)}"))
 
     @property
     def values(self) -> list[Value]:
@@ -404,13 +413,50 @@ class _SumsQuery:
 
     @property
     def text(self) -> str:
-        order = "LENGTH(grouped), grouped" if self._query.by in UNIT_SECONDS else "total_tokens DESC, grouped"
+        return self._text_of_names() if self._query.by in _MANY_NAMES else self._text_of_groups()
+
+    def _text_of_groups(self) -> str:
+        seconds = UNIT_SECONDS.get(self._query.by)  # type: ignore[arg-type]
+        parts = []
+        for each in self._sources:
+            group = (
+                _COLUMNS[self._query.by]
+                if seconds is None
+                else f"CAST({each.second} - ({each.second}) % {seconds} AS TEXT)"
+            )
+            parts.append(each.select(f"{group} AS grouped, {_NAMED_SUMS}", more=" GROUP BY grouped"))
+        order = "total_tokens DESC, grouped" if seconds is None else "LENGTH(grouped), grouped"
         return (
-            f"WITH parts AS ({' UNION ALL '.join(self._parts)}), "  # noqa: S608 - likewise
+            f"WITH parts AS ({_union(parts)}), "  # noqa: S608 - our own columns
             f"groups AS (SELECT grouped, {_NAMED_SUMS} FROM parts GROUP BY grouped) "
             f"SELECT '' AS grouped, COUNT(*) AS count, {_ADDED_UP} FROM groups UNION ALL "
             f"SELECT grouped, -1, {_SUMS} FROM (SELECT * FROM groups ORDER BY {order} LIMIT ${len(self.values)}) shown"
         )
+
+    def _text_of_names(self) -> str:
+        """Find the largest names by one column, then add up all columns of these only: there may be tens of thousands.
+
+        The sums of all names are those that are kept without names, unless only some names count.
+        """
+        column = _COLUMNS[self._query.by]
+        is_shown = f" AND {column} IN (SELECT grouped FROM shown)"  # noqa: S608 - our own columns
+        sized = _union(each.select(f"{column} AS grouped, total_tokens") for each in self._sources)
+        every = _union(self._without_names(each).select(_SUMS) for each in self._sources)
+        shown = _union(each.select(f"{column} AS grouped, {_SUMS}", more=is_shown) for each in self._sources)
+        return (
+            f"WITH names AS (SELECT grouped, SUM(total_tokens) AS tokens FROM ({sized}) sized GROUP BY grouped), "  # noqa: S608 - likewise
+            f"shown AS (SELECT grouped FROM names ORDER BY tokens DESC, grouped LIMIT ${len(self.values)}) "
+            f"SELECT '' AS grouped, (SELECT COUNT(*) FROM names) AS count, {_ADDED_UP} FROM ({every}) every_name "
+            f"UNION ALL SELECT grouped, -1, {_ADDED_UP} FROM ({shown}) largest GROUP BY grouped"
+        )
+
+    def _without_names(self, source: _Source) -> _Source:
+        is_kept = source.table == _ROLLUPS and not self._has_names
+        return source._replace(table=_TOTALS) if is_kept else source
+
+
+def _union(selects: Iterable[str]) -> str:
+    return " UNION ALL ".join(selects)
 
 
 def _totals(query: UsageQuery, span: tuple[int, int], rows: Iterable[Row]) -> UsageTotals:

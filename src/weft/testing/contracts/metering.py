@@ -79,6 +79,9 @@ class UsageStoreContract:
             (UsageQuery("tenant"), _sums(entries, lambda _: "")),
             (UsageQuery("agent", *span), _sums(inside, lambda each: each.key.agent_id)),
             (UsageQuery("session", agents=("a", "z")), _sums(_of("a", entries), lambda each: each.key.session_id)),
+            (UsageQuery("session"), _sums(entries, lambda each: each.key.session_id)),
+            (UsageQuery("model", *span, kind="assembly"), _sums(inside, lambda each: each.key.model)),
+            (UsageQuery("step", *span, session_id="t"), _sums(_in("t", inside), lambda each: each.key.step)),
             (UsageQuery("team", *span, team="red"), _sums(inside, lambda _: "red") | _sums(inside, lambda _: "team")),
             (UsageQuery("hour", *span, session_id="s"), None),
             (UsageQuery("day", *span), None),
@@ -86,6 +89,7 @@ class UsageStoreContract:
             found = await stores.usage.totals(query)
             if groups is not None:
                 assert {each.group: each.sums for each in found.groups} == groups, query
+                assert found.total == _total(query, inside if query.since else entries), query
             else:
                 chosen = [each for each in inside if query.session_id in (None, each.key.session_id)]
                 assert found.total == _sums(chosen, lambda _: "").get("", UsageSums())
@@ -98,6 +102,9 @@ class UsageStoreContract:
         largest = await stores.usage.totals(UsageQuery("session", limit=2))
         assert [each.group for each in largest.groups] == ["s6", "s5"]
         assert (largest.left_out, largest.total.calls, largest.total.total_tokens) == (5, 7, 28)
+        some = await stores.usage.totals(UsageQuery("session", agents=("a0",), limit=2))
+        assert [(each.group, each.sums.calls) for each in some.groups] == [("s6", 1), ("s4", 1)]
+        assert (some.left_out, some.total.calls, some.total.total_tokens) == (2, 4, 16)
         first = await stores.usage.totals(UsageQuery("day", agents=("a1",), limit=2))
         assert [each.sums.total_tokens for each in first.groups] == [2, 4]
         assert (first.left_out, first.total.calls) == (1, 3)
@@ -172,6 +179,16 @@ class UsageStoreContract:
         await stores.usage.add(entry(START))
         assert await elsewhere.usage.after(0, 9) == []
         assert (await elsewhere.usage.totals(UsageQuery())).total == UsageSums()
+
+
+def _total(query: UsageQuery, entries: list[NewUsageEntry]) -> UsageSums:
+    entries = entries if query.agents is None else _of(query.agents[0], entries)
+    entries = entries if query.session_id is None else _in(query.session_id, entries)
+    return _sums(entries, lambda _: "").get("", UsageSums())
+
+
+def _in(session_id: str, entries: list[NewUsageEntry]) -> list[NewUsageEntry]:
+    return [each for each in entries if each.key.session_id == session_id]
 
 
 def _of(agent_id: str, entries: list[NewUsageEntry]) -> list[NewUsageEntry]:
