@@ -32,6 +32,10 @@ class AccessStore(Protocol):
 
     async def principal(self, principal_id: str) -> Principal | None: ...
 
+    async def find_principals(self, principal_ids: Sequence[str]) -> Mapping[str, Principal]:
+        """Return the principals with these ids, by id and in their order, without those that do not exist."""
+        ...
+
     async def ancestors(self, principal_id: str) -> Sequence[Principal]:
         """Return the principals above one, the nearest first."""
         ...

@@ -186,6 +186,10 @@ class LineStore(Protocol):
         """Return a key as of commit ``at``; None if it did not exist then."""
         ...
 
+    async def latest_in_lines(self, line_ids: Sequence[str], key: str) -> Mapping[str, Version]:
+        """Return a key as it is now in each line that has it, by line; of lines that are no branches."""
+        ...
+
     async def latest_of_each(self, line_id: str, keys: Sequence[str], at: int) -> Sequence[Version]:
         """Return keys as of commit ``at``, without values and without those that did not exist then."""
         ...

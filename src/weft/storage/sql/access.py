@@ -25,6 +25,7 @@ SELECT p.principal_id, p.kind, p.agent_type, p.parent_id, parent.kind, p.clearan
 FROM principals p
 LEFT JOIN principals parent ON parent.tenant = p.tenant AND parent.principal_id = p.parent_id
 """
+_PRINCIPALS_NAMED = _PRINCIPAL + "WHERE p.tenant = $1 AND p.principal_id {among_texts}$2{end_among_texts}"
 _KEY = "SELECT key_id, principal_id, secret_hash, created_at, expires_at, revoked_at, tools, step FROM api_keys"
 _ISSUED = """
 SELECT token_id, principal_id, key_id, permissions, proven_at, expires_at, revoked_at, step, single_use
@@ -188,6 +189,11 @@ class SqlAccessStore:
     async def principal(self, principal_id: str) -> Principal | None:
         row = await self._tx.one(_PRINCIPAL + "WHERE p.tenant = $1 AND p.principal_id = $2", self.tenant, principal_id)
         return None if row is None else _principal(row)
+
+    async def find_principals(self, principal_ids: Sequence[str]) -> Mapping[str, Principal]:
+        ids = msgspec.json.encode(principal_ids).decode()
+        found = {row[0]: _principal(row) for row in await self._tx.all(_PRINCIPALS_NAMED, self.tenant, ids)}
+        return {each: found[each] for each in principal_ids if each in found}
 
     async def lock_tree(self) -> None:
         await self._tx.run("SELECT 1 FROM tenants WHERE tenant = $1 {for_update}", self.tenant)

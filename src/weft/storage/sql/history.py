@@ -78,11 +78,17 @@ def _last_changes(keys: str, line: str, upto: str, *, values: bool) -> str:
 
 _STATE = {values: _last_changes(ALL_KEYS, "$2", "$3", values=values) for values in (True, False)}
 _STATE_OF_TOUCHED = {values: _last_changes(_TOUCHED_KEYS, "$5", "$6", values=values) for values in (True, False)}
-_LISTED = ", ".join(f"(CAST(${place} AS TEXT))" for place in range(2, 2 + BATCH_SIZE))
+
+
+def _listed(first: int) -> str:
+    """Return a batch of texts as rows, from ``$first`` on."""
+    return ", ".join(f"(CAST(${place} AS TEXT))" for place in range(first, first + BATCH_SIZE))
+
+
 # SQLite numbers parameters in the order they appear in, so the tenant comes first.
 _NAMED_KEYS = f"""
 WITH reader(tenant) AS (SELECT CAST($1 AS TEXT)),
-touched(key) AS (SELECT DISTINCT column1 FROM (VALUES {_LISTED}) AS listed)
+touched(key) AS (SELECT DISTINCT column1 FROM (VALUES {_listed(2)}) AS listed)
 """  # noqa: S608 - our own SQL
 _STATE_OF_KEYS = _last_changes(_NAMED_KEYS, f"${2 + BATCH_SIZE}", f"${3 + BATCH_SIZE}", values=False)
 _COMMIT = f"""
@@ -162,6 +168,18 @@ _LATEST = f"""
 WHERE c.tenant = $1 AND c.line_id = $2 AND c.key = $3 AND c.seq <= $4
 ORDER BY c.seq DESC LIMIT 1
 """
+_LATEST_IN_LINES = f"""
+WITH reader(tenant) AS (SELECT CAST($1 AS TEXT)),
+wanted(key) AS (SELECT CAST($2 AS TEXT)),
+named(line_id) AS (SELECT DISTINCT column1 FROM (VALUES {_listed(3)}) AS listed),
+latest(line_id, seq) AS MATERIALIZED (
+    SELECT named.line_id, (SELECT MAX(x.seq) FROM changes x
+        WHERE x.tenant = $1 AND x.line_id = named.line_id AND x.key = $2) FROM named)
+SELECT latest.line_id, {VERSION}, b.content FROM latest
+JOIN changes c ON c.tenant = $1 AND c.line_id = latest.line_id AND c.key = $2 AND c.seq = latest.seq
+JOIN commits k ON k.tenant = c.tenant AND k.line_id = c.line_id AND k.seq = c.seq
+LEFT JOIN blobs b ON b.tenant = c.tenant AND b.hash = c.blob_hash AND c.pruned = 0
+"""  # noqa: S608 - our own SQL
 _COMMITS_BY_HASH = """
 SELECT seq FROM commits
 WHERE tenant = $1 AND line_id = $2 AND seq <= $3 AND hash >= $4 AND hash <= $5 AND (salt IS NOT NULL OR $6 = 0)
@@ -456,6 +474,13 @@ class SqlLineStore:
                 found = version(row)
                 return found if found.change.act is ChangeKind.WRITE else None
         return None
+
+    async def latest_in_lines(self, line_ids: Sequence[str], key: str) -> Mapping[str, Version]:
+        found: dict[str, Version] = {}
+        for batch in batches([*dict.fromkeys(line_ids)]):
+            for line_id, *row in await self._tx.all(_LATEST_IN_LINES, self._tenant, key, *batch):
+                found[line_id] = version(row)
+        return {line_id: each for line_id, each in found.items() if each.change.act is ChangeKind.WRITE}
 
     async def latest_of_each(self, line_id: str, keys: Sequence[str], at: int) -> Sequence[Version]:
         last = await self.last_changes(line_id, keys, at)

@@ -54,6 +54,14 @@ class AccessStoreContract:
         assert await stores.access.principal("helper") == principal("helper", "planner", below_agent=True)
         assert await stores.access.principal("none") is None
 
+    async def test_many_principals_are_found_by_id(self, stores: ContractStores, elsewhere: ContractStores) -> None:
+        for name in ("planner", "writer", "critic"):
+            await stores.access.add_principal(principal(name))
+        found = await stores.access.find_principals(["writer", "none", "planner"])
+        assert list(found.items()) == [("writer", principal("writer")), ("planner", principal("planner"))]
+        assert await stores.access.find_principals([]) == {}
+        assert await elsewhere.access.find_principals(["writer"]) == {}
+
     async def test_a_tree_is_disabled_and_enabled_as_one(
         self, stores: ContractStores, elsewhere: ContractStores
     ) -> None:

@@ -214,6 +214,22 @@ class LineStoreContract:
         assert [version and version.value for version in found] == [None, "1", "2", None, None]
         assert await stores.lines.latest(LINE, "b", 3) is None
 
+    async def test_the_current_version_of_a_key_is_found_in_many_lines(
+        self, stores: ContractStores, elsewhere: ContractStores
+    ) -> None:
+        others = [f"{LINE}-{number}" for number in range(60)]
+        for number, line_id in enumerate(others):
+            await write(stores, "a", f"first {number}", line=line_id)
+            await write(stores, "a", str(number), 2, line=line_id)
+            await write(stores, "b", "other", line=line_id)
+        await commit(stores, deleted("a", 2), line=others[0])
+        found = await stores.lines.latest_in_lines([*others, others[5], "none"], "a")
+        assert {line: version.value for line, version in found.items()} == {
+            line: str(number) for number, line in enumerate(others) if number
+        }
+        assert await stores.lines.latest_in_lines([], "a") == {}
+        assert await elsewhere.lines.latest_in_lines(others, "a") == {}
+
     async def test_a_state_can_be_asked_for_without_values_and_for_what_was_touched(
         self, stores: ContractStores
     ) -> None:
