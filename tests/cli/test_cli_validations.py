@@ -13,7 +13,7 @@ import pytest
 
 from support.scripted_provider import Answer, scripted_provider
 from weft.validation import catalogue, push_pull
-from weft.validation.model import Figure, Validation
+from weft.validation.model import Figure, ProductValidation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,11 +42,11 @@ def test_a_validation_prints_what_it_measured_against_which_target(cli: CommandL
 def test_all_prints_one_table_and_does_not_count_what_was_not_measured(
     cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def figures(validation: Validation, settings: object) -> object:
+    async def figures(validation: ProductValidation, settings: object) -> object:
         measured = [] if validation.name == "quality" else [Figure(measured="x", value=1, target=">= 1", met=True)]
         return validation.result(measured)
 
-    monkeypatch.setattr(Validation, "run", figures)
+    monkeypatch.setattr(ProductValidation, "run", figures)
     text = cli.run("validate", "all").stdout
     assert text.count("validation  ") == 1
     assert text.endswith("7 met; 1 not measured (quality).\n")

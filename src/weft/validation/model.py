@@ -37,7 +37,7 @@ class ValidationResult(Response, omit_defaults=False):
     note: str = ""
 
 
-class Validation(NamedTuple):
+class ProductValidation(NamedTuple):
     """One validation: its name, what it shows, and what it is measured on. The module of its name measures it."""
 
     name: str

@@ -54,6 +54,7 @@ from weft.capabilities.assembly.receipts import (
     CountingMethod,
     Receipt,
     ReceiptBlock,
+    Savings,
     TokenLimits,
     ToolSavings,
     prompt_hash,
@@ -394,60 +395,16 @@ class Assembler(msgspec.Struct, frozen=True):
         self, actor: Actor, call: _Call, plan: Plan, prompt: Prompt, points: frozenset[int], timing: Timing
     ) -> Receipt:
         """Store the receipt of a prompt, with the events of the records that are derived from it."""
-        gathered, counted = call.gathered, call.counter.prompt(prompt)
+        counted = call.counter.prompt(prompt)
         documents = await self.transactions.read(
             actor, lambda stores: document_tokens((p.passage for p in call.retrieved.passages), stores.documents)
         )
-        naive = call.naive_tokens + call.counter.scaled(documents)
-        receipt = Receipt(
-            receipt_id=f"{_RECEIPT_PREFIX}{secrets.token_hex(_ID_BYTES)}",
-            session_id=gathered.window.session_id,
-            agent_id=gathered.window.agent_id,
-            requested_by=actor.principal_id,
-            created_at=to_micros(self.clock.now()),
-            previous_id=None if gathered.previous is None else gathered.previous.receipt.receipt_id,
-            model=prompt.model,
-            task_digest=digest_of(call.request.task).hex(),
-            mode=plan.mode,
-            reason=plan.reason,
-            modelled=plan.modelled,
-            limits=call.limits,
-            counting=call.counting(counted),
-            tokens=counted.total,
-            tools_tokens=counted.tools,
-            tools_digest=call.tools_digest,
-            blocks=_receipt_blocks(plan.blocks, points),
-            candidates=with_included(call.candidates, plan.blocks),
-            omitted=plan.omitted,
-            shortened=plan.shortened,
-            versions=call.versions,
-            window_tokens=call.conversation.tokens_by_category,
-            window_budgets=_window_budgets(gathered.window, call.limits.window_tokens),
-            confidence=call.confidence,
-            savings=savings_of(
-                naive,
-                counted.total,
-                plan.reused_tokens + (counted.tools if plan.reused else 0),
-                None if gathered.previous is None else gathered.previous.receipt,
-                self._rates(call),
-                warm=call.warm(self.clock),
-            ),
-            prompt_hash=prompt_hash(prompt),
-            max_output_tokens=prompt.max_output_tokens,
-            timing_ms=timing.stages,
-            cache_ttl=call.request.cache_ttl,
-            tool_savings=call.tool_savings,
-            documents=call.documents_in(plan.blocks),
-            compaction=call.compaction_use(plan),
-            budgets=tuple(use.budget.name for use in gathered.budgets),
-            downgraded_by=gathered.downgraded_by,
-            step=actor.step or "",
-            teams=tuple(sorted(gathered.teams)),
-            repeated=call.repeated,
-            packings=call.packings(plan),
-        )
-        receipt = structs.replace(receipt, estimate=expected_use(receipt, plan.blocks, call.tools))
-        new = plan.blocks[plan.reused :] if gathered.previous is not None else plan.blocks
+        savings = self._savings(call, plan, counted, documents)
+        blocks = _receipt_blocks(plan.blocks, points)
+        receipt = _new_receipt(actor, call, plan, prompt, counted, blocks, savings, to_micros(self.clock.now()))
+        estimate = expected_use(receipt, plan.blocks, call.tools)
+        receipt = structs.replace(receipt, estimate=estimate, timing_ms=timing.stages)
+        new = plan.blocks[plan.reused :] if call.gathered.previous is not None else plan.blocks
         budgets = await self.transactions.write(
             actor, partial(_store, call, receipt, texts_of(new, call.tools), call.newly_quarantined(plan))
         )
@@ -455,6 +412,71 @@ class Assembler(msgspec.Struct, frozen=True):
         PreviousPrompt(receipt, plan.blocks).keep(actor.tenant, self.prompts)
         timing.mark("store")
         return receipt
+
+    def _savings(self, call: _Call, plan: Plan, counted: PromptCount, of_documents: int) -> Savings:
+        """Return the savings of a prompt; ``of_documents`` are the tokens of all documents with passages in it."""
+        previous = call.gathered.previous
+        return savings_of(
+            call.naive_tokens + call.counter.scaled(of_documents),
+            counted.total,
+            plan.reused_tokens + (counted.tools if plan.reused else 0),
+            None if previous is None else previous.receipt,
+            self._rates(call),
+            warm=call.warm(self.clock),
+        )
+
+
+def _new_receipt(
+    actor: Actor,
+    call: _Call,
+    plan: Plan,
+    prompt: Prompt,
+    counted: PromptCount,
+    blocks: tuple[ReceiptBlock, ...],
+    savings: Savings,
+    created_at: int,
+) -> Receipt:
+    gathered = call.gathered
+    return Receipt(
+        receipt_id=f"{_RECEIPT_PREFIX}{secrets.token_hex(_ID_BYTES)}",
+        session_id=gathered.window.session_id,
+        agent_id=gathered.window.agent_id,
+        requested_by=actor.principal_id,
+        created_at=created_at,
+        previous_id=None if gathered.previous is None else gathered.previous.receipt.receipt_id,
+        model=prompt.model,
+        task_digest=digest_of(call.request.task).hex(),
+        mode=plan.mode,
+        reason=plan.reason,
+        modelled=plan.modelled,
+        limits=call.limits,
+        counting=call.counting(counted),
+        tokens=counted.total,
+        tools_tokens=counted.tools,
+        tools_digest=call.tools_digest,
+        blocks=blocks,
+        candidates=with_included(call.candidates, plan.blocks),
+        omitted=plan.omitted,
+        shortened=plan.shortened,
+        versions=call.versions,
+        window_tokens=call.conversation.tokens_by_category,
+        window_budgets=_window_budgets(gathered.window, call.limits.window_tokens),
+        confidence=call.confidence,
+        savings=savings,
+        prompt_hash=prompt_hash(prompt),
+        max_output_tokens=prompt.max_output_tokens,
+        timing_ms={},
+        cache_ttl=call.request.cache_ttl,
+        tool_savings=call.tool_savings,
+        documents=call.documents_in(plan.blocks),
+        compaction=call.compaction_use(plan),
+        budgets=tuple(use.budget.name for use in gathered.budgets),
+        downgraded_by=gathered.downgraded_by,
+        step=actor.step or "",
+        teams=tuple(sorted(gathered.teams)),
+        repeated=call.repeated,
+        packings=call.packings(plan),
+    )
 
 
 class _Call:
