@@ -38,6 +38,7 @@ NAMES = (
     "compaction",
     "recommendations",
     "assembly_postgres",
+    "console",
     "validation",
     "postgres_write",
     "peer",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import re
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -99,6 +100,7 @@ async def fill(world: World, text: str, public: str | None = None) -> dict[str, 
 
 
 QUERIES = {
+    "/agents/{agent_id}/memory": "?key=note",
     "/search": "?q=goal",
     "/history/{context_id}/rollback": "?version=1",
     "/knowledge/{domain}/document": "?document=d1",
@@ -238,6 +240,7 @@ async def test_a_caller_without_the_right_changes_nothing_by_forms(world: World)
         "approval_id": "a",
         "review_id": "r",
         "webhook_id": "w",
+        "key_id": "key_0",
         "domain": "handbook",
         "document_id": "d1",
         "version": "1",
@@ -256,8 +259,10 @@ async def test_a_rollback_is_previewed_and_made(world: World) -> None:
     await world.planner.write("goal", "second")
     async with reading(world, world.admin) as reader:
         preview = await reader.open(f"/history/board:{SESSION}/rollback?version=1")
-        assert '<span class="minus">-second</span>' in preview.text
-        assert '<span class="plus">+first</span>' in preview.text
+        assert re.findall(r"<mark>(\w+)</mark>", preview.text) == ["second", "first"]
+        unified = await reader.open(f"/history/board:{SESSION}/rollback?version=1&view=unified")
+        assert '<span class="minus">-second</span>' in unified.text
+        assert '<span class="plus">+first</span>' in unified.text
         assert await world.planner.value("goal") == "second"
         done = await reader.send(
             "history.rollback", context_id=f"board:{SESSION}", target_version="1", reason="wrong turn"
@@ -281,6 +286,124 @@ async def test_a_merge_is_decided_by_its_form(world: World) -> None:
         sent = await reader.send("history.resolve", review_id=merged["review_id"], **{"resolution:goal": "theirs"})
         assert sent.status_code == 303, sent.text
     assert await planner.value("goal") == "theirs"
+
+
+async def test_the_branch_graph_is_drawn_on_the_server(world: World) -> None:
+    planner, board = world.planner, f"board:{SESSION}"
+    await planner.write("goal", "base")
+    branch = await planner.call("history.branch", context_id=board, branch="idea")
+    await planner.write("plan", "theirs", branch="idea")
+    await planner.write("goal", "ours")
+    await planner.call("history.merge", context_id=board, from_context_id=branch["context_id"])
+    async with reading(world, world.admin) as reader:
+        page = (await reader.open(f"/history/{board}/graph")).text
+        assert len(re.findall(r'<circle class="commit', page)) == 4
+        assert len(re.findall(r'<path class="edge merge', page)) == 1
+        assert 'aria-label="idea version 2 by' in page
+        assert "intact" in (await reader.open(f"/history/{board}/verify")).text
+
+
+async def test_a_merge_is_decided_with_another_value(world: World) -> None:
+    planner, board = world.planner, f"board:{SESSION}"
+    await planner.write("goal", "base")
+    branch = await planner.call("history.branch", context_id=board, branch="idea")
+    await planner.write("goal", "theirs", branch="idea")
+    await planner.write("goal", "ours")
+    merged = await planner.call("history.merge", context_id=board, from_context_id=branch["context_id"])
+    given = {"resolution:goal": "value", "value:goal": "both\r\nof them", "values_are": "text"}
+    async with reading(world, world.admin) as reader:
+        assert "What each side changed" in (await reader.open(f"/reviews/{merged['review_id']}")).text
+        wrong = await reader.send("history.resolve", review_id=merged["review_id"], **{"resolution:goal": "mine"})
+        assert wrong.status_code == 400
+        json = await reader.send("history.resolve", review_id=merged["review_id"], **given | {"values_are": "json"})
+        assert (json.status_code, "not valid JSON" in json.text) == (400, True)
+        sent = await reader.send("history.resolve", review_id=merged["review_id"], **given)
+        assert sent.status_code == 303, sent.text
+        assert 'type="radio"' not in (await reader.open(f"/reviews/{merged['review_id']}")).text
+    assert await planner.value("goal") == "both\nof them"
+
+
+async def test_the_inspector_shows_every_candidate_block_and_layer(world: World) -> None:
+    await world.admin.call("layer.define", layer="tenant", text="Answer in English.")
+    await fill(world, "the text")
+    for number in range(120):
+        await world.planner.write(f"key_{number:03}", f"value {number}")
+    second = await world.planner.call(
+        "context.assemble", session_id=SESSION, task_description="goal", token_budget=1_500
+    )
+    shown = await world.planner.call("receipt.show", receipt_id=second["receipt_id"])
+    async with reading(world, world.planner) as reader:
+        page = (await reader.open(f"/prompts/{second['receipt_id']}")).text
+        assert "same bytes" in page
+        assert "Answer in English." in page
+        assert hashlib.sha256(b"Answer in English.").hexdigest() in page
+        for block in shown["blocks"]:
+            assert block["digest"] in page
+        assert "clamps" in page
+        assert len(re.findall(r'<rect class="kind-', page)) >= len(shown["blocks"])
+        listed: list[str] = []
+        number = 1
+        while rows := re.findall(r'<td class="id">(?:<a [^>]*>)?([^<]+)<', page):
+            listed += rows
+            number += 1
+            page = (await reader.open(f"/prompts/{second['receipt_id']}?page={number}")).text
+        assert sorted(listed) == sorted(each["ref"] for each in shown["candidates"])
+        reason = shown["omitted"][0]["reason"]
+        only = (await reader.open(f"/prompts/{second['receipt_id']}?outcome={reason}")).text
+        assert f"of {sum(each['reason'] == reason for each in shown['omitted'])} " in only or reason in only
+        changes = (await reader.open(f"/prompts/{second['receipt_id']}/changes")).text
+        assert "are the same bytes" in changes
+
+
+async def test_a_prompt_whose_text_is_gone_is_still_inspected(world: World) -> None:
+    parameters = await fill(world, "the text")
+    item = f"window:{SESSION}:planner/e1/1.1"
+    await world.admin.call("records.redact", item_id=item, state="removed", reason="private")
+    async with reading(world, world.planner) as reader:
+        page = await reader.open(f"/prompts/{parameters['receipt_id']}")
+        assert page.status_code == 200
+        assert "Candidates" in page.text
+        assert "same bytes" not in page.text
+
+
+async def test_the_memory_of_others_is_read_by_an_audited_inspection(world: World) -> None:
+    await world.planner.remember("note", SECRET)
+    async with reading(world, world.admin) as reader:
+        assert SECRET not in (await reader.open("/agents/planner/memory")).text
+        assert SECRET in (await reader.open("/agents/planner/memory?inspect=1")).text
+        assert "memory.inspect" in (await reader.open("/audit")).text
+    async with reading(world, world.planner) as reader:
+        listed = (await reader.open("/agents/planner/memory")).text
+        assert "note" in listed
+        assert SECRET not in listed
+        assert SECRET in (await reader.open("/agents/planner/memory?key=note")).text
+
+
+async def test_a_key_is_revoked_by_its_form(world: World) -> None:
+    extra = await world.admin.call("key.create", agent_id="planner")
+    async with reading(world, world.admin) as reader:
+        keys = re.findall(r'name="key_id" value="(\w+)"', (await reader.open("/agents/planner")).text)
+        assert extra["key_id"] in keys
+        assert (await reader.send("key.revoke", key_id=extra["key_id"])).status_code == 303
+        keys = re.findall(r'name="key_id" value="(\w+)"', (await reader.open("/agents/planner")).text)
+        assert extra["key_id"] not in keys
+
+
+async def test_no_value_is_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    parameters = await fill(world, SECRET)
+    async with reading(world, world.admin) as reader:
+        for page in PAGES:
+            await reader.open(path_of(page.path, parameters))
+        await reader.open(f"/search?q={SECRET}")
+        await reader.open(f"/agents/planner/memory?inspect=1&key={SECRET}")
+        await reader.send("history.rollback", context_id=f"board:{SESSION}", target_version="1", reason=SECRET)
+        token = reader.http.cookies[TOKEN_COOKIE]
+    # The test's own client logs the addresses that it asks for.
+    logged = [record.getMessage() for record in caplog.records if not record.name.startswith("http")]
+    assert logged
+    for secret in (SECRET, token, world.admin.credential):
+        assert not [text for text in logged if secret in text]
 
 
 async def test_an_approval_is_given_by_its_form(world: World) -> None:

@@ -38,7 +38,9 @@ class SimulatedProcess:
         self.clock = FrozenClock()
         self.metrics = Metrics(self.clock)
         self.caches = CacheRegistry()
-        self.metrics_snapshot = MetricsSnapshot(connect("never-opened.db"), self.metrics, self.caches, self.clock)
+        self.metrics_snapshot = MetricsSnapshot(
+            connect("never-opened.db"), self.metrics, self.caches, self.clock, lambda _: []
+        )
         # The metric history, by tenant.
         self.history: dict[str, list[MetricBucket]] = {"home": [], "": []}
 

@@ -112,6 +112,7 @@ if TYPE_CHECKING:
     from weft.capabilities.indexing.embeddings.model import Embedder
     from weft.capabilities.knowledge.sources.hooks import HookResponse
     from weft.capabilities.language_models.chat_model import ChatModel
+    from weft.capabilities.metrics.model import JobFigures
     from weft.capabilities.trust.policy import TrustPolicy
     from weft.kernel.clock import Clock
     from weft.kernel.events import Event, StoredEvent
@@ -152,7 +153,7 @@ class App:
         self.chat_model = configured_chat_model(settings, self.metrics) if chat_model is None else chat_model
         self.caches = CacheRegistry()
         self.database = connect(settings.storage_url)
-        self.metrics_snapshot = MetricsSnapshot(self.database, self.metrics, self.caches, self.clock)
+        self.metrics_snapshot = MetricsSnapshot(self.database, self.metrics, self.caches, self.clock, self._job_figures)
         self.tenants = Tenants(self.database, self.clock)
         self.ready = self._writes_history = False
         self.json_bodies = JsonBodies()
@@ -222,6 +223,10 @@ class App:
         self.uploads = Uploads(
             self._dispatcher, self.guards, CallerTransactions(self.database, self._container, DocumentWrites)
         )
+
+    def _job_figures(self, tenant: str | None) -> list[JobFigures]:
+        """Return the background jobs with work for a tenant, or for any; the scheduler is created later."""
+        return self.scheduler.figures(tenant)
 
     def _create_jobs(self, settings: Settings) -> None:
         """Create the scheduler and the jobs that need no search index."""

@@ -28,6 +28,7 @@ from weft.capabilities.metrics.history import (
     by_hour,
 )
 from weft.capabilities.metrics.model import (
+    BackgroundWork,
     DatabasePerformance,
     MetricsReport,
     PerformanceTrends,
@@ -36,13 +37,15 @@ from weft.capabilities.metrics.model import (
 from weft.kernel.fields import new_id
 from weft.storage.sql.database import SYSTEM, caller_scope
 from weft.storage.sql.metric_history import SqlMetricHistory
+from weft.storage.sql.session_index import events_pending
 from weft.storage.sql.tenants import operator_tenant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from weft.app.caches import CacheRegistry
     from weft.app.metrics import Metrics, TenantCalls
+    from weft.capabilities.metrics.model import JobFigures
     from weft.kernel.clock import Clock
     from weft.kernel.identity import Actor
     from weft.storage.sql.database import Database
@@ -58,7 +61,15 @@ _STATM = Path("/proc/self/statm")
 class MetricsSnapshot:
     """Builds performance reports, and adds what this process counted to the metric history."""
 
-    def __init__(self, database: Database, metrics: Metrics, caches: CacheRegistry, clock: Clock) -> None:
+    def __init__(
+        self,
+        database: Database,
+        metrics: Metrics,
+        caches: CacheRegistry,
+        clock: Clock,
+        jobs: Callable[[str | None], list[JobFigures]],
+    ) -> None:
+        self._jobs = jobs
         self._database = database
         self._metrics = metrics
         self._caches = caches
@@ -131,6 +142,10 @@ class MetricsSnapshot:
             performance_trends=trends(of_tenant, of_servers, now),
             operations={name: operation.figures() for name, operation in sorted(calls.operations.items())},
             chat_model=calls.chat_model.figures(),
+            background=BackgroundWork(
+                index_lag_events=await self._database.read(caller_scope(actor), events_pending),
+                jobs=self._jobs(None if is_operator else actor.tenant),
+            ),
             measured_since=calls.since,
             history=by_hour(shown),
         )

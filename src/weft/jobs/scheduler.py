@@ -17,6 +17,7 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from weft.capabilities.metrics.model import JobFigures
 from weft.jobs.runner import attempt
 
 if TYPE_CHECKING:
@@ -147,6 +148,15 @@ class JobQueue:
         self._blocked[work.key] = now + delay
         return delay
 
+    def figures(self, tenant: str | None) -> JobFigures:
+        """Return how much work runs, is ready and failed: of a tenant, or of all."""
+        return JobFigures(
+            name=self.job.name,
+            running=sum(tenant in {None, work.tenant} for work in self.running.values()),
+            ready=sum(len(queue) for owner, queue in self._ready.items() if tenant in {None, owner}),
+            failing=sum(tenant in {None, owner} for owner, _ in self._failures),
+        )
+
     def retry_now(self) -> None:
         """End every backoff."""
         self._blocked.clear()
@@ -203,6 +213,11 @@ class Scheduler:
     @property
     def jobs(self) -> list[Job]:
         return [entry.job for entry in self._entries.values()]
+
+    def figures(self, tenant: str | None) -> list[JobFigures]:
+        """Return the jobs of this process that have work for a tenant, or for any, by name."""
+        found = [entry.queue.figures(tenant) for _, entry in sorted(self._entries.items())]
+        return [each for each in found if each.running or each.ready or each.failing]
 
     def runs(self, name: str) -> bool:
         """Tell whether a job runs by itself in this process."""

@@ -36,10 +36,14 @@ def check_prefix(prompt_text: str, layers: Sequence[Layer]) -> None:
         raise LayerViolation("Something was added to the layers of the prompt.", problem="added")
 
 
+def sections_of(prompt_text: str) -> list[Layer]:
+    """Return the layers that a prompt contains, in their order, without their versions."""
+    return [Layer.of(int(level), name, text, 0) for level, name, text in _SECTION.findall(prompt_text)]
+
+
 def check_sections(prompt_text: str) -> None:
     """Raise LayerViolation unless a system prompt is well-formed layers, in order: those of an earlier version."""
-    found = [Layer.of(int(level), name, text, 0) for level, name, text in _SECTION.findall(prompt_text)]
-    check_prefix(prompt_text, found)
+    check_prefix(prompt_text, sections_of(prompt_text))
 
 
 def imitated_tag() -> LayerViolation:

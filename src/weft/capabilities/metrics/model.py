@@ -139,6 +139,22 @@ class ChatModelMetrics(Response, omit_defaults=False):
     output_tokens: int
 
 
+class JobFigures(Response, omit_defaults=False):
+    """Work of one background job, in this process."""
+
+    name: str
+    running: int
+    ready: Annotated[int, msgspec.Meta(description="Due, and waiting for its turn.")]
+    failing: Annotated[int, msgspec.Meta(description="Failed the last time; it is tried again.")]
+
+
+class BackgroundWork(Response, omit_defaults=False):
+    """What is done in the background for your tenant; for the operator, the jobs of all tenants."""
+
+    index_lag_events: Annotated[int, msgspec.Meta(description="Events of your tenant that are not searchable yet.")]
+    jobs: Annotated[list[JobFigures], msgspec.Meta(description="Jobs with work, by name.")]
+
+
 class MetricsReport(Response, omit_defaults=False):
     """All performance figures."""
 
@@ -150,6 +166,7 @@ class MetricsReport(Response, omit_defaults=False):
     chat_model: Annotated[
         ChatModelMetrics, msgspec.Meta(description="Calls of the language model that Weft uses for summaries.")
     ]
+    background: Annotated[BackgroundWork, msgspec.Meta(description="Index lag and background jobs.")]
     measured_since: Annotated[datetime, msgspec.Meta(description="Start of counting for your tenant in this process.")]
     history: Annotated[
         list[HourMetrics], msgspec.Meta(description="Hours in which anything was counted, oldest first, if asked for.")

@@ -7,9 +7,12 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
+
+from weft.transports.console.item_links import item_link
+from weft.transports.console.side_by_side import rows_of
+from weft.transports.console.text_changes import as_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +41,8 @@ def environment() -> Environment:
         percent=shown_percent,
         money=shown_money,
         size=shown_bytes,
+        side_by_side=rows_of,
+        item_link=item_link,
     )
     return made
 
@@ -57,8 +62,7 @@ def _named(found: re.Match[str]) -> str:
 
 def shown_value(value: object) -> Markup:
     """Return a stored value: a text as it is, anything else as indented JSON."""
-    text = value if isinstance(value, str) else msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-    return inert(text)
+    return inert(as_text(value))
 
 
 def shown_time(at: datetime | None) -> Markup | str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 from starlette.responses import HTMLResponse
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 Row = TypeVar("Row")
+_PAGE_DIGITS = 6
 
 
 class Page(NamedTuple):
@@ -35,6 +36,16 @@ class Page(NamedTuple):
     operation: str
     menu: str | None = None
     key: str | None = None
+
+
+class PageOf(NamedTuple, Generic[Row]):
+    """A page of rows: how many there are in all, and which page follows."""
+
+    rows: list[Row]
+    total: int
+    start: int
+    number: int
+    following: int | None
 
 
 class PageView:
@@ -84,6 +95,15 @@ class PageView:
         if sort in columns:
             kept.sort(key=lambda row: _sortable(getattr(row, sort)), reverse=self.query("order") == "desc")
         return kept
+
+    def page_of(self, rows: Sequence[Row], size: int) -> PageOf[Row]:
+        """Return the rows of ``?page=``: a part of those that an operation answers at once."""
+        text = self.query("page") or "1"
+        page = int(text) if text.isascii() and text.isdigit() and len(text) <= _PAGE_DIGITS else 1
+        start = (max(page, 1) - 1) * size
+        return PageOf(
+            list(rows[start : start + size]), len(rows), start, page, page + 1 if start + size < len(rows) else None
+        )
 
     def render(self, template: str, status: int = 200, **values: Any) -> Response:  # noqa: ANN401 - for templates
         """Return a page. ``done`` in the query names the form that was sent; no link makes a page say anything else."""

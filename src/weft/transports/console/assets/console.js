@@ -22,7 +22,8 @@ function enableCopying(root) {
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("button.copy");
   if (!button) return;
-  await navigator.clipboard.writeText(button.dataset.copy);
+  const source = document.getElementById(button.dataset.copyFrom ?? "");
+  await navigator.clipboard.writeText(source ? source.textContent : button.dataset.copy);
   button.textContent = "Copied";
   setTimeout(() => { button.textContent = "Copy"; }, KEY_PAUSE_MS);
 });

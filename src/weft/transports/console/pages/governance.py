@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from weft.transports.console.view import PageView
 
+_HELD_DOMAINS = 20
+_HELD_DOCUMENTS = 20
+
 
 async def approvals(view: PageView) -> Response:
     listed = await view.call("approval.list", state=view.query("state"), cursor=view.query("cursor"), limit=50)
@@ -26,6 +29,29 @@ async def approvals(view: PageView) -> Response:
 
 async def approval(view: PageView) -> Response:
     return view.render("approval.html", approval=await view.call("approval.show", approval_id=view.part("approval_id")))
+
+
+async def quarantine(view: PageView) -> Response:
+    """Show what is held because it looks like instructions to a model: documents, and calls that wait."""
+    domains = await view.call("knowledge.list_domains")
+    held = [each for each in domains.domains if each.quarantined]
+    documents = [
+        document
+        for each in held[:_HELD_DOMAINS]
+        for document in (
+            await view.call("knowledge.list_documents", domain=each.domain, state="quarantined", limit=_HELD_DOCUMENTS)
+        ).documents
+    ]
+    calls = []
+    if view.may("approval.list"):
+        listed = await view.call("approval.list", state="pending", limit=100)
+        calls = [each for each in listed.approvals if each.hold == "quarantine"]
+    return view.render(
+        "quarantine.html",
+        documents=view.arranged(documents, "document_id", "domain", "title", "updated_at"),
+        total=sum(each.quarantined for each in held),
+        calls=calls,
+    )
 
 
 async def guardrails(view: PageView) -> Response:
@@ -62,6 +88,7 @@ async def audit(view: PageView) -> Response:
 GOVERNANCE = (
     Page("/approvals", approvals, "approval.list", "Approvals", "v"),
     Page("/approvals/{approval_id}", approval, "approval.show"),
+    Page("/quarantine", quarantine, "knowledge.list_documents", "Quarantine", "q"),
     Page("/guardrails", guardrails, "guardrail.list", "Guardrails", "r"),
     Page("/audit", audit, "audit.list", "Audit", "u"),
 )

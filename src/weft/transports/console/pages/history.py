@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from weft.transports.console.branch_graph import Lane, draw
+from weft.transports.console.text_changes import as_text, compared
 from weft.transports.console.view import Page
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from starlette.responses import Response
 
+    from weft.capabilities.history.merge_operations import ConflictInfo
     from weft.transports.console.view import PageView
+
+_DRAWN_BRANCHES = 12
+_DRAWN_COMMITS = 60
 
 
 async def log(view: PageView) -> Response:
@@ -29,6 +37,33 @@ async def log(view: PageView) -> Response:
         following=listed.commits[-1].version if listed.has_more else None,
         tab="log",
     )
+
+
+async def graph(view: PageView) -> Response:
+    """Draw the newest commits of a context and its branches."""
+    context_id = view.part("context_id")
+    listed = await view.call("history.branches", context_id=context_id)
+    branches = [Lane(each.context_id, each.branch, each.from_context_id, each.from_version) for each in listed.branches]
+    shown = [Lane(listed.context_id, "main"), *branches[:_DRAWN_BRANCHES]]
+    logs = {
+        each.context_id: (await view.call("history.log", context_id=each.context_id, limit=_DRAWN_COMMITS)).commits
+        for each in shown
+    }
+    return view.render(
+        "graph.html",
+        context_id=context_id,
+        graph=draw(shown, logs, _DRAWN_COMMITS),
+        shown=shown,
+        left_out=max(0, len(branches) - _DRAWN_BRANCHES),
+        tab="graph",
+    )
+
+
+async def verified(view: PageView) -> Response:
+    """Show whether every hash and signature of a context is as it was written."""
+    context_id = view.part("context_id")
+    found = await view.call("history.verify", context_id=context_id)
+    return view.render("verified.html", context_id=context_id, found=found, tab="verify")
 
 
 async def differences(view: PageView) -> Response:
@@ -85,7 +120,24 @@ async def reviews(view: PageView) -> Response:
 
 
 async def review(view: PageView) -> Response:
-    return view.render("review.html", review=await view.call("history.review", review_id=view.part("review_id")))
+    shown = await view.call("history.review", review_id=view.part("review_id"))
+    return view.render("review.html", review=shown, changes=await _sides(shown.conflicts))
+
+
+async def _sides(conflicts: Sequence[ConflictInfo]) -> dict[str, list[tuple[str, str]]]:
+    """Return what each side of a conflict changed in the value before both, as diffs by key."""
+    named = [
+        (conflict.key, label, (as_text(conflict.base.value), as_text(side.value)))
+        for conflict in conflicts
+        if conflict.base is not None
+        for label, side in (("Here", conflict.ours), ("Incoming", conflict.theirs))
+        if side is not None
+    ]
+    changes: dict[str, list[tuple[str, str]]] = {}
+    diffs = await compared([texts for _, _, texts in named])
+    for (key, label, _), diff in zip(named, diffs, strict=True):
+        changes.setdefault(key, []).append((label, diff))
+    return changes
 
 
 async def compactions(view: PageView) -> Response:
@@ -113,6 +165,8 @@ async def compaction(view: PageView) -> Response:
 
 HISTORY = (
     Page("/history/{context_id}", log, "history.log"),
+    Page("/history/{context_id}/graph", graph, "history.branches"),
+    Page("/history/{context_id}/verify", verified, "history.verify"),
     Page("/history/{context_id}/diff", differences, "history.diff"),
     Page("/history/{context_id}/blame", blame, "history.blame"),
     Page("/history/{context_id}/rollback", rollback, "history.rollback"),

@@ -1,8 +1,10 @@
-"""How the server does: health, plan, webhooks."""
+"""How the server does: health, jobs, index lag, webhooks."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import astuple
 
 from weft.transports.console.view import Page
 
@@ -12,11 +14,31 @@ if TYPE_CHECKING:
     from weft.transports.console.view import PageView
 
 
+class OperationRow(NamedTuple):
+    """Calls of one operation, as a row that can be sorted."""
+
+    name: str
+    calls: int
+    errors: int
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+
+
 async def health(view: PageView) -> Response:
     figures = await view.call("performance.read", history_hours=24)
-    plan = await view.call("plan.show") if view.may("plan.show") else None
-    indexing = await view.call("knowledge.show_reindexing") if view.may("knowledge.show_reindexing") else None
-    return view.render("health.html", figures=figures, plan=plan, indexing=indexing)
+    reindexing = await view.call("knowledge.show_reindexing") if view.may("knowledge.show_reindexing") else None
+    domains = await view.call("knowledge.list_domains") if view.may("knowledge.list_domains") else None
+    return view.render(
+        "health.html",
+        figures=figures,
+        operations=view.arranged(
+            [OperationRow(name, *astuple(each)) for name, each in figures.operations.items()],
+            *OperationRow._fields,
+        ),
+        reindexing=reindexing,
+        domains=[each for each in domains.domains if each.pending or each.failed] if domains else [],
+    )
 
 
 async def webhooks(view: PageView) -> Response:

@@ -23,6 +23,7 @@ async def overview(view: PageView) -> Response:
         "approvals": await _if_allowed(view, "approval.list", state="pending", limit=_LISTED),
         "receipts": await _if_allowed(view, "receipt.list", limit=_LISTED),
         "usage": (await usage_report(view))[1] if view.may("usage.report") else None,
+        "load": await _if_allowed(view, "performance.read"),
     }
     return view.render("overview.html", **sections)
 

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 from weft.kernel.errors import WeftError
+from weft.transports.console.prompt_inspection import (
+    PromptChanges,
+    block_texts,
+    budget_rows,
+    compared_blocks,
+    cost_bars,
+    judged_candidates,
+    kind_totals,
+    limits_of,
+    outcomes_of,
+    prompt_bar,
+    signed_layers,
+)
 from weft.transports.console.view import Page
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
+    from weft.capabilities.assembly.receipt_operations import PromptReplayed, ReceiptShown
     from weft.transports.console.view import PageView
 
-
-class JudgedCandidate(NamedTuple):
-    """Something that could have been in the prompt, and what became of it."""
-
-    ref: str
-    kind: str
-    tokens: int
-    score: float | None
-    outcome: str
-    detail: str
-
-
-class BlockChange(NamedTuple):
-    """A block of this prompt or of the previous one, and whether it is new, the same or gone."""
-
-    block: Any
-    change: str
+_CANDIDATES = 100
 
 
 async def prompts(view: PageView) -> Response:
@@ -43,84 +42,80 @@ async def prompts(view: PageView) -> Response:
 
 
 async def inspector(view: PageView) -> Response:
-    receipt_id = view.part("receipt_id")
-    receipt = await view.call("receipt.show", receipt_id=receipt_id, candidates=True)
+    receipt: ReceiptShown = await view.call("receipt.show", receipt_id=view.part("receipt_id"), candidates=True)
+    replay = await _replayed(view, receipt.receipt_id)
+    previous = await _previous(view, receipt.previous_id)
     judged = judged_candidates(receipt)
+    chosen = [
+        each
+        for each in judged
+        if view.query("outcome") in {None, each.outcome} and view.query("kind") in {None, each.kind}
+    ]
+    arranged = view.arranged(chosen, "ref", "kind", "tokens", "score", "outcome", "use")
+    texts = block_texts(receipt.blocks, _messages(replay))
     return view.render(
         "inspector.html",
         receipt=receipt,
-        candidates=view.arranged(judged, "ref", "kind", "tokens", "score", "outcome"),
-        outcomes=_counted(judged),
-        previous=await _previous(view, receipt.previous_id),
+        replay=replay,
+        refused=replay if isinstance(replay, WeftError) else None,
+        bar=prompt_bar(receipt),
+        kinds=kind_totals(receipt),
+        costs=cost_bars(receipt),
+        limits=limits_of(receipt),
+        budgets=budget_rows(receipt),
+        layers=signed_layers(receipt, texts),
+        texts=texts,
+        candidates=view.page_of(arranged, _CANDIDATES),
+        outcomes=outcomes_of(judged),
+        candidate_kinds=Counter(each.kind for each in judged),
+        changes=None if previous is None else PromptChanges.of(previous, receipt),
+        previous=previous,
     )
 
 
 async def replayed(view: PageView) -> Response:
     receipt_id = view.part("receipt_id")
-    receipt = await view.call("receipt.show", receipt_id=receipt_id)
+    receipt = await view.call("receipt.show", receipt_id=receipt_id, candidates=False)
     prompt = await view.call("receipt.replay", receipt_id=receipt_id, form=view.query("form"))
     return view.render("replay.html", receipt=receipt, prompt=prompt, same=prompt.prompt_hash == receipt.prompt_hash)
 
 
 async def compared(view: PageView) -> Response:
-    """Show which blocks changed since the previous prompt of the agent."""
-    receipt = await view.call("receipt.show", receipt_id=view.part("receipt_id"))
+    """Show which blocks changed since the previous prompt of the agent, with their texts."""
+    receipt = await view.call("receipt.show", receipt_id=view.part("receipt_id"), candidates=False)
     previous = await _previous(view, receipt.previous_id)
-    changes = block_changes(previous.blocks if previous else (), receipt.blocks)
-    return view.render("prompt_changes.html", receipt=receipt, previous=previous, changes=changes)
+    changes = PromptChanges.of(previous, receipt)
+    before = {} if previous is None else await _texts(view, previous)
+    diffs = await compared_blocks(changes, before, await _texts(view, receipt))
+    return view.render("prompt_changes.html", receipt=receipt, previous=previous, changes=changes, diffs=diffs)
 
 
-def judged_candidates(receipt: Any) -> list[JudgedCandidate]:  # noqa: ANN401 - the response of receipt.show
-    omitted = {each.ref: each for each in receipt.omitted}
-    shortened = {each.ref for each in receipt.shortened}
-    judged = []
-    for candidate in receipt.candidates or ():
-        out = omitted.get(candidate.ref)
-        outcome = out.reason if out else "shortened" if candidate.ref in shortened else "in the prompt"
-        judged.append(
-            JudgedCandidate(
-                candidate.ref,
-                candidate.kind,
-                candidate.tokens,
-                getattr(candidate, "score", None),
-                outcome,
-                (out.detail or "") if out else "",
-            )
-        )
-    return judged
+async def _texts(view: PageView, receipt: ReceiptShown) -> dict[str, str]:
+    return block_texts(receipt.blocks, _messages(await _replayed(view, receipt.receipt_id)))
 
 
-def block_changes(before: Any, after: Any) -> list[BlockChange]:  # noqa: ANN401 - blocks of receipts
-    """Return the blocks in the order of the later prompt, then those that are gone."""
-    known = {block.block_id: block.digest for block in before}
-    changes = [
-        BlockChange(
-            block,
-            "new" if block.block_id not in known else "same" if known[block.block_id] == block.digest else "changed",
-        )
-        for block in after
-    ]
-    kept = {block.block_id for block in after}
-    return changes + [BlockChange(block, "gone") for block in before if block.block_id not in kept]
+async def _replayed(view: PageView, receipt_id: str) -> PromptReplayed | WeftError:
+    """Return the prompt again, or why it cannot be shown; the receipt is shown in both cases."""
+    try:
+        prompt: PromptReplayed = await view.call("receipt.replay", receipt_id=receipt_id)
+    except WeftError as error:
+        return error
+    return prompt
 
 
-async def _previous(view: PageView, receipt_id: str | None) -> Any:  # noqa: ANN401 - the response of receipt.show
+def _messages(replay: PromptReplayed | WeftError) -> list[dict[str, Any]]:
+    return [] if isinstance(replay, WeftError) else replay.body["messages"]
+
+
+async def _previous(view: PageView, receipt_id: str | None) -> ReceiptShown | None:
     """Return the previous receipt; None if there is none, or its time of storage is over."""
     if receipt_id is None:
         return None
     try:
-        return await view.call("receipt.show", receipt_id=receipt_id)
+        previous: ReceiptShown = await view.call("receipt.show", receipt_id=receipt_id, candidates=False)
     except WeftError:
         return None
-
-
-def _counted(judged: list[JudgedCandidate]) -> dict[str, tuple[int, int]]:
-    """Return how many candidates had each outcome, and their tokens."""
-    counted: dict[str, tuple[int, int]] = {}
-    for each in judged:
-        number, tokens = counted.get(each.outcome, (0, 0))
-        counted[each.outcome] = number + 1, tokens + each.tokens
-    return dict(sorted(counted.items(), key=lambda entry: -entry[1][0]))
+    return previous
 
 
 PROMPTS = (

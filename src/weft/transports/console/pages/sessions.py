@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 _MESSAGES = 50
 _VALUES = 100
 _EVENTS = 100
+# Positions of the log that are looked through for the latest events of a session.
+_LATEST = 500
 
 
 async def sessions(view: PageView) -> Response:
@@ -28,8 +30,9 @@ async def sessions(view: PageView) -> Response:
 async def board(view: PageView) -> Response:
     session_id, branch = view.part("session_id"), view.query("branch")
     listed = await view.call("board.list_keys", session_id=session_id, branch=branch)
-    keys = view.arranged(listed.keys, "key", "written_by", "written_at", "version", "value_size_tokens")
-    shown = [entry.key for entry in keys[:_VALUES]]
+    arranged = view.arranged(listed.keys, "key", "written_by", "written_at", "version", "value_size_tokens")
+    keys = view.page_of(arranged, _VALUES)
+    shown = [entry.key for entry in keys.rows]
     values = {}
     if shown:
         read = await view.call("board.read_batch", session_id=session_id, keys=shown, branch=branch)
@@ -90,14 +93,22 @@ async def window(view: PageView) -> Response:
 
 
 async def timeline(view: PageView) -> Response:
-    after = _number(view, "after")
-    read = await view.call("events.read", session_id=view.part("session_id"), after=after)
+    """Show what happened: the latest first, or from ``?after=`` on in order."""
+    session_id, given = view.part("session_id"), view.query("after")
+    if given is None:
+        # Without a position it answers the latest one.
+        latest = (await view.call("events.read", session_id=session_id)).next_after
+        after = max(0, latest - _LATEST)
+    else:
+        after = _number(view, "after")
+    read = await view.call("events.read", session_id=session_id, after=after)
+    shown = read.events[:_EVENTS] if given is not None else read.events[: -_EVENTS - 1 : -1]
     return view.render(
         "timeline.html",
         session=await _session(view),
-        events=view.arranged(read.events[:_EVENTS], "type", "subject", "actor"),
-        following=read.events[_EVENTS - 1].seq if len(read.events) > _EVENTS else None,
-        after=after,
+        events=view.arranged(shown, "type", "subject", "actor"),
+        following=read.events[_EVENTS - 1].seq if given is not None and len(read.events) > _EVENTS else None,
+        is_latest=given is None,
         tab="timeline",
     )
 

@@ -1,0 +1,31 @@
+"""Links from the items that receipts and search results name to the pages that show them."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from weft.capabilities.records.item_refs import DocumentName
+from weft.transports.console.sign_in import PATH
+
+
+def item_link(ref: str) -> str | None:
+    """Return the page of an item: a board key, a message, an event of a window, a document, a layer."""
+    document = DocumentName.parse(ref.partition("#")[0].partition("?")[0])
+    if document is not None:
+        return f"{PATH}/knowledge/{_quoted(document.domain)}/document?document={_quoted(document.document_id)}"
+    line, _, key = ref.partition("/")
+    kind, _, name = line.partition(":")
+    session_id, _, agent_id = name.partition(":")
+    if kind == "board" and key:
+        return f"{PATH}/sessions/{_quoted(session_id)}/keys/{quote(key)}"
+    if kind == "message" and key:
+        return f"{PATH}/sessions/{_quoted(session_id)}/messages"
+    if kind == "window" and agent_id:
+        return f"{PATH}/sessions/{_quoted(session_id)}/windows/{_quoted(agent_id)}"
+    if kind == "layer" and name and name != "platform":
+        return f"{PATH}/history/{_quoted(line)}"
+    return None
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="")

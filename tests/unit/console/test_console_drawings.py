@@ -1,0 +1,149 @@
+"""What pages compute themselves: columns of a diff, the branch graph, bars, the tree of agents, texts of blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from weft.capabilities.assembly.model import digest_of
+from weft.capabilities.assembly.receipts import ReceiptBlock
+from weft.capabilities.history.text_diff import DiffBudget, text_diff
+from weft.transports.console.branch_graph import LANE, MARGIN, STEP, Lane, draw
+from weft.transports.console.charts import Part, segments
+from weft.transports.console.item_links import item_link
+from weft.transports.console.pages.agents import tree_of
+from weft.transports.console.prompt_inspection import block_texts
+from weft.transports.console.side_by_side import DiffRow, DiffSide, rows_of
+
+
+def diff_of(before: str, after: str) -> str:
+    return text_diff(before, after, DiffBudget(10_000, 10_000)).text
+
+
+def test_removed_lines_stand_next_to_the_added_ones() -> None:
+    rows = rows_of(diff_of("one\nthe old way\nthree", "one\nthe new way\nand more\nthree"))
+    assert rows == [
+        DiffRow("same", DiffSide(1, "one"), DiffSide(1, "one")),
+        DiffRow("changed", DiffSide(2, "the ", "old", " way"), DiffSide(2, "the ", "new", " way")),
+        DiffRow("changed", None, DiffSide(3, "and more")),
+        DiffRow("same", DiffSide(3, "three"), DiffSide(4, "three")),
+    ]
+
+
+def test_a_value_that_begins_or_ends_has_one_side() -> None:
+    assert rows_of(diff_of("", "a\nb")) == [
+        DiffRow("changed", None, DiffSide(1, "a")),
+        DiffRow("changed", None, DiffSide(2, "b")),
+    ]
+    assert rows_of(diff_of("a", "")) == [DiffRow("changed", DiffSide(1, "a"), None)]
+    assert rows_of("") == []
+
+
+def test_lines_between_distant_changes_are_a_gap() -> None:
+    before = [f"line {number}" for number in range(40)]
+    after = [*before[:2], "first", *before[3:37], "second", *before[38:]]
+    rows = rows_of(diff_of("\n".join(before), "\n".join(after)))
+    assert [row.kind for row in rows].count("gap") == 1
+    changed = [(row.old.number, row.new.number) for row in rows if row.kind == "changed" and row.old and row.new]
+    assert changed == [(3, 3), (38, 38)]
+
+
+def test_lines_that_look_like_signs_are_text() -> None:
+    rows = rows_of(diff_of("- a list\n+ a sum\n@@ -1 +1 @@", "- a list\n+ a sun\n@@ -1 +1 @@"))
+    assert [(row.old.before if row.old else None) for row in rows] == ["- a list", "+ a su", "@@ -1 +1 @@"]
+
+
+@dataclass(frozen=True)
+class Commit:
+    version: int
+    at: int
+    merged: Any = None
+
+
+@dataclass(frozen=True)
+class Merged:
+    context_id: str
+    version: int
+
+
+def test_a_branch_leaves_its_line_and_a_merge_joins_it_again() -> None:
+    lanes = [Lane("board:s", "main"), Lane("board:s@idea", "idea", "board:s", 1)]
+    logs = {
+        "board:s": [Commit(2, 40, Merged("board:s@idea", 3)), Commit(1, 10)],
+        "board:s@idea": [Commit(3, 30), Commit(2, 20), Commit(1, 10)],
+    }
+    graph = draw(lanes, logs, 60)
+    assert [(each.branch, each.commit.version, each.x, each.y) for each in graph.commits] == [
+        ("main", 1, MARGIN, MARGIN),
+        ("idea", 2, MARGIN + STEP, MARGIN + LANE),
+        ("idea", 3, MARGIN + 2 * STEP, MARGIN + LANE),
+        ("main", 2, MARGIN + 3 * STEP, MARGIN),
+    ]
+    assert [(edge.kind, edge.lane) for edge in graph.edges] == [
+        ("parent", 1),
+        ("parent", 1),
+        ("parent", 0),
+        ("merge", 1),
+    ]
+
+
+def test_only_the_newest_commits_are_drawn() -> None:
+    graph = draw([Lane("board:s", "main")], {"board:s": [Commit(number, number) for number in range(9, 0, -1)]}, 3)
+    assert [each.commit.version for each in graph.commits] == [7, 8, 9]
+    assert len(graph.edges) == 2
+    assert draw([Lane("board:s", "main")], {"board:s": []}, 3).commits == []
+
+
+def test_parts_fill_a_bar_and_never_more() -> None:
+    drawn = segments([Part("layer", 1, "a"), Part("task", 3, "b", is_marked=True)])
+    assert [(each.x, each.width, each.is_marked) for each in drawn] == [(0, 250, False), (250, 750, True)]
+    assert [each.width for each in segments([Part("layer", 3, "a"), Part("task", 3, "b")], 4)] == [750, 250]
+    assert [each.width for each in segments([Part("layer", 0, "a")])] == [0]
+
+
+@dataclass(frozen=True)
+class Agent:
+    agent_id: str
+    parent_id: str | None
+
+
+def test_agents_stand_below_their_parents() -> None:
+    agents: Any = [Agent("a", None), Agent("b", "z"), Agent("c", "a"), Agent("d", "c"), Agent("e", "a")]
+    rows = [(row.agent.agent_id, row.depth) for row in tree_of(agents)]
+    assert rows == [("a", 0), ("c", 1), ("d", 2), ("e", 1), ("b", 0)]
+
+
+def block(block_id: str, *messages: Any) -> ReceiptBlock:
+    return ReceiptBlock(block_id=block_id, kind="conversation", digest=digest_of(list(messages)).hex(), tokens=1)
+
+
+def test_a_block_has_the_messages_that_give_its_digest() -> None:
+    asked = {"role": "assistant", "tool_calls": [{"call_id": "1", "name": "look", "arguments": "{}"}]}
+    answered = {"role": "tool", "content": "found", "tool_call_id": "1"}
+    said = {"role": "user", "content": "hello"}
+    blocks = [block("first", said), block("second", asked, answered), block("third", said)]
+    texts = block_texts(blocks, [said, asked, answered, said])
+    assert texts == {"first": "hello", "second": "look({})\n\nfound", "third": "hello"}
+    assert block_texts(blocks, [said, asked]) == {"first": "hello"}
+    assert block_texts(blocks, []) == {}
+
+
+@pytest.mark.parametrize(
+    ("ref", "page"),
+    [
+        ("board:s1/goal", "/console/sessions/s1/keys/goal"),
+        ("message:s1/7", "/console/sessions/s1/messages"),
+        ("window:s1:planner/e1", "/console/sessions/s1/windows/planner"),
+        ("knowledge://handbook/a%20b.md?version=2", "/console/knowledge/handbook/document?document=a%20b.md"),
+        ("layer:team:research", "/console/history/layer%3Ateam%3Aresearch"),
+        ("layer:platform", None),
+        ("tool:search", None),
+        ("javascript:alert(1)", None),
+    ],
+)
+def test_items_lead_to_their_pages(ref: str, page: str | None) -> None:
+    found = item_link(ref)
+    assert found is None or found.startswith("/console/")
+    assert found == page
