@@ -94,6 +94,7 @@ SHAPE: dict[str, Any] = {
         "cached_tokens": int,
         "output_tokens": int,
     },
+    "background": {"index_lag_events": int, "jobs": list},
     "measured_since": str,
     "history": list,
 }
@@ -443,3 +444,13 @@ async def test_repeated_reads_hit_the_caches_and_queries_are_short(world: World,
     assert queries > 20
     assert seconds / queries < 0.050
     assert 0 < database["connection_stats"]["avg_query_time"] < 50
+
+
+async def test_the_index_lag_is_that_of_the_callers_tenant(world: World) -> None:
+    before = [
+        (await read_metrics(caller))["background"]["index_lag_events"] for caller in (world.admin, world.stranger)
+    ]
+    for number in range(3):
+        await world.planner.say(f"message {number}")
+    after = [(await read_metrics(caller))["background"]["index_lag_events"] for caller in (world.admin, world.stranger)]
+    assert after == [before[0] + 3, before[1]]

@@ -128,6 +128,7 @@ class MetricsSnapshot:
         now = self._now()
         calls = self._metrics.of_tenant(actor.tenant)
         is_operator, of_tenant, of_servers = await self._history(actor, now)
+        index_lag = await self._database.read(caller_scope(actor), events_pending)
         database = self._database.figures()
         shown_from = now - history_hours * _HOUR
         shown = [each for each in (*of_tenant, *of_servers) if history_hours and each.start >= shown_from]
@@ -143,8 +144,7 @@ class MetricsSnapshot:
             operations={name: operation.figures() for name, operation in sorted(calls.operations.items())},
             chat_model=calls.chat_model.figures(),
             background=BackgroundWork(
-                index_lag_events=await self._database.read(caller_scope(actor), events_pending),
-                jobs=self._jobs(None if is_operator else actor.tenant),
+                index_lag_events=index_lag, jobs=self._jobs(None if is_operator else actor.tenant)
             ),
             measured_since=calls.since,
             history=by_hour(shown),
