@@ -447,10 +447,9 @@ async def test_repeated_reads_hit_the_caches_and_queries_are_short(world: World,
 
 
 async def test_the_index_lag_is_that_of_the_callers_tenant(world: World) -> None:
-    before = [
-        (await read_metrics(caller))["background"]["index_lag_events"] for caller in (world.admin, world.stranger)
-    ]
+    callers = (world.admin, world.stranger)
+    before = [(await read_metrics(caller))["background"]["index_lag_events"] for caller in callers]
     for number in range(3):
         await world.planner.say(f"message {number}")
-    after = [(await read_metrics(caller))["background"]["index_lag_events"] for caller in (world.admin, world.stranger)]
+    after = [(await read_metrics(caller))["background"]["index_lag_events"] for caller in callers]
     assert after == [before[0] + 3, before[1]]

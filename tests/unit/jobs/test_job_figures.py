@@ -16,9 +16,9 @@ def test_work_is_counted_for_one_tenant_or_for_all() -> None:
     started = queue.start()
     assert started is not None
     other = "b" if started.tenant == "a" else "a"
-    assert queue.figures(None) == JobFigures("tidy", 1, 2, 0)
+    assert queue.figures(None) == JobFigures(name="tidy", running=1, ready=2, failing=0)
     assert queue.figures(other).running == 0
     queue.finish(started, now=0.0, failed=True)
     assert queue.figures(None).failing == queue.figures(started.tenant).failing == 1
     assert queue.figures(other).failing == 0
-    assert queue.figures("c") == JobFigures("tidy", 0, 0, 0)
+    assert queue.figures("c") == JobFigures(name="tidy", running=0, ready=0, failing=0)
