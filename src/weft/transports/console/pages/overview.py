@@ -16,13 +16,15 @@ _LISTED = 8
 
 
 async def overview(view: PageView) -> Response:
+    by, report = await usage_report(view) if view.may("usage.report") else ("", None)
     sections: dict[str, Any] = {
         "sessions": await _if_allowed(view, "session.list", limit=_LISTED),
         "agents": await _if_allowed(view, "agent.list", limit=_LISTED),
         "alerts": await _if_allowed(view, "alerts.list", state="open", limit=_LISTED),
         "approvals": await _if_allowed(view, "approval.list", state="pending", limit=_LISTED),
         "receipts": await _if_allowed(view, "receipt.list", limit=_LISTED),
-        "usage": (await usage_report(view))[1] if view.may("usage.report") else None,
+        "usage": report,
+        "days": report.rows if by == "day" else [],
         "load": await _if_allowed(view, "performance.read"),
     }
     return view.render("overview.html", **sections)
