@@ -209,10 +209,12 @@ from weft.capabilities.messages.session_overview import (
 )
 from weft.capabilities.metrics.history import HourMetrics
 from weft.capabilities.metrics.model import (
+    BackgroundWork,
     CacheStats,
     ChatModelMetrics,
     ConnectionStats,
     DatabasePerformance,
+    JobFigures,
     OperationMetrics,
     PerformanceTrends,
     PoolStats,
@@ -335,6 +337,7 @@ __all__ = [
     "ApprovalShown",
     "AuditEntry",
     "AuditLog",
+    "BackgroundWork",
     "Bisected",
     "Blame",
     "Blamed",
@@ -462,6 +465,7 @@ __all__ = [
     "ItemRedacted",
     "ItemTraced",
     "ItemUse",
+    "JobFigures",
     "JsonPointer",
     "JsonSchemaMapping",
     "KeyConvention",
