@@ -2,7 +2,7 @@
 
 Prompts from windows of several sizes are reported with and without an answer: the CPU time of the process that the
 answer adds, embeddings included, and by how much it delays the event loop at most, as a task sees that yields to it all
-the time.
+the time. Threads and the garbage collector are set up as in a server: a full collection stops all threads.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import time
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from benchmarks.harness import Row
+from benchmarks.harness import Row, in_subprocess
 from benchmarks.servers import TENANT, call, folder
-from benchmarks.wire import run_async
 from weft.app.app import App
+from weft.kernel.thread_pools import always_short_turns
 from weft.settings import Settings
+from weft.transports.server import tune_garbage_collection
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -37,6 +38,13 @@ class Size(NamedTuple):
     answer: int
 
 
+class Effort(NamedTuple):
+    """Which prompts, and how often each is reported with and without an answer."""
+
+    sizes: tuple[Size, ...]
+    rounds: int
+
+
 class Cost(NamedTuple):
     """Seconds of CPU, and the longest time for which the event loop did nothing else."""
 
@@ -48,7 +56,11 @@ _SIZES = (Size("usual", 60, 1_500), Size("long", 1_000, 20_000), Size("largest",
 
 
 def run(*, quick: bool) -> list[Row]:
-    return run_async(_measure(_SIZES[:1] if quick else _SIZES, 2 if quick else 7))
+    return in_subprocess(_measured, Effort(_SIZES[:1], 2) if quick else Effort(_SIZES, 7))
+
+
+def _measured(effort: Effort) -> list[Row]:
+    return asyncio.run(_measure(*effort))
 
 
 async def _measure(sizes: tuple[Size, ...], rounds: int) -> list[Row]:
@@ -56,6 +68,8 @@ async def _measure(sizes: tuple[Size, ...], rounds: int) -> list[Row]:
     with folder() as data:
         app = App(Settings(database_url=str(data / "weft.db"), data_dir=str(data), rate_limits="off"))
         await app.open(background=False)
+        always_short_turns()
+        tune_garbage_collection()
         try:
             await app.tenants.create(TENANT)
             for size in sizes:

@@ -95,7 +95,7 @@ async def _serve(settings: Settings, profile: Profile | None, started: Started |
     try:
         _greet(settings, await app.tenants.ensure_default())
         application = HttpApplication(app, profile, limits=_connection_limits())
-        _tune_garbage_collection()
+        tune_garbage_collection()
         server = http_server(settings, application)
         listening = server.config.bind_socket()
         url = address_of(settings, listening.getsockname()[1])
@@ -173,7 +173,8 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-def _tune_garbage_collection() -> None:
+def tune_garbage_collection() -> None:
+    """Let the garbage collector look at objects less often, and never at those that exist now."""
     # With a thousand open connections, the default thresholds spend more time on garbage collection than on calls.
     gc.collect()
     gc.freeze()

@@ -10,6 +10,7 @@ from weft.capabilities.efficiency.parts import shares
 from weft.capabilities.language_models.rendering import plain_text
 from weft.capabilities.layers.data_elements import WORD_MARK, contents
 from weft.capabilities.records.item_refs import ItemRef
+from weft.kernel.thread_pools import short_turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,8 +47,9 @@ def prompt_items(receipt: Receipt, blocks: Sequence[PlannedBlock], tools: Sequen
 def scored_prompt(found: StoredPrompt) -> ScoredPrompt:
     """Return a stored prompt as it is compared with its answer."""
     receipt = found.receipt
-    items = prompt_items(receipt, found.blocks, found.tools)
-    return ScoredPrompt(items, task_text(found.blocks), receipt.tokens, receipt.limits.window_tokens)
+    with short_turns():
+        items = prompt_items(receipt, found.blocks, found.tools)
+        return ScoredPrompt(items, task_text(found.blocks), receipt.tokens, receipt.limits.window_tokens)
 
 
 def expected_use(receipt: Receipt, blocks: Sequence[PlannedBlock], tools: Sequence[ToolDefinition]) -> Efficiency:

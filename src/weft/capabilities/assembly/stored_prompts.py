@@ -14,6 +14,8 @@ from weft.capabilities.windows.redacted_events import redacted_items
 from weft.kernel.errors import NotFound, PermissionDenied
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from weft.capabilities.assembly.model import PlannedBlock
     from weft.capabilities.assembly.receipts import Receipt, ReceiptStore, StoredReceipt
     from weft.capabilities.language_models.catalog import Catalog
@@ -54,7 +56,14 @@ class StoredPrompts(NamedTuple):
 
     async def find(self, receipt_id: str) -> StoredPrompt:
         """Return the prompt of a receipt; raises ReceiptPruned if content of it was removed or is damaged."""
-        receipt = (await find_receipt(receipt_id, self.receipts, self.windows)).receipt
+        return await self._prompt((await find_receipt(receipt_id, self.receipts, self.windows)).receipt)
+
+    async def of(self, found: StoredReceipt) -> StoredPrompt:
+        """Return the prompt of a receipt that was read already; raises as ``find`` does."""
+        await _check_reader(found.receipt, self.windows)
+        return await self._prompt(found.receipt)
+
+    async def _prompt(self, receipt: Receipt) -> StoredPrompt:
         _check_memory(receipt, self.windows.actor)
         await check_redactions(receipt, self.records)
         digests = [receipt.tools_digest, *(block.digest for block in receipt.blocks)]
@@ -72,16 +81,21 @@ async def find_receipt(receipt_id: str, receipts: ReceiptStore, windows: Windows
     A prompt contains what its requester may read. For an agent, its ancestor may have asked, who may read more.
     """
     found = await receipts.find(receipt_id)
-    error = no_receipt(receipt_id)
     if found is None:
-        raise error
+        raise no_receipt(receipt_id)
+    await _check_reader(found.receipt, windows)
+    return found
+
+
+async def _check_reader(receipt: Receipt, windows: Windows) -> None:
+    """Refuse a receipt as if it did not exist."""
     try:
-        await windows.open(found.receipt.session_id, found.receipt.agent_id)
-        await check_requester(found.receipt, windows)
+        await windows.open(receipt.session_id, receipt.agent_id)
+        await check_requester(receipt, windows)
     except (NotFound, PermissionDenied):
+        error = no_receipt(receipt.receipt_id)
         error.denial = True
         raise error from None
-    return found
 
 
 async def check_requester(receipt: Receipt, windows: Windows) -> None:
@@ -109,10 +123,26 @@ def _check_memory(receipt: Receipt, actor: Actor) -> None:
 
 async def check_redactions(receipt: Receipt, records: RecordStore) -> None:
     """Refuse to show content that was redacted since."""
-    ids = sorted({item_id(*item) for block in receipt.blocks for item in block.sources.items()})
-    elsewhere, here = await records.redactions(ids), await records.redactions_in(receipt.session_id)
-    summaries = [block.block_id for block in receipt.blocks if block.kind == "summary"]
-    hidden = await records.redactions(summaries, ContextSummary.type) if summaries else {}
-    redacted = [*redacted_items(ids, {**elsewhere, **here}), *hidden]
+    redacted = (await redacted_since([receipt], records)).get(receipt.receipt_id)
     if redacted:
         raise ReceiptPruned(f"{len(redacted)} items of this prompt were redacted.", items=redacted)
+
+
+async def redacted_since(receipts: Sequence[Receipt], records: RecordStore) -> dict[str, list[str]]:
+    """Return what was redacted of the prompts of one session, by receipt, without those of which nothing was."""
+    items = {each.receipt_id: _item_ids(each) for each in receipts}
+    summaries = {each.receipt_id: [b.block_id for b in each.blocks if b.kind == "summary"] for each in receipts}
+    elsewhere = await records.redactions(sorted(set[str]().union(*items.values())))
+    here = await records.redactions_in(receipts[0].session_id) if receipts else {}
+    shown = sorted(set[str]().union(*summaries.values()))
+    hidden = await records.redactions(shown, ContextSummary.type) if shown else {}
+    redactions = {**elsewhere, **here}
+    found = {
+        name: [*redacted_items(items[name], redactions), *(each for each in summaries[name] if each in hidden)]
+        for name in items
+    }
+    return {name: redacted for name, redacted in found.items() if redacted}
+
+
+def _item_ids(receipt: Receipt) -> list[str]:
+    return sorted({item_id(*item) for block in receipt.blocks for item in block.sources.items()})

@@ -146,20 +146,37 @@ class UsageReports(msgspec.Struct, frozen=True):
         if found.scored is not None:
             return None
         with contextlib.suppress(ReceiptPruned, ReceiptNotFound, PermissionDenied):
-            return await StoredPrompts(self.receipts, self.windows, self.records, self.catalog).find(receipt_id)
+            return await StoredPrompts(self.receipts, self.windows, self.records, self.catalog).of(found)
         return None
 
     async def add(
         self, session_id: str, receipt_id: str, report: UsageReport, scored: Efficiency | None = None
     ) -> StoredReport:
         """Store a report; the same one again changes nothing."""
-        warning = None
         session, found = await self._find(session_id, receipt_id)
         receipt = found.receipt
         usage = normalise_usage(report.usage)
         model = report.model or receipt.model or ""
+        reported = self._reported(report, usage, model)
+        warning = None
+        if found.usage is None and await self.receipts.report(receipt_id, reported):
+            warning = await self._settle(receipt, usage, model)
+        elif found.usage is None or not _same(found.usage, reported):
+            raise UsageConflict(f"Other usage was reported for '{receipt_id}'.", resource_id=receipt_id)
+        efficiency = found.efficiency
+        if scored is not None and await self.receipts.score(receipt_id, scored):
+            await self.usage.add(score_entry(receipt, model, scored))
+            efficiency = scored
+        factor = None if receipt.counting.exact else await self.factors.factor(receipt.agent_id, model)
+        metrics = _metrics(receipt, reported, factor, efficiency)
+        if found.usage is None:
+            await self._publish(session, receipt, reported, metrics)
+        return StoredReport(metrics, warning)
+
+    def _reported(self, report: UsageReport, usage: Usage, model: str) -> ReportedUsage:
+        """Return a report as it is stored, with its price."""
         cost = cost_of(self.prices, self.catalog.find(model), usage, self.clock.now())
-        reported = ReportedUsage(
+        return ReportedUsage(
             model=model,
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
@@ -171,49 +188,29 @@ class UsageReports(msgspec.Struct, frozen=True):
             reported_at=to_micros(self.clock.now()),
             response_id=report.response_id,
         )
-        if found.usage is None and await self.receipts.report(receipt_id, reported):
-            possible = possible_usage(usage, receipt, self.catalog.find(model))
-            correction = self._charge(receipt, possible, model).less(receipt.charge)
-            await self.budgets.correct(receipt.budgets, correction, receipt.created_at)
-            if receipt.budgets and possible != usage:
-                warning = (
-                    f"Budgets were charged with {possible.input_tokens} input and {possible.output_tokens} output "
-                    "tokens: the reported usage does not fit the assembled prompt."
-                )
-            if model and not receipt.counting.exact:
-                await self.factors.learn(receipt.agent_id, model, receipt.counting.raw_tokens, usage.input_tokens)
-        elif found.usage is None or not _same(found.usage, reported):
-            raise UsageConflict(f"Other usage was reported for '{receipt_id}'.", resource_id=receipt_id)
-        if scored is not None and await self.receipts.score(receipt_id, scored):
-            await self.usage.add(score_entry(receipt, model, scored))
-            found = structs.replace(found, scored=scored)
-        savings, efficiency = receipt.savings, found.efficiency
-        metrics = MetricsEmitted(
-            receipt_id=receipt_id,
-            model=model,
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            cache_read_tokens=usage.cache_read_tokens,
-            cache_write_tokens=usage.cache_write_tokens,
-            estimated_tokens=receipt.tokens,
-            deviation=round(usage.input_tokens / receipt.tokens - 1, _DIGITS) if receipt.tokens else 0.0,
-            cost=reported.cost,
-            naive_cost=savings.naive_cost,
-            naive_baseline_tokens=savings.naive_baseline_tokens,
-            engine_assembled_tokens=savings.engine_assembled_tokens,
-            context_engine_savings=savings.naive_baseline_tokens - savings.engine_assembled_tokens,
-            savings_ratio=savings.savings_ratio,
-            token_factor=None if receipt.counting.exact else await self.factors.factor(receipt.agent_id, model),
-            latency_ms=report.latency_ms,
-            quality_score=report.quality_score,
-            efficiency=None if efficiency is None else structs.replace(efficiency, items=()),
+
+    async def _settle(self, receipt: Receipt, usage: Usage, model: str) -> str | None:
+        """Correct the budgets of a call and learn from its tokens; return what its caller should be warned of."""
+        possible = possible_usage(usage, receipt, self.catalog.find(model))
+        correction = self._charge(receipt, possible, model).less(receipt.charge)
+        await self.budgets.correct(receipt.budgets, correction, receipt.created_at)
+        if model and not receipt.counting.exact:
+            await self.factors.learn(receipt.agent_id, model, receipt.counting.raw_tokens, usage.input_tokens)
+        if not receipt.budgets or possible == usage:
+            return None
+        return (
+            f"Budgets were charged with {possible.input_tokens} input and {possible.output_tokens} output "
+            "tokens: the reported usage does not fit the assembled prompt."
         )
-        if found.usage is None:
-            data = {name: value for name, value in msgspec.to_builtins(metrics).items() if name != "success"}
-            event = self.windows.event("model_call.metered", session, receipt.agent_id, [receipt.agent_id], data)
-            await self.windows.outbox.publish(structs.replace(event, native_id=report.response_id))
-            await self.usage.add(*report_entries(receipt, reported))
-        return StoredReport(metrics, warning)
+
+    async def _publish(
+        self, session: Session, receipt: Receipt, reported: ReportedUsage, metrics: MetricsEmitted
+    ) -> None:
+        """Publish the event of a report, and add its usage entries."""
+        data = {name: value for name, value in msgspec.to_builtins(metrics).items() if name != "success"}
+        event = self.windows.event("model_call.metered", session, receipt.agent_id, [receipt.agent_id], data)
+        await self.windows.outbox.publish(structs.replace(event, native_id=reported.response_id))
+        await self.usage.add(*report_entries(receipt, reported))
 
     def _charge(self, receipt: Receipt, usage: Usage, model: str) -> Charge:
         """Return what a reported call adds to its budgets."""
@@ -253,6 +250,33 @@ def possible_usage(usage: Usage, receipt: Receipt, info: ModelInfo) -> Usage:
         cache_write_tokens=written,
         cache_write_1h_tokens=min(usage.cache_write_1h_tokens, written),
         reasoning_tokens=min(usage.reasoning_tokens, output),
+    )
+
+
+def _metrics(
+    receipt: Receipt, reported: ReportedUsage, factor: float | None, efficiency: Efficiency | None
+) -> MetricsEmitted:
+    """Return the answer to a report."""
+    savings = receipt.savings
+    return MetricsEmitted(
+        receipt_id=receipt.receipt_id,
+        model=reported.model,
+        input_tokens=reported.input_tokens,
+        output_tokens=reported.output_tokens,
+        cache_read_tokens=reported.cache_read_tokens,
+        cache_write_tokens=reported.cache_write_tokens,
+        estimated_tokens=receipt.tokens,
+        deviation=round(reported.input_tokens / receipt.tokens - 1, _DIGITS) if receipt.tokens else 0.0,
+        cost=reported.cost,
+        naive_cost=savings.naive_cost,
+        naive_baseline_tokens=savings.naive_baseline_tokens,
+        engine_assembled_tokens=savings.engine_assembled_tokens,
+        context_engine_savings=savings.naive_baseline_tokens - savings.engine_assembled_tokens,
+        savings_ratio=savings.savings_ratio,
+        token_factor=factor,
+        latency_ms=reported.latency_ms,
+        quality_score=reported.quality_score,
+        efficiency=None if efficiency is None else structs.replace(efficiency, items=()),
     )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from weft.capabilities.indexing.text_analysis import terms
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     _Three = tuple[str, str, str]
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _RUN = 3
 # Terms of an answer beyond which its length says nothing more, and of one that is short.
 _MAX_SAID, _SHORT_ANSWER = 30, 4
+# Characters of a long text that are read at once.
+_PIECE = 20_000
 # Separators of thousands: 1,250 and 1250 are the same number.
 _THOUSANDS = re.compile("(?<=[0-9])[,'\u00a0\u2019\u202f](?=[0-9]{3}(?![0-9]))")
 # By their stems.
@@ -119,8 +121,21 @@ def item_features(texts: Sequence[str], task: str, answer: str) -> list[ItemFeat
 
 def _terms(text: str) -> list[str]:
     """Return the terms of a text, numbers in one form, without underscores: marks of Markdown, and of identifiers."""
-    plain = _THOUSANDS.sub("", text).replace("_", " ")
-    return [_NUMBERS.get(term, term) for term in terms(plain)]
+    found: list[str] = []
+    for piece in _pieces(text):
+        plain = _THOUSANDS.sub("", piece).replace("_", " ")
+        found += [_NUMBERS.get(term, term) for term in terms(plain)]
+    return found
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Yield a text in pieces that end with a word: other threads wait while a regular expression reads one."""
+    start = 0
+    while len(text) - start > _PIECE:
+        end = text.find(" ", start + _PIECE) + 1 or len(text)
+        yield text[start:end]
+        start = end
+    yield text[start:]
 
 
 def _text_terms(found: Sequence[str], wanted: AbstractSet[str], runs: AbstractSet[_Three]) -> _TextTerms:
@@ -130,7 +145,11 @@ def _text_terms(found: Sequence[str], wanted: AbstractSet[str], runs: AbstractSe
 
 
 def _threes(found: Sequence[str]) -> set[_Three]:
-    return set(zip(found, found[1:], found[2:], strict=False))
+    """Return all runs of three terms. A loop, because other threads wait while a set is made of an iterator."""
+    threes: set[_Three] = set()
+    for three in zip(found, found[1:], found[2:], strict=False):
+        threes.add(three)
+    return threes
 
 
 def _longest_run(found: Sequence[str], runs: AbstractSet[_Three]) -> int:

@@ -64,13 +64,12 @@ class AnswerScorer(msgspec.Struct, frozen=True):
 
     async def score(self, prompt: ScoredPrompt, answer: ModelAnswer) -> Efficiency:
         """Return how much of a prompt an answer used, with the use of each item."""
-        compared = await ASSEMBLY_THREADS.run(compare, prompt, answer)
-        likeness = await self._likeness(prompt.task, answer, compared)
-        return await ASSEMBLY_THREADS.run(_efficiency, prompt, answer, with_likeness(compared, likeness))
+        compared, doubtful = await ASSEMBLY_THREADS.run(_compare, prompt, answer)
+        likeness = await self._likeness(prompt.task, answer, doubtful)
+        return await ASSEMBLY_THREADS.run(_efficiency, prompt, answer, compared, likeness)
 
-    async def _likeness(self, task: str, answer: ModelAnswer, compared: Sequence[ComparedPart]) -> dict[int, float]:
+    async def _likeness(self, task: str, answer: ModelAnswer, doubtful: Sequence[ComparedPart]) -> dict[int, float]:
         """Return the largest cosine of each part in doubt to the answer, by content; empty without vectors."""
-        doubtful = in_doubt(compared)
         if not doubtful or self.embeddings.off_reason():
             return {}
         said = answer_parts(task, answer)
@@ -92,9 +91,15 @@ def compare(prompt: ScoredPrompt, answer: ModelAnswer) -> list[ComparedPart]:
         for texts in [text_parts(item.text)]
         for text, tokens in zip(texts, shares(item.tokens, map(len, texts)), strict=True)
     ]
-    with short_turns():
-        features = item_features([text for _, _, text, _ in parts], prompt.task, answer.written)
+    features = item_features([text for _, _, text, _ in parts], prompt.task, answer.written)
     return [ComparedPart(*part, found, by_words(found)) for part, found in zip(parts, features, strict=True)]
+
+
+def _compare(prompt: ScoredPrompt, answer: ModelAnswer) -> tuple[list[ComparedPart], list[ComparedPart]]:
+    """Return the parts of a prompt, compared by words, and those of them that are in doubt."""
+    with short_turns():
+        compared = compare(prompt, answer)
+        return compared, in_doubt(compared)
 
 
 def in_doubt(compared: Sequence[ComparedPart]) -> list[ComparedPart]:
@@ -184,9 +189,11 @@ def _cited(answer: ModelAnswer, compared: Sequence[ComparedPart]) -> set[int]:
     return set(best.values())
 
 
-def _efficiency(prompt: ScoredPrompt, answer: ModelAnswer, compared: Sequence[ComparedPart]) -> Efficiency:
+def _efficiency(
+    prompt: ScoredPrompt, answer: ModelAnswer, compared: Sequence[ComparedPart], likeness: Mapping[int, float]
+) -> Efficiency:
     with short_turns():
-        uses = item_uses(prompt, answer, compared)
+        uses = item_uses(prompt, answer, with_likeness(compared, likeness))
     scored = sum(use.tokens for use in uses if use.use != "required")
     return efficiency_of(
         "answer",

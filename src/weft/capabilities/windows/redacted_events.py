@@ -55,6 +55,8 @@ async def redactions_of_items(item_ids: Collection[str], records: RecordStore) -
 
 def redacted_items(item_ids: Iterable[str], redactions: Mapping[str, Redaction]) -> list[str]:
     """Return the items that are redacted. An event counts in any version, and so does one copied from it."""
+    if not redactions:
+        return []
     events = {_event_name(item_id) for item_id in redactions if item_id.startswith(_WINDOW)}
     return [each for each in item_ids if each in redactions or not events.isdisjoint(_event_names(each))]
 
