@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
+from msgspec import structs
 
 from weft.capabilities.assembly.model import (
     BlockPacking,
@@ -266,6 +267,10 @@ class SavingsTotal(msgspec.Struct, frozen=True, kw_only=True):
     reported_cost: float | None
 
 
+# Blocks of receipts, and what was made of them, by digest.
+MadeBlocks = dict[str, tuple[ReceiptBlock, PlannedBlock]]
+
+
 class ReceiptStore(Protocol):
     """Receipts and their texts of the transaction's tenant."""
 
@@ -315,28 +320,39 @@ class ReceiptStore(Protocol):
 
 
 def blocks_with_texts(
-    receipt: Receipt, texts: Mapping[str, bytes]
+    receipt: Receipt, texts: Mapping[str, bytes], made: MadeBlocks | None = None
 ) -> tuple[tuple[PlannedBlock, ...], tuple[ToolDefinition, ...]]:
-    """Return the blocks and tools of a receipt's prompt; raises ReceiptPruned if a text is missing or differs."""
+    """Return the blocks and tools of a receipt's prompt; raises ReceiptPruned if a text is missing or differs.
+
+    ``made`` are blocks of other receipts of the session: a prompt mostly has those of the one before it.
+    """
     digests = {block.digest for block in receipt.blocks} | {receipt.tools_digest}
     lost = sorted(digest for digest in digests if digest not in texts)
     if lost:
         raise ReceiptPruned(f"{len(lost)} of {len(digests)} texts of this prompt were removed.", lost=len(lost))
-    blocks = tuple(
-        PlannedBlock(
-            block_id=block.block_id,
-            kind=block.kind,
-            messages=decode_messages(texts[block.digest]),
-            tokens=block.tokens,
-            items=block.items,
-            covers=block.covers,
-            source=block.source,
-            trust=block.trust,
-            spans=block.spans,
-        )
-        for block in receipt.blocks
-    )
+    made = {} if made is None else made
+    blocks = tuple(_planned(block, texts[block.digest], made) for block in receipt.blocks)
     return blocks, _tools(texts[receipt.tools_digest])
+
+
+def _planned(block: ReceiptBlock, text: bytes, made: MadeBlocks) -> PlannedBlock:
+    stored = structs.replace(block, cache_point=False)
+    known = made.get(block.digest)
+    if known is not None and known[0] == stored:
+        return known[1]
+    planned = PlannedBlock(
+        block_id=block.block_id,
+        kind=block.kind,
+        messages=decode_messages(text),
+        tokens=block.tokens,
+        items=block.items,
+        covers=block.covers,
+        source=block.source,
+        trust=block.trust,
+        spans=block.spans,
+    )
+    made[block.digest] = (stored, planned)
+    return planned
 
 
 def texts_of(blocks: Iterable[PlannedBlock], tools: tuple[ToolDefinition, ...]) -> dict[str, bytes]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from weft.capabilities.assembly.model import digest_of
 from weft.capabilities.assembly.prompt_trust import Screening
-from weft.capabilities.assembly.receipts import ReceiptPruned, ReceiptStore, blocks_with_texts
-from weft.capabilities.assembly.stored_prompts import check_redactions, check_requester
+from weft.capabilities.assembly.receipts import MadeBlocks, ReceiptPruned, ReceiptStore, blocks_with_texts
+from weft.capabilities.assembly.stored_prompts import check_requester, redacted_since
 from weft.capabilities.compaction.store import CompactionStore
 from weft.capabilities.recommendations.evidence import likelihoods, useful_items
 from weft.capabilities.recommendations.replay import RecordedCall, RecordedWindow
@@ -68,7 +69,7 @@ class ReplayStores(msgspec.Struct, frozen=True):
             window = await self.windows.open(session_id, agent_id)
         except (NotFound, PermissionDenied):
             return None
-        calls = [call for each in stored if (call := await self._call(each)) is not None]
+        calls = await self._calls(stored)
         if not calls:
             return None
         names = {name for call in calls if (name := call.receipt.versions.get(_COMPACTION)) is not None}
@@ -92,19 +93,36 @@ class ReplayStores(msgspec.Struct, frozen=True):
 
     async def _earlier(self, receipt: Receipt) -> RecordedCall | None:
         found = None if receipt.previous_id is None else await self.receipts.find(receipt.previous_id)
-        return None if found is None else await self._call(found)
+        return next(iter(() if found is None else await self._calls([found])), None)
 
-    async def _call(self, stored: StoredReceipt) -> RecordedCall | None:
-        """Return a call with its texts; None if content of it was removed, or it is not the caller's to read."""
-        receipt = stored.receipt
-        digests = [receipt.tools_digest, *(block.digest for block in receipt.blocks)]
+    async def _calls(self, stored: Sequence[StoredReceipt]) -> list[RecordedCall]:
+        """Return calls of a session with their texts, which are read once: prompts have most of them in common.
+
+        Calls of which content was removed, and those that are not the caller's to read, are left out.
+        """
+        readable = [each for each in stored if await self._may_read(each.receipt)]
+        receipts = [each.receipt for each in readable]
+        redacted = await redacted_since(receipts, self.records)
+        digests = {digest for each in receipts for digest in (each.tools_digest, *(b.digest for b in each.blocks))}
+        texts = await self.receipts.texts(stored[0].receipt.session_id, sorted(digests))
+        calls: list[RecordedCall] = []
+        made: MadeBlocks = {}
+        for each in readable:
+            if each.receipt.receipt_id in redacted:
+                continue
+            with contextlib.suppress(ReceiptPruned):
+                blocks, tools = blocks_with_texts(each.receipt, texts, made)
+                calls.append(
+                    RecordedCall(each.receipt, each.usage, blocks, tools, useful_items(each), likelihoods(each))
+                )
+        return calls
+
+    async def _may_read(self, receipt: Receipt) -> bool:
         try:
             await check_requester(receipt, self.windows)
-            await check_redactions(receipt, self.records)
-            blocks, tools = blocks_with_texts(receipt, await self.receipts.texts(receipt.session_id, digests))
-        except (PermissionDenied, ReceiptPruned):
-            return None
-        return RecordedCall(receipt, stored.usage, blocks, tools, useful_items(stored), likelihoods(stored))
+        except PermissionDenied:
+            return False
+        return True
 
     async def _screening(self, receipt: Receipt) -> Screening:
         """Return the rules that the texts of a call were screened by, if these are still the tenant's."""

@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     from weft.capabilities.windows.model import Category, WindowEvent
     from weft.kernel.tokens import TokenCounters
 
+    # Events and summaries of a window, by what their preparation depends on.
+    PreparedEvents = dict[object, list[Prepared]]
+
 UNCHANGED = ProposedSettings()
 _PACKED_KINDS: dict[CandidateKind, BlockKind] = {"pin": "pins", "board": "board", "missing": "missing"}
 _OF_COMPACTION = "compaction"
@@ -143,7 +146,10 @@ class ReplayServices(NamedTuple):
 
 
 class Replay:
-    """Plans the calls of one window under one proposal. CPU-bound, and pure: the same input gives the same plans."""
+    """Plans the calls of one window under one proposal. CPU-bound, and pure: the same input gives the same plans.
+
+    ``prepared`` are the events as other replays of the window have prepared them; those of this one are added.
+    """
 
     def __init__(
         self,
@@ -153,13 +159,15 @@ class Replay:
         views: Sequence[CompactedView | None] | None = None,
         *,
         counts_output: bool = False,
+        prepared: PreparedEvents | None = None,
     ) -> None:
         self._window = window
         self._services = services
         self._proposal = proposal
         self._views = views
         self._counts_output = counts_output
-        self._prepared: dict[object, list[Prepared]] = {}
+        # Views of a proposal have no name that others know them by.
+        self._prepared: PreparedEvents = {} if prepared is None or views is not None else prepared
 
     def in_sequence(self) -> Iterator[ReplayedCall]:
         """Yield every call planned after the replayed one before it, so that what changes carries over."""
@@ -382,8 +390,10 @@ class Replay:
         events = events_in(receipt, window.events, preparer)
         parts: Sequence[CompactedPart] = events if view is None else compacted_parts(events, view)
         key = (preparer.key, preparer.compaction_id, id(view))
-        prepared = preparer.prepare(parts, self._prepared.get(key, ()))
-        self._prepared[key] = prepared
+        before = self._prepared.get(key, [])
+        prepared = preparer.prepare(parts, before)
+        # Windows grow: the longest list has what most calls need.
+        self._prepared[key] = max(prepared, before, key=len)
         shares = self._proposal.shares or window.shares
         return WindowConversation(prepared, preparer, shares, frozenset(counter.info.input))
 

@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
     from weft.capabilities.compaction.compactor import Compactor
     from weft.capabilities.compaction.model import CompactedView
-    from weft.capabilities.recommendations.replay import RecordedCall, RecordedWindow, ReplayedCall, ReplayServices
+    from weft.capabilities.recommendations.replay import (
+        PreparedEvents,
+        RecordedCall,
+        RecordedWindow,
+        ReplayedCall,
+        ReplayServices,
+    )
 
 # Calls that are planned before other work gets its turn.
 _CALLS_IN_TURN = 8
@@ -55,11 +61,16 @@ class Control:
         self.windows = windows
         self._services = services
         self._replayed: dict[bool, list[list[ReplayedCall]]] = {}
+        # Of each window: the events are prepared once for all trials.
+        self.prepared: list[PreparedEvents] = [{} for _ in windows]
 
     async def replayed(self, *, counts_output: bool) -> list[list[ReplayedCall]]:
         """Return the calls of each window; ``counts_output``: their cost includes that of the answers."""
         if counts_output not in self._replayed:
-            replays = [Replay(window, self._services, counts_output=counts_output) for window in self.windows]
+            replays = [
+                Replay(window, self._services, counts_output=counts_output, prepared=prepared)
+                for window, prepared in zip(self.windows, self.prepared, strict=True)
+            ]
             self._replayed[counts_output] = [await _planned(each) for each in replays]
         return self._replayed[counts_output]
 
@@ -91,7 +102,7 @@ async def try_proposal(
     # Another model also writes the answers: then both sides count them.
     has_model = proposal.model is not None
     controls = await control.replayed(counts_output=has_model)
-    for window, as_they_were in zip(control.windows, controls, strict=True):
+    for window, as_they_were, prepared in zip(control.windows, controls, control.prepared, strict=True):
         views = None
         if proposal.compaction is not None:
             settings = ResolvedCompaction.of(proposal.compaction)
@@ -99,7 +110,7 @@ async def try_proposal(
             if not any(views) and not window.views:
                 # It would not have been compacted, as it was not.
                 views = None
-        replay = Replay(window, services, proposal, views, counts_output=has_model)
+        replay = Replay(window, services, proposal, views, counts_output=has_model, prepared=prepared)
         tried = as_they_were if _is_unchanged(proposal, views) else await _planned(replay)
         pairs = zip(as_they_were, tried, strict=True)
         calls += [_compared(was, would_be, proposal) for was, would_be in pairs]
