@@ -112,10 +112,11 @@ async def test_calls_that_do_not_come_out_as_they_were_are_drift_and_no_proof(wo
 
 
 async def test_without_a_tool_each_prompt_has_its_tokens_less(world: World) -> None:
-    await work_through(world, world.analysis, rounds=20, form="openai_chat", tools=TOOLS)
+    # The answer of the last call is not known.
+    await work_through(world, world.analysis, rounds=21, form="openai_chat", tools=TOOLS)
     result = await tried(world, "analysis", ProposedSettings(without_tools=("draw_chart",)))
     trial = result.trial
-    assert trial.exact == trial.calls == 20
+    assert trial.exact == trial.calls == 21
     sizes = {each.tokens - each.tried_tokens for each in result.calls}
     assert len(sizes) == 1
     assert sizes.pop() > 20

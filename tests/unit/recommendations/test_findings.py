@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from weft.capabilities.assembly.model import Candidate, OmittedCandidate, PlannedBlock, RepeatedCandidate
-from weft.capabilities.language_models.model import ConversationMessage, ToolCall
+from weft.capabilities.language_models.model import ConversationMessage, ToolCall, ToolDefinition
 from weft.capabilities.layers.model import Layer
 from weft.capabilities.recommendations.advisor import duplicate_findings, stale_findings
 from weft.capabilities.recommendations.findings import ObservedCalls, findings
@@ -176,6 +176,28 @@ def test_a_tool_that_was_called_is_missed_and_one_that_was_called_once_warns() -
     assert "the agent called look_up, send" in risks_of((), needed, steady.windows)
     once = observed([told] * 3, event("e1", Category.DIALOG, "look_up"))
     assert "1 tools were called only once" in " ".join(risks_of((), unused, once.windows))
+
+
+@pytest.mark.req("CE-F47")
+def test_tools_are_not_called_unused_where_nobody_knows_the_answers() -> None:
+    """Neither were answers reported, nor do they enter the conversation: the tool may be called each time."""
+    tool = ToolDefinition(name="send", description="Sends.", input_schema={})
+    silent = [
+        call(block("task", "task:1"), useful=None, created_at=number)._replace(tools=(tool,))
+        for number in range(100, 2 * MIN_CALLS + 102, 2)
+    ]
+    proposal = ProposedSettings(without_tools=("send",))
+    unknown = observed(silent, structs.replace(event("before"), at=5))
+    assert "tools" not in found(unknown)
+    assert "send was in 0 prompts that say something" in " ".join(risks_of((), proposal, unknown.windows))
+    # An answer after every call but the last one.
+    after = range(101, 2 * MIN_CALLS + 101, 2)
+    known = observed(silent, *(structs.replace(event("e"), at=number) for number in after))
+    assert found(known)["tools"].subjects == ("send",)
+    assert (len(silent), found(known)["tools"].evidence[0].of) == (MIN_CALLS + 1, MIN_CALLS)
+    assert not [each for each in risks_of((), proposal, known.windows) if "say something" in each]
+    told = observed([each._replace(useful=frozenset()) for each in silent])
+    assert found(told)["tools"].evidence[0].count == len(silent)
 
 
 def test_an_item_that_may_have_been_used_is_in_doubt() -> None:

@@ -1,7 +1,7 @@
 """What the last calls of an agent suggest: one finding for each kind of recommendation, not tried yet.
 
 Each rests on observations of the calls themselves. What an answer used is known only for calls with a reported answer;
-findings about unused content count these alone.
+findings about unused content count these alone. Tools that it called are known from the conversation too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from weft.capabilities.recommendations import commands
 from weft.capabilities.recommendations.model import MIN_CALLS, Evidence, ProposedSettings
 from weft.capabilities.recommendations.recorded_candidates import candidates_of
 from weft.capabilities.recommendations.replay import document_of
-from weft.capabilities.recommendations.risks import tool_calls
+from weft.capabilities.recommendations.risks import calls_with_known_answers, tool_calls
 from weft.capabilities.windows.budget import budgets_for
 
 if TYPE_CHECKING:
@@ -104,7 +104,8 @@ def _findings(observed: ObservedCalls) -> Iterator[RecommendationDraft]:
 
 
 def _tools(observed: ObservedCalls) -> Iterator[RecommendationDraft]:
-    offered: Counter[str] = Counter(tool.name for call in observed.calls for tool in call.tools)
+    known = calls_with_known_answers(observed.windows)
+    offered: Counter[str] = Counter(tool.name for call in known for tool in call.tools)
     never = [(name, calls) for name, calls in offered.most_common() if name not in observed.called_tools]
     never = [(name, calls) for name, calls in never if calls >= MIN_CALLS][:_MAX_SUBJECTS]
     if never:
@@ -113,7 +114,7 @@ def _tools(observed: ObservedCalls) -> Iterator[RecommendationDraft]:
             "tools",
             f"Do not offer {_listed(names, 'tools')} that the agent never calls",
             "Each definition is in every prompt. `tools: auto` of `context.assemble` loads registered tools by task.",
-            tuple(Evidence(f"{name}: offered, never called", calls, len(observed.calls)) for name, calls in never),
+            tuple(Evidence(f"{name}: offered, never called", calls, len(known)) for name, calls in never),
             names,
             (ProposedSettings(without_tools=names),),
             commands.choose_tools(observed.windows[-1].session_id, observed.agent_id),

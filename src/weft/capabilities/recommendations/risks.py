@@ -7,6 +7,8 @@ the number of subjects that were used exactly once, divided by the number of cal
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -80,6 +82,22 @@ def tool_calls(windows: Sequence[RecordedWindow]) -> Counter[str]:
     return said | reported
 
 
+def calls_with_known_answers(windows: Sequence[RecordedWindow]) -> list[RecordedCall]:
+    """Return the calls whose answer was reported, or entered the conversation before the next call.
+
+    Of the others nobody knows which tools they called.
+    """
+    return [call for window in windows for call in _with_known_answers(window)]
+
+
+def _with_known_answers(window: RecordedWindow) -> Iterator[RecordedCall]:
+    said = sorted(event.at for event in window.events if event.message.role == "assistant")
+    starts = [call.receipt.created_at for call in window.calls]
+    for call, start, end in zip(window.calls, starts, [*starts[1:], math.inf], strict=True):
+        if call.useful is not None or bisect_right(said, start) < bisect_right(said, end):
+            yield call
+
+
 def _kind_of(ref: str) -> str:
     """Return what a subject is, in the plural."""
     if "://" in ref:
@@ -96,11 +114,12 @@ def _used(call: RecordedCall, kind: str) -> set[str]:
     return {ref for block in call.blocks if block.kind == block_kind for ref in block.items if ref in useful}
 
 
-def _prompts_with(proposal: ProposedSettings, calls: Sequence[RecordedCall]) -> Iterator[tuple[str, int]]:
+def _prompts_with(proposal: ProposedSettings, windows: Sequence[RecordedWindow]) -> Iterator[tuple[str, int]]:
     """Yield each subject with the number of prompts that had it and show whether it was used."""
+    known = calls_with_known_answers(windows)
     for name in proposal.without_tools:
-        yield name, sum(any(tool.name == name for tool in call.tools) for call in calls)
-    scored = [call for call in calls if call.useful is not None]
+        yield name, sum(any(tool.name == name for tool in call.tools) for call in known)
+    scored = [call for window in windows for call in window.calls if call.useful is not None]
     sent = Counter(subject for call in scored for subject in {*call.items, *_documents_in(call)})
     for ref in proposal.without_items:
         yield ref, sent[ref]
@@ -116,8 +135,7 @@ def _too_little(
     exact = sum(call.exact for call in calls)
     if exact < MIN_CALLS:
         yield f"only {exact:,} calls can be replayed exactly, and {MIN_CALLS} are needed"
-    recorded = [call for window in windows for call in window.calls]
-    for name, sent in _prompts_with(proposal, recorded):
+    for name, sent in _prompts_with(proposal, windows):
         if sent < MIN_CALLS:
             yield f"{name} was in {sent:,} prompts that say something about its use, and {MIN_CALLS} are needed"
             break
