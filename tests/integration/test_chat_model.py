@@ -77,6 +77,25 @@ async def test_invalid_settings_are_refused_at_the_start(world: World, service: 
 
 
 @pytest.mark.req("CE-M")
+async def test_the_name_of_a_session_that_was_deleted_meanwhile_is_not_kept(
+    world: World, service: ScriptedProvider
+) -> None:
+    settings = with_model(world, service)
+    app = await world.another_app(
+        chat_model=settings.chat_model, chat_url=settings.chat_url, chat_api_key=settings.chat_api_key
+    )
+    assert app.chat_model is not None
+    for session_id in ("s1", "gone"):
+        caller = ChatCaller(world.tenant, "writer", session_id)
+        messages = (ChatMessage("user", "A long text about the journal."),)
+        await app.chat_model.complete(
+            ChatRequest(system="Summarise.", messages=messages, max_output_tokens=100, caller=caller)
+        )
+    rows = (await world.admin.call("usage.report", by="session", kind="compaction"))["rows"]
+    assert sorted(row["group"] for row in rows) == ["(deleted)", "s1"]
+
+
+@pytest.mark.req("CE-M")
 async def test_calls_are_metered_for_the_tenant_that_they_are_made_for(world: World, service: ScriptedProvider) -> None:
     settings = with_model(world, service)
     app = await world.another_app(

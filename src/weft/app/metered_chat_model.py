@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from weft.app.genai_telemetry import chat_span, describe_usage
 from weft.capabilities.language_models.chat_model import ChatModelError
 from weft.capabilities.language_models.prices import cost_of
-from weft.capabilities.metering.model import NewUsageEntry, UsageKey, UsageSums, nanos
+from weft.capabilities.metering.model import DELETED, NewUsageEntry, UsageKey, UsageSums, nanos
 from weft.jobs.runner import attempt
 from weft.kernel.clock import to_micros
 from weft.kernel.fields import new_id
 from weft.storage.sql.access import SqlAccessStore
 from weft.storage.sql.database import Scope
 from weft.storage.sql.metering import SqlUsageStore
+from weft.storage.sql.sessions import SqlSessionStore
 
 if TYPE_CHECKING:
     from weft.capabilities.language_models.catalog import Catalog
@@ -82,12 +83,19 @@ class MeteredChatModel:
 
         async def add(transaction: Transaction) -> None:
             teams = await _teams(transaction, caller.agent_id)
-            key = UsageKey("compaction", caller.agent_id, caller.session_id, "", self.name, teams)
+            session_id = await _session(transaction, caller.session_id)
+            key = UsageKey("compaction", caller.agent_id, session_id, "", self.name, teams)
             entry = NewUsageEntry("call", new_id("call"), at, key, sums.plus(took))
             await SqlUsageStore(transaction).add(entry)
 
         if caller.tenant:
             await attempt("usage.meter", self._database.write(Scope(caller.tenant), add), tenant=caller.tenant)
+
+
+async def _session(transaction: Transaction, session_id: str) -> str:
+    """Return the session of a call; the name of one that was deleted meanwhile is not kept."""
+    known = not session_id or await SqlSessionStore(transaction).find(session_id) is not None
+    return session_id if known else DELETED
 
 
 async def _teams(transaction: Transaction, agent_id: str) -> tuple[str, ...]:

@@ -73,7 +73,7 @@ def read_pairs(path: Path) -> list[AnswerPair]:
     """Read pairs of answers, one JSON object a line."""
     decoder = msgspec.json.Decoder(AnswerPair)
     pairs = []
-    for number, line in enumerate(_read(path).splitlines(), 1):
+    for number, line in enumerate(_read(path).split("\n"), 1):
         if line.strip():
             try:
                 pairs.append(decoder.decode(line))

@@ -131,6 +131,9 @@ def test_pairs_are_json_lines(tmp_path: Path) -> None:
     file = tmp_path / "pairs.jsonl"
     file.write_text('{"question": "q", "with_weft": "a", "full_context": "b"}\n\n')
     assert read_pairs(file) == [AnswerPair("q", "a", "b")]
+    # JSON may have separators of lines within a text.
+    file.write_text('{"question": "q", "with_weft": "a\u2028a", "full_context": "b\x85"}\r\n', "utf-8")
+    assert read_pairs(file) == [AnswerPair("q", "a\u2028a", "b\x85")]
     for text, told in (("\n", "no pairs"), ('\n{"question": "q"}\n', "line 2")):
         file.write_text(text)
         with refused("INVALID_INPUT_FORMAT") as caught:
