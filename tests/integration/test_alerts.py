@@ -257,6 +257,21 @@ async def test_a_digest_is_resolved_with_its_alerts(world: World) -> None:
     assert len(await listed(world.admin)) == DIGEST_FROM
 
 
+async def test_an_agent_resolves_no_digest_with_an_alert_about_itself(world: World) -> None:
+    agents = [f"a{number:03}" for number in range(DIGEST_FROM + 2)]
+    *_, first, last = [
+        await world.admin.create_agent(agent_id, permissions=["read", "write", "admin"]) for agent_id in agents
+    ]
+    other = await world.admin.create_agent("keeper", permissions=["read", "write", "admin"])
+    await called(world, *agents, **LOW)
+    (digest,) = [each for each in (await world.admin.call("alerts.list"))["alerts"] if each.get("digest")]
+    for caller, operation in ((first, "alerts.resolve"), (last, "alerts.acknowledge")):
+        with refused("PERMISSION_DENIED"):
+            await caller.call(operation, alert_id=digest["alert_id"])
+    await other.call("alerts.resolve", alert_id=digest["alert_id"])
+    assert len(await listed(world.admin)) == DIGEST_FROM
+
+
 async def test_a_killed_evaluation_is_repeated_and_changes_nothing_twice(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from support.assemblies import TASK, add_documents, assemble, ingest, receipt
 from support.processes import outcomes_in_processes
 from support.world import SESSION, Caller, outcome, refused
 from weft.capabilities.metering.model import NewUsageEntry, UsageKey, UsageSums
+from weft.jobs.alerts import PRUNE_ALERTS
 from weft.kernel.call_warnings import collected_warnings
 from weft.kernel.clock import DAY_MICROS
 from weft.storage.sql.database import Scope
@@ -229,7 +230,7 @@ async def test_reported_usage_corrects_what_was_estimated(world: World) -> None:
 
 @pytest.mark.both_databases
 async def test_a_report_charges_no_more_than_the_call_can_have_used(world: World) -> None:
-    """An agent that reports a billion tokens exhausts neither the budget of its team nor that of the tenant."""
+    """An agent that reports 40 million tokens exhausts neither the budget of its team nor that of the tenant."""
     await world.admin.call("team.create", team="crew")
     for member in ("analysis", "review-2"):
         await world.admin.call("team.add_member", team="crew", agent_id=member)
@@ -237,14 +238,14 @@ async def test_a_report_charges_no_more_than_the_call_can_have_used(world: World
         await set_budget(world, subject, tokens=1_000_000, cost=100.0)
     answer = await assemble(world.analysis, model=MODEL)
     with collected_warnings() as warnings:
-        await report(world.analysis, answer, 1_000_000_000, 1_000_000_000)
+        await report(world.analysis, answer, 20_000_000, 20_000_000)
     assert "does not fit the assembled prompt" in " ".join(warnings)
     charged = await spend_of(world, "tenant")
     assert charged["used_tokens"] < 100_000
     assert charged["used_cost"] < 2
     assert await outcome(assemble(world.review)) == "ok"
     # The report itself says what was reported.
-    assert (await receipt(world.analysis, answer))["usage"]["input_tokens"] == 1_000_000_000
+    assert (await receipt(world.analysis, answer))["usage"]["input_tokens"] == 20_000_000
 
 
 async def test_an_agent_does_not_empty_its_budget_by_reporting_less(world: World) -> None:
@@ -467,6 +468,61 @@ async def test_a_budget_has_one_alert_until_its_period_ends(world: World) -> Non
     assert [state for *_, state in await alerts_of(world)] == ["resolved", "resolved", "open"]
     await set_budget(world, "agent:planner", tokens=tokens * 200, at_limit="warn")
     assert [state for *_, state in await alerts_of(world)] == ["resolved"] * 3
+
+
+@pytest.mark.both_databases
+async def test_a_new_budget_begins_with_no_more_than_calls_can_have_used(world: World) -> None:
+    answers = [await assemble(world.analysis, model=MODEL, fresh=True) for _ in range(2)]
+    await report(world.analysis, answers[0], 20_000_000, 20_000_000)
+    made = await set_budget(world, "tenant", tokens=1_000_000, cost=100.0)
+    assert made["used_tokens"] < 200_000
+    assert made["used_cost"] < 10
+    assert await outcome(assemble(world.review)) == "ok"
+    # Nor with less than half of the prompts.
+    less = [await assemble(world.review, model=MODEL, fresh=True) for _ in range(3)]
+    for answer in less:
+        await report(world.review, answer, 0, 0)
+    half = sum(each["tokens"] for each in less) // 2
+    assert (await set_budget(world, "agent:review-2", tokens=1_000_000))["used_tokens"] >= half
+
+
+@pytest.mark.both_databases
+async def test_the_alert_of_a_past_period_is_resolved_without_another_call(world: World) -> None:
+    tokens = (await first_prompt(world))["tokens"]
+    await set_budget(world, "agent:analysis", tokens=tokens)
+    await set_budget(world, "tenant", period="month", tokens=tokens, at_limit="warn")
+    await assemble(world.analysis, fresh=True)
+    await world.app.scheduler.drain(PRUNE_ALERTS)
+    assert [state for *_, state in await alerts_of(world)] == ["open", "open"]
+    world.clock.advance(days=1)
+    await world.app.scheduler.drain(PRUNE_ALERTS)
+    assert sorted(await alerts_of(world)) == [
+        ("budget.exceeded", "agent:analysis", "resolved"),
+        ("budget.exceeded", "tenant", "open"),
+    ]
+    world.clock.advance(days=31)
+    await world.app.scheduler.drain(PRUNE_ALERTS)
+    assert [state for *_, state in await alerts_of(world)] == ["resolved", "resolved"]
+
+
+async def test_a_late_report_opens_no_alert_about_a_past_period(world: World) -> None:
+    answer = await assemble(world.analysis)
+    await set_budget(world, "agent:analysis", tokens=answer["tokens"] * 3, at_limit="warn")
+    late = await assemble(world.analysis, fresh=True)
+    world.clock.advance(days=1)
+    await assemble(world.analysis, fresh=True)
+    await report(world.analysis, late, answer["tokens"] * 2, 1_000)
+    assert await alerts_of(world) == []
+
+
+async def test_the_alert_of_a_refused_prompt_stays_when_a_smaller_one_fits(world: World) -> None:
+    small = (await assemble(world.analysis))["tokens"]
+    world.clock.advance(days=1)
+    await set_budget(world, "agent:analysis", tokens=small * 2)
+    with refused("BUDGET_EXCEEDED"):
+        await assemble(world.analysis, "Summarise the incident. " * 500, fresh=True)
+    await assemble(world.analysis, fresh=True)
+    assert await alerts_of(world) == [("budget.exceeded", "agent:analysis", "open")]
 
 
 @pytest.mark.both_databases

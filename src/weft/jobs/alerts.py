@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from weft.capabilities.alerts.evaluation import AlertEvaluation
 from weft.capabilities.alerts.model import KEEP_MICROS, STALE_MICROS
+from weft.capabilities.budgets.model import period_start
 from weft.jobs.scheduler import Work
 from weft.kernel.ports import Progress
 from weft.storage.sql.agent_calls import tenants_with_new_calls
@@ -50,9 +51,15 @@ class AlertJob:
         await self._runner.run(work.tenant, EVALUATE_ALERTS, self._evaluate)
 
     async def due_to_prune(self, _queue: JobQueue) -> list[Work]:
-        """Return the tenants with alerts that are past retention, or about agents that made no calls for long."""
+        """Return the tenants with alerts that are past retention, about silent agents, or of past periods."""
         now = self._runner.now
-        find = partial(tenants_with_old_alerts, resolved_before=now - KEEP_MICROS, seen_before=now - STALE_MICROS)
+        find = partial(
+            tenants_with_old_alerts,
+            resolved_before=now - KEEP_MICROS,
+            seen_before=now - STALE_MICROS,
+            day=period_start("day", now),
+            month=period_start("month", now),
+        )
         return [Work(tenant) for tenant in await self._runner.database.read(SYSTEM, find)]
 
     async def prune(self, work: Work) -> bool:

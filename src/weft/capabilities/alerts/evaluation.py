@@ -15,6 +15,7 @@ from weft.capabilities.alerts.conditions import ConditionResult, judge_condition
 from weft.capabilities.alerts.model import STALE_MICROS, WATCHED
 from weft.capabilities.alerts.service import Alerts
 from weft.capabilities.alerts.store import AgentCalls
+from weft.capabilities.budgets.model import period_start
 from weft.capabilities.history.store import LineStore
 from weft.capabilities.plans.service import Plans
 from weft.capabilities.windows.agent_settings import inherited_settings
@@ -100,9 +101,11 @@ class AlertEvaluation(msgspec.Struct, frozen=True):
                 await self.alerts.resolve_all(over)
 
     async def resolve_stale(self, limit: int) -> int:
-        """Resolve alerts about agents that made no calls for long; return how many there were."""
-        stale = await self.alerts.store.stale(sorted(WATCHED), self.alerts.now - STALE_MICROS, limit)
-        return await self.alerts.resolve_all(stale)
+        """Resolve alerts about agents that made no calls for long, and budgets of past periods; return how many."""
+        now, store = self.alerts.now, self.alerts.store
+        stale = await store.stale(sorted(WATCHED), now - STALE_MICROS, limit)
+        ended = await store.of_ended_periods(period_start("day", now), period_start("month", now), limit)
+        return await self.alerts.resolve_all([*stale, *ended][:limit])
 
     async def _judge(self, agent_ids: Sequence[str]) -> list[AgentFinding]:
         epoch = await self.access.epoch()

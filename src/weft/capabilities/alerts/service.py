@@ -157,13 +157,20 @@ class Alerts(msgspec.Struct, frozen=True):
 
     async def _to_change(self, alert_id: str) -> Alert:
         alert = await self.find(alert_id)
-        if self.actor.kind is PrincipalKind.AGENT and alert.subject == agent_subject(self.actor.principal_id):
+        if self.actor.kind is PrincipalKind.AGENT and await self._is_about_caller(alert):
             raise PermissionDenied(
                 "An agent does not acknowledge or resolve alerts about itself.",
                 hint="Change what the alert is about; it is resolved when the condition has ended.",
                 related=("alerts",),
             )
         return alert
+
+    async def _is_about_caller(self, alert: Alert) -> bool:
+        """Tell whether an alert is about the caller, or a digest with such an alert in it."""
+        own = self.actor.principal_id
+        if not alert.is_digest:
+            return alert.subject == agent_subject(own)
+        return any(each.digest_id == alert.alert_id for each in await self.store.active_of_agents([own]))
 
     def _new(
         self,

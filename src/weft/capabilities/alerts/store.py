@@ -92,6 +92,10 @@ class AlertStore(Protocol):
         """Return active alerts about agents whose condition was last seen before a time."""
         ...
 
+    async def of_ended_periods(self, day: int, month: int, limit: int) -> Sequence[Alert]:
+        """Return active alerts about budgets whose day or month is over; ``day`` and ``month`` are when those began."""
+        ...
+
     async def prune(self, before: int, limit: int) -> int:
         """Delete alerts that were resolved before a time; return how many."""
         ...

@@ -301,7 +301,7 @@ class ReceiptStore(Protocol):
         ...
 
     async def report(self, receipt_id: str, usage: ReportedUsage) -> bool:
-        """Store the usage of a receipt's call; False if other usage was reported before."""
+        """Store the usage of a receipt's call; False if some was reported before."""
         ...
 
     async def score(self, receipt_id: str, efficiency: Efficiency) -> bool:

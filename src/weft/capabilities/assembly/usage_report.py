@@ -25,7 +25,7 @@ from weft.capabilities.budgets.service import Budgets
 from weft.capabilities.efficiency.model import Efficiency
 from weft.capabilities.efficiency.scoring import AnswerScorer
 from weft.capabilities.language_models.catalog import Catalog, ModelInfo
-from weft.capabilities.language_models.factors import MAX_FACTOR, MIN_FACTOR, UsageFactor
+from weft.capabilities.language_models.factors import ADDED_TOKENS, MAX_FACTOR, MIN_FACTOR, UsageFactor
 from weft.capabilities.language_models.prices import Prices, cost_of
 from weft.capabilities.language_models.usage import Usage, normalise_usage
 from weft.capabilities.metering.store import UsageStore
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from weft.capabilities.language_models.answers import ModelAnswer
 
 _DIGITS = 4
-# A prompt of few tokens may be reported with this many more.
-_ADDED_TOKENS = 1_000
 
 
 class UsageConflict(Conflict):
@@ -106,11 +104,13 @@ class CallReports(msgspec.Struct, frozen=True):
 
     transactions: Transactions[UsageReports]
     scorer: AnswerScorer
+    prices: Prices
 
     async def add(
         self, actor: Actor, session_id: str, receipt_id: str, report: UsageReport, answer: ModelAnswer | None
     ) -> MetricsEmitted:
         """Store a report; the same one again changes nothing, and the first answer counts."""
+        await self.prices.load()
         scored = None
         if answer is not None:
             prompt = await self.transactions.read(
@@ -159,17 +159,18 @@ class UsageReports(msgspec.Struct, frozen=True):
         model = report.model or receipt.model or ""
         reported = self._reported(report, usage, model)
         warning = None
-        if found.usage is None and await self.receipts.report(receipt_id, reported):
+        is_new = found.usage is None and await self.receipts.report(receipt_id, reported)
+        if is_new:
             warning = await self._settle(receipt, usage, model)
-        elif found.usage is None or not _same(found.usage, reported):
-            raise UsageConflict(f"Other usage was reported for '{receipt_id}'.", resource_id=receipt_id)
+        else:
+            reported = await self._known(found, session_id, reported)
         efficiency = found.efficiency
         if scored is not None and await self.receipts.score(receipt_id, scored):
             await self.usage.add(score_entry(receipt, model, scored))
             efficiency = scored
         factor = None if receipt.counting.exact else await self.factors.factor(receipt.agent_id, model)
         metrics = _metrics(receipt, reported, factor, efficiency)
-        if found.usage is None:
+        if is_new:
             await self._publish(session, receipt, reported, metrics)
         return StoredReport(metrics, warning)
 
@@ -188,6 +189,16 @@ class UsageReports(msgspec.Struct, frozen=True):
             reported_at=to_micros(self.clock.now()),
             response_id=report.response_id,
         )
+
+    async def _known(self, found: StoredReceipt, session_id: str, again: ReportedUsage) -> ReportedUsage:
+        """Return the usage that was reported before; raises UsageConflict if it is another one."""
+        receipt_id = found.receipt.receipt_id
+        if found.usage is None:
+            # Reported by another call since it was read.
+            _, found = await self._find(session_id, receipt_id)
+        if found.usage is None or not _same(found.usage, again):
+            raise UsageConflict(f"Other usage was reported for '{receipt_id}'.", resource_id=receipt_id)
+        return found.usage
 
     async def _settle(self, receipt: Receipt, usage: Usage, model: str) -> str | None:
         """Correct the budgets of a call and learn from its tokens; return what its caller should be warned of."""
@@ -238,7 +249,7 @@ def possible_usage(usage: Usage, receipt: Receipt, info: ModelInfo) -> Usage:
     add some tokens to each request. Tokens that were not reported count as uncached.
     """
     estimated = receipt.counting.raw_tokens
-    least, most = round(estimated * MIN_FACTOR), max(round(estimated * MAX_FACTOR), estimated + _ADDED_TOKENS)
+    least, most = round(estimated * MIN_FACTOR), max(round(estimated * MAX_FACTOR), estimated + ADDED_TOKENS)
     sent = min(max(usage.input_tokens, least), most)
     read = min(usage.cache_read_tokens, sent)
     written = min(usage.cache_write_tokens, sent - read)
@@ -281,4 +292,5 @@ def _metrics(
 
 
 def _same(one: ReportedUsage, other: ReportedUsage) -> bool:
-    return structs.replace(one, reported_at=0) == structs.replace(other, reported_at=0)
+    """Tell whether two reports say the same; prices change with time."""
+    return structs.replace(one, reported_at=0, cost=None) == structs.replace(other, reported_at=0, cost=None)

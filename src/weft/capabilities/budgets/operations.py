@@ -33,6 +33,7 @@ from weft.capabilities.budgets.model import (
     subject_text,
 )
 from weft.capabilities.budgets.service import Budgets, budget_event
+from weft.capabilities.language_models.factors import ADDED_TOKENS, MAX_FACTOR, MIN_FACTOR
 from weft.capabilities.metering.store import UsageQuery, UsageStore
 from weft.capabilities.teams.model import TeamNotFound
 from weft.capabilities.teams.store import TeamStore
@@ -54,11 +55,14 @@ from weft.kernel.operation import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from weft.capabilities.metering.model import UsageSums
     from weft.kernel.identity import Actor
 
 TOOL = "budgets"
 BudgetState = Literal["within", "near", "reached"]
 PeriodField = Annotated[Period, msgspec.Meta(description="Calendar day or month, in UTC.")]
+# Of the longest answers of today's models.
+_MAX_OUTPUT_TOKENS = 128_000
 _CURSOR = SUBJECT_PATTERN.replace(r"\Z", r"/(day|month)\Z")
 
 
@@ -170,9 +174,7 @@ class BudgetChanges(msgspec.Struct, frozen=True):
         store = self.budgets.store
         agents = None if name.subject == TENANT else tuple(await store.covered(name.subject))
         found = await self.usage.totals(UsageQuery(since=starts_at, agents=agents, kind="assembly"))
-        sums = found.total
-        charge = Charge(sums.total_tokens, sums.cost_nanos, sums.calls, sums.unpriced_calls)
-        return await store.charge(name, starts_at, charge)
+        return await store.charge(name, starts_at, possible_charge(found.total))
 
     async def check_subject(self, subject: str) -> None:
         """Raise an error if the subject does not exist, or the caller may not change its budget."""
@@ -193,6 +195,18 @@ class BudgetChanges(msgspec.Struct, frozen=True):
             raise _no_agent(agent_id)
         if agent_id != actor.principal_id or actor.kind is PrincipalKind.AGENT:
             await check_may_edit(actor, agent, self.access)
+
+
+def possible_charge(sums: UsageSums) -> Charge:
+    """Return the charge of earlier calls, within what they can have used: agents report it, and share budgets."""
+    prompts, reported = sums.engine_assembled_tokens, sums.total_tokens
+    answers = min(sums.output_tokens, sums.reported_calls * _MAX_OUTPUT_TOKENS)
+    most = round(prompts * MAX_FACTOR) + sums.calls * ADDED_TOKENS + answers
+    tokens = min(max(reported, round(prompts * MIN_FACTOR)), most)
+    cost = max(sums.cost_nanos, round(sums.expected_cost_nanos * MIN_FACTOR))
+    if tokens < reported:
+        cost = cost * tokens // reported
+    return Charge(tokens, cost, sums.calls, sums.unpriced_calls)
 
 
 @_write(

@@ -74,7 +74,8 @@ class Budgets(msgspec.Struct, frozen=True):
         for name in sorted(names):
             spend = await self.store.correct(name, period_start(name.period, at), correction)
             found = None if spend is None else await self.store.find(name, at)
-            if found is not None:
+            # A late report does not open an alert about a period that is over.
+            if found is not None and found.resets_at > self.clock.now():
                 await self._tell(found)
 
     async def tell_refused(self, error: BudgetExceeded) -> None:
@@ -93,7 +94,8 @@ class Budgets(msgspec.Struct, frozen=True):
     async def _charged(self, budget: Budget, charge: Charge, at: int) -> BudgetUse:
         starts_at = period_start(budget.period, at)
         spend = await self.store.charge(budget.name, starts_at, charge)
-        if spend.calls == charge.calls:
+        # The first call of a period, unless a larger one was refused in it before.
+        if spend.calls == charge.calls and spend.near_at is None:
             await self.store.prune(budget.name, starts_at - _KEPT_MICROS[budget.period])
             await self.clear_alerts(budget.name)
         return BudgetUse(budget, spend, starts_at)

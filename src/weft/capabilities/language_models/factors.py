@@ -11,6 +11,8 @@ from weft.kernel.clock import Clock, to_micros
 
 MIN_FACTOR = 0.5
 MAX_FACTOR = 2.0
+# A prompt of few tokens may be reported with this many more: providers add some to each request.
+ADDED_TOKENS = 1_000
 # Reports before a factor is used; until then the catalog's applies.
 MIN_SAMPLES = 5
 # Weight of the newest report. The last ten or so decide, so that a change of tokenizer is noticed.

@@ -8,8 +8,8 @@ import msgspec
 
 from weft.kernel.errors import InvalidInput
 
-# No provider takes a request of this size; a larger number is a mistake.
-_MAX_TOKENS = 1_000_000_000
+# No provider takes a request of this size; a larger number is a mistake. Sums of many reports stay within 64 bits.
+_MAX_TOKENS = 20_000_000
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):

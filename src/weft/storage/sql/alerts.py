@@ -62,6 +62,10 @@ _STALE = f"""
 AND state <> 'resolved' AND SUBSTR(subject, 1, 6) = 'agent:' AND seen_at < $2
 AND condition IN ({placeholders(3, len(ALERT_CONDITIONS))}) ORDER BY alert_id LIMIT ${3 + len(ALERT_CONDITIONS)}
 """
+_ENDED_PERIODS = """
+state <> 'resolved' AND condition IN ('budget.near', 'budget.exceeded')
+AND seen_at < CASE about WHEN 'day' THEN CAST({day} AS {{bigint}}) WHEN 'month' THEN CAST({month} AS {{bigint}}) END
+"""
 _PRUNE = """
 DELETE FROM alerts WHERE tenant = $1 AND alert_id IN (
     SELECT alert_id FROM alerts WHERE tenant = $1 AND resolved_at < $2 ORDER BY resolved_at LIMIT $3)
@@ -222,19 +226,29 @@ class SqlAlertStore(SqlStore):
         rows = await self._tx.all(_SELECT + _STALE, self._tenant, before, *wanted, limit)
         return [_alert(row) for row in rows]
 
+    async def of_ended_periods(self, day: int, month: int, limit: int) -> Sequence[Alert]:
+        ended = _ENDED_PERIODS.format(day="$2", month="$3")
+        rows = await self._tx.all(f"{_SELECT} AND {ended} ORDER BY alert_id LIMIT $4", self._tenant, day, month, limit)
+        return [_alert(row) for row in rows]
+
     async def prune(self, before: int, limit: int) -> int:
         return await self._tx.changed(_PRUNE, self._tenant, before, limit)
 
 
-async def tenants_with_old_alerts(transaction: Transaction, resolved_before: int, seen_before: int) -> list[str]:
-    """Return the tenants with alerts to delete, or with active ones that were last seen before a time."""
+async def tenants_with_old_alerts(
+    transaction: Transaction, resolved_before: int, seen_before: int, day: int, month: int
+) -> list[str]:
+    """Return the tenants with alerts to delete, with active ones that were last seen before a time, or of budgets."""
+    ended = _ENDED_PERIODS.format(day="$3", month="$4")
     rows = await transaction.all(
-        "SELECT tenant FROM tenants t WHERE EXISTS ("
+        "SELECT tenant FROM tenants t WHERE EXISTS ("  # noqa: S608 - constants
         "SELECT 1 FROM alerts a WHERE a.tenant = t.tenant AND a.resolved_at < $1) OR EXISTS ("
-        "SELECT 1 FROM alerts a WHERE a.tenant = t.tenant AND a.state <> 'resolved' AND a.seen_at < $2)"
-        " ORDER BY tenant",
+        "SELECT 1 FROM alerts a WHERE a.tenant = t.tenant AND a.state <> 'resolved' AND a.seen_at < $2) OR EXISTS ("
+        f"SELECT 1 FROM alerts a WHERE a.tenant = t.tenant AND {ended}) ORDER BY tenant",
         resolved_before,
         seen_before,
+        day,
+        month,
     )
     return [row[0] for row in rows]
 

@@ -36,7 +36,7 @@ ORDER BY created_at DESC, receipt_id DESC LIMIT 1
 _REPORT = """
 UPDATE receipts SET reported_at = $1, input_tokens = $2, output_tokens = $3, cache_read_tokens = $4,
     cache_write_tokens = $5, reported_cost = $6, usage = $7
-WHERE tenant = $8 AND receipt_id = $9 AND (usage IS NULL OR usage = $7)
+WHERE tenant = $8 AND receipt_id = $9 AND usage IS NULL
 """
 _SCORE = """
 UPDATE receipts SET overhead_tokens = $1, useful_tokens = $2, efficiency_basis = $3, efficiency = $4

@@ -169,3 +169,13 @@ class AlertStoreContract:
         assert await stores.alerts.prune(200, 10) == 0
         assert await stores.alerts.prune(201, 10) == 1
         assert await stores.alerts.find("alert_1") is None
+
+    async def test_alerts_about_budgets_of_past_periods_are_found(self, stores: ContractStores) -> None:
+        daily = replace(ALERT, alert_id="alert_2", condition="budget.near", about="day")
+        monthly = replace(ALERT, alert_id="alert_3", condition="budget.exceeded", about="month")
+        for alert in (ALERT, daily, monthly, replace(ALERT, alert_id="alert_4", condition="quota.near", about="day")):
+            await stores.alerts.add(alert)
+        assert await stores.alerts.of_ended_periods(100, 100, 10) == []
+        assert await stores.alerts.of_ended_periods(101, 100, 10) == [daily]
+        assert await stores.alerts.of_ended_periods(101, 101, 10) == [daily, monthly]
+        assert await stores.alerts.of_ended_periods(101, 101, 1) == [daily]
