@@ -8,6 +8,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 from support.assemblies import assemble, ingest
 from support.teams import create_team
@@ -16,6 +17,7 @@ from weft.capabilities.metering.model import NewUsageEntry, UsageKey, UsageSums
 from weft.capabilities.metering.store import UsageQuery
 from weft.jobs.metering import PRUNE_USAGE, ROLL_UP
 from weft.kernel.clock import to_micros
+from weft.providers.prices import PriceTable
 from weft.storage.sql.database import Scope
 from weft.storage.sql.metering import SqlUsageStore
 
@@ -93,6 +95,59 @@ async def test_a_report_of_another_model_moves_the_call_there(world: World) -> N
         await roll_up(world)
 
 
+@pytest.mark.both_databases
+@pytest.mark.req("CE-M")
+async def test_the_same_report_counts_once_whatever_the_price_is_by_then(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = await prompt(world.analysis)
+    first = await asyncio.gather(*(report(world.analysis, answer) for _ in range(4)))
+    rates = PriceTable.rates
+
+    def dearer(self: PriceTable, *given: Any) -> Any:
+        found = rates(self, *given)
+        assert found is not None
+        return structs.replace(found, input=found.input * 2)
+
+    monkeypatch.setattr(PriceTable, "rates", dearer)
+    world.clock.advance(days=1)
+    again = await report(world.analysis, answer)
+    assert [each["cost"] for each in first] == [again["cost"]] * 4
+    with refused("USAGE_CONFLICT"):
+        await report(world.analysis, answer, usage={**USAGE, "output_tokens": 51})
+    row = (await usage(world.admin, "model"))[MODEL]
+    assert (row["calls"], row["reported_calls"], row["output_tokens"], row["cost"]) == (1, 1, 50, again["cost"])
+    assert len(await world.rows("SELECT seq FROM usage_entries WHERE tenant = $1", world.tenant)) == 2
+
+
+async def test_prices_are_read_before_a_report_takes_the_writer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = await prompt(world.analysis)
+    steps: list[str] = []
+    rates = PriceTable.rates
+
+    async def load(_: PriceTable) -> None:
+        steps.append("load")
+
+    def found(self: PriceTable, *given: Any) -> Any:
+        steps.append("rates")
+        return rates(self, *given)
+
+    monkeypatch.setattr(PriceTable, "load", load)
+    monkeypatch.setattr(PriceTable, "rates", found)
+    await report(world.analysis, answer)
+    assert steps[:2] == ["load", "rates"]
+
+
+@pytest.mark.req("CE-F45")
+async def test_the_fill_of_a_window_is_that_of_the_receipts_whatever_the_budget_of_a_prompt(world: World) -> None:
+    answers = [await prompt(world.analysis, token_budget=tokens, fresh=True) for tokens in (2_000, 50_000)]
+    shown = [await world.analysis.call("receipt.show", receipt_id=each["receipt_id"]) for each in answers]
+    windows = sum(each["limits"]["window_tokens"] for each in shown)
+    assert windows > 100_000
+    row = (await usage(world.admin, "agent"))["analysis"]
+    assert row["window_fill"] == pytest.approx(sum(each["tokens"] for each in answers) / windows, abs=1e-4)
+
+
 async def test_callers_see_their_own_usage_and_that_of_agents_below_them(world: World) -> None:
     await prompt(world.analysis)
     await prompt(world.review)
@@ -106,6 +161,28 @@ async def test_callers_see_their_own_usage_and_that_of_agents_below_them(world: 
     assert await outcome(usage(world.analysis, "agent", session_id="nowhere")) == "SESSION_NOT_FOUND"
     exported = await world.analysis.call("usage.export", form="json")
     assert (exported["rows"], '"agent":"analysis"' in exported["content"]) == (1, True)
+
+
+@pytest.mark.req("WX-05")
+async def test_sessions_of_others_in_which_an_agent_below_works_are_not_named(world: World) -> None:
+    """The planner is no member of a session of the admin's, in which its sub-agent works."""
+    await world.admin.create_session("merger-talks", members=["analysis"])
+    for session_id in (SESSION, "merger-talks"):
+        await prompt(world.analysis.in_session(session_id))
+    for caller in (world.planner, world.analysis, world.admin):
+        shown = [
+            await caller.call("usage.report", by="session"),
+            await caller.call("usage.export", form="json"),
+            await caller.call("receipt.savings", by="session", agent_id="analysis"),
+            await caller.call("receipt.list", agent_id="analysis"),
+        ]
+        named = ["merger-talks" in str(each) for each in shown]
+        assert named == [caller is not world.planner] * 4
+    rows = await usage(world.planner, "session")
+    assert {name: row["calls"] for name, row in rows.items()} == {SESSION: 1, "(other)": 1}
+    savings = (await world.planner.call("receipt.savings", by="session", agent_id="analysis"))["rows"]
+    assert {row["group"]: row["calls"] for row in savings} == {SESSION: 1, "(other)": 1}
+    assert len((await world.planner.call("receipt.list", agent_id="analysis"))["receipts"]) == 1
 
 
 async def test_agents_above_the_clearance_of_an_admin_are_left_out(world: World) -> None:

@@ -31,8 +31,9 @@ from weft.capabilities.language_models.catalog import Catalog
 from weft.capabilities.language_models.wire import PromptForm
 from weft.capabilities.layers.model import LayerViolation
 from weft.capabilities.messages.search.by_sender_and_time import TimestampText, parse_timestamp
+from weft.capabilities.metering.model import OTHER
 from weft.capabilities.records.store import RecordStore
-from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session
+from weft.capabilities.sessions.model import SessionId, SessionNotFound, admitted_sessions, find_session
 from weft.capabilities.windows.service import Windows
 from weft.kernel.clock import from_micros, to_micros
 from weft.kernel.errors import PermissionDenied
@@ -41,6 +42,9 @@ from weft.kernel.identity import Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from collections.abc import Set as AbstractSet
+
     from weft.capabilities.assembly.receipts import StoredReceipt
 
 _read = partial(operation, tool="receipts", permission=Permission.READ, rate=RateClass.SEARCH, effect=Effect.READ)
@@ -221,8 +225,9 @@ async def list_receipts(request: ListReceipts, receipts: ReceiptStore, windows: 
     )
     shown = page[: request.limit]
     more, last = len(page) > request.limit, shown[-1].receipt if shown else None
+    entered = await _entered({each.receipt.session_id for each in shown}, windows)
     return ReceiptList(
-        receipts=[_summary(each) for each in shown],
+        receipts=[_summary(each) for each in shown if each.receipt.session_id in entered],
         next_cursor=f"{last.created_at}.{last.receipt_id}" if more and last is not None else None,
     )
 
@@ -273,7 +278,31 @@ async def report_savings(request: ReportSavings, receipts: ReceiptStore, windows
     rows = await receipts.totals(
         request.by, request.session_id, agent_id, since, until, max_clearance=windows.actor.clearance
     )
+    if request.by == "session":
+        rows = _renamed(rows, await _entered({row.group for row in rows}, windows))
     return SavingsReport(by=request.by, rows=list(rows))
+
+
+async def _entered(session_ids: AbstractSet[str], windows: Windows) -> AbstractSet[str]:
+    """Return the sessions that the caller is a member of: an agent below it may work in sessions of others."""
+    actor = windows.actor
+    return session_ids if actor.is_admin else await admitted_sessions(session_ids, actor, windows.sessions)
+
+
+def _renamed(rows: Sequence[SavingsTotal], entered: AbstractSet[str]) -> Sequence[SavingsTotal]:
+    """Return rows by session, with those that the caller may not know added up as (other), most tokens first."""
+    others = [row for row in rows if row.group not in entered]
+    if not others:
+        return rows
+    names = [name for name in SavingsTotal.__struct_fields__ if name != "group"]
+    sums = {name: _sum_known(getattr(row, name) for row in others) for name in names}
+    shown = [*(row for row in rows if row.group in entered), SavingsTotal(group=OTHER, **sums)]
+    return sorted(shown, key=lambda row: -row.engine_assembled_tokens)
+
+
+def _sum_known(values: Iterable[float | None]) -> Any:  # noqa: ANN401 - whole numbers, or money that may be unknown
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 async def _check_session(session_id: str | None, windows: Windows) -> None:

@@ -59,7 +59,7 @@ def _call_sums(receipt: Receipt) -> UsageSums:
         naive_baseline_tokens=saved.naive_baseline_tokens,
         engine_assembled_tokens=saved.engine_assembled_tokens,
         cached_tokens=saved.cached_tokens,
-        capacity_tokens=receipt.limits.limit,
+        capacity_tokens=receipt.limits.window_tokens,
         cost_nanos=nanos(saved.cost),
         expected_cost_nanos=nanos(saved.cost),
         naive_cost_nanos=nanos(saved.naive_cost),

@@ -34,8 +34,8 @@ class UsageSums(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``unpriced_calls`` and adds no cost. ``input_tokens`` to ``cache_write_tokens`` and ``reported_cost_nanos`` are the
     provider's. Money is in billionths of a US dollar, durations are in microseconds, ``quality`` in millionths.
 
-    ``capacity_tokens`` are the limits of the prompts. ``sent_tokens``, ``useful_tokens`` and ``overhead_tokens`` (of
-    layers) are those of ``scored_calls``, of which ``estimated_calls`` were scored without an answer.
+    ``capacity_tokens`` are those that the windows can hold. ``sent_tokens``, ``useful_tokens`` and ``overhead_tokens``
+    (of layers) are those of ``scored_calls``, of which ``estimated_calls`` were scored without an answer.
     """
 
     calls: int = 0

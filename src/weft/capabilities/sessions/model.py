@@ -12,6 +12,8 @@ from weft.kernel.fields import Name, is_name
 from weft.kernel.identity import EVERYONE, PRINCIPAL
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from weft.capabilities.history.model import Head
     from weft.capabilities.sessions.store import SessionStore
     from weft.kernel.identity import Actor
@@ -210,6 +212,12 @@ async def find_session(session_id: str, actor: Actor, sessions: SessionStore) ->
     if session is None or not session.admits(actor):
         raise await session_not_found(session_id, actor, sessions, denied=session is not None)
     return session
+
+
+async def admitted_sessions(session_ids: Iterable[str], actor: Actor, sessions: SessionStore) -> frozenset[str]:
+    """Return those of some sessions that the caller is a member of."""
+    found = await sessions.find_several(set(session_ids))
+    return frozenset(session.session_id for session in found if session.admits(actor))
 
 
 async def lock_session(session_id: str, actor: Actor, sessions: SessionStore) -> tuple[Session, Head]:

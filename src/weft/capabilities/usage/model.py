@@ -22,7 +22,7 @@ class UsageFigures(Response, kw_only=True, omit_defaults=False):
     ``total_tokens`` and ``cost`` are those that the provider reported, and the expected ones of the prompt for calls
     without a report; ``unpriced_calls`` are of models without a price. Durations are means in milliseconds.
     ``efficiency`` is useful over sent tokens, layers counted apart, of ``scored_calls``; ``estimated_calls`` had no
-    answer to compare with. ``window_fill``: part of the token limits that prompts used.
+    answer to compare with. ``window_fill``: part of their windows that prompts took.
     """
 
     calls: int

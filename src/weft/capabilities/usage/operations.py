@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from datetime import datetime, time
 from functools import partial
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
 from weft.capabilities.access.model import AgentId
 from weft.capabilities.messages.search.by_sender_and_time import TimestampText, parse_timestamp
-from weft.capabilities.metering.model import CallKind
-from weft.capabilities.metering.store import GroupBy, UsageQuery, UsageStore
+from weft.capabilities.metering.model import DELETED, OTHER, CallKind
+from weft.capabilities.metering.store import GroupBy, UsageDetail, UsageGroup, UsageQuery, UsageStore
 from weft.capabilities.plans.service import Plans
-from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session
+from weft.capabilities.sessions.model import SessionId, SessionNotFound, admitted_sessions, find_session
 from weft.capabilities.teams.model import TeamName
 from weft.capabilities.usage.export import ExportForm, write_rows
 from weft.capabilities.usage.model import UsageFigures, figures
@@ -23,11 +23,18 @@ from weft.kernel.errors import PermissionDenied, QuotaExceeded
 from weft.kernel.identity import HIGHEST_CLEARANCE, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from weft.capabilities.metering.model import UsageKey, UsageSums
+
 _read = partial(
     operation, tool="usage", permission=Permission.READ, rate=RateClass.SEARCH, effect=Effect.READ, heavy=True
 )
 _PAGE_ROWS = 2_000
 _MINUTE_MICROS = 60_000_000
+# In place of names of sessions.
+_NO_SESSION = frozenset({"", OTHER, DELETED})
 _ModelFilter = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[ -~]+\Z")]
 
 
@@ -132,6 +139,15 @@ class UsageReader(msgspec.Struct, frozen=True):
             max_clearance=None if actor.clearance >= HIGHEST_CLEARANCE else actor.clearance,
         )
 
+    async def session_names(self, session_ids: Iterable[str]) -> dict[str, str]:
+        """Return the name of each session in answers: (other) for those that the caller is no member of.
+
+        An agent below the caller may work in sessions of others.
+        """
+        asked, actor = set(session_ids), self.windows.actor
+        known = asked if actor.is_admin else await admitted_sessions(asked, actor, self.windows.sessions) | _NO_SESSION
+        return {session_id: session_id if session_id in known else OTHER for session_id in asked}
+
     @property
     def this_minute(self) -> int:
         """Return the end of the current minute."""
@@ -174,6 +190,9 @@ async def report_usage(request: ReportUsage, reader: UsageReader) -> UsageReport
     """
     query = await reader.query(request, request.by)
     found = await reader.usage.totals(query._replace(limit=request.limit))
+    if request.by == "session":
+        names = await reader.session_names(each.group for each in found.groups)
+        found = found._replace(groups=_renamed_groups(found.groups, names))
     return UsageReported(
         by=request.by,
         since=None if query.since == 0 and found.since <= 0 else from_micros(found.since),
@@ -196,9 +215,29 @@ async def export_usage(request: ExportUsage, reader: UsageReader) -> UsageExport
     if request.cursor is not None:
         query = query._replace(since=max(query.since, int(request.cursor)))
     page = await reader.usage.details(query, request.unit, _PAGE_ROWS)
+    details = _renamed_details(page.details, await reader.session_names(each.key.session_id for each in page.details))
     return UsageExported(
         form=request.form,
-        rows=len(page.details),
-        content=write_rows(page.details, request.form, header=request.cursor is None),
+        rows=len(details),
+        content=write_rows(details, request.form, header=request.cursor is None),
         next_cursor=None if page.next_since is None else str(page.next_since),
     )
+
+
+def _renamed_groups(groups: Iterable[UsageGroup], names: Mapping[str, str]) -> list[UsageGroup]:
+    """Return groups under other names, most tokens first; those with the same name are added up."""
+    found: dict[str, UsageSums] = {}
+    for each in groups:
+        name = names[each.group]
+        found[name] = each.sums.plus(found[name]) if name in found else each.sums
+    renamed = [UsageGroup(name, sums) for name, sums in found.items()]
+    return sorted(renamed, key=lambda each: (-each.sums.total_tokens, each.group))
+
+
+def _renamed_details(details: Iterable[UsageDetail], names: Mapping[str, str]) -> list[UsageDetail]:
+    """Return details with other names of sessions; those that are then of the same key are added up."""
+    found: dict[tuple[int, UsageKey], UsageSums] = {}
+    for each in details:
+        place = each.start, each.key._replace(session_id=names[each.key.session_id])
+        found[place] = each.sums.plus(found[place]) if place in found else each.sums
+    return [UsageDetail(start, key, sums) for (start, key), sums in found.items()]
