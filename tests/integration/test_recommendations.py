@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.replays import score, work_through
-from support.world import World, outcome
+from support.world import World, outcome, refused
 
 CALLS = 24
 TOOLS = [
@@ -82,6 +82,13 @@ async def test_recommendations_are_for_the_agent_its_ancestors_and_admins(used: 
 async def test_plans_without_recommendations_refuse_them(world: World) -> None:
     await world.app.tenants.set_plan(world.tenant, "pro")
     assert await outcome(world.analysis.call("advise.list")) == "QUOTA_EXCEEDED"
+
+
+async def test_unknown_categories_of_shares_are_named_with_those_that_there_are(world: World) -> None:
+    with refused("INVALID_INPUT_FORMAT") as caught:
+        await world.analysis.call("advise.try", settings={"shares": {"dialog": 0.5}})
+    assert caught.value.message.startswith("settings.shares: Invalid enum value 'dialog'; use one of SYSTEM, ")
+    assert caught.value.context["field"] == "settings.shares"
 
 
 async def test_either_a_recommendation_or_settings_can_be_tried(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -23,7 +24,8 @@ _PATTERN = re.compile(r"`str` matching regex '?(.*?)'?\Z", re.DOTALL)
 def invalid_input(request: type, tool: str, problem: str, raw: Mapping[str, Any]) -> InvalidInput:
     """Return the error of a request that does not match its type."""
     what, _, where = problem.partition(" - at ")
-    path = where.strip("`").removeprefix("$").removeprefix(".")
+    # Of a key of an object it says "`key` in" before the path.
+    path = where.rpartition("` in `")[2].strip("`").removeprefix("$").removeprefix(".")
     named = _NAMED.search(what)
     name = path or (named[1][:100] if named else "")
     # Of a field that is missing in an object, the hint describes the field.
@@ -107,5 +109,7 @@ def _choices(hint: Any) -> Iterator[str]:  # noqa: ANN401 - any annotation
     if get_origin(hint) is Literal:
         yield from map(str, get_args(hint))
         return
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        yield from (str(each.value) for each in hint)
     for inner in get_args(hint):
         yield from _choices(inner)

@@ -92,7 +92,12 @@ def test_every_provider_is_understood(reported: dict[str, Any], usage: Usage) ->
         ({"prompt_tokens": True}, "usage.prompt_tokens"),
         ({"prompt_tokens": 1.5}, "usage.prompt_tokens"),
         ({"prompt_tokens": "9"}, "usage.prompt_tokens"),
-        ({"input_tokens": 10**10}, "usage.input_tokens"),
+        ({"input_tokens": 20_000_001}, "usage.input_tokens"),
+        # What is not known is not nothing.
+        ({"prompt_tokens": None, "completion_tokens": 5}, "usage.prompt_tokens"),
+        ({"input_tokens": None, "output_tokens": 5}, "usage.input_tokens"),
+        ({"cache_read_input_tokens": 5, "output_tokens": 5}, "usage.input_tokens"),
+        ({"usageMetadata": {}}, "usage.promptTokenCount"),
         ({"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": 11}}, "usage"),
         ({"input_tokens": 10, "input_tokens_details": {"cached_tokens": 6, "cache_write_tokens": 6}}, "usage"),
         ({"input_tokens": 10, "input_tokens_details": []}, "usage.input_tokens_details"),

@@ -74,7 +74,7 @@ def _chat(reported: dict[str, Any]) -> Usage:
     read = _inner(reported, "prompt_tokens_details")
     written = _inner(reported, "completion_tokens_details")
     return Usage(
-        input_tokens=_number(reported, "prompt_tokens"),
+        input_tokens=_given(reported, "prompt_tokens"),
         output_tokens=_number(reported, "completion_tokens"),
         # DeepSeek reports hits outside the details.
         cache_read_tokens=_number(read, "cached_tokens") or _number(reported, "prompt_cache_hit_tokens"),
@@ -87,7 +87,7 @@ def _responses(reported: dict[str, Any]) -> Usage:
     read = _inner(reported, "input_tokens_details")
     written = _inner(reported, "output_tokens_details")
     return Usage(
-        input_tokens=_number(reported, "input_tokens"),
+        input_tokens=_given(reported, "input_tokens"),
         output_tokens=_number(reported, "output_tokens"),
         cache_read_tokens=_number(read, "cached_tokens"),
         cache_write_tokens=_number(read, "cache_write_tokens"),
@@ -102,7 +102,7 @@ def _anthropic(reported: dict[str, Any]) -> Usage:
     written = _number(reported, "cache_creation_input_tokens")
     written = written or one_hour + _number(by_lifetime, "ephemeral_5m_input_tokens")
     return Usage(
-        input_tokens=_number(reported, "input_tokens") + read + written,
+        input_tokens=_given(reported, "input_tokens") + read + written,
         output_tokens=_number(reported, "output_tokens"),
         cache_read_tokens=read,
         cache_write_tokens=written,
@@ -113,7 +113,7 @@ def _anthropic(reported: dict[str, Any]) -> Usage:
 def _gemini(reported: dict[str, Any]) -> Usage:
     thoughts = _number(reported, "thoughtsTokenCount")
     return Usage(
-        input_tokens=_number(reported, "promptTokenCount") + _number(reported, "toolUsePromptTokenCount"),
+        input_tokens=_given(reported, "promptTokenCount") + _number(reported, "toolUsePromptTokenCount"),
         output_tokens=_number(reported, "candidatesTokenCount") + thoughts,
         cache_read_tokens=_number(reported, "cachedContentTokenCount"),
         reasoning_tokens=thoughts,
@@ -127,6 +127,13 @@ def _inner(reported: dict[str, Any], name: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InvalidInput(f"usage.{name}: must be an object", field=f"usage.{name}")
     return found
+
+
+def _given(reported: dict[str, Any], name: str) -> int:
+    """Return a number that every report has: what is not known is not counted as nothing."""
+    if reported.get(name) is None:
+        raise InvalidInput(f"usage.{name}: is missing", field=f"usage.{name}")
+    return _number(reported, name)
 
 
 def _number(reported: dict[str, Any], name: str) -> int:
