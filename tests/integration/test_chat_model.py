@@ -84,11 +84,12 @@ async def test_the_name_of_a_session_that_was_deleted_meanwhile_is_not_kept(
     app = await world.another_app(
         chat_model=settings.chat_model, chat_url=settings.chat_url, chat_api_key=settings.chat_api_key
     )
-    assert app.chat_model is not None
+    metered = app._metered_chat_model()
+    assert metered is not None
     for session_id in ("s1", "gone"):
         caller = ChatCaller(world.tenant, "writer", session_id)
         messages = (ChatMessage("user", "A long text about the journal."),)
-        await app.chat_model.complete(
+        await metered.complete(
             ChatRequest(system="Summarise.", messages=messages, max_output_tokens=100, caller=caller)
         )
     rows = (await world.admin.call("usage.report", by="session", kind="compaction"))["rows"]
