@@ -123,8 +123,8 @@ if TYPE_CHECKING:
 _STOP_SECONDS = 1.0
 _HEARTBEAT_SECONDS = 15.0
 _MEBIBYTE = 2**20
-# Assemblies in progress, each of which holds hundreds of passages; further ones wait.
-_MAX_ASSEMBLIES = 32
+# Assemblies in progress, each of which reads much and holds hundreds of passages; further ones wait.
+_MAX_ASSEMBLIES = 8
 _MAX_ASSEMBLY_WAIT_SECONDS = 60.0
 
 # As a library, Weft logs nowhere unless the application configures logging.
