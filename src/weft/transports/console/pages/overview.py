@@ -24,7 +24,7 @@ async def overview(view: PageView) -> Response:
         "approvals": await _if_allowed(view, "approval.list", state="pending", limit=_LISTED),
         "receipts": await _if_allowed(view, "receipt.list", limit=_LISTED),
         "usage": report,
-        "days": report.rows if by == "day" else [],
+        "days": report.rows if report is not None and by == "day" else [],
         "load": await _if_allowed(view, "performance.read"),
     }
     return view.render("overview.html", **sections)
