@@ -83,12 +83,12 @@ async def _measure(database: str, url: str, agents: int) -> list[Row]:
         names = [f"agent-{number}" for number in range(agents)]
         for name in names:
             await call(app, "agent.create", agent_id=name)
-        await _add_calls(app, clock, names, _CALLS, fill=0.9, useful=0.05)
+        await _add_calls(app, clock, names, _CALLS, fill=0.9, useful=0.005)
         storm = await _evaluate(app)
         events = await _events(app)
-        await _add_calls(app, clock, names, 1, fill=0.9, useful=0.05)
+        await _add_calls(app, clock, names, 1, fill=0.9, useful=0.005)
         same = await _evaluate(app)
-        await _add_calls(app, clock, names, 10, fill=0.9, useful=0.05)
+        await _add_calls(app, clock, names, 10, fill=0.9, useful=0.005)
         tenfold = await _evaluate(app)
         further = await _events(app) - events
         await _add_calls(app, clock, names, _CALLS, fill=0.3, useful=0.6)

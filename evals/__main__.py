@@ -16,6 +16,7 @@ from evals.compaction.retention import compaction
 from evals.compaction_adversarial import compaction_adversarial
 from evals.compaction_expansion import compaction_expansion
 from evals.efficiency import efficiency
+from evals.efficiency_alerts import efficiency_alerts
 from evals.efficiency_fit import efficiency_fit
 from evals.entities import entities
 from evals.injection.table import injection
@@ -40,6 +41,7 @@ EVALUATIONS = {
     "compaction_adversarial": compaction_adversarial,
     "compaction_expansion": compaction_expansion,
     "efficiency": efficiency,
+    "efficiency_alerts": efficiency_alerts,
     "efficiency_fit": efficiency_fit,
     "entities": entities,
     "injection": injection,

@@ -18,7 +18,6 @@ import numpy as np
 from evals.calibration import auroc
 from evals.efficiency_cases import answer_cases
 from evals.efficiency_fit import FittedUse, agreement, compared_cases, fitted, mean_f1
-from evals.efficiency_scores import score_rows
 from evals.results import Row
 from weft.capabilities.efficiency.calibration import QUOTED_TERMS, USED_LIKELIHOOD, VECTORS, WORDS
 
@@ -56,7 +55,6 @@ def efficiency(folder: Path | None) -> Iterator[Row]:
             yield from _agreement(f"{name}.{method}", held, judge, ("f1", "kappa", "auroc"))
         yield from _shares(name, held)
     yield from _means(halves, methods, names)
-    yield from score_rows([case.case for case in cases])
 
 
 def _use(case: ComparedCase, model: FittedUse = _PRODUCT) -> Judged:

@@ -4,7 +4,7 @@ The answers of the sets are taken as the model's: short ones to questions (LoCoM
 question restated, statements about conversations (observations of LoCoMo, single facts of AMI), summaries (AMI, QMSum),
 claims about papers (SciFact) and quotations (chunkeval). A prompt has its evidence, the newest turns of a conversation,
 and what shares most terms with the task, up to 4,000 tokens; that of a meeting is the whole meeting. Prompts are not
-assembled by Weft, so that the evaluation takes minutes. Questions also have the prompt that contains everything.
+assembled by Weft, so that the evaluation takes minutes.
 """
 
 from __future__ import annotations
@@ -42,10 +42,7 @@ _MEETING = "Summarise the meeting: what was discussed and decided, who does what
 
 
 class AnswerCase(NamedTuple):
-    """An answer to a prompt, and the refs of the items that it is based on. ``group``: not divided between halves.
-
-    ``naive`` are the items of a prompt with everything that the source has, where the answer needs little of it.
-    """
+    """An answer to a prompt, and the refs of the items that it is based on. ``group``: not divided between halves."""
 
     name: str
     group: str
@@ -53,7 +50,6 @@ class AnswerCase(NamedTuple):
     answer: str
     items: tuple[PromptItem, ...]
     gold: frozenset[str]
-    naive: tuple[PromptItem, ...] = ()
 
 
 class _Source:
@@ -106,11 +102,11 @@ def _conversations(folder: Path, name: str) -> Iterator[AnswerCase]:
         if line["category"] != "adversarial" and line["answer"]
     ]
     for line in sample(questions, _SAMPLE):
-        source, gold, answer = sources[line["conv"]], frozenset(line["gold_ids"]), _first(line["answer"])
+        source, gold, answer = sources[line["conv"]], frozenset(line["gold_ids"]), first_answer(line["answer"])
         items = source.prompt(line["query"], gold)
-        case = AnswerCase(name, line["conv"], line["query"], answer, items, gold, source.items)
+        case = AnswerCase(name, line["conv"], line["query"], answer, items, gold)
         yield case
-        yield case._replace(name=f"{name}_restated", answer=_restated(line["query"], answer))
+        yield case._replace(name=f"{name}_restated", answer=restated(line["query"], answer))
     facts = [
         line
         for line in lines_of(folder, f"compaction/{name}_facts")
@@ -119,7 +115,7 @@ def _conversations(folder: Path, name: str) -> Iterator[AnswerCase]:
     for line in sample(facts, _SAMPLE):
         source, gold = sources[line["conv"]], frozenset(line["evidence_ids"])
         items = source.prompt(line["fact"], gold)
-        yield AnswerCase(f"{name}_facts", line["conv"], "", line["fact"], items, gold, source.items)
+        yield AnswerCase(f"{name}_facts", line["conv"], "", line["fact"], items, gold)
 
 
 def _meetings(folder: Path) -> Iterator[AnswerCase]:
@@ -147,8 +143,7 @@ def _documents(folder: Path, name: str) -> Iterator[AnswerCase]:
         answer = line.get("answer") or "\n".join(text[start:end] for start, end in spans)
         gold = frozenset(_overlapping(source.items, spans))
         items = source.prompt(line["query"], gold)
-        pasted = PromptItem(line["doc_id"], "conversation", approximate_tokens(text), text)
-        yield AnswerCase(name, line["doc_id"], line["query"], answer, items, gold, (pasted,))
+        yield AnswerCase(name, line["doc_id"], line["query"], answer, items, gold)
 
 
 def _papers(folder: Path) -> Iterator[AnswerCase]:
@@ -189,10 +184,10 @@ def _item(ref: str, kind: Any, text: str) -> PromptItem:  # noqa: ANN401 - a lit
     return PromptItem(ref, kind, approximate_tokens(text), text)
 
 
-def _restated(question: str, answer: str) -> str:
+def restated(question: str, answer: str) -> str:
     """Return a short answer as a sentence that repeats what was asked."""
     return f"{_ASKING.sub('', question).rstrip('? ')}: {answer}."
 
 
-def _first(answer: Any) -> str:  # noqa: ANN401 - a text, or a list of texts that are all right
+def first_answer(answer: Any) -> str:  # noqa: ANN401 - a text, or a list of texts that are all right
     return str(answer[0] if isinstance(answer, list) else answer)

@@ -56,8 +56,8 @@ class ComparedCase(NamedTuple):
 
     @property
     def is_development(self) -> bool:
-        """Tell by a hash whether its conversation, document or claim is in the half that constants are fitted on."""
-        return hashlib.sha256(self.case.group.encode()).digest()[0] % 2 == 0
+        """Tell whether its conversation, document or claim is in the half that constants are fitted on."""
+        return is_development(self.case.group)
 
     def quoted(self, terms: int) -> Flags:
         """Return which parts are quotations, as ``is_quotation`` does."""
@@ -125,6 +125,11 @@ def efficiency_fit(folder: Path | None) -> Iterator[Row]:
             yield Row(f"efficiency_fit.{name}.{feature}", round(value, _DIGITS), "log-odds", None, None, None)
     yield Row("efficiency_fit.threshold", round(found.threshold, _DIGITS), "likelihood", None, None, None)
     yield Row("efficiency_fit.quoted_terms", found.quoted, "terms", None, None, None)
+
+
+def is_development(group: str) -> bool:
+    """Tell by a hash whether a conversation, document or claim is in the half that constants are fitted on."""
+    return hashlib.sha256(group.encode()).digest()[0] % 2 == 0
 
 
 def compared_cases(cases: Sequence[AnswerCase]) -> list[ComparedCase]:

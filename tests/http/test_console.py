@@ -425,7 +425,7 @@ async def test_an_approval_is_given_by_its_form(world: World) -> None:
 
 
 async def test_an_alert_is_acknowledged_and_resolved_by_its_forms(world: World) -> None:
-    await add_calls(world, "planner", count=10, fill=0.95, useful=0.01)
+    await add_calls(world, "planner", count=10, fill=0.95, useful=0.005)
     await evaluate(world)
     async with reading(world, world.admin) as reader:
         page = (await reader.open("/alerts?state=open")).text

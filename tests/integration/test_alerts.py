@@ -24,8 +24,8 @@ pytestmark = [
     pytest.mark.req("CE-F46"),
     pytest.mark.req("CE-U6"),
 ]
-LOW = {"count": 20, "fill": 0.3, "useful": 0.05}
-FULL = {"count": 3, "fill": 0.9, "useful": 0.05}
+LOW = {"count": 20, "fill": 0.3, "useful": 0.005}
+FULL = {"count": 3, "fill": 0.9, "useful": 0.005}
 GOOD = {"count": 20, "fill": 0.3, "useful": 0.6}
 OVERLOAD, INEFFICIENT = "context.overload", "efficiency.low"
 
@@ -39,10 +39,10 @@ async def test_an_alert_is_opened_once_and_resolved_when_its_condition_has_ended
     await called(world, "analysis", **FULL)
     assert await listed(world.admin) == [(OVERLOAD, "agent:analysis", "open")]
     await called(world, "analysis", **FULL)
-    await called(world, "analysis", count=5, fill=0.75, useful=0.05)
+    await called(world, "analysis", count=5, fill=0.75, useful=0.005)
     assert await listed(world.admin) == [(OVERLOAD, "agent:analysis", "open")]
     (alert,) = (await world.admin.call("alerts.list"))["alerts"]
-    assert alert["message"].startswith("Agent analysis fills 90% of its window and used 5% of")
+    assert alert["message"].startswith("Agent analysis fills 90% of its window and used 0.5% of")
     assert alert["data"]["receipt_id"].startswith("r_")
     await called(world, "analysis", **GOOD)
     assert await listed(world.admin) == []
@@ -77,7 +77,7 @@ async def test_low_efficiency_is_an_alert_after_enough_calls(world: World) -> No
     await called(world, "analysis", **{**LOW, "count": 1})
     assert await listed(world.admin) == [(INEFFICIENT, "agent:analysis", "open")]
     # Between both thresholds, it stays.
-    await called(world, "analysis", count=20, fill=0.3, useful=0.22)
+    await called(world, "analysis", count=20, fill=0.3, useful=0.011)
     assert await listed(world.admin) == [(INEFFICIENT, "agent:analysis", "open")]
     await called(world, "analysis", **GOOD)
     assert await listed(world.admin) == []
@@ -85,13 +85,13 @@ async def test_low_efficiency_is_an_alert_after_enough_calls(world: World) -> No
 
 async def test_figures_of_an_active_alert_are_updated_once_a_minute(world: World) -> None:
     await called(world, "analysis", **LOW)
-    await called(world, "analysis", **{**LOW, "useful": 0.1})
+    await called(world, "analysis", **{**LOW, "useful": 0.008})
     (alert,) = (await world.admin.call("alerts.list"))["alerts"]
-    assert alert["data"]["efficiency"] == 0.05
+    assert alert["data"]["efficiency"] == 0.005
     world.clock.advance(seconds=61)
-    await called(world, "analysis", **{**LOW, "useful": 0.1})
+    await called(world, "analysis", **{**LOW, "useful": 0.008})
     (later,) = (await world.admin.call("alerts.list"))["alerts"]
-    assert later["data"]["efficiency"] == 0.1
+    assert later["data"]["efficiency"] == 0.008
     assert later["seen_at"] > alert["seen_at"]
     assert len(await alert_events(world.admin)) == 1
 

@@ -91,7 +91,7 @@ async def test_an_event_is_delivered_as_a_cloudevent_with_a_valid_signature(worl
 async def test_each_state_of_an_alert_is_delivered_once(world: World, endpoint: Receiver) -> None:
     await hook(world.admin, endpoint.url, types=["alert.*"])
     for _ in range(2):
-        await called(world, "analysis", count=20, fill=0.3, useful=0.05)
+        await called(world, "analysis", count=20, fill=0.3, useful=0.005)
     (alert,) = (await world.admin.call("alerts.list"))["alerts"]
     for operation in ("alerts.acknowledge", "alerts.acknowledge", "alerts.resolve", "alerts.resolve"):
         await world.admin.call(operation, alert_id=alert["alert_id"])
@@ -100,7 +100,7 @@ async def test_each_state_of_an_alert_is_delivered_once(world: World, endpoint: 
         f"weft.alert.{state}" for state in ("opened", "acknowledged", "resolved")
     ]
     assert {each.get_subject() for each in delivered} == {alert["alert_id"]}
-    assert delivered[0].get_data()["efficiency"] == 0.05
+    assert delivered[0].get_data()["efficiency"] == 0.005
     assert len(endpoint.calls) == 3
 
 

@@ -9,12 +9,13 @@ import msgspec
 from weft.capabilities.agent_context.inherited_settings import InheritedSettings
 
 DEFAULT_WINDOW_FILL = 0.8
-DEFAULT_EFFICIENCY = 0.2
+DEFAULT_EFFICIENCY = 0.01
 DEFAULT_CALLS = 20
 MAX_CALLS = 100
-# Between the threshold of an alert and the one that resolves it, unless that is set.
+# Between the threshold of an alert and the one that resolves it, unless that is set: a part of the window, and a part
+# of the threshold.
 WINDOW_FILL_MARGIN = 0.1
-EFFICIENCY_MARGIN = 0.05
+EFFICIENCY_MARGIN = 0.25
 
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
@@ -31,15 +32,20 @@ class AlertSettings(InheritedSettings, frozen=True, kw_only=True, omit_defaults=
         _Share | None, msgspec.Meta(description="Part of the window below which it ends; 0.1 less by default.")
     ] = None
     efficiency: Annotated[
-        _Share | None, msgspec.Meta(description="Useful part of prompts below which it is low; 0.2 by default.")
+        _Share | None, msgspec.Meta(description="Useful part of prompts below which it is low; 0.01 by default.")
     ] = None
     clear_efficiency: Annotated[
-        _Share | None, msgspec.Meta(description="Useful part from which it is not low any more; 0.05 more by default.")
+        _Share | None,
+        msgspec.Meta(description="Useful part from which it is not low any more; a quarter more by default."),
     ] = None
     calls: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=MAX_CALLS)] | None,
         msgspec.Meta(description="Number of latest calls that count; 20 by default."),
     ] = None
+
+
+def _clear_efficiency(efficiency: float) -> float:
+    return min(1.0, round(efficiency * (1 + EFFICIENCY_MARGIN), 4))
 
 
 class ResolvedAlerts(NamedTuple):
@@ -49,7 +55,7 @@ class ResolvedAlerts(NamedTuple):
     window_fill: float = DEFAULT_WINDOW_FILL
     clear_window_fill: float = round(DEFAULT_WINDOW_FILL - WINDOW_FILL_MARGIN, 4)
     efficiency: float = DEFAULT_EFFICIENCY
-    clear_efficiency: float = round(DEFAULT_EFFICIENCY + EFFICIENCY_MARGIN, 4)
+    clear_efficiency: float = _clear_efficiency(DEFAULT_EFFICIENCY)
     calls: int = DEFAULT_CALLS
 
     @classmethod
@@ -64,7 +70,7 @@ class ResolvedAlerts(NamedTuple):
             clear_window_fill=min(fill, round(fill - WINDOW_FILL_MARGIN, 4) if clear_fill is None else clear_fill),
             efficiency=efficiency,
             clear_efficiency=max(
-                efficiency, round(efficiency + EFFICIENCY_MARGIN, 4) if clear_efficiency is None else clear_efficiency
+                efficiency, _clear_efficiency(efficiency) if clear_efficiency is None else clear_efficiency
             ),
             calls=settings.calls or DEFAULT_CALLS,
         )

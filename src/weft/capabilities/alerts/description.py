@@ -12,6 +12,8 @@ _OF_MANY = {
     "context.overload": "fill their windows with what they use little of",
     "efficiency.low": "use little of what is in their prompts",
 }
+# From this part on, percents are whole.
+_WHOLE_PERCENTS = 0.1
 
 
 def describe(alert: Alert) -> str:
@@ -65,4 +67,6 @@ def _usage(alert: Alert) -> str:
 
 
 def _percent(part: float | None) -> str:
-    return "an unknown part" if part is None else f"{part:.0%}"
+    if part is None:
+        return "an unknown part"
+    return f"{part:.0%}" if part >= _WHOLE_PERCENTS else f"{part:.1%}"
