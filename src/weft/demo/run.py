@@ -27,12 +27,14 @@ from weft.capabilities.knowledge.model import DomainExists
 from weft.demo.narration import Narrator
 from weft.demo.project import CHUNKING, DOMAIN, FINDER, FIXER, ORCHESTRATOR, documents
 from weft.demo.story import Cast, Played, play
+from weft.demo.week import play_week
 from weft.kernel.errors import SystemUnavailable
 from weft.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_AGENTS = (ORCHESTRATOR, FINDER, FIXER)
 _PATIENCE_SECONDS = 20.0
 _DAY_SECONDS = 86_400
 
@@ -52,12 +54,15 @@ def _play(settings: Settings, *, stay: bool) -> None:
     narrator.aside(
         "A real server on your machine, three real MCP clients with keys of their own. No model, no network."
     )
-    keys = asyncio.run(_cast_agents(settings))
+    if stay:
+        narrator.aside("The console gets something to show: the week before is played first.")
+    keys = asyncio.run(_cast_agents(settings, with_week=stay))
     with _serving(settings) as url:
         played = asyncio.run(play(Cast(url, keys), narrator))
         _show_receipt(narrator, url, keys[played.agent], played.receipt_id)
         _show_next_steps(narrator, settings, url, played, stay=stay)
         if stay:
+            _show_console(narrator, url, keys[ADMIN])
             _wait_for_interrupt()
 
 
@@ -100,31 +105,49 @@ def _show_receipt(narrator: Narrator, url: str, key: str, receipt_id: str) -> No
     """Run ``weft receipt show``."""
     narrator.chapter("10 · The receipt of a prompt: what it has, what was left out and why")
     narrator.commands([f"$ weft receipt show {receipt_id}", ""])
+    _run_weft(url, key, "receipt", "show", receipt_id)
+
+
+def _show_console(narrator: Narrator, url: str, key: str) -> None:
+    """Run ``weft console``."""
+    narrator.chapter(f"The console is at {url}/console; every page has something of this week to show.")
+    _run_weft(url, key, "console", "--no-open")
+    narrator.aside("Ctrl-C stops the server; the data stays.")
+
+
+def _run_weft(url: str, key: str, *command: str) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
     subprocess.run(  # noqa: S603 - ourselves
-        [sys.executable, "-m", "weft", "receipt", "show", receipt_id],
+        [sys.executable, "-m", "weft", *command],
         env={**environment, "WEFT_URL": url, "WEFT_API_KEY": key},
         check=True,
     )
 
 
-async def _cast_agents(settings: Settings) -> dict[str, str]:
-    """Create agents and documents unless they exist, and an API key for each agent that expires after a day."""
+async def _cast_agents(settings: Settings, *, with_week: bool) -> dict[str, str]:
+    """Create agents and documents unless they exist, and an API key for each agent that expires after a day.
+
+    ``with_week`` also plays the week before, if no agent existed: it defines them, and others might use them.
+    """
     app = App(settings)
     await app.open()
     try:
         admin = CallContext(Local(DEFAULT_TENANT, ADMIN))
         await app.tenants.ensure_default()
+        created = 0
         for name, parent in ((ORCHESTRATOR, None), (FINDER, ORCHESTRATOR), (FIXER, ORCHESTRATOR)):
             with contextlib.suppress(AgentExists):
                 await app.call(app.registry["agent.create"], {"agent_id": name, "parent_id": parent}, admin)
+                created += 1
         with contextlib.suppress(DomainExists):
             domain = {"domain": DOMAIN, "chunking": CHUNKING}
             await app.call(app.registry["knowledge.create_domain"], domain, admin)
         for name, text in documents().items():
             document = {"domain": DOMAIN, "document_id": name, "text": text}
             await app.call(app.registry["knowledge.add_document"], document, admin)
-        return {name: await _new_key(app, admin, name) for name in (ORCHESTRATOR, FINDER, FIXER)}
+        if with_week and created == len(_AGENTS):
+            await play_week(settings)
+        return {name: await _new_key(app, admin, name) for name in (*_AGENTS, ADMIN)}
     finally:
         await app.close()
 
@@ -151,11 +174,10 @@ def _show_next_steps(narrator: Narrator, settings: Settings, url: str, played: P
             f"{weft} receipt replay {played.receipt_id}",
             f"{weft} receipt savings --by agent",
             f"{weft} audit list --outcome denied",
-            f"{weft} key create admin    # a key for the console, REST and MCP",
+            f"{weft} key create admin    # a key for REST and MCP",
+            f"{weft} console            # look around in the browser, signed in",
         ]
     )
-    narrator.aside(f"To look around in the browser, sign in at {url}/console with that key.")
-    narrator.aside("Ctrl-C stops the server; the data stays.")
 
 
 def _command() -> str:

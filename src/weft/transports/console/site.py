@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from functools import cache
 from http import HTTPStatus
 from importlib.resources import files
@@ -13,7 +14,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from weft.kernel.errors import AuthenticationError, InvalidInput, NotFound, WeftError
+from weft.kernel.client_gone import ClientGone
+from weft.kernel.errors import AuthenticationError, InternalError, InvalidInput, NotFound, WeftError
 from weft.transports.cli.command_names import command_name
 from weft.transports.console.actions import FORM_TOKEN, RETURN_TO, perform
 from weft.transports.console.pages import PAGES
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from weft.transports.console.view import Page
     from weft.transports.http.streams import OpenStreams
 
+_log = logging.getLogger("weft.console")
 _SECURITY = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -87,6 +90,11 @@ class Console:
             except WeftError as error:
                 await delay_refusal(request.scope, error)
                 response = self._error_page(error)
+            except ClientGone:
+                raise
+            except Exception:  # noqa: BLE001 - the reader gets a page in any case
+                _log.exception("page failed")
+                response = self._error_page(InternalError())
             for name, value in _SECURITY.items():
                 response.headers.setdefault(name, value)
             return response
