@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
@@ -31,7 +32,6 @@ PAGES = (
     "/sessions/{}/messages",
     "/sessions/{}/windows",
     "/sessions/{}/windows/{}",
-    "/sessions/{}/windows/{}/compactions",
     "/sessions/{}/prompts",
     "/sessions/{}/timeline",
     "/prompts",
@@ -40,21 +40,28 @@ PAGES = (
     "/prompts/{}/changes",
     "/agents",
     "/agents/{}",
+    "/agents/{}/context",
+    "/agents/{}/memory",
     "/teams",
     "/teams/{}",
+    "/tenant",
     "/knowledge",
     "/knowledge/{}",
     "/knowledge/{}/document",
     "/search",
     "/history/{}",
+    "/history/{}/graph",
+    "/history/{}/verify",
     "/history/{}/diff",
     "/history/{}/blame",
     "/history/{}/rollback",
     "/reviews",
     "/reviews/{}",
+    "/sessions/{}/windows/{}/compactions",
     "/compactions/{}",
     "/approvals",
     "/approvals/{}",
+    "/quarantine",
     "/guardrails",
     "/audit",
     "/usage",
@@ -65,9 +72,12 @@ PAGES = (
     "/webhooks/{}",
     "/health",
 )
-START = ("", "/search?q=price+cache", "/alerts?state=open", "/approvals?state=pending", "/usage?by=agent")
+# The session of the week before is first: it has prompts whose answers were reported.
+START = ("/sessions/november-sale/prompts", "/history/board:november-sale", "/search?q=price+cache", "", "/usage")
 # A link of each kind is followed this often.
-FOLLOWED = 8
+FOLLOWED = 4
+# What every page of its kind says, whether it is empty or not.
+NOTE = "The same on the command line"
 PATIENCE_SECONDS = 120
 
 
@@ -77,6 +87,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]
     process = subprocess.Popen(
         [forked_python.python(), "-m", "weft", "demo", "--stay", "--port", _free_port(), "--data-dir", "kept"],
         cwd=tmp_path_factory.mktemp("demo"),
+        env={**os.environ, "WEFT_RATE_LIMITS": "off"},
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -124,14 +135,17 @@ def pages(browser: httpx2.Client) -> dict[str, dict[str, str]]:
         answer = browser.get(address)
         assert answer.status_code == 200, (address, answer.text[-2_000:])
         shown[kind][address] = answer.text
-        waiting += map(unescape, HREF.findall(answer.text))
+        waiting += [link for link in map(unescape, HREF.findall(answer.text)) if "sort=" not in link]
     return shown
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_no_page_of_the_demo_is_empty(pages: dict[str, dict[str, str]], page: str) -> None:
     assert pages[page], f"no link leads to {page}"
-    empty = {address: EMPTY.findall(text) for address, text in pages[page].items()}
+    empty = {
+        address: [each for each in EMPTY.findall(text) if not each.startswith(NOTE)]
+        for address, text in pages[page].items()
+    }
     # One of its kind is enough: the first prompt of an agent, for example, has none before it.
     assert not all(empty.values()), empty
 
@@ -143,7 +157,7 @@ def test_the_demo_leaves_work_for_a_human(pages: dict[str, dict[str, str]], brow
     assert "start-earlier" in "".join(pages["/history/{}"].values())
     assert "rollback" in "".join(pages["/history/{}"].values()).lower()
     assert 'class="reply"' in "".join(pages["/sessions/{}/messages"].values())
-    assert re.search(r">[1-9]\d* given up", "".join(pages["/webhooks/{}"].values()))
+    assert re.search(r"[1-9]\d* given up", "".join(pages["/webhooks/{}"].values()))
     guardrails = browser.get("/console/guardrails?agent=planner").text
     assert re.search(r"production-is-read-only.*?<td class=\"number\">[1-9]", guardrails, re.DOTALL)
     assert "Held since" in browser.get("/console/knowledge/operations/document?document=supplier-notice.md").text

@@ -130,7 +130,8 @@ async def _cast_agents(settings: Settings, *, with_week: bool) -> dict[str, str]
     ``with_week`` also plays the week before, if no agent existed: it defines them, and others might use them.
     """
     app = App(settings)
-    await app.open()
+    # Its jobs are left to the server, and have the time of today.
+    await app.open(background=False)
     try:
         admin = CallContext(Local(DEFAULT_TENANT, ADMIN))
         await app.tenants.ensure_default()
