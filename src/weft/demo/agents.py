@@ -81,7 +81,7 @@ async def connected(name: str, url: str, key: str, narrator: Narrator) -> AsyncI
     """Connect an agent over streamable HTTP."""
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(
-            httpx2.AsyncClient(headers={"Authorization": f"Bearer {key}"}, timeout=30)
+            httpx2.AsyncClient(headers={"Authorization": f"Bearer {key}"}, timeout=120)
         )
         client = await stack.enter_async_context(
             Client(streamable_http_client(url, http_client=http), mode="2026-07-28")
