@@ -54,9 +54,11 @@ def _play(settings: Settings, *, stay: bool) -> None:
     narrator.aside(
         "A real server on your machine, three real MCP clients with keys of their own. No model, no network."
     )
-    if stay:
-        narrator.aside("The console gets something to show: the week before is played first.")
-    keys = asyncio.run(_cast_agents(settings, with_week=stay))
+    keys, are_new = asyncio.run(_cast_agents(settings))
+    # It defines the agents; those that exist are used by others, or have had that week.
+    if stay and are_new:
+        narrator.aside("So that the console has something to show, the week before is played first.")
+        asyncio.run(play_week(settings))
     with _serving(settings) as url:
         played = asyncio.run(play(Cast(url, keys), narrator))
         _show_receipt(narrator, url, keys[played.agent], played.receipt_id)
@@ -124,14 +126,13 @@ def _run_weft(url: str, key: str, *command: str) -> None:
     )
 
 
-async def _cast_agents(settings: Settings, *, with_week: bool) -> dict[str, str]:
-    """Create agents and documents unless they exist, and an API key for each agent that expires after a day.
+async def _cast_agents(settings: Settings) -> tuple[dict[str, str], bool]:
+    """Create agents and documents unless they exist, and API keys that expire after a day.
 
-    ``with_week`` also plays the week before, if no agent existed: it defines them, and others might use them.
+    Returns the keys by principal, and whether all agents are new.
     """
     app = App(settings)
-    # Its jobs are left to the server, and have the time of today.
-    await app.open(background=False)
+    await app.open()
     try:
         admin = CallContext(Local(DEFAULT_TENANT, ADMIN))
         await app.tenants.ensure_default()
@@ -146,9 +147,7 @@ async def _cast_agents(settings: Settings, *, with_week: bool) -> dict[str, str]
         for name, text in documents().items():
             document = {"domain": DOMAIN, "document_id": name, "text": text}
             await app.call(app.registry["knowledge.add_document"], document, admin)
-        if with_week and created == len(_AGENTS):
-            await play_week(settings)
-        return {name: await _new_key(app, admin, name) for name in (*_AGENTS, ADMIN)}
+        return {name: await _new_key(app, admin, name) for name in (*_AGENTS, ADMIN)}, created == len(_AGENTS)
     finally:
         await app.close()
 
