@@ -230,7 +230,10 @@ def _of_day(events: list[dict[str, Any]], day: int) -> list[dict[str, Any]]:
     for event in events:
         ids = {name: f"{event[name]}-{day}" for name in ("event_id", "tool_call_id") if name in event}
         calls = [{**call, "call_id": f"{call['call_id']}-{day}"} for call in event.get("tool_calls", ())]
-        changed.append({**event, **ids} | ({"tool_calls": calls} if calls else {}))
+        of_day: dict[str, Any] = {**event, **ids}
+        if calls:
+            of_day["tool_calls"] = calls
+        changed.append(of_day)
     return changed
 
 
