@@ -69,9 +69,9 @@ _EACH_OWNER = (
     FROM numbers, principals WHERE principal_id = 'benchmark'
     """,
     """
-    INSERT INTO sessions (tenant, session_id, purpose, metadata, config, created_by, created_at, updated_at,
+    INSERT INTO sessions (tenant, session_id, purpose, metadata, config, created_by, created_at, updated_at, audience,
                           message_count, last_message_at)
-    SELECT tenant, 's_' || n, purpose, metadata, config, created_by, created_at + n, updated_at + n,
+    SELECT tenant, 's_' || n, purpose, metadata, config, created_by, created_at + n, updated_at + n, audience,
            {each}, created_at + {each}
     FROM numbers, sessions WHERE session_id = 'template'
     """,
