@@ -171,10 +171,10 @@ ORDER BY c.seq DESC LIMIT 1
 _LATEST_IN_LINES = f"""
 WITH reader(tenant) AS (SELECT CAST($1 AS TEXT)),
 wanted(key) AS (SELECT CAST($2 AS TEXT)),
-named(line_id) AS (SELECT DISTINCT column1 FROM (VALUES {_listed(3)}) AS listed),
+touched(line_id) AS (SELECT DISTINCT column1 FROM (VALUES {_listed(3)}) AS listed),
 latest(line_id, seq) AS MATERIALIZED (
-    SELECT named.line_id, (SELECT MAX(x.seq) FROM changes x
-        WHERE x.tenant = $1 AND x.line_id = named.line_id AND x.key = $2) FROM named)
+    SELECT touched.line_id, (SELECT MAX(x.seq) FROM changes x
+        WHERE x.tenant = $1 AND x.line_id = touched.line_id AND x.key = $2) FROM touched)
 SELECT latest.line_id, {VERSION}, b.content FROM latest
 JOIN changes c ON c.tenant = $1 AND c.line_id = latest.line_id AND c.key = $2 AND c.seq = latest.seq
 JOIN commits k ON k.tenant = c.tenant AND k.line_id = c.line_id AND k.seq = c.seq
