@@ -228,7 +228,7 @@ def _of_day(events: list[dict[str, Any]], day: int) -> list[dict[str, Any]]:
     """Return events with ids of their own for a day, and so the calls of tools in them."""
     changed = []
     for event in events:
-        ids = {name: f"{event[name]}-{day}" for name in ("event_id", "tool_call_id") if name in event}
+        ids: dict[str, str] = {name: f"{event[name]}-{day}" for name in ("event_id", "tool_call_id") if name in event}
         calls = [{**call, "call_id": f"{call['call_id']}-{day}"} for call in event.get("tool_calls", ())]
         of_day: dict[str, Any] = {**event, **ids}
         if calls:
