@@ -1,7 +1,7 @@
 # Two commands do everything on a machine with Python 3.11+, pip and make:
 #   make run    set up, play the demo, and keep serving what it made
 #   make test   set up, and run the tests
-# The others: make test-full, check, bench, evals, validate, conformance, docs, package.
+# The others: make test-full, check, bench, evals, validate, conformance, screenshots, docs, package.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -12,7 +12,7 @@ PIP     = $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: canary help run test test-full check format bench evals validate conformance docs package lock clean
+.PHONY: canary help run test test-full browser screenshots check format bench evals validate conformance docs package lock clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 4
@@ -34,12 +34,20 @@ run: $(VENV)/.runtime
 # Tests need no network but loopback.
 # Most run on one of the two databases, with few examples.
 WORKERS := -n auto --dist loadfile --no-loadscope-reorder
-test: $(VENV)/.development
+test: $(VENV)/.development browser
 	$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
 # Every test on both databases, with many examples.
-test-full: $(VENV)/.development
+test-full: $(VENV)/.development browser
 	WEFT_TESTS=full $(BIN)/python -m pytest $(WORKERS) $(ARGS)
+
+# A browser for the tests of the console, where it can be installed; they are skipped where it cannot.
+browser: $(VENV)/.development
+	@$(BIN)/python scripts/browser.py
+
+# Every page of the console as pictures for a person to look at, in two widths and two themes: .results/console/.
+screenshots: browser
+	$(BIN)/python -m pytest tests/browser/console_screenshots.py $(ARGS)
 
 # Every principal against every operation and resource on both databases, with secrets planted everywhere.
 canary: $(VENV)/.development

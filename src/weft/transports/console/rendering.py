@@ -73,7 +73,7 @@ def shown_time(at: datetime | None) -> Markup | str:
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
         utc.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         utc.strftime("%Y-%m-%d %H:%M:%S UTC"),
-        utc.strftime("%Y-%m-%d %H:%M UTC"),
+        utc.strftime("%Y-%m-%d %H:%M:%S UTC"),
     )
 
 

@@ -18,7 +18,7 @@ from weft.kernel.client_gone import ClientGone
 from weft.kernel.errors import AuthenticationError, InternalError, InvalidInput, NotFound, WeftError
 from weft.transports.cli.command_names import command_name
 from weft.transports.console.actions import FORM_TOKEN, RETURN_TO, perform
-from weft.transports.console.pages import PAGES
+from weft.transports.console.pages import MENU, PAGES
 from weft.transports.console.rendering import render
 from weft.transports.console.sign_in import PATH, SIGN_IN, forget, keep_alive, remember, signed_in, token_for
 from weft.transports.console.view import PageView
@@ -104,7 +104,7 @@ class Console:
     def _shown(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
         async def show(request: Request) -> Response:
             browser = await signed_in(self._app, request)
-            response = await page.show(PageView(self._app, request, browser, PAGES))
+            response = await page.show(PageView(self._app, request, browser, MENU))
             if not _is_update(request):
                 await keep_alive(self._app, browser, response, secure=_is_secure(request))
             return response

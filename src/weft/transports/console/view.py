@@ -48,10 +48,17 @@ class PageOf(NamedTuple, Generic[Row]):
     following: int | None
 
 
+class MenuGroup(NamedTuple):
+    """Pages that the menu shows together."""
+
+    name: str
+    pages: tuple[Page, ...]
+
+
 class PageView:
     """One request for a page, by a signed-in browser."""
 
-    def __init__(self, app: App, request: Request, browser: Browser, menu: Sequence[Page]) -> None:
+    def __init__(self, app: App, request: Request, browser: Browser, menu: Sequence[MenuGroup]) -> None:
         self.request = request
         self.browser = browser
         self.actor = browser.actor
@@ -107,10 +114,17 @@ class PageView:
 
     def render(self, template: str, status: int = 200, **values: Any) -> Response:  # noqa: ANN401 - for templates
         """Return a page. ``done`` in the query names the form that was sent; no link makes a page say anything else."""
-        menu = [page for page in self._menu if page.menu and self.may(page.operation)]
-        shown = {**values, "view": self, "menu": menu, "form_token": self.browser.form_token}
+        shown = {**values, "view": self, "menu": self._usable_menu(), "form_token": self.browser.form_token}
         shown["done"] = DONE.get(self.query("done") or "")
         return HTMLResponse(render(template, shown), status)
+
+    def _usable_menu(self) -> list[MenuGroup]:
+        """Return the menu with the pages that the caller may use."""
+        groups = [
+            MenuGroup(group.name, tuple(page for page in group.pages if page.menu and self.may(page.operation)))
+            for group in self._menu
+        ]
+        return [group for group in groups if group.pages]
 
 
 def _text(row: object, name: str) -> str:

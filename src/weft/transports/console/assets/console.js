@@ -1,9 +1,8 @@
 // Pages work without this file. It shows times in the reader's zone, keeps pages up to date, and adds keys and charts.
 "use strict";
 
-const SHOWN_TIME = new Intl.DateTimeFormat(undefined, {
-  year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit",
-});
+// The Swedish form is the one of ISO 8601, which everyone can read, and as wide as what the server writes.
+const SHOWN_TIME = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "medium" });
 const LEAST_MS_BETWEEN_UPDATES = 500;
 const KEY_PAUSE_MS = 1500;
 
@@ -16,6 +15,13 @@ function showLocalTimes(root) {
 function enableCopying(root) {
   for (const button of root.querySelectorAll("button.copy[hidden]")) {
     button.hidden = !navigator.clipboard;
+  }
+}
+
+// What is cut off can be scrolled with the keyboard.
+function makeScrollable(root) {
+  for (const part of root.querySelectorAll("pre, .scroll, .tabs")) {
+    if (part.scrollHeight > part.clientHeight + 1 || part.scrollWidth > part.clientWidth + 1) part.tabIndex = 0;
   }
 }
 
@@ -38,9 +44,7 @@ function followEvents(live) {
     waiting = false;
     if (live.contains(document.activeElement) && document.activeElement.matches("input")) return;
     await htmx.ajax("GET", location.href, { target: "#live", select: "#live", swap: "outerMorph" });
-    const fresh = document.getElementById("live");
-    showLocalTimes(fresh);
-    enableCopying(fresh);
+    makeScrollable(document.getElementById("live"));
   };
   const changed = () => {
     if (waiting) return;
@@ -56,6 +60,21 @@ function followEvents(live) {
   };
   window.addEventListener("pagehide", () => events.close());
 }
+
+// The new part is prepared before it is merged in, so that nothing moves twice.
+document.addEventListener("htmx:before:swap", (event) => {
+  const status = event.detail.ctx.response.status;
+  if (status >= 400) {
+    // What is shown stays. Who is no longer signed in is asked to sign in, and returns to this page.
+    event.preventDefault();
+    if (status === 401) location.reload();
+    return;
+  }
+  for (const { fragment } of event.detail.tasks) {
+    showLocalTimes(fragment);
+    enableCopying(fragment);
+  }
+});
 
 let pressed = "";
 document.addEventListener("keydown", (event) => {
@@ -81,15 +100,22 @@ function drawChart(place) {
   if (rows.length < 2 || typeof uPlot === "undefined") return;
   const numbers = (column) => rows.map((row) => Number(row.cells[column].dataset.value));
   const names = rows.map((row) => row.cells[0].textContent);
-  const colour = getComputedStyle(document.documentElement).getPropertyValue("color");
+  const colour = (name) => {
+    const probe = place.appendChild(document.createElement("i"));
+    probe.className = name;
+    const found = getComputedStyle(probe).color;
+    probe.remove();
+    return found;
+  };
+  const axis = { stroke: getComputedStyle(document.body).color, grid: { stroke: colour("grid"), width: 1 }, ticks: { stroke: colour("grid"), width: 1 } };
   new uPlot({
-    width: place.clientWidth, height: 220, legend: { show: true }, scales: { x: { time: false } },
+    width: place.clientWidth, height: 240, legend: { show: true }, scales: { x: { time: false } },
     series: [
       { label: "row", value: (_, index) => names[index] ?? "" },
-      { label: "assembled", stroke: "#2f9e63", fill: "#2f9e6333", width: 2 },
-      { label: "naive", stroke: "#b08a2e", width: 2 },
+      { label: "assembled", stroke: colour("assembled"), width: 2, points: { show: rows.length < 32 } },
+      { label: "naive", stroke: colour("naive"), width: 2, dash: [6, 4], points: { show: rows.length < 32 } },
     ],
-    axes: [{ stroke: colour, values: (_, at) => at.map((index) => names[index] ?? "") }, { stroke: colour, size: 80 }],
+    axes: [{ ...axis, values: (_, at) => at.map((index) => names[index] ?? "") }, { ...axis, size: 80 }],
   }, [rows.map((_, index) => index), numbers(2), numbers(3)], place);
 }
 
@@ -116,6 +142,8 @@ document.addEventListener("DOMContentLoaded", () => {
   offerLink();
   showLocalTimes(document);
   enableCopying(document);
+  makeScrollable(document);
+  window.addEventListener("resize", () => makeScrollable(document));
   const live = document.getElementById("live");
   if (live) followEvents(live);
   document.querySelectorAll("[data-chart]").forEach(drawChart);

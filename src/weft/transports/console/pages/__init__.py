@@ -1,4 +1,4 @@
-"""Pages of the console, in the order of its menu."""
+"""Pages of the console, by the groups of its menu."""
 
 from weft.transports.console.pages.agents import AGENTS
 from weft.transports.console.pages.governance import GOVERNANCE
@@ -9,15 +9,15 @@ from weft.transports.console.pages.operations import OPERATIONS
 from weft.transports.console.pages.overview import OVERVIEW
 from weft.transports.console.pages.prompts import PROMPTS
 from weft.transports.console.pages.sessions import SESSIONS
+from weft.transports.console.view import MenuGroup
 
-PAGES = (
-    *OVERVIEW,
-    *SESSIONS,
-    *PROMPTS,
-    *AGENTS,
-    *KNOWLEDGE,
-    *HISTORY,
-    *GOVERNANCE,
-    *INSIGHT,
-    *OPERATIONS,
+MENU = (
+    MenuGroup("", OVERVIEW),
+    MenuGroup("Work", (*SESSIONS, *PROMPTS, *HISTORY)),
+    MenuGroup("Agents", AGENTS),
+    MenuGroup("Knowledge", KNOWLEDGE),
+    MenuGroup("Control", GOVERNANCE),
+    MenuGroup("Cost", INSIGHT),
+    MenuGroup("Server", OPERATIONS),
 )
+PAGES = tuple(page for group in MENU for page in group.pages)
