@@ -115,7 +115,7 @@ function drawChart(place) {
       { label: "assembled", stroke: colour("assembled"), width: 2, points: { show: rows.length < 32 } },
       { label: "naive", stroke: colour("naive"), width: 2, dash: [6, 4], points: { show: rows.length < 32 } },
     ],
-    axes: [{ ...axis, values: (_, at) => at.map((index) => names[index] ?? "") }, { ...axis, size: 80 }],
+    axes: [{ ...axis, splits: () => rows.map((_, index) => index).filter((index) => index % Math.ceil(rows.length / (place.clientWidth / 110)) === 0), values: (_, at) => at.map((index) => names[index] ?? "") }, { ...axis, size: 80 }],
   }, [rows.map((_, index) => index), numbers(2), numbers(3)], place);
 }
 
