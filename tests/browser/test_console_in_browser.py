@@ -159,8 +159,9 @@ async def test_a_rollback_is_previewed_and_made(console: Console, planner: Calle
     async with console.opened() as page:
         await page.goto(f"/console/history/{BOARD}")
         await page.locator(f"a[href$='rollback?version={version}']").first.click()
-        await expect(page.locator(".minus", has_text="second idea").first).to_be_visible()
-        await expect(page.locator(".plus", has_text="first idea").first).to_be_visible()
+        before, after = (page.locator("tr.changed", has_text="second idea").locator("td.code").nth(at) for at in (0, 1))
+        await expect(before).to_contain_text("second idea")
+        await expect(after).to_contain_text("first idea")
         assert await planner.value("plan") == "second idea"
         await page.get_by_label("Reason").fill("back to the first")
         await page.get_by_role("button", name=f"Roll back to version {version}").click()
