@@ -73,8 +73,8 @@ async def _measure(data: Path, scale: Scale) -> list[Row]:
     await fill(str(data / "weft.db"), Size(scale.owners, scale.each, memory=False))
     key, parts = await _prepare(str(data / "weft.db"), scale)
     with weft_server(data) as served:
-        browser = await Browser.sign_in(served.port, key)
         await _until_indexed(served, key)
+        browser = await Browser.sign_in(served.port, key)
         pages = await _pages(browser, served, parts, scale)
         live = await _live(browser, served, key, scale)
         memory = await _memory(browser, served, key, scale)
