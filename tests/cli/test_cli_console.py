@@ -32,7 +32,7 @@ def signed_in_as(link: str) -> str:
         assert browser.post("/console/sign-in", data={"api_key": link}).status_code == 303
         assert browser.post("/console/sign-in", data={"api_key": link}).status_code == 401
         page = browser.get("/console").text
-    principal = re.search(r'<span title="Tenant \w+">([\w-]+)</span>', page)
+    principal = re.search(r"<summary>([\w-]+)</summary>", page)
     assert principal is not None, page
     return principal[1]
 

@@ -161,4 +161,4 @@ def test_the_demo_leaves_work_for_a_human(pages: dict[str, dict[str, str]], brow
     guardrails = browser.get("/console/guardrails?agent=planner").text
     assert re.search(r"production-is-read-only.*?<td class=\"number\">[1-9]", guardrails, re.DOTALL)
     assert "Held since" in browser.get("/console/knowledge/operations/document?document=supplier-notice.md").text
-    assert len(re.findall(r"<tr><td>\d{4}-\d{2}-\d{2}", pages["/usage"]["/console/usage"])) >= 5
+    assert len(re.findall(r"<tr><td class=\"name\">\d{4}-\d{2}-\d{2}", pages["/usage"]["/console/usage"])) >= 5

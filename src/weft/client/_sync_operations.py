@@ -2881,7 +2881,7 @@ class SyncTokenOperations:
         return self._caller.call("token.refresh", {})
 
     def revoke(self, *, token_id: str | None = None, agent_id: str | None = None) -> Success:
-        """Revoke a token, or all of a principal, at once: your own or, as an admin, of a principal you may edit."""
+        """Revoke a token, or all of a principal, at once; as an admin, of one you may edit."""
         return self._caller.call("token.revoke", given(token_id=token_id, agent_id=agent_id))
 
 

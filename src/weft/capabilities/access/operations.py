@@ -405,7 +405,7 @@ async def refresh_token(
     session=SessionUse.NONE,
 )
 async def revoke_token(request: RevokeToken, actor: Actor, access: AccessStore, clock: Clock) -> Success:
-    """Revoke a token, or all of a principal, at once: your own or, as an admin, of a principal you may edit."""
+    """Revoke a token, or all of a principal, at once; as an admin, of one you may edit."""
     if request.agent_id is not None:
         await _revoke_all(request.agent_id, request.token_id, actor, access, to_micros(clock.now()))
         return Success()

@@ -240,7 +240,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "token": {
         "issue": "Exchange an agent's API key for a token that expires.",
         "refresh": "Get a new token for the one that this call uses; the old one stays valid until it expires.",
-        "revoke": "Revoke a token, or all of a principal, at once: your own or, as an admin, of a principal you may edit.",
+        "revoke": "Revoke a token, or all of a principal, at once; as an admin, of one you may edit.",
     },
     "key": {
         "create": "Create another API key for a principal that you may change. It is shown only once.",
