@@ -171,7 +171,7 @@ async def test_another_site_can_neither_sign_in_nor_send_forms(world: World) -> 
         foreign = await reader.http.post(
             "/console/sign-in", data={"api_key": world.admin.credential}, headers={"sec-fetch-site": "cross-site"}
         )
-        assert foreign.status_code == 400
+        assert foreign.status_code == 403
         origin = await reader.http.post("/console/sign-in", data={}, headers={"origin": "https://evil.example"})
         assert origin.status_code == 403
         for token in ("", "0" * 64):
@@ -182,12 +182,83 @@ async def test_another_site_can_neither_sign_in_nor_send_forms(world: World) -> 
         assert (await reader.send("agent.create", agent_id="mine")).status_code == 404
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+async def test_forms_of_another_port_of_the_host_are_refused_with_the_right_token_too(world: World, site: str) -> None:
+    # What another server of this host sets as cookies is sent here, so it can know the token of a form.
+    await world.planner.write("goal", "first")
+    await world.planner.write("goal", "second")
+    async with reading(world, world.admin) as reader:
+        token = FORM_TOKEN.search((await reader.open("")).text)
+        assert token is not None
+        form = {"form_token": token[1], "context_id": f"board:{SESSION}", "target_version": "1"}
+        for path in ("actions/history.rollback", "sign-out"):
+            sent = await reader.http.post(f"/console/{path}", data=form, headers={"sec-fetch-site": site})
+            assert (sent.status_code, "FOREIGN_FORM" in sent.text) == (403, True), path
+        assert (await reader.open("/sessions")).status_code == 200
+    assert await world.planner.value("goal") == "second"
+
+
+async def test_a_link_from_another_site_does_not_sign_out(world: World) -> None:
+    async with reading(world) as reader:
+        # Browsers send no strict cookie with it.
+        opened = await reader.open("/sessions")
+        assert (opened.status_code, "set-cookie" in opened.headers) == (303, False)
+        ended = await reader.http.get("/console/sessions", headers={"cookie": f"{TOKEN_COOKIE}=a.b.c; {FORM_COOKIE}=d"})
+        assert (ended.status_code, len(ended.headers.get_list("set-cookie"))) == (303, 2)
+
+
+DEEP = "[" * 20_000
+GARBAGE = {
+    "/history/{context_id}/diff": ["to=%C2%B2", f"to={'9' * 5_000}", "from=%00&to=1", "to=-1"],
+    "/guardrails": [f"tool=board.write&arguments={DEEP}", "tool=x&arguments=%22%5Cud800%22", "tool=x&arguments=1"],
+    "/sessions/{session_id}/messages": ["offset=%C2%B2", f"offset={'9' * 30}"],
+    "/sessions/{session_id}/timeline": ["after=%D9%A3", f"after={'9' * 18}"],
+    "/usage": ["by=nothing", "since=never", "since=%C2%B2", "by=day&sort=cost&order=desc"],
+}
+
+
+async def test_garbage_in_an_address_is_refused_with_a_page(world: World) -> None:
+    parameters = await fill(world, "the text")
+    names = "sort order page cursor after before from to version offset state since until agent outcome start branch"
+    async with reading(world, world.admin) as reader:
+        for page in PAGES:
+            path = path_of(page.path, parameters).partition("?")[0]
+            everywhere = "&".join(f"{name}=%00%C2%B2%FF" for name in names.split())
+            for query in (everywhere, *GARBAGE.get(page.path, ())):
+                answer = await reader.open(f"{path}?{query}")
+                assert answer.status_code < 500, (page.path, query[:100])
+                assert "<h1>" in answer.text, (page.path, query[:100])
+        nowhere = await reader.open("/nowhere/at-all")
+        assert (nowhere.status_code, "<h1>" in nowhere.text) == (404, True)
+        assert "default-src 'none'" in nowhere.headers["content-security-policy"]
+
+
+async def test_every_column_sorts(world: World) -> None:
+    parameters = await fill(world, "the text")
+    async with reading(world, world.admin) as reader:
+        for page in PAGES:
+            path = path_of(page.path, parameters)
+            shown = (await reader.open(path)).text
+            for column in sorted(set(re.findall(r"[?&;]sort=(\w+)", shown))):
+                answer = await reader.open(f"{path}{'&' if '?' in path else '?'}sort={column}&order=desc")
+                assert answer.status_code == 200, (page.path, column)
+
+
+async def test_a_form_returns_to_no_address_that_cannot_be_read(world: World) -> None:
+    await world.planner.write("goal", "first")
+    await world.planner.write("goal", "second")
+    async with reading(world, world.admin) as reader:
+        assert (await reader.open("/sign-in?return_to=//[")).status_code == 200
+        sent = await reader.send(
+            "history.rollback", context_id=f"board:{SESSION}", target_version="1", return_to="//[/console"
+        )
+        assert (sent.status_code, sent.headers["location"]) == (303, "/console?done=history.rollback")
+
+
 async def test_pages_allow_no_foreign_content(world: World) -> None:
     async with reading(world, world.admin) as reader:
         for path in ("", "/sign-in", "/nowhere-at-all", "/sessions/absent", "/assets/console.js"):
             answer = await reader.open(path)
-            if path == "/nowhere-at-all":
-                continue
             policy = answer.headers["content-security-policy"]
             assert "default-src 'none'" in policy
             assert "unsafe" not in policy
@@ -286,6 +357,31 @@ async def test_a_merge_is_decided_by_its_form(world: World) -> None:
         sent = await reader.send("history.resolve", review_id=merged["review_id"], **{"resolution:goal": "theirs"})
         assert sent.status_code == 303, sent.text
     assert await planner.value("goal") == "theirs"
+
+
+async def test_a_side_that_changed_after_the_page_was_opened_is_not_merged(world: World) -> None:
+    planner, board = world.planner, f"board:{SESSION}"
+    await planner.write("goal", "base")
+    branch = await planner.call("history.branch", context_id=board, branch="idea")
+    await planner.write("goal", "harmless", branch="idea")
+    await planner.write("goal", "ours")
+    merge = {"context_id": board, "from_context_id": branch["context_id"]}
+    review_id = (await planner.call("history.merge", **merge))["review_id"]
+    async with reading(world, world.admin) as reader:
+        page = (await reader.open(f"/reviews/{review_id}")).text
+        seen = re.search(r'name="fingerprint" value="(\w+)"', page)
+        assert seen is not None
+        # The same review, of another value.
+        await planner.write("goal", "not harmless", branch="idea")
+        assert (await planner.call("history.merge", **merge))["review_id"] == review_id
+        decision = {"review_id": review_id, "resolution:goal": "theirs", "fingerprint": seen[1]}
+        sent = await reader.send("history.resolve", **decision)
+        assert (sent.status_code, "VERSION_CONFLICT" in sent.text) == (409, True), sent.text
+        assert await planner.value("goal") == "ours"
+        seen = re.search(r'name="fingerprint" value="(\w+)"', (await reader.open(f"/reviews/{review_id}")).text)
+        assert seen is not None
+        assert (await reader.send("history.resolve", **decision | {"fingerprint": seen[1]})).status_code == 303
+    assert await planner.value("goal") == "not harmless"
 
 
 async def test_the_branch_graph_is_drawn_on_the_server(world: World) -> None:

@@ -15,6 +15,7 @@ from weft.transports.console.charts import Part, segments
 from weft.transports.console.item_links import item_link
 from weft.transports.console.pages.agents import tree_of
 from weft.transports.console.prompt_inspection import block_texts
+from weft.transports.console.rendering import inert
 from weft.transports.console.side_by_side import DiffRow, DiffSide, rows_of
 
 
@@ -147,3 +148,16 @@ def test_items_lead_to_their_pages(ref: str, page: str | None) -> None:
     found = item_link(ref)
     assert found is None or found.startswith("/console/")
     assert found == page
+
+
+@pytest.mark.parametrize("hidden", ["\u202e", "\u2028", "\xad", "\u3164", "\U000e0041", "\U000e0100", "\u200b", "\x9b"])
+def test_characters_that_are_not_seen_are_named(hidden: str) -> None:
+    shown = inert(f"<b>{hidden}ok\n")
+    assert hidden not in shown
+    assert f"\\u{ord(hidden):04x}</span>ok\n" in shown
+    assert shown.startswith("&lt;b&gt;<span")
+
+
+def test_ordinary_text_stays_as_it_is() -> None:
+    text = "Grüße, 漢字 العربية\t\U0001f600\ufe0f\r\n"
+    assert inert(text) == text

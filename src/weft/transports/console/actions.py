@@ -68,5 +68,5 @@ def _resolution(choice: str, key: str, form: Mapping[str, str]) -> dict[str, Any
 def _parsed(text: str) -> Any:  # noqa: ANN401 - JSON
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidInput(f"The new value is not valid JSON: {error}", field="resolutions") from error

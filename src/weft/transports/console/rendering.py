@@ -17,8 +17,12 @@ from weft.transports.console.text_changes import as_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Control characters, and those that change the direction or hide parts of a text.
-_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+# Control characters, and those that change the direction of a text or are not seen: separators, fillers, annotations,
+# variation selectors of a second kind and tags, by which a text for a model is hidden from its readers.
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
+)
 _NOTHING = "\u2013"
 _THOUSAND = 1_000
 

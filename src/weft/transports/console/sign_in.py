@@ -40,7 +40,7 @@ _DOTS_OF_TOKEN = 2
 
 
 class ForeignForm(Forbidden):
-    """A form was sent by another page, or by a page of an earlier sign-in."""
+    """A form was sent by a page of another site or server, or by a page of an earlier sign-in."""
 
     code = "FOREIGN_FORM"
     hint = "Reload the page and send the form again. Nothing was changed."

@@ -20,7 +20,17 @@ from weft.transports.cli.command_names import command_name
 from weft.transports.console.actions import FORM_TOKEN, RETURN_TO, perform
 from weft.transports.console.pages import MENU, PAGES
 from weft.transports.console.rendering import render
-from weft.transports.console.sign_in import PATH, SIGN_IN, forget, keep_alive, remember, signed_in, token_for
+from weft.transports.console.sign_in import (
+    PATH,
+    SIGN_IN,
+    TOKEN_COOKIE,
+    ForeignForm,
+    forget,
+    keep_alive,
+    remember,
+    signed_in,
+    token_for,
+)
 from weft.transports.console.view import PageView
 from weft.transports.http.http_io import (
     ANONYMOUS_BODY_BYTES,
@@ -78,6 +88,7 @@ class Console:
         yield Route(f"{PATH}/events", ConsoleEvents(self._app, self._streams), methods=["GET"])
         for page in PAGES:
             yield Route(f"{PATH}{page.path}", self._guarded(self._shown(page)), methods=["GET"])
+        yield Route(f"{PATH}/{{path:path}}", self._guarded(self._missing), methods=["GET"])
 
     def _guarded(self, handle: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         """Show errors as pages, send who is not signed in to the sign-in, and add the security headers."""
@@ -131,6 +142,7 @@ class Console:
         return response
 
     async def _sign_out(self, request: Request) -> Response:
+        _check_same_origin(request)
         browser = await signed_in(self._app, request)
         form = await _form(request)
         browser.check_form(form.get(FORM_TOKEN))
@@ -141,13 +153,17 @@ class Console:
         return response
 
     async def _action(self, request: Request) -> Response:
+        _check_same_origin(request)
         browser = await signed_in(self._app, request)
         form = await _form(request)
         browser.check_form(form.get(FORM_TOKEN))
-        operation = request.path_params["operation"]
+        operation, path = request.path_params["operation"], _own_path(form.get(RETURN_TO))
         await perform(self._app, browser, operation, form)
-        path = _own_path(form.get(RETURN_TO))
         return RedirectResponse(f"{path}{'&' if '?' in path else '?'}done={quote(operation)}", HTTPStatus.SEE_OTHER)
+
+    async def _missing(self, request: Request) -> Response:
+        await self._app.admit_without_credential(context_of(request.scope))
+        raise NotFound("There is no such page.", hint="Start from the overview.")
 
     async def _asset(self, request: Request) -> Response:
         await self._app.admit_without_credential(context_of(request.scope))
@@ -166,7 +182,9 @@ class Console:
         if request.method != "GET" or _is_update(request):
             return self._error_page(error)
         response = RedirectResponse(f"{SIGN_IN}?{RETURN_TO}={quote(here)}", HTTPStatus.SEE_OTHER)
-        forget(response)
+        if TOKEN_COOKIE in request.cookies:
+            # A link on another site is opened without cookies, and must not sign its reader out.
+            forget(response)
         return response
 
     def _error_page(self, error: WeftError) -> Response:
@@ -203,15 +221,17 @@ def _is_update(request: Request) -> bool:
 
 
 def _check_same_origin(request: Request) -> None:
-    """Refuse a sign-in that another site sends: it would sign the reader in as someone else."""
-    site = request.headers.get("sec-fetch-site", "same-origin")
-    if site not in {"same-origin", "none"}:
-        raise InvalidInput("Sign in from the console's own page.")
+    """Refuse forms of other pages: of other sites, and of another port of this host, which shares its cookies."""
+    if request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
+        raise ForeignForm
 
 
 def _own_path(path: str | None) -> str:
     """Return the page to return to; anything that is not a page of the console becomes its first page."""
-    parts = urlsplit(path or "")
+    try:
+        parts = urlsplit(path or "")
+    except ValueError:
+        return PATH
     own = not parts.scheme and not parts.netloc and (parts.path == PATH or parts.path.startswith(f"{PATH}/"))
     return path if path and own and "\\" not in path and path.isascii() else PATH
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
+from msgspec import UNSET
 from starlette.responses import HTMLResponse
 
 from weft.app.dispatch import may_use
+from weft.kernel.errors import InvalidInput
 from weft.transports.console.actions import DONE
 from weft.transports.console.rendering import render
 
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
 Row = TypeVar("Row")
 _PAGE_DIGITS = 6
+# Of the largest number that a database stores, without its first.
+_DIGITS = 18
 
 
 class Page(NamedTuple):
@@ -77,6 +82,13 @@ class PageView:
         """Return a parameter of the query; an empty one counts as absent, as forms send it."""
         return self.request.query_params.get(name) or None
 
+    def number(self, name: str) -> int:
+        """Return a parameter of the query that is a whole number; 0 if it is absent."""
+        text = self.query(name) or "0"
+        if not whole_number(text):
+            raise InvalidInput(f"{name}: a whole number is needed", field=name)
+        return int(text)
+
     def may(self, operation: str) -> bool:
         """Tell whether the caller may use an operation at all."""
         return may_use(self._app.registry[operation], self.actor)
@@ -127,9 +139,17 @@ class PageView:
         return [group for group in groups if group.pages]
 
 
+def whole_number(text: str) -> bool:
+    """Tell whether a text of a query is a whole number that a database stores."""
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS
+
+
 def _text(row: object, name: str) -> str:
     return str(getattr(row, name, "")).lower()
 
 
 def _sortable(value: object) -> tuple[bool, Any]:
-    return (value is not None, value if value is not None else 0)
+    """Return a key by which values of one column sort, absent ones first."""
+    if value is None or value is UNSET:
+        return False, 0
+    return True, value if isinstance(value, int | float | str | datetime) else str(value)

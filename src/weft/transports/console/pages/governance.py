@@ -71,7 +71,7 @@ async def _tested(view: PageView) -> Any:  # noqa: ANN401 - the response of guar
         return None
     try:
         arguments = msgspec.json.decode(view.query("arguments") or "{}")
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidInput(f"arguments: not valid JSON: {error}", field="arguments") from error
     return await view.call("guardrail.test", tool=tool, arguments=arguments, agent_id=view.query("agent"))
 

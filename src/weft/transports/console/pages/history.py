@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from weft.transports.console.branch_graph import Lane, draw
 from weft.transports.console.text_changes import as_text, compared
-from weft.transports.console.view import Page
+from weft.transports.console.view import Page, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from weft.capabilities.history.merge_operations import ConflictInfo
     from weft.transports.console.view import PageView
 
+_LISTED_BRANCHES = 100
 _DRAWN_BRANCHES = 12
 _DRAWN_COMMITS = 60
 
@@ -34,6 +35,7 @@ async def log(view: PageView) -> Response:
         context_id=context_id,
         commits=listed.commits,
         branches=await view.call("history.branches", context_id=context_id),
+        most_branches=_LISTED_BRANCHES,
         following=listed.commits[-1].version if listed.has_more else None,
         tab="log",
     )
@@ -73,11 +75,16 @@ async def differences(view: PageView) -> Response:
     found = await view.call(
         "history.diff",
         context_id=context_id,
-        from_version=view.query("from") or max(0, int(to) - 1 if str(to).isdigit() else 0),
+        from_version=view.query("from") or _before(to),
         to_version=to,
         text=True,
     )
     return view.render("diff.html", context_id=context_id, diff=found, tab="diff")
+
+
+def _before(version: str | int) -> int:
+    """Return the version before another; 0 before one that is named."""
+    return max(0, int(version) - 1) if whole_number(str(version)) else 0
 
 
 async def blame(view: PageView) -> Response:

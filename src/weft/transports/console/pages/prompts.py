@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from weft.kernel.errors import WeftError
+from weft.kernel.thread_pools import DIFF_THREADS
 from weft.transports.console.prompt_inspection import (
     PromptChanges,
     block_texts,
@@ -52,7 +53,7 @@ async def inspector(view: PageView) -> Response:
         if view.query("outcome") in {None, each.outcome} and view.query("kind") in {None, each.kind}
     ]
     arranged = view.arranged(chosen, "ref", "kind", "tokens", "score", "outcome", "use")
-    texts = block_texts(receipt.blocks, _messages(replay))
+    texts = await _block_texts(receipt, replay)
     return view.render(
         "inspector.html",
         receipt=receipt,
@@ -91,7 +92,12 @@ async def compared(view: PageView) -> Response:
 
 
 async def _texts(view: PageView, receipt: ReceiptShown) -> dict[str, str]:
-    return block_texts(receipt.blocks, _messages(await _replayed(view, receipt.receipt_id)))
+    return await _block_texts(receipt, await _replayed(view, receipt.receipt_id))
+
+
+async def _block_texts(receipt: ReceiptShown, replay: PromptReplayed | WeftError) -> dict[str, str]:
+    # Prompts can be long, and each of their messages is hashed.
+    return await DIFF_THREADS.run(block_texts, receipt.blocks, _messages(replay))
 
 
 async def _replayed(view: PageView, receipt_id: str) -> PromptReplayed | WeftError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.kernel.errors import InvalidInput
 from weft.transports.console.view import Page
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ async def entry(view: PageView) -> Response:
 
 
 async def transcript(view: PageView) -> Response:
-    offset = _number(view, "offset")
+    offset = view.number("offset")
     listed = await view.call("message.list", session_id=view.part("session_id"), limit=_MESSAGES, offset=offset)
     known = {message.id: message for message in listed.messages}
     return view.render(
@@ -76,7 +75,7 @@ async def windows(view: PageView) -> Response:
 
 
 async def window(view: PageView) -> Response:
-    session_id, agent_id, offset = view.part("session_id"), view.part("agent_id"), _number(view, "offset")
+    session_id, agent_id, offset = view.part("session_id"), view.part("agent_id"), view.number("offset")
     shown = await view.call("window.show", session_id=session_id, agent_id=agent_id)
     events = await view.call("window.events", session_id=session_id, agent_id=agent_id, limit=_MESSAGES, offset=offset)
     return view.render(
@@ -100,7 +99,7 @@ async def timeline(view: PageView) -> Response:
         latest = (await view.call("events.read", session_id=session_id)).next_after
         after = max(0, latest - _LATEST)
     else:
-        after = _number(view, "after")
+        after = view.number("after")
     read = await view.call("events.read", session_id=session_id, after=after)
     shown = read.events[:_EVENTS] if given is not None else read.events[: -_EVENTS - 1 : -1]
     return view.render(
@@ -127,13 +126,6 @@ async def session_prompts(view: PageView) -> Response:
 async def _session(view: PageView) -> object:
     found = await view.call("session.get", session_id=view.part("session_id"))
     return found.session
-
-
-def _number(view: PageView, name: str) -> int:
-    text = view.query(name) or "0"
-    if not text.isascii() or not text.isdigit() or len(text) > 18:  # noqa: PLR2004 - digits of the largest number
-        raise InvalidInput(f"{name}: a whole number is needed", field=name)
-    return int(text)
 
 
 SESSIONS = (
