@@ -531,6 +531,11 @@ async def test_an_alert_is_acknowledged_and_resolved_by_its_forms(world: World) 
         assert "acknowledged" in (await reader.open("/alerts")).text
         assert (await reader.send("alerts.resolve", alert_id=found[1])).status_code == 303
         assert found[1] not in (await reader.open("/alerts?state=acknowledged")).text
+        # The choice that is marked says what is shown.
+        active, everything = (await reader.open("/alerts")).text, (await reader.open("/alerts?state=all")).text
+        assert 'href="/console/alerts" aria-current="true">active</a>' in active
+        assert 'href="/console/alerts?state=all" aria-current="true">all</a>' in everything
+        assert ("state-resolved" in active, "state-resolved" in everything) == (False, True)
 
 
 async def test_a_compaction_is_shown_beside_its_originals(world: World) -> None:

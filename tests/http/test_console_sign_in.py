@@ -145,6 +145,20 @@ async def test_signing_out_everywhere_ends_every_browser_of_the_principal(world:
         assert (await opened(there, world.admin.credential)).status_code == 303
 
 
+async def test_a_form_of_a_browser_that_was_signed_out_says_what_to_do(world: World) -> None:
+    async with browsers(2, world.app) as (here, there):
+        for browser in (here, there):
+            await opened(browser, await link(world))
+        form = FORM_TOKEN.search((await there.get("/console")).text)
+        assert form is not None
+        await sign_out(here, everywhere="1")
+        sent = {"form_token": form[1], "alert_id": "alert_1"}
+        refused = await there.post("/console/actions/alerts.resolve", data=sent)
+        assert refused.status_code == 401
+        assert "sign in and send the form again" in refused.text
+        assert "Authorization" not in refused.text
+
+
 async def test_signing_out_ends_this_browser_only(world: World) -> None:
     async with browsers(2, world.app) as (here, there):
         for browser in (here, there):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from importlib.resources import files
 
 import click
@@ -17,19 +18,31 @@ TEMPLATES = {
     for file in (files("weft.transports.console") / "templates").iterdir()
     if file.name.endswith(".html")
 }
-COMMAND = re.compile(r"""["'>]weft ((?:[a-z][a-z-]*(?: |\b))+)""")
+# A command in a template, with the expressions that are joined to it.
+COMMAND = re.compile(r"""(["'])(weft (?:(?!\1).)+)\1|<code>(weft [^<{]+)</code>""")
+JOINED = re.compile(r"""(["']) ~ [a-z_.]+ ~ \1|(["']) ~ [a-z_.]+""")
 
 
-def test_printed_commands_exist() -> None:
-    printed = {(name, found) for name, text in TEMPLATES.items() for found in COMMAND.findall(text)}
+def test_printed_commands_can_be_run_as_they_are() -> None:
+    """Each exists and has what it needs: a reader copies it."""
+    printed = {
+        (name, found[1] or found[2])
+        for name, text in TEMPLATES.items()
+        for found in COMMAND.findall(JOINED.sub(lambda part: "X" if part[1] else f"X{part[2]}", text))
+    }
     assert len(printed) >= 15
-    for name, words in printed:
+    for name, line in printed:
+        words = shlex.split(re.sub(r"^weft --as X ", "weft ", line.replace("\\'", "'")))[1:]
         command: click.Command | None = weft
-        for word in words.split():
-            if not isinstance(command, click.Group):
-                break
-            command = command.get_command(click.Context(command), word)
-            assert command is not None, (name, words)
+        while isinstance(command, click.Group):
+            command = command.get_command(click.Context(command), words[0])
+            assert command is not None, (name, line)
+            words = words[1:]
+        try:
+            command.make_context("weft", words)
+        except click.BadParameter as error:
+            # The reader's own file is not there.
+            assert "cannot be read" in error.message, (name, line)
 
 
 def test_forms_send_operations_that_are_allowed() -> None:

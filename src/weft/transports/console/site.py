@@ -70,6 +70,7 @@ _SECURITY = {
 _ASSET_TYPES = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 _FORM_BYTES = 1_048_576
 _MANY_FIELDS = 1_000
+_SIGN_IN_AGAIN = "Go back to the overview, sign in and send the form again. Nothing was changed."
 
 
 class Console:
@@ -180,7 +181,8 @@ class Console:
     def _to_sign_in(self, request: Request, error: AuthenticationError) -> Response:
         here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         if request.method != "GET" or _is_update(request):
-            return self._error_page(error)
+            # What a program has to send is of no use to the reader of a page.
+            return self._error_page(AuthenticationError(error.message, hint=_SIGN_IN_AGAIN))
         response = RedirectResponse(f"{SIGN_IN}?{RETURN_TO}={quote(here)}", HTTPStatus.SEE_OTHER)
         if TOKEN_COOKIE in request.cookies:
             # A link on another site is opened without cookies, and must not sign its reader out.
