@@ -120,3 +120,11 @@ def test_every_recommendation_has_evidence_an_effect_and_a_command_that_works(wo
     compaction = {"strategy": "key_facts", "threshold": 0.3}
     run_command(worked, commands.define("worker", {"note": "kept"}, compaction=compaction))
     assert "Nothing to recommend" not in worked.run("advise", "list", "--agent-id", "worker").stdout
+
+
+def test_without_calls_it_says_what_is_needed(launch: CommandLine) -> None:
+    said = launch.run("advise").stdout
+    assert said.startswith("Nothing to recommend. Analysed: no calls. An agent needs 20 calls")
+    refused = launch.run("advise", "try", code=1).stderr
+    assert "Give either a recommendation or settings of your own." in refused
+    assert "weft advise list" in refused

@@ -55,5 +55,6 @@ def test_a_digest_says_how_to_list_its_agents_and_who_resolved_it() -> None:
 
 def test_the_commands_reach_the_operations(launch: CommandLine) -> None:
     assert launch.run("alerts", "list", "--state", "all").stdout == "No alerts.\n"
+    assert launch.run("alerts").stdout == "No alerts.\n"
     assert launch.json("alerts", "list") == {"alerts": []}
     assert "ALERT_NOT_FOUND" in launch.run("alerts", "resolve", "alert_1", code=1).output

@@ -43,6 +43,7 @@ _MAX_AGENTS = 5
 _MAX_LISTED_CALLS = 250
 _DAYS = 30
 _LATEST = 2**62
+_TRY_HINT = "Give a recommendation_id that `advise.list` names, or settings such as a token_budget."
 RecommendationId = Annotated[
     str,
     msgspec.Meta(
@@ -198,7 +199,9 @@ async def try_advice(request: TryAdvice, actor: Actor, advisor: Advisor) -> Advi
     items that the answers used are kept or lost. The assumptions of the trial say what is not replayed.
     """
     if (request.recommendation_id is None) == (request.settings is None):
-        raise InvalidInput("recommendation_id: give either a recommendation or settings", field="recommendation_id")
+        raise InvalidInput(
+            "Give either a recommendation or settings of your own.", hint=_TRY_HINT, field="recommendation_id"
+        )
     if request.settings is not None:
         (agent_id, *_), title, command = await _one_agent(request.agent_id, actor, advisor), "Settings of your own", ""
         proposal, name = request.settings, None

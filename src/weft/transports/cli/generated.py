@@ -45,7 +45,7 @@ _FORMATTERS = {
     "window": "formatters.windows",
 }
 # Command of a group that its name alone stands for.
-_DEFAULT = {"usage": "report", "advise": "list"}
+_DEFAULT = {"usage": "report", "advise": "list", "alerts": "list"}
 # Module with the hand-written commands of a group.
 _HAND_WRITTEN = {"agent": "agents", "records": "records", "knowledge": "knowledge_add"}
 # Answers without an error that still mean failure: the command exits with 1.

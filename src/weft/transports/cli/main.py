@@ -83,6 +83,12 @@ _GROUPS = {
     "signing-key": "The secret that signs a tenant's tokens.",
     "audit": "The audit log: calls and denials.",
     "performance": "Latency, load and cache metrics of the server.",
+    "approval": "Calls that wait for a human: list, show, approve, refuse.",
+    "budget": "Limits of what a tenant, a team or an agent spends in a day or month: set, list, delete.",
+    "plan": "Limits of the tenant's plan, and what is used of them.",
+    "tools": "Tools of your runtime: register them, and choose the few that a task needs. Also MCP tools of Weft.",
+    "step": "Steps of a task, each with the tools that it allows.",
+    "trust": "What was derived from a source: trace it, or delete all of it.",
 }
 _SECTIONS = {
     "Start here": ("demo", "console", "serve", "mcp", "init", "doctor"),
@@ -109,10 +115,24 @@ _SECTIONS = {
         "records",
         "events",
         "conventions",
+        "tools",
+        "step",
     ),
     "Save and restore": ("push", "pull", "history", "export", "import", "bundle"),
-    "Manage access": ("agent", "team", "guardrail", "key", "token", "signing-key", "policy", "webhook", "audit"),
-    "Operate": ("tenant", "db", "usage", "alerts", "performance", "validate", "version"),
+    "Manage access": (
+        "agent",
+        "team",
+        "guardrail",
+        "approval",
+        "trust",
+        "key",
+        "token",
+        "signing-key",
+        "policy",
+        "webhook",
+        "audit",
+    ),
+    "Operate": ("tenant", "plan", "db", "usage", "budget", "alerts", "performance", "validate", "version"),
 }
 _EXAMPLES = """\b
 Examples:
@@ -188,7 +208,7 @@ def _summary(name: str) -> str:
         return _HAND_WRITTEN[name].summary
     if name in TOP_LEVEL:
         return _TOP_LEVEL_SUMMARIES[name]
-    return _GROUPS.get(name, f"Operations on {name.replace('-', ' ')}.")
+    return _GROUPS[name]
 
 
 @click.group(

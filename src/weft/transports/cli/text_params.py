@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 _VISIBLE = "on the command line is visible to other users of this machine and kept by the shell."
-# Variables of options that have one without showing it as theirs.
 # Far more than a template may have; larger files are not parsed.
 _MAX_TEMPLATE_FILE_BYTES = 1_000_000
+# Variables of options that have one without showing it as theirs.
 _VARIABLES = {"database_url": "WEFT_DATABASE_URL or WEFT_DATABASE_URL_FILE"}
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from weft.capabilities.recommendations.model import MIN_CALLS
 from weft.transports.cli.formatters.receipts import aligned
 from weft.transports.cli.render import escape_controls, indent
 
@@ -18,12 +19,16 @@ if TYPE_CHECKING:
 _BAR = 28
 _MAX_CALLS = 12
 _LEVELS = "▁▂▃▄▅▆▇█"
+_NEEDED = (
+    f"An agent needs {MIN_CALLS} calls, for most kinds with reported answers (weft context emit-metrics --answer). "
+    "Try settings of your own with weft advise try --settings."
+)
 
 
 def _render_list(answer: AdviceList) -> str:
     analysed = ", ".join(f"{agent} ({calls} calls)" for agent, calls in answer.analysed.items()) or "no calls"
     if not answer.recommendations:
-        return f"Nothing to recommend. Analysed: {analysed}."
+        return f"Nothing to recommend. Analysed: {analysed}. {_NEEDED}"
     rows = [
         {
             "recommendation": each.recommendation_id,
