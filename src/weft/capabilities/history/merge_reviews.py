@@ -38,6 +38,7 @@ from weft.capabilities.history.reviews import (
     ReviewNotFound,
     ReviewState,
     close_review,
+    fingerprint_of,
     refresh_review,
 )
 from weft.capabilities.history.service import ExpiryDue, History, planned
@@ -72,7 +73,10 @@ class ListReviews(Request):
 
 
 class ReviewInfo(Response, kw_only=True, omit_defaults=True):
-    """A merge that waits for a human, or was decided; ``superseded`` if it was merged without a decision."""
+    """A merge that waits for a human, or was decided; ``superseded`` if it was merged without a decision.
+
+    ``fingerprint`` is another one after a value in conflict has changed.
+    """
 
     review_id: str
     context_id: str
@@ -83,6 +87,7 @@ class ReviewInfo(Response, kw_only=True, omit_defaults=True):
     reason: str = ""
     conflicts: tuple[ConflictInfo, ...] = ()
     hidden_conflicts: int = 0
+    fingerprint: str = ""
     decided_by: str | None = None
     decided_at: datetime | None = None
 
@@ -119,6 +124,9 @@ class ResolveReview(Request, weakref=True, eq=False):
         dict[HistoryKey, ConflictResolution],
         msgspec.Meta(max_length=1_000, description="One decision for every key in conflict."),
     ]
+    fingerprint: Annotated[
+        Name | None, msgspec.Meta(description="Decide only if the review still has this fingerprint.")
+    ] = None
     reason: Reason = None
 
 
@@ -251,6 +259,9 @@ async def resolve_review(request: ResolveReview, history: History) -> ReviewReso
         raise PermissionDenied(
             "The merge has conflicts in keys that you may not read.", hint="Ask someone who may read them."
         )
+    if request.fingerprint not in {None, fingerprint_of(review.conflicts)}:
+        # The sides were changed, and the review was refreshed, after the caller had read it.
+        raise _outdated(review, visible, len(plan.conflicts))
     taken = {**plan.outcome.taken, **await _resolved_versions(history, plan, request.resolutions)}
     known = sorted({*merged, *request.resolutions})
     reason = await history.gate.admit_note("reason", request.reason)
@@ -396,6 +407,7 @@ async def _review_info(history: History, review: Review) -> ReviewInfo | None:
     if not await _may_read(history, review):
         return None
     conflicts = await _conflicts_of(history, review)
+    shown = {each.key for each in conflicts}
     return ReviewInfo(
         review_id=review.review_id,
         context_id=review.line_id,
@@ -406,6 +418,8 @@ async def _review_info(history: History, review: Review) -> ReviewInfo | None:
         reason=review.reason,
         conflicts=conflicts,
         hidden_conflicts=len(review.conflicts) - len(conflicts) if review.state is ReviewState.OPEN else 0,
+        # Of what the caller may see: the hash of a value tells who can guess it.
+        fingerprint=fingerprint_of([each for each in review.conflicts if each.key in shown]) if shown else "",
         decided_by=review.decided_by,
         decided_at=optional_datetime(review.decided_at),
     )

@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import structs
 
+from weft.capabilities.history.model import blob_hash
 from weft.kernel.errors import Conflict, NotFound
 from weft.kernel.fields import new_ordered_id
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from weft.capabilities.history.line_backend import LockedLine
     from weft.capabilities.history.merge import MergePlan
     from weft.capabilities.history.service import History
+
+_FINGERPRINT = 32
 
 
 class ReviewNotFound(NotFound):
@@ -74,6 +79,11 @@ class Review(msgspec.Struct, frozen=True):
     def holder(self) -> str:
         """The pin holder that protects the reviewed versions from pruning."""
         return f"review:{self.review_id}"
+
+
+def fingerprint_of(conflicts: Sequence[ConflictHashes]) -> str:
+    """Return a hash of conflicts: another one after either side has changed one of their keys."""
+    return blob_hash(msgspec.json.encode(conflicts).decode()).hex()[:_FINGERPRINT]
 
 
 async def open_review(history: History, line: LockedLine, plan: MergePlan, reason: str) -> Review:
