@@ -79,7 +79,7 @@ def test_an_address_that_another_user_may_have_written_is_not_used(
         file.symlink_to(moved)
         assert find_server(settings) is None
         moved.replace(file)
-        monkeypatch.setattr(running_server, "_is_of_owner", lambda status, database: False)
+        monkeypatch.setattr(running_server, "_is_of_owner", lambda *_: False)
         assert find_server(settings) is None
 
 

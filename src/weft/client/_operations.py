@@ -1393,11 +1393,13 @@ class HistoryOperations:
         review_id: str,
         resolutions: Mapping[str, ConflictResolution | Mapping[str, Any]],
         *,
+        fingerprint: str | None = None,
         reason: str | None = None,
     ) -> ReviewResolved:
         """Resolve a merge key by key. Only humans may, and only for the current values of both sides."""
         return await self._caller.call(
-            "history.resolve", {"review_id": review_id, "resolutions": resolutions, **given(reason=reason)}
+            "history.resolve",
+            {"review_id": review_id, "resolutions": resolutions, **given(fingerprint=fingerprint, reason=reason)},
         )
 
     async def close_review(self, review_id: str) -> ReviewDropped:

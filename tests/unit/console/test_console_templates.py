@@ -41,8 +41,9 @@ def test_printed_commands_can_be_run_as_they_are() -> None:
         try:
             command.make_context("weft", words)
         except click.BadParameter as error:
-            # The reader's own file is not there.
-            assert "cannot be read" in error.message, (name, line)
+            # The reader's own file is not there, and a value that is joined to the command stands for one of a list.
+            if "cannot be read" not in error.message and not error.message.startswith("'X' is not one of"):
+                raise
 
 
 def test_forms_send_operations_that_are_allowed() -> None:
