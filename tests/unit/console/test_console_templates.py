@@ -19,7 +19,7 @@ TEMPLATES = {
     if file.name.endswith(".html")
 }
 # A command in a template, with the expressions that are joined to it.
-COMMAND = re.compile(r"""(["'])(weft (?:(?!\1).)+)\1|<code>(weft [^<{]+)</code>""")
+COMMAND = re.compile(r"""(["'])(weft (?:\\.|(?!\1).)+)\1|<code>(weft [^<{]+)</code>""")
 JOINED = re.compile(r"""(["']) ~ [a-z_.]+ ~ \1|(["']) ~ [a-z_.]+""")
 
 
