@@ -89,7 +89,6 @@ class Console:
         yield Route(f"{PATH}/events", ConsoleEvents(self._app, self._streams), methods=["GET"])
         for page in PAGES:
             yield Route(f"{PATH}{page.path}", self._guarded(self._shown(page)), methods=["GET"])
-        yield Route(f"{PATH}/{{path:path}}", self._guarded(self._missing), methods=["GET"])
 
     def _guarded(self, handle: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         """Show errors as pages, send who is not signed in to the sign-in, and add the security headers."""
@@ -161,10 +160,6 @@ class Console:
         operation, path = request.path_params["operation"], _own_path(form.get(RETURN_TO))
         await perform(self._app, browser, operation, form)
         return RedirectResponse(f"{path}{'&' if '?' in path else '?'}done={quote(operation)}", HTTPStatus.SEE_OTHER)
-
-    async def _missing(self, request: Request) -> Response:
-        await self._app.admit_without_credential(context_of(request.scope))
-        raise NotFound("There is no such page.", hint="Start from the overview.")
 
     async def _asset(self, request: Request) -> Response:
         await self._app.admit_without_credential(context_of(request.scope))
