@@ -20,7 +20,7 @@ from weft.transports.http.application import HttpApplication
 from weft.transports.http.connections import ConnectionLimits
 from weft.transports.http.protocol import BoundedHttp
 from weft.transports.logs import configure_logging
-from weft.transports.running_server import address_of, announced
+from weft.transports.server_address import address_of, announced
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -65,8 +65,8 @@ def console(ctx: click.Context, port: int | None, *, no_open: bool) -> None:
 
 def _sign_in_on_data_folder(target: Target, port: int | None, *, opens: bool) -> None:
     from weft.transports.cli.serve import check_port  # noqa: PLC0415 - help needs no server
-    from weft.transports.running_server import find_server  # noqa: PLC0415 - likewise
     from weft.transports.server import serve  # noqa: PLC0415 - likewise
+    from weft.transports.server_address import find_server  # noqa: PLC0415 - likewise
 
     settings = target.settings(port=port)
     url = find_server(settings)

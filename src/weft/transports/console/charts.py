@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 WIDTH = 1_000
 
 
-class Segment(NamedTuple):
+class Rectangle(NamedTuple):
     """A part of a bar: its class in the style sheet, where it is, and what it is."""
 
     kind: str
@@ -29,13 +29,13 @@ class Part(NamedTuple):
     is_marked: bool = False
 
 
-def segments(parts: Iterable[Part], whole: float | None = None) -> list[Segment]:
+def segments(parts: Iterable[Part], whole: float | None = None) -> list[Rectangle]:
     """Return parts next to each other, in their proportion to the whole; by default that is their sum."""
     given = list(parts)
     total = whole or sum(part.amount for part in given)
     drawn, at = [], 0.0
     for part in given:
         width = min(WIDTH - at, part.amount / total * WIDTH) if total else 0.0
-        drawn.append(Segment(part.kind, round(at, 2), round(width, 2), part.label, part.is_marked))
+        drawn.append(Rectangle(part.kind, round(at, 2), round(width, 2), part.label, part.is_marked))
         at += width
     return drawn

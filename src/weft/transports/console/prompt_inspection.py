@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.assembly.receipt_operations import ReceiptShown
     from weft.capabilities.assembly.receipts import ReceiptBlock
-    from weft.transports.console.charts import Segment
+    from weft.transports.console.charts import Rectangle
 
 IN_PROMPT, SHORTENED = "in the prompt", "shortened"
 _LAYER_LINE = "layer:"
@@ -54,7 +54,7 @@ class CostBar(NamedTuple):
     tokens: int
     cached: int
     cost: float | None
-    bar: list[Segment]
+    bar: list[Rectangle]
 
 
 class Limit(NamedTuple):
@@ -194,7 +194,7 @@ def outcomes_of(judged: Sequence[JudgedCandidate]) -> dict[str, tuple[int, int]]
     return dict(sorted(counted.items(), key=lambda entry: -entry[1][0]))
 
 
-def prompt_bar(receipt: ReceiptShown) -> list[Segment]:
+def prompt_bar(receipt: ReceiptShown) -> list[Rectangle]:
     """Return the prompt as one bar: tools, then the blocks in order, with a line where a cache may end."""
     tools = [Part("tool", receipt.tools_tokens, f"tools: {receipt.tools_tokens:,} tokens")]
     blocks = [

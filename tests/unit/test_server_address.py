@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from weft.settings import Settings
-from weft.transports import running_server
-from weft.transports.running_server import announced, find_server
+from weft.transports import server_address
+from weft.transports.server_address import announced, find_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +79,7 @@ def test_an_address_that_another_user_may_have_written_is_not_used(
         file.symlink_to(moved)
         assert find_server(settings) is None
         moved.replace(file)
-        monkeypatch.setattr(running_server, "_is_of_owner", lambda *_: False)
+        monkeypatch.setattr(server_address, "_is_of_owner", lambda *_: False)
         assert find_server(settings) is None
 
 
@@ -87,9 +87,9 @@ def test_a_file_of_another_user_is_known_by_its_owner(tmp_path: Path) -> None:
     database = tmp_path / "weft.db"
     database.touch(0o600)
     status = database.stat()
-    assert running_server._is_of_owner(status, database)
+    assert server_address._is_of_owner(status, database)
     stranger = os.stat_result((status.st_mode, 0, 0, 1, status.st_uid + 1_000, 0, 0, 0, 0, 0))
-    assert not running_server._is_of_owner(stranger, database)
+    assert not server_address._is_of_owner(stranger, database)
 
 
 @pytest.mark.parametrize("make", ["pipe", "folder", "garbage"])
