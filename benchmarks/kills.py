@@ -50,7 +50,7 @@ _RATES = " ".join(f"{name}=100000000/minute" for name in RateClass)
 _LIFE_SECONDS = (0.05, 2.0)
 _LIFE_CALLS = (1, 60)
 # One in so many lives goes on until calls of every kind were confirmed: the first prompt of a process loads a model.
-_LONG_LIFE_EVERY, _LONG_LIFE_SECONDS = 5, 60.0
+_LONG_LIFE_EVERY, _LONG_LIFE_SECONDS = 10, 20.0
 _POLL_SECONDS = 0.02
 # For a process to be ready or gone on a busy machine.
 _PATIENCE_SECONDS = 300.0
@@ -165,6 +165,8 @@ async def _prepare(campaign: Campaign, server: RunningServer) -> list[Kind]:
     app = await open_app(campaign.url)
     try:
         await app.tenants.create("default")
+        # More than are pushed.
+        await app.tenants.set_plan("default", "enterprise", memory_entries=1_000_000)
         server.api_key = (
             await kinds.as_admin(
                 app, "agent.create", agent_id="worker", clearance=5, permissions=["read", "write", "admin"]
@@ -278,7 +280,9 @@ async def _row(database: str, kind: Kind, app: App) -> Row:
     for refusal in kind.refusals[:1]:
         print(f"  {database} {kind.name}: {len(kind.refusals)} refused, such as {refusal}", flush=True)
     target = f"{acknowledged} acknowledged ({kind.interrupted} calls killed)"
-    return Row(f"kills.{database}.{kind.name}", found, "found", target=target, met=found == acknowledged > 0)
+    # Work that is mostly refused was not there to be killed.
+    is_met = found == acknowledged > len(kind.refusals)
+    return Row(f"kills.{database}.{kind.name}", found, "found", target=target, met=is_met)
 
 
 async def _intact(campaign: Campaign, app: App) -> list[Row]:

@@ -83,7 +83,15 @@ def evaluation_sets(folder: Path) -> Iterator[EvaluationSet]:
         yield _tool_set(folder, number)
 
 
-def _conversations(folder: Path, name: str) -> EvaluationSet:
+def held_out_sets(folder: Path) -> Iterator[EvaluationSet]:
+    """Yield sets of other conversations, meetings and tools, which no rule was made from."""
+    yield _conversations(folder, "locomo", is_held_out=True)
+    yield _meetings(folder, is_held_out=True)
+    for number in range(_TOOL_AGENTS, 2 * _TOOL_AGENTS):
+        yield _tool_set(folder, number)
+
+
+def _conversations(folder: Path, name: str, *, is_held_out: bool = False) -> EvaluationSet:
     turns: dict[str, list[Turn]] = {}
     for each in _lines(folder, f"conv_retrieval/{name}_docs"):
         if each["text"].strip():
@@ -93,7 +101,7 @@ def _conversations(folder: Path, name: str) -> EvaluationSet:
         for each in _lines(folder, f"conv_retrieval/{name}_queries")
         if each["category"] != "adversarial" and each["gold_ids"]
     ]
-    return _set(name, turns, asked)
+    return _set(name, turns, asked, is_held_out=is_held_out)
 
 
 def _recurring(folder: Path, *, rare: int) -> EvaluationSet:
@@ -108,7 +116,7 @@ def _recurring(folder: Path, *, rare: int) -> EvaluationSet:
     return EvaluationSet("recurring_and_rare" if rare else "recurring", [work], *_ROOMY)
 
 
-def _meetings(folder: Path) -> EvaluationSet:
+def _meetings(folder: Path, *, is_held_out: bool = False) -> EvaluationSet:
     facts = _lines(folder, "compaction/ami_facts")
     turns = {
         each["conv"]: [Turn(message["id"], f"{message['speaker']}: {message['text']}") for message in each["messages"]]
@@ -119,16 +127,23 @@ def _meetings(folder: Path) -> EvaluationSet:
         for each in facts
         if (ids := each["evidence_ids"])
     ]
-    return _set("ami", turns, asked)
+    return _set("ami", turns, asked, is_held_out=is_held_out)
 
 
 def _set(
-    name: str, turns: Mapping[str, Sequence[Turn]], asked: Sequence[tuple[str, str, str, list[str]]]
+    name: str,
+    turns: Mapping[str, Sequence[Turn]],
+    asked: Sequence[tuple[str, str, str, list[str]]],
+    *,
+    is_held_out: bool = False,
 ) -> EvaluationSet:
-    """Return the conversations with the most questions as sessions."""
+    """Return the conversations with the most questions as sessions; those with the next most are held out."""
     known = {conv: {turn.turn_id for turn in said[:_MAX_TURNS]} for conv, said in turns.items()}
     asked = [each for each in asked if known[each[0]].issuperset(each[3])]
-    most = [conv for conv, _ in Counter(each[0] for each in asked).most_common(_CONVERSATIONS[name] + 1)]
+    ranked = [conv for conv, _ in Counter(each[0] for each in asked).most_common()]
+    # The conversation after them is noise.
+    size = _CONVERSATIONS[name] + 1
+    most = ranked[size : 2 * size] if is_held_out else ranked[:size]
     noise = turns[most[-1]] if len(most) > _CONVERSATIONS[name] else ()
     sessions = []
     for conv in most[: _CONVERSATIONS[name]]:

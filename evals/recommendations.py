@@ -7,7 +7,7 @@ that had it does not have it in the replay, or a tool that is needed is not offe
 not counted.
 
 ``safe_that_lose_gold`` must be 0. ``precision``: the share of settings called safe that lose nothing, ``recall``: the
-share of those that lose nothing which were called safe.
+share of those that lose nothing which were called safe. ``held_out`` is of sets that no rule was made from.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from evals.product import AGENT, CachedEmbedder, open_product
-from evals.recommendation_sets import DOMAIN, evaluation_sets
+from evals.recommendation_sets import DOMAIN, evaluation_sets, held_out_sets
 from evals.results import Row
 from weft.capabilities.agent_context.compaction_settings import CompactionSettings, ResolvedCompaction
 from weft.capabilities.compaction.compactor import Compactor
@@ -78,6 +78,8 @@ def recommendations(folder: Path | None) -> Iterator[Row]:
             yield from _rows(each)
     yield from _rows(_together("tools", tools))
     yield from _rows(_together("all", measured))
+    held_out = [asyncio.run(measure(each)) for each in held_out_sets(folder)]
+    yield from _rows(_together("held_out", held_out))
 
 
 def _together(name: str, measured: Sequence[Measured]) -> Measured:

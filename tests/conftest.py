@@ -72,10 +72,13 @@ def _no_fsync() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_model() -> Iterator[None]:
+def _one_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Load the embedding model once, and embed each text once: an App releases both, and every test has its own."""
+    base = tmp_path_factory.getbasetemp()
+    # A worker's folder is inside that of the run.
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "vectors"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("weft.providers.embedders.factory.load_minilm", cache(CachedModel))
+        patch.setattr("weft.providers.embedders.factory.load_minilm", cache(lambda: CachedModel(folder)))
         yield
 
 

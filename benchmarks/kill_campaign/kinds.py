@@ -29,7 +29,7 @@ SESSION, SOURCE, PRUNED, EXPORTED, DOMAIN = "kills", "source", "pruned", "export
 AGENT = CallContext(Local("default", "worker"))
 _TEMPLATE, _TEMPLATE_METADATA = "runbooks", {"service": "billing"}
 _KEYS = 40
-_ENTRIES = 20
+_ENTRIES = 5
 # For background work to end after the last kill, on a busy machine.
 INDEX_SECONDS = 600.0
 POLL_SECONDS = 0.5
@@ -165,17 +165,27 @@ class Pushes(Kind):
 
 
 class Merges(Kind):
-    """Branch, write in the branch, merge."""
+    """Branch, write in the branch, merge; the next one deletes the branch, because a board has only so many."""
 
     name = "merges"
+    _board = f"/v1/history/board:{SESSION}"
+    _last = ""
 
     async def work(self, number: int) -> tuple[str, str]:
+        await self._delete_last()
         key, value, branch = f"g{number % _KEYS}", f"merge {number}", f"b{number}"
-        board = f"/v1/history/board:{SESSION}"
-        await self.client.call("POST", f"{board}/branches", {"branch": branch})
+        self._last = branch
+        await self.client.call("POST", f"{self._board}/branches", {"branch": branch})
         await self.client.call("PUT", f"/v1/sessions/{SESSION}/context/{key}", {"value": value, "branch": branch})
-        await self.client.call("POST", f"{board}/merge", {"from_context_id": f"board:{SESSION}@{branch}"})
+        await self.client.call("POST", f"{self._board}/merge", {"from_context_id": f"board:{SESSION}@{branch}"})
         return key, value
+
+    async def _delete_last(self) -> None:
+        if self._last:
+            # A kill may have come before it was created, or after it was deleted.
+            with contextlib.suppress(CallRefused):
+                await self.client.call("DELETE", f"{self._board}/branches/{self._last}?force=true")
+            self._last = ""
 
     async def found(self, app: App) -> int:
         stored = {f"g{place}": await _values(app, SESSION, f"g{place}") for place in range(_KEYS)}

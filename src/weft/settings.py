@@ -39,6 +39,9 @@ class InvalidSetting(Rejected):
     hint = "See docs/reference/settings.md for the values of each setting."
 
 
+EVERY_INTERFACE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - recognised, not bound to
+
+
 def setting(default: Any, env: str, meaning: str, *, shown: bool = True) -> Any:  # noqa: ANN401 - a dataclass field of any type
     return field(default=default, metadata={"env": env, "meaning": meaning}, repr=shown)
 
@@ -263,6 +266,20 @@ class Settings:
         }
         given |= {name: value for name, value in overrides.items() if value is not None}
         return cls(**{name: _convert(name, value) for name, value in given.items()})
+
+    @property
+    def listens_everywhere(self) -> bool:
+        return self.host in EVERY_INTERFACE
+
+    @property
+    def url_host(self) -> str:
+        """Return the address the server listens on as it is written in a URL, where an IPv6 address has brackets."""
+        return f"[{self.host}]" if ":" in self.host else self.host
+
+    def address(self, port: int | None = None) -> str:
+        """Return the URL of a server on this machine."""
+        host = "127.0.0.1" if self.listens_everywhere else self.url_host
+        return f"http://{host}:{self.port if port is None else port}"
 
     @property
     def storage_url(self) -> str:

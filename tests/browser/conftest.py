@@ -1,4 +1,4 @@
-"""One server with content and one browser for all of these tests."""
+"""One server with content and one browser for all tests of a file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture(scope="session")
+# Both end with the file: a browser that is only left open takes 6 % of a core from the tests after it.
+@pytest.fixture(scope="module")
 async def console(empty_file: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Console]:
     async with system_browser() as browser:
         folder = tmp_path_factory.mktemp("console")
@@ -29,6 +30,8 @@ async def console(empty_file: Path, tmp_path_factory: pytest.TempPathFactory) ->
             data_dir=str(folder),
             rate_limits="off",
             session_indexing="off",
+            # The model takes longer to load than all else here, and pages show what words find as well.
+            semantic_search="off",
             search_wait_ms=0,
             approval_wait_seconds=0,
         )

@@ -151,6 +151,20 @@ def test_control_characters_are_escaped(launch: CommandLine) -> None:
     assert "red \\x1b[31m alert \\x9b2J\n" in shown
 
 
+@pytest.mark.parametrize(
+    "hiding", ["\u202e", "\u2066", "\u200f", "\u061c", "\u200b", "\u2028", "\ufeff", "\u3164", "\U000e0041"]
+)
+def test_characters_that_hide_or_turn_a_text_are_escaped(hiding: str) -> None:
+    shown = render(_Items(items=[_Item(key=f"invoice{hiding}fdp.exe", at=_TIMESTAMP)], total=1))
+    assert hiding not in shown
+    assert f"invoice\\u{ord(hiding):04x}fdp.exe" in shown
+
+
+def test_letters_and_their_joiners_are_shown_as_they_are() -> None:
+    text = "שלום \u0645\u06cc\u200c\u062e 👩\u200d💻 naïve"
+    assert text in render(_Items(items=[_Item(key=text, at=_TIMESTAMP)], total=1))
+
+
 def test_a_pipe_gets_no_colours(launch: CommandLine) -> None:
     assert "\x1b" not in launch.run("session", "list").stdout
 

@@ -37,7 +37,7 @@ PRINCIPALS = ("analysis", "review", "planner", "outsider", "human1", "human5", "
 # A member and a stranger in a quick run.
 CHOSEN = PRINCIPALS if FULL else ("analysis", "outsider")
 # A part of the requests in a quick run: each principal makes more than four thousand.
-STRIDE = 1 if FULL else 4
+STRIDE = 1 if FULL else 12
 
 
 @pytest.fixture

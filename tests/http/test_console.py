@@ -7,6 +7,7 @@ import hashlib
 import json
 import logging
 import re
+import threading
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.resources import files
@@ -23,6 +24,7 @@ from support.http_server import served
 from support.world import SESSION, refused
 from weft.transports.console.actions import DONE
 from weft.transports.console.pages import PAGES
+from weft.transports.console.rendering import render
 from weft.transports.console.sign_in import FORM_COOKIE, TOKEN_COOKIE
 
 if TYPE_CHECKING:
@@ -182,8 +184,20 @@ async def test_another_site_can_neither_sign_in_nor_send_forms(world: World) -> 
         assert (await reader.send("agent.create", agent_id="mine")).status_code == 404
 
 
-@pytest.mark.parametrize("site", ["cross-site", "same-site"])
-async def test_forms_of_another_port_of_the_host_are_refused_with_the_right_token_too(world: World, site: str) -> None:
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        # Browsers send no sec-fetch-site to another host by plain HTTP.
+        {"origin": "http://127.0.0.1:1"},
+        {"origin": "http://localhost"},
+    ],
+    ids=["other site", "other port", "other port by plain HTTP", "other name by plain HTTP"],
+)
+async def test_forms_of_another_port_of_the_host_are_refused_with_the_right_token_too(
+    world: World, headers: dict[str, str]
+) -> None:
     # What another server of this host sets as cookies is sent here, so it can know the token of a form.
     await world.planner.write("goal", "first")
     await world.planner.write("goal", "second")
@@ -192,10 +206,14 @@ async def test_forms_of_another_port_of_the_host_are_refused_with_the_right_toke
         assert token is not None
         form = {"form_token": token[1], "context_id": f"board:{SESSION}", "target_version": "1"}
         for path in ("actions/history.rollback", "sign-out"):
-            sent = await reader.http.post(f"/console/{path}", data=form, headers={"sec-fetch-site": site})
+            sent = await reader.http.post(f"/console/{path}", data=form, headers=headers)
             assert (sent.status_code, "FOREIGN_FORM" in sent.text) == (403, True), path
         assert (await reader.open("/sessions")).status_code == 200
-    assert await world.planner.value("goal") == "second"
+        assert await world.planner.value("goal") == "second"
+        own = {"origin": str(reader.http.base_url).rstrip("/")}
+        sent = await reader.http.post("/console/actions/history.rollback", data=form, headers=own)
+        assert sent.status_code == 303
+    assert await world.planner.value("goal") == "first"
 
 
 async def test_a_link_from_another_site_does_not_sign_out(world: World) -> None:
@@ -341,6 +359,56 @@ async def test_a_rollback_is_previewed_and_made(world: World) -> None:
         assert await world.planner.value("goal") == "first"
 
 
+async def test_a_rollback_of_what_was_not_previewed_is_refused(world: World) -> None:
+    """The form names both versions of the preview; a change in between is not undone unseen."""
+    planner, board = world.planner, f"board:{SESSION}"
+    await planner.write("goal", "first")
+    await planner.write("goal", "second")
+    async with reading(world, world.admin) as reader:
+        page = (await reader.open(f"/history/{board}/rollback?version=1")).text
+        form = dict(re.findall(r'name="(context_id|target_version|if_version)" value="([^"]+)"', page))
+        assert form == {"context_id": board, "target_version": "1", "if_version": "2"}
+        await planner.write("other", "written after the preview")
+        sent = await reader.send("history.rollback", **form)
+        assert (sent.status_code, "VERSION_CONFLICT" in sent.text) == (409, True), sent.text
+        assert await planner.value("other") == "written after the preview"
+        assert (await reader.send("history.rollback", **form | {"if_version": "3"})).status_code == 303
+    assert await planner.value("goal") == "first"
+    assert "other" not in await planner.keys()
+
+
+async def test_changes_of_many_keys_are_shown_in_pages(world: World) -> None:
+    board = f"board:{SESSION}"
+    await world.planner.write("goal", "first")
+    names = [f"key_{number:02}" for number in range(52)]
+    for name in names:
+        await world.planner.write(name, "added")
+    await world.planner.write("goal", "second")
+    async with reading(world, world.admin) as reader:
+        for path, title in (("rollback?version=1", "Removed"), ("diff?from=1&to=54", "Added")):
+            pages = [(await reader.open(f"/history/{board}/{path}&page={page}")).text for page in (1, 2)]
+            shown = [re.findall(r"<h3>(\w+)</h3>", page) for page in pages]
+            assert (len(shown[0]), shown[0] + shown[1]) == (50, [*names, "goal"])
+            assert [re.findall(r"<h2>(\w+)</h2>", page) for page in pages] == [[title], [title, "Changed"]]
+
+
+async def test_branches_are_paged_in_the_log_and_in_the_graph(world: World) -> None:
+    board = f"board:{SESSION}"
+    await world.planner.write("goal", "base")
+    names = [f"idea{number:02}" for number in range(52)]
+    for name in names:
+        await world.planner.call("history.branch", context_id=board, branch=name)
+    async with reading(world, world.admin) as reader:
+        for path, size in (("", 50), ("/graph", 12)):
+            shown = []
+            for page in range(1, 6):
+                text = (await reader.open(f"/history/{board}{path}?page={page}")).text
+                found = re.findall(r'%40(idea\d\d)"', text)
+                assert len(found) <= size
+                shown += found
+            assert shown == names
+
+
 async def test_a_merge_is_decided_by_its_form(world: World) -> None:
     planner, board = world.planner, f"board:{SESSION}"
     await planner.write("goal", "base")
@@ -446,6 +514,32 @@ async def test_the_inspector_shows_every_candidate_block_and_layer(world: World)
         assert f"of {sum(each['reason'] == reason for each in shown['omitted'])} " in only or reason in only
         changes = (await reader.open(f"/prompts/{second['receipt_id']}/changes")).text
         assert "are the same bytes" in changes
+
+
+async def test_a_long_prompt_is_shown_in_parts_and_rendered_in_a_thread(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: dict[str, str] = {}
+
+    def noted(template: str, values: dict[str, Any]) -> str:
+        threads[template] = threading.current_thread().name
+        return render(template, values)
+
+    monkeypatch.setattr("weft.transports.console.view.render", noted)
+    said = [{"event_id": f"e{number}", "content": f"Remark {number}."} for number in range(70)]
+    await world.planner.call("context.ingest", session_id=SESSION, events=said)
+    asked = {"session_id": SESSION, "task_description": "goal", "token_budget": 8_000}
+    receipt_id = (await world.planner.call("context.assemble", **asked))["receipt_id"]
+    blocks = (await world.planner.call("receipt.show", receipt_id=receipt_id))["blocks"]
+    assert len(blocks) > 70
+    async with reading(world, world.planner) as reader:
+        for part, numbers in ((1, range(1, 51)), (2, range(51, len(blocks) + 1))):
+            page = (await reader.open(f"/prompts/{receipt_id}?blocks={part}")).text
+            assert re.findall(r'<tr id="block-(\d+)"', page) == [str(number) for number in numbers]
+            changes = (await reader.open(f"/prompts/{receipt_id}/changes?page={part}")).text
+            assert changes.count("<article ") == len(numbers)
+    assert threads.pop("inspector.html").startswith("weft-diff")
+    assert threads.pop("prompt_changes.html").startswith("weft-diff")
 
 
 async def test_a_prompt_whose_text_is_gone_is_still_inspected(world: World) -> None:
@@ -613,3 +707,34 @@ def test_vendored_files_are_what_their_list_says() -> None:
     assert set(listed) == {file.name for file in folder.iterdir() if ".min." in file.name}
     for name, about in listed.items():
         assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == about["sha256"], name
+
+
+async def test_an_address_without_a_page_is_answered_by_one(world: World) -> None:
+    html = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    async with reading(world) as reader:
+        for path in ("/console/sesions", "/console/no/such/%3Cscript%3Ealert"):
+            answer = await reader.http.get(path, headers=html)
+            assert answer.status_code == 404
+            assert answer.headers["content-type"].startswith("text/html")
+            assert "default-src 'none'" in answer.headers["content-security-policy"]
+            assert "<script>alert" not in answer.text
+            assert 'href="/console"' in answer.text
+            assert "has no page" in answer.text
+        # Programs, and addresses outside the console, get the error as JSON.
+        assert (await reader.http.get("/console/sesions")).json()["code"] == "NOT_FOUND"
+        assert (await reader.http.post("/console/sesions", headers=html)).json()["code"] == "NOT_FOUND"
+        assert (await reader.http.get("/consoles", headers=html)).json()["code"] == "NOT_FOUND"
+        assert (await reader.http.get("/console/sign-out", headers=html)).json()["code"] == "METHOD_NOT_ALLOWED"
+
+
+async def test_the_page_of_an_agent_says_what_is_missing_or_over(world: World) -> None:
+    made = await world.admin.call("key.create", agent_id="planner", expires_in=60)
+    async with reading(world, world.admin) as reader:
+        page = (await reader.open("/agents/planner")).text
+        assert "weft agent define planner --role" in page.replace("&#39;", "'")
+        assert 0 not in (page.count(made["key_id"]), page.count(">valid<"))
+        assert ">expired<" not in page
+        world.clock.advance(minutes=2)
+        assert (await reader.open("/agents/planner")).text.count(">expired<") == 1
+        await world.planner.call("agent.define", agent_id="analysis", role="Finds causes")
+        assert "Not defined yet" not in (await reader.open("/agents/analysis")).text

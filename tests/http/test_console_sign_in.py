@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from support.http_server import served
-from weft.transports.console.sign_in import TOKEN_COOKIE, link_to, link_token
+from weft.transports.console.sign_in import FORM_COOKIE, TOKEN_COOKIE, link_to, link_token
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -165,6 +165,30 @@ async def test_signing_out_ends_this_browser_only(world: World) -> None:
             await opened(browser, await link(world))
         await sign_out(here)
         assert (await is_signed_in(here), await is_signed_in(there)) == (False, True)
+
+
+async def with_cookies(browser: httpx2.AsyncClient, token: str, secret: str) -> httpx2.Response:
+    """Open a page with cookies that were copied from another browser."""
+    browser.cookies.clear()
+    return await browser.get("/console/sessions", headers={"cookie": f"{TOKEN_COOKIE}={token}; {FORM_COOKIE}={secret}"})
+
+
+@pytest.mark.both_databases
+async def test_signing_out_ends_the_earlier_and_later_tokens_of_the_same_sign_in(world: World) -> None:
+    async with browsers(3, world.app) as (browser, other, thief):
+        for each in (browser, other):
+            assert (await opened(each, await link(world))).status_code == 303
+        first, secret = browser.cookies[TOKEN_COOKIE], browser.cookies[FORM_COOKIE]
+        world.clock.advance(minutes=31)
+        # The token is replaced; who copied it has it replaced too.
+        assert await is_signed_in(browser)
+        assert browser.cookies[TOKEN_COOKIE] != first
+        copied = (await with_cookies(thief, first, secret)).cookies[TOKEN_COOKIE]
+        assert copied not in {first, browser.cookies[TOKEN_COOKIE]}
+        await sign_out(browser)
+        for token in (first, copied):
+            assert (await with_cookies(thief, token, secret)).status_code == 303
+        assert await is_signed_in(other)
 
 
 async def test_another_site_cannot_sign_out_everywhere(world: World) -> None:

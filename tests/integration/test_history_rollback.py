@@ -60,6 +60,15 @@ async def test_a_rollback_is_a_new_version(filled: World) -> None:
 
 
 @pytest.mark.req("CE-F22")
+async def test_a_rollback_of_a_changed_context_is_refused(filled: World) -> None:
+    before = await state(filled.planner)
+    with refused("VERSION_CONFLICT") as caught:
+        await history(filled.admin, "rollback", target_version="2", if_version=4)
+    assert (caught.value.context["current_version"], caught.value.context["expected_version"]) == (5, 4)
+    assert await state(filled.planner) == before
+    assert (await history(filled.admin, "rollback", target_version="2", if_version=5))["version"] == 6
+
+
 async def test_a_rollback_can_be_rolled_back(filled: World) -> None:
     before = await state(filled.planner)
     await history(filled.admin, "rollback", target_version="1")
@@ -254,7 +263,9 @@ async def test_a_whole_context_is_rolled_back_part_by_part(world: World) -> None
     await world.analysis.call("context.push", knowledge=learned("tone", "rude"), if_version=1)
     prefer = [{"memory_type": "team_preferences", "key": "units", "value": "metric"}]
     await world.analysis.call("context.push", knowledge=prefer, if_version=2)
-    answer = await history(world.admin, "rollback", context_id="context:analysis", target_version="1")
+    with refused("VERSION_CONFLICT"):
+        await history(world.admin, "rollback", context_id="context:analysis", target_version="1", if_version=2)
+    answer = await history(world.admin, "rollback", context_id="context:analysis", target_version="1", if_version=3)
     assert (answer["from_version"], answer["version"]) == (3, 4)
     assert await state(world.analysis, "context:analysis:learned_knowledge") == {"tone": "formal"}
     assert await state(world.analysis, "context:analysis:team_preferences") == {}

@@ -55,11 +55,11 @@ def session_with(field: str, limit: str, above: int) -> Callable[[World, Plan], 
     return call
 
 
-def report(by: str, days: int) -> Callable[[World, Plan], Awaitable[Any]]:
+def report(by: str, days: int, name: str = "usage.report") -> Callable[[World, Plan], Awaitable[Any]]:
     def call(world: World, plan: Plan) -> Awaitable[Any]:
         del plan
         since = (world.clock.now() - timedelta(days=days)).isoformat()
-        return world.admin.call("usage.report", by=by, since=since)
+        return world.admin.call(name, by=by, since=since)
 
     return call
 
@@ -138,6 +138,9 @@ TABLE: dict[str, Row] = {
     "basic usage report": Row(report("agent", 7), ALL),
     "older usage": Row(report("agent", 8), PAID),
     "full usage report": Row(report("model", 1), PAID),
+    "basic savings": Row(report("agent", 7, "receipt.savings"), ALL),
+    "older savings": Row(report("agent", 8, "receipt.savings"), PAID),
+    "savings by session": Row(report("session", 1, "receipt.savings"), PAID),
     "alerts about efficiency": Row(alerts("efficiency.low"), LARGEST),
     "alerts about budgets": Row(alerts("budget.near"), ALL),
     "recommendations": Row(recommendations, LARGEST),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -107,6 +108,15 @@ async def test_default_lists_stay_within_their_token_limits(roles: dict[str, Cal
         assert {view.name for view in views} <= set(DEFAULT_TOOLS)
     subagent = roles["subagent"].app.toolbox.listed(await actor_of(roles["subagent"]))
     assert len(subagent) == len(DEFAULT_TOOLS) - 2
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guides/connect-an-agent.md"])
+def test_pages_state_these_limits(page: str) -> None:
+    text = " ".join((Path(__file__).parents[2] / page).read_text().split())
+    fewest, most = len(DEFAULT_TOOLS) - 2, len(DEFAULT_TOOLS)
+    assert f"{fewest} to {most} tools" in text
+    assert f"at most {LIMITS['subagent']:,} tokens" in text
+    assert f"{LIMITS['orchestrator']:,} " in text
 
 
 async def test_what_is_listed_may_be_called_and_the_rest_is_refused(roles: dict[str, Caller]) -> None:

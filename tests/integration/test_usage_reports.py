@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Transaction
 
 MODEL, OTHER_MODEL = "claude-sonnet-4-5", "gpt-5-mini"
+EVERY = ["read", "write", "admin"]
 USAGE = {"input_tokens": 900, "output_tokens": 50, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 0}
 
 
@@ -309,3 +310,33 @@ async def test_sums_are_exact_with_writers_and_roll_ups_at_once_and_kills_betwee
                 expected[name(each)] = expected.get(name(each), UsageSums()).plus(each.sums)
             assert {each.group: each.sums for each in found.groups} == expected
         await roll_up(world)
+
+
+@pytest.mark.both_databases
+async def test_steps_of_others_have_no_name_in_the_usage_of_an_agent(world: World) -> None:
+    chief = await world.admin.create_agent("chief", kind="human", permissions=EVERY, clearance=4)
+    tools = ["assemble_context"]
+    await chief.call("step.define", name="merger-with-initech", tools=tools, shared_with="tree")
+    await world.planner.call("step.define", name="planning", tools=tools)
+    await world.admin.call("step.define", name="common", tools=tools, shared_with="tenant")
+    hidden = (await chief.with_token("chief", step="merger-with-initech", requested_permissions=EVERY)).in_session(
+        SESSION
+    )
+    await prompt(hidden, agent_id="planner")
+    for step in ("planning", "common"):
+        await prompt((await world.planner.with_token("planner", "planning", step=step)).in_session(SESSION))
+    for _ in range(2):
+        assert set(await usage(world.planner, "step")) == {"planning", "common", "(other)"}
+        exported = (await world.planner.call("usage.export"))["content"]
+        assert ("planning" in exported, "initech" in exported) == (True, False)
+        assert set(await usage(world.admin, "step")) == {"planning", "common", "merger-with-initech"}
+        await roll_up(world)
+
+
+async def test_steps_of_agents_below_have_names(world: World) -> None:
+    lead = await world.admin.create_agent("lead", kind="human", clearance=3)
+    worker = await world.admin.create_agent("worker", parent_id="lead", clearance=2)
+    session = (await worker.call("session.create", purpose="work"))["session_id"]
+    await worker.call("step.define", name="working", tools=["assemble_context"])
+    await prompt((await worker.with_token("worker", step="working")).in_session(session))
+    assert set(await usage(lead, "step")) == {"working"}

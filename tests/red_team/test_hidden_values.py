@@ -241,7 +241,6 @@ def differing(one: Shown, other: Shown) -> set[tuple[str, str]]:
     return {at for at in one.keys() | other.keys() if one.get(at, EMPTY) != other.get(at, EMPTY)}
 
 
-@pytest.mark.both_databases
 async def test_answers_depend_on_hidden_values_only_through_salts(empty_databases: Callable[[], Settings]) -> None:
     shown, repeated, of_other_value, of_other_salts, of_other_size = [
         await run(await asyncio.to_thread(empty_databases), pin, salts)

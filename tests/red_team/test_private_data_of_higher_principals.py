@@ -112,3 +112,44 @@ async def test_totals_of_an_admin_have_no_figures_of_principals_above_its_cleara
     assert sum(row["calls"] for row in (await world.admin.call("receipt.savings", by="agent"))["rows"]) == 2
     assert {each["agent_id"] for each in (await junior.call("receipt.list"))["receipts"]} == {"low"}
     assert {each["agent_id"] for each in (await world.admin.call("receipt.list"))["receipts"]} == {"low", "planner"}
+
+
+async def budgets_of(caller: Caller, **fields: Any) -> dict[str, Any]:
+    found = (await caller.call("budget.list", **fields))["budgets"]
+    return {each["subject"]: each["used_tokens"] for each in found}
+
+
+async def test_budgets_show_no_spend_of_principals_above_the_clearance(world: World, private: dict[str, Any]) -> None:
+    junior = await world.admin.create_agent("junior", kind="human", clearance=2, permissions=EVERY)
+    low = (await world.planner.create_agent("low", clearance=1)).in_session(SESSION)
+    for team, member in (("research", "planner"), ("writing", "low")):
+        await world.admin.call("team.create", team=team)
+        await world.admin.call("team.add_member", team=team, agent_id=member)
+    subjects = ("tenant", "team:research", "team:writing", "agent:planner", "agent:low")
+    for subject in subjects:
+        await world.admin.call("budget.set", subject=subject, period="day", tokens=1, warn_at=0.1)
+    await assemble(low)
+    assert None not in (await budgets_of(world.admin)).values()
+    shown = await budgets_of(junior)
+    assert set(shown) == set(subjects)
+    assert {subject for subject, used in shown.items() if used is not None} == {"team:writing", "agent:low"}
+    assert (await budgets_of(junior, agent_id="planner")).keys() <= {"tenant", "team:research", "agent:planner"}
+    assert set((await budgets_of(junior, agent_id="planner")).values()) == {None}
+    # Nor do the answer to a new limit, alerts and their events.
+    set_again = await junior.call("budget.set", subject="tenant", period="day", tokens=1)
+    assert (set_again["used_tokens"], set_again["used_cost"], set_again["calls"]) == (None, None, None)
+    await assemble(low, fresh=True)
+    alerts = (await junior.call("alerts.list", state="all"))["alerts"]
+    assert "tenant" in {each["subject"] for each in alerts}
+    told = [*alerts, *(await junior.call("events.read", types=["alert.opened", "budget.exceeded"]))["events"]]
+    assert not [each for each in told if {"used_tokens", "used_cost"} & each["data"].keys()]
+
+
+async def test_a_budget_with_a_descendant_above_the_clearance_shows_no_spend(world: World) -> None:
+    deep = await world.admin.create_agent("deep", parent_id="planner", clearance=5)
+    for subject in ("agent:planner", "agent:deep"):
+        await world.admin.call("budget.set", subject=subject, period="day", tokens=1)
+    await assemble(deep.in_session(SESSION))
+    assert await budgets_of(world.planner) == {"agent:planner": None}
+    assert set((await budgets_of(world.planner, agent_id="deep")).values()) == {None}
+    assert (await budgets_of(deep))["agent:deep"] > 0

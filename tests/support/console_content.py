@@ -11,6 +11,7 @@ from urllib.parse import quote
 from support.alerts import evaluate
 from support.world import refused
 from weft.demo.project import CHUNKING, DOMAIN, FINDER, FIXER, MODEL, ORCHESTRATOR, STEPS, conversation, documents
+from weft.jobs.compaction import COMPACT
 from weft.kernel.errors import WeftError
 
 if TYPE_CHECKING:
@@ -70,8 +71,9 @@ async def plant(world: World) -> Planted:
     receipt_id = await _work(world, crew)
     await _share(world, crew)
     hook = await world.admin.call("webhook.create", url="https://hooks.example.com/weft", types=["board.*"])
-    await world.admin.call("budget.set", subject=f"agent:{FINDER}", period="month", tokens=200_000)
-    compacted = await crew[FIXER].call("context.compact", session_id=ORDERS, wait_seconds=30)
+    await world.admin.call("budget.set", subject=f"agent:{FINDER}", period="month", tokens=120_000)
+    compacted = await crew[FINDER].call("context.compact", session_id=ORDERS, wait_seconds=0)
+    await world.app.scheduler.drain(COMPACT)
     await evaluate(world)
     advice = (await world.admin.call("advise.list"))["recommendations"]
     return Planted(

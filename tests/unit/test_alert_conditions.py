@@ -98,11 +98,11 @@ def test_an_alert_is_described_in_a_sentence() -> None:
         "30 agents use little of what is in their prompts."
     )
     assert alert("budget.near", team_subject("legal"), "day") == "The budget of team legal for a day is nearly spent."
-    spent = {"tokens": 1_000, "used_tokens": 1_200, "cost": 2.5, "used_cost": 0.5}
+    spent = {"tokens": 1_000, "cost": 2.5, "is_reached": True}
     assert alert("budget.exceeded", TENANT_SUBJECT, "month", **spent) == (
-        "The budget of the tenant for a month is spent: 1,200 of 1,000 tokens and 0.50 of 2.50 US dollars."
+        "The budget of the tenant for a month (1,000 tokens and 2.50 US dollars) is spent."
     )
-    full = alert("budget.exceeded", agent_subject("Ana"), "day", tokens=300, cost=None, used_tokens=204, used_cost=0.0)
-    assert full == "The budget of agent Ana for a day had no room for a prompt: 204 of 300 tokens."
+    full = alert("budget.exceeded", agent_subject("Ana"), "day", tokens=300, cost=None, is_reached=False)
+    assert full == "The budget of agent Ana for a day (300 tokens) had no room for a prompt."
     assert alert("quota.near", TENANT_SUBJECT, "domains") == "The limit of domains of the tenant is nearly reached."
     assert "(budget.near)" in alert("budget.near", TENANT_SUBJECT, ALL_AGENTS, agents=30)

@@ -6,12 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
+from weft.capabilities.plans.limits import parse_limits
 from weft.capabilities.plans.model import ALLOWANCES, PLANS, Allowance, Insight
-from weft.kernel.errors import QuotaExceeded
+from weft.kernel.clock import DAY_MICROS
+from weft.kernel.errors import InvalidInput, QuotaExceeded
 
 pytestmark = pytest.mark.req("CE-T", part="all limits of what exists")
 
 GIBIBYTE = 2**30
+NOW = 20_000 * DAY_MICROS
 FREE, PRO, ENTERPRISE = (ALLOWANCES[plan] for plan in PLANS)
 
 
@@ -30,6 +33,10 @@ def session(allowance: Allowance, **limits: int) -> None:
     allowance.check_session(**{"keys": None, "total_tokens": 1, "value_tokens": 1, "versions": 1, **limits})
 
 
+def days_back(allowance: Allowance, group: str, days: int) -> int:
+    return allowance.report_since(group, NOW - days * DAY_MICROS, NOW)
+
+
 @pytest.mark.parametrize("name", ["keys", "total_tokens", "value_tokens", "versions"])
 def test_no_plan_allows_sessions_without_bounds(name: str) -> None:
     for allowance in (FREE, PRO, ENTERPRISE):
@@ -37,7 +44,7 @@ def test_no_plan_allows_sessions_without_bounds(name: str) -> None:
             session(allowance, **{name: 1_000_000_000})
 
 
-CHECKS: list[tuple[Callable[[Allowance], None], dict[str, object]]] = [
+CHECKS: list[tuple[Callable[[Allowance], object], dict[str, object]]] = [
     (lambda free: free.check_domains(2), {"limit_domains": 1, "used_domains": 1}),
     (lambda free: free.check_bytes(GIBIBYTE + 1), {"limit_bytes": GIBIBYTE}),
     (lambda free: free.check_bytes(GIBIBYTE + 1, used=5), {"limit_bytes": GIBIBYTE, "used_bytes": 5}),
@@ -62,14 +69,14 @@ CHECKS: list[tuple[Callable[[Allowance], None], dict[str, object]]] = [
     (lambda free: free.check_tuning(), {"limit_tuning": False}),
     (lambda free: free.check_custom_models(), {"limit_custom_models": False}),
     (lambda free: free.check_insight("alerts"), {"limit_insight": []}),
-    (lambda free: free.check_report("model", 1), {"limit_insight": []}),
-    (lambda free: free.check_report("agent", 8), {"limit_report_days": 7, "requested_report_days": 8}),
+    (lambda free: days_back(free, "model", 1), {"limit_insight": []}),
+    (lambda free: days_back(free, "agent", 8), {"limit_report_days": 7, "requested_report_days": 8}),
 ]
 
 
 @pytest.mark.parametrize(("check", "limit"), CHECKS)
 def test_a_refusal_names_the_plan_the_limit_and_what_to_do(
-    check: Callable[[Allowance], None], limit: dict[str, object]
+    check: Callable[[Allowance], object], limit: dict[str, object]
 ) -> None:
     with pytest.raises(QuotaExceeded) as caught:
         check(FREE)
@@ -112,6 +119,44 @@ def test_each_plan_shows_how_context_is_used_as_the_specification_says(insight: 
 
 def test_every_plan_has_the_basic_report() -> None:
     for allowance in (FREE, PRO, ENTERPRISE):
-        allowance.check_report("agent", 7)
-        allowance.check_report("tenant", 0)
-    PRO.check_report("model", 365)
+        assert days_back(allowance, "agent", 7) == NOW - 7 * DAY_MICROS
+        assert days_back(allowance, "tenant", 0) == NOW
+    days_back(PRO, "model", 365)
+    assert FREE.report_since("agent", None, NOW) == NOW - 7 * DAY_MICROS
+    assert ENTERPRISE.report_since("session", None, NOW) == 0
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        "guardrail_levels=99",
+        "guardrail_levels=2,x",
+        "insight=alerts,everything",
+        "results=0",
+        "versions=0",
+        "session_keys=0",
+        "session_keys=unlimited",
+        "report_days=0",
+        "report_days=99999999999",
+        "daily_usage_days=36501",
+        "bytes=99999999999TiB",
+        "domains=-1",
+        "domains=NaN",
+        "tuning=2",
+        "tuning=unlimited",
+    ],
+)
+def test_a_limit_that_no_plan_can_have_is_refused(limit: str) -> None:
+    with pytest.raises(InvalidInput, match=limit.partition("=")[0]):
+        parse_limits([limit])
+
+
+def test_limits_of_a_tenant_are_stored_in_the_order_of_the_plan() -> None:
+    given = parse_limits(["guardrail_levels=4,2,4", "insight=alerts", "bytes=1GiB", "minute_usage_days=0", "tuning=no"])
+    assert given == {
+        "guardrail_levels": (2, 4),
+        "insight": ("alerts",),
+        "bytes": GIBIBYTE,
+        "minute_usage_days": 0,
+        "tuning": False,
+    }

@@ -66,3 +66,20 @@ def test_a_file_that_cannot_be_read_is_refused_without_showing_it(environment: d
     with pytest.raises(InvalidSetting, match=problem) as caught:
         Settings.from_environment(environment)
     assert "sk-" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:9"),
+        ("weft.example.com", "http://weft.example.com:9"),
+        ("0.0.0.0", "http://127.0.0.1:9"),
+        ("::", "http://127.0.0.1:9"),
+        ("", "http://127.0.0.1:9"),
+        ("::1", "http://[::1]:9"),
+        ("fd00::7", "http://[fd00::7]:9"),
+    ],
+)
+def test_the_address_of_a_server_can_be_opened(host: str, url: str) -> None:
+    assert Settings(host=host, port=9).address() == url
+    assert Settings(host=host, port=8).address(9) == url

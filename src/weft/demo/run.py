@@ -71,7 +71,7 @@ def _play(settings: Settings, *, stay: bool) -> None:
 @contextlib.contextmanager
 def _serving(settings: Settings) -> Iterator[str]:
     """Run ``weft serve`` in a subprocess during the demo."""
-    url = f"http://{settings.host}:{settings.port}"
+    url = settings.address()
     server = subprocess.Popen(  # noqa: S603 - ourselves
         [sys.executable, "-m", "weft", "serve", "--host", settings.host, "--port", str(settings.port)],
         # Ctrl-C is for the demo, which then stops its server; the story should not be interrupted by log lines.

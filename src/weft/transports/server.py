@@ -20,7 +20,7 @@ from weft.transports.http.application import HttpApplication
 from weft.transports.http.connections import ConnectionLimits
 from weft.transports.http.protocol import BoundedHttp
 from weft.transports.logs import configure_logging
-from weft.transports.server_address import address_of, announced
+from weft.transports.server_address import announced
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -98,7 +98,7 @@ async def _serve(settings: Settings, profile: Profile | None, started: Started |
         tune_garbage_collection()
         server = http_server(settings, application)
         listening = server.config.bind_socket()
-        url = address_of(settings, listening.getsockname()[1])
+        url = settings.address(listening.getsockname()[1])
         with announced(settings, url):
             if started is not None:
                 server.when_started = partial(started, app, url)
@@ -150,7 +150,7 @@ def _handles(listening: socket.socket) -> list[socket.socket]:
 
 def _greet(settings: Settings, created: NewTenant | None) -> None:
     """Print the URL, and for a new database the admin's API key, which is shown only once."""
-    address = f"http://{settings.host}:{settings.port}"
+    address = settings.address()
     lines = [f"Weft is at {address}  (MCP {address}/mcp, REST {address}/v1, console {address}/console)"]
     if created is not None:
         lines += [

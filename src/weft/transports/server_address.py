@@ -16,8 +16,6 @@ from typing import IO, TYPE_CHECKING
 
 import msgspec
 
-from weft.transports.http.host_check import EVERY_INTERFACE
-
 if sys.platform != "win32":
     import fcntl
 
@@ -37,12 +35,6 @@ class RunningServer(msgspec.Struct, frozen=True):
 
     url: str
     pid: int
-
-
-def address_of(settings: Settings, port: int | None = None) -> str:
-    """Return the URL of a server on this machine."""
-    host = "127.0.0.1" if settings.host in EVERY_INTERFACE else settings.host
-    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port if port is None else port}"
 
 
 @contextlib.contextmanager

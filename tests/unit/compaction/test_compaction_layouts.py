@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from support.full_run import examples
 from support.window_events import assistant, called, from_user, numbered, result, windows, workflow
 from weft.capabilities.compaction.facts.extraction import extract_facts
 from weft.capabilities.compaction.model import CompactionSource
@@ -112,7 +113,7 @@ def test_groups_are_consecutive_and_in_order(
 
 @pytest.mark.parametrize("strategy", ["sliding_window", "key_facts"])
 @given(events=windows(), more=windows(), keep_recent=st.integers(12, 30))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_groups_do_not_change_when_events_are_appended(
     strategy: StrategyName, events: list[WindowEvent], more: list[WindowEvent], keep_recent: int
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,11 +13,12 @@ from weft.capabilities.assembly.receipts import ReceiptBlock
 from weft.capabilities.history.text_diff import DiffBudget, text_diff
 from weft.transports.console.branch_graph import LANE, MARGIN, STEP, Lane, draw
 from weft.transports.console.charts import Part, segments
-from weft.transports.console.item_links import item_link
+from weft.transports.console.item_links import item_link, owner_of
 from weft.transports.console.pages.agents import tree_of
-from weft.transports.console.prompt_inspection import block_texts
+from weft.transports.console.prompt_inspection import block_texts, prompt_bar
 from weft.transports.console.rendering import inert
 from weft.transports.console.side_by_side import DiffRow, DiffSide, rows_of
+from weft.transports.console.text_changes import compared
 
 
 def diff_of(before: str, after: str) -> str:
@@ -31,6 +33,58 @@ def test_removed_lines_stand_next_to_the_added_ones() -> None:
         DiffRow("changed", None, DiffSide(3, "and more")),
         DiffRow("same", DiffSide(3, "three"), DiffSide(4, "three")),
     ]
+
+
+async def test_lines_that_a_page_has_no_room_for_are_counted() -> None:
+    long = "\n".join(f"line {number} of a text that is too long for one page" for number in range(2_000))
+    first, second = await compared([("", long), ("a", "b")])
+    assert 0 < first.omitted_lines < 2_000
+    assert len(first.text.splitlines()) + first.omitted_lines == 2_001
+    assert (second.text, second.omitted_lines) == ("", 3)
+
+
+@pytest.mark.parametrize(
+    ("line_id", "title", "link"),
+    [
+        ("board:s1@idea", "History of the board", "/console/sessions/s1"),
+        ("window:s1:analysis", "History of the window of analysis", "/console/sessions/s1/windows/analysis"),
+        ("context:a/b:learned_knowledge", "History of the persistent context", "/console/agents/a%2Fb"),
+        ("agent:analysis", "History of the definition", "/console/agents/analysis"),
+    ],
+)
+def test_a_history_names_whose_it_is(line_id: str, title: str, link: str) -> None:
+    owner = owner_of(line_id)
+    assert owner is not None
+    assert (owner.title, owner.link) == (title, link)
+
+
+def test_a_history_of_another_kind_has_no_page() -> None:
+    assert [owner_of(each) for each in ("layer:tenant", "team:orders", "board:", "nothing")] == [None] * 4
+
+
+def test_a_bar_of_many_blocks_joins_those_of_one_kind() -> None:
+    blocks = [("layer", False), *[("conversation", number == 299) for number in range(400)], ("task", False)]
+    bar = prompt_bar(receipt_of(blocks))
+    assert [(each.kind, each.is_marked) for each in bar] == [
+        ("layer", False),
+        ("conversation", True),
+        ("conversation", False),
+        ("task", False),
+    ]
+    assert bar[1].label == "conversation: 300 blocks, 3,000 tokens"
+    assert sum(each.width for each in bar) == pytest.approx(1_000, abs=0.1)
+    assert len(prompt_bar(receipt_of(blocks[:200]))) == 200
+
+
+def receipt_of(blocks: list[tuple[str, bool]]) -> Any:
+    """Return a receipt with blocks of 10 tokens each, as far as a bar needs it."""
+    return SimpleNamespace(
+        tools_tokens=0,
+        blocks=[
+            SimpleNamespace(kind=kind, tokens=10, block_id=f"b{number}", cache_point=marked)
+            for number, (kind, marked) in enumerate(blocks)
+        ],
+    )
 
 
 def test_a_value_that_begins_or_ends_has_one_side() -> None:

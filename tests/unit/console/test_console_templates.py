@@ -62,6 +62,15 @@ def test_templates_have_no_script_style_or_unescaped_text(name: str) -> None:
     assert "autoescape" not in text
 
 
+def test_states_that_templates_name_have_a_colour() -> None:
+    """A state of several words has a class of several words: one by its first word would match nothing."""
+    plain = {"as before", "own", "replaced by the originals"}
+    named = {name for text in TEMPLATES.values() for name in re.findall(r'm\.state\("([^"]+)"', text)}
+    style = (files("weft.transports.console") / "assets" / "console.css").read_text(encoding="utf-8")
+    without = {name for name in named if not re.search(rf"\.state-{name.replace(' ', '-')}[ ,{{]", style)}
+    assert without == plain
+
+
 def test_each_page_of_the_menu_has_a_key_of_its_own() -> None:
     keys = [page.key for page in PAGES if page.menu]
     assert None not in keys

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.full_run import examples
 from weft.capabilities.efficiency import features
 from weft.capabilities.efficiency.estimate import estimated
 from weft.capabilities.efficiency.model import USED, ItemUse, PromptItem, ScoredPrompt, efficiency_of, useful_tokens
@@ -104,7 +105,7 @@ def test_an_estimate_without_scores_says_so() -> None:
     assert (found.basis, found.is_estimate, found.ranked_tokens) == ("usual_share", True, 0)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(st.text(max_size=40), max_size=6), st.text(max_size=60), st.text(max_size=30))
 def test_any_text_is_scored_once_per_item(texts: list[str], answer: str, task: str) -> None:
     items = [PromptItem(f"i{place}", "retrieved", 5, text, text[:9]) for place, text in enumerate(texts)]
@@ -161,7 +162,7 @@ def test_numbers_are_the_same_in_other_forms(written: str, said: str) -> None:
     assert not USED & {found[other.ref] for other in (CACHE, *OTHERS)}
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(st.text(max_size=40), min_size=1, max_size=6), st.text(max_size=60), st.data())
 def test_the_same_content_counts_once(texts: list[str], answer: str, data: st.DataObject) -> None:
     items = [item(f"i{place}", text) for place, text in enumerate([*texts, CACHE.text])]
@@ -199,7 +200,7 @@ def test_parts_are_together_the_text_and_its_tokens(text: str, times: int, token
     assert all(share >= 0 for share in divided)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(st.tuples(st.text(max_size=40), st.booleans(), st.integers(0, 50)), max_size=6), st.text(max_size=60))
 def test_scores_are_shares(texts: list[tuple[str, bool, int]], answer: str) -> None:
     items = [

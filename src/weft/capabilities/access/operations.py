@@ -146,6 +146,9 @@ class RevokeToken(Request):
         AgentId | None,
         msgspec.Meta(description="Revoke all tokens of this principal, such as your own, instead of one."),
     ] = None
+    refreshed: Annotated[
+        bool, msgspec.Meta(description="Also revoke the tokens it was refreshed from, and those refreshed from it.")
+    ] = False
 
 
 class CreateAgent(Request):
@@ -406,16 +409,22 @@ async def refresh_token(
 )
 async def revoke_token(request: RevokeToken, actor: Actor, access: AccessStore, clock: Clock) -> Success:
     """Revoke a token, or all of a principal, at once; as an admin, of one you may edit."""
+    now = to_micros(clock.now())
     if request.agent_id is not None:
-        await _revoke_all(request.agent_id, request.token_id, actor, access, to_micros(clock.now()))
+        await _revoke_all(request.agent_id, request.token_id, actor, access, now)
         return Success()
     token_id = request.token_id or actor.token_id
     stored = await access.token(token_id) if token_id else None
     if stored is None or (stored.principal_id != actor.principal_id and not actor.is_admin):
         raise PermissionDenied("You have no token with this id.")
     await check_may_manage_credentials(actor, await _find_principal(stored.principal_id, access), access)
-    await access.revoke_token(stored.token_id, to_micros(clock.now()))
+    # The tenant before the principal, as everything that locks both.
     await access.advance_epoch()
+    if request.refreshed:
+        await access.lock_tokens(stored.principal_id)
+        await access.revoke_sign_in(stored, now)
+    else:
+        await access.revoke_token(stored.token_id, now)
     return Success()
 
 

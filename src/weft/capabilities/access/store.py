@@ -136,6 +136,10 @@ class AccessStore(Protocol):
 
     async def revoke_token(self, token_id: str, at: int) -> None: ...
 
+    async def revoke_sign_in(self, token: StoredToken, at: int) -> None:
+        """Revoke a token with all that were refreshed from the same one: they have its key and its time of proof."""
+        ...
+
     async def revoke_tokens_of(self, principal_id: str, at: int) -> None:
         """Revoke every token of a principal."""
         ...

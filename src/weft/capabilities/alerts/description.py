@@ -24,7 +24,7 @@ def describe(alert: Alert) -> str:
     if alert.condition == "quota.near":
         return f"The limit of {alert.about or 'the plan'} of {whom} is nearly reached."
     if alert.condition in {"budget.near", "budget.exceeded"}:
-        return f"The budget of {whom} for a {alert.about} {_state(alert)}{_spent(alert)}."
+        return f"The budget of {whom} for a {alert.about}{_limits(alert)} {_state(alert)}."
     return f"{whom[0].upper()}{whom[1:]} {_usage(alert)}."
 
 
@@ -34,22 +34,17 @@ def subject_text(subject: AlertSubject) -> str:
 
 def _state(alert: Alert) -> str:
     """Return the state of a budget: one that refuses is exceeded by the first prompt that does not fit."""
-    data = alert.data
     if alert.condition == "budget.near":
         return "is nearly spent"
-    used = [data.get(f"used_{name}", 0) / data[name] for name in ("tokens", "cost") if data.get(name)]
-    return "is spent" if max(used, default=1) >= 1 else "had no room for a prompt"
+    return "is spent" if alert.data.get("is_reached", True) else "had no room for a prompt"
 
 
-def _spent(alert: Alert) -> str:
-    """Return what is spent of which limits, in words."""
+def _limits(alert: Alert) -> str:
+    """Return the limits of a budget in words."""
     data = alert.data
-    parts = []
-    if data.get("tokens"):
-        parts.append(f"{data.get('used_tokens', 0):,} of {data['tokens']:,} tokens")
-    if data.get("cost"):
-        parts.append(f"{data.get('used_cost', 0):.2f} of {data['cost']:.2f} US dollars")
-    return f": {' and '.join(parts)}" if parts else ""
+    parts = [f"{data['tokens']:,} tokens"] if data.get("tokens") else []
+    parts += [f"{data['cost']:.2f} US dollars"] if data.get("cost") else []
+    return f" ({' and '.join(parts)})" if parts else ""
 
 
 def _together(alert: Alert) -> str:

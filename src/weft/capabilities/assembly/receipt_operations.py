@@ -32,11 +32,12 @@ from weft.capabilities.language_models.wire import PromptForm
 from weft.capabilities.layers.model import LayerViolation
 from weft.capabilities.messages.search.by_sender_and_time import TimestampText, parse_timestamp
 from weft.capabilities.metering.model import OTHER
+from weft.capabilities.plans.service import Plans
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.sessions.model import SessionId, SessionNotFound, admitted_sessions, find_session
 from weft.capabilities.windows.service import Windows
 from weft.kernel.clock import from_micros, to_micros
-from weft.kernel.errors import PermissionDenied
+from weft.kernel.errors import PermissionDenied, QuotaExceeded
 from weft.kernel.fields import Name
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
@@ -262,16 +263,19 @@ async def replay_receipt(
     "receipt.savings",
     action="savings",
     http="GET /v1/savings",
-    errors=(SessionNotFound, PermissionDenied),
+    errors=(SessionNotFound, PermissionDenied, QuotaExceeded),
     heavy=True,
 )
-async def report_savings(request: ReportSavings, receipts: ReceiptStore, windows: Windows) -> SavingsReport:
+async def report_savings(
+    request: ReportSavings, receipts: ReceiptStore, windows: Windows, plans: Plans
+) -> SavingsReport:
     """Add up tokens and money of prompts against the naive baseline, by agent, session, model or tenant."""
     agent_id = request.agent_id
     if agent_id is not None or not windows.actor.is_admin:
         agent_id = await agent_to_read(agent_id, windows)
     await _check_session(request.session_id, windows)
-    since = 0 if request.since is None else to_micros(parse_timestamp("since", request.since, of_day=time.min))
+    given = None if request.since is None else to_micros(parse_timestamp("since", request.since, of_day=time.min))
+    since = (await plans.allowance()).report_since(request.by, given, to_micros(windows.clock.now()))
     until = (
         _LATEST if request.until is None else to_micros(parse_timestamp("until", request.until, of_day=time.max)) + 1
     )

@@ -126,8 +126,9 @@ class BudgetInfo(Response, kw_only=True, omit_defaults=False):
     """A budget and what was spent of it since ``starts_at``. Money is in US dollars.
 
     ``state``: within, near (the soft limit ``warn_at`` is reached) or reached. What was spent is null unless the
-    budget is yours or that of an agent below you, or you are an admin. ``unpriced_calls``: calls of models without a
-    known price, which cost nothing here.
+    budget is yours or that of an agent below you, or you are an admin; it is also null if agents with a higher
+    clearance than yours count for it. ``unpriced_calls``: calls of models without a known price, which cost nothing
+    here.
     """
 
     subject: str
@@ -244,7 +245,7 @@ async def set_budget(request: SetBudget, changes: BudgetChanges) -> BudgetInfo:
     if before is None:
         # After the event, which serializes the writers of a tenant: what is not in the usage yet is charged.
         use = use._replace(spend=await changes.spent_before(budget.name, starts_at))
-    return _info(use, visible=True)
+    return _info(use, visible=bool(await budgets.subjects_with_spend([use])))
 
 
 @operation(
@@ -270,8 +271,9 @@ async def list_budgets(request: ListBudgets, budgets: Budgets, access: AccessSto
         found = [use for use in binding if after is None or use.budget.name > after]
     shown = found[: request.limit]
     last = shown[-1].budget if len(found) > len(shown) else None
+    known = await budgets.subjects_with_spend(shown, own)
     return BudgetList(
-        budgets=[_info(use, visible=budgets.may_see_spend(use.budget.subject, own)) for use in shown],
+        budgets=[_info(use, visible=use.budget.subject in known) for use in shown],
         next_cursor=None if last is None else f"{last.subject}/{last.period}",
     )
 

@@ -9,7 +9,6 @@ from msgspec import structs
 
 from weft.capabilities.budgets.model import (
     AGENT,
-    NANODOLLARS,
     TEAM,
     BudgetUse,
     Charge,
@@ -23,7 +22,7 @@ from weft.kernel.alerts import AlertPort, AlertSubject
 from weft.kernel.call_warnings import warn_caller
 from weft.kernel.clock import DAY_MICROS, Clock, from_micros, to_micros
 from weft.kernel.events import EventType, NewEvent, Outbox
-from weft.kernel.identity import PERMISSION, PRINCIPAL, Actor, Permission
+from weft.kernel.identity import HIGHEST_CLEARANCE, PERMISSION, PRINCIPAL, Actor, Permission
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +51,7 @@ class Budgets(msgspec.Struct, frozen=True):
         uses = await self.store.binding(agent_id, self._now)
         for use in uses:
             if use.is_reached and use.budget.at_limit == "refuse":
-                raise self._exceeded(use)
+                raise await self._exceeded(use)
         return uses
 
     async def charge(self, budgets: Sequence[Budget], charge: Charge, at: int) -> list[BudgetUse]:
@@ -64,7 +63,7 @@ class Budgets(msgspec.Struct, frozen=True):
         uses = [await self._charged(budget, charge, at) for budget in sorted(budgets, key=lambda each: each.name)]
         for use in uses:
             if use.is_over and use.budget.at_limit == "refuse":
-                raise self._exceeded(_without(use, charge))
+                raise await self._exceeded(_without(use, charge))
         for use in uses:
             await self._tell(use)
         return uses
@@ -87,9 +86,17 @@ class Budgets(msgspec.Struct, frozen=True):
         if spend.exceeded_at is None:
             await self._publish("budget.exceeded", use._replace(spend=spend))
 
-    def may_see_spend(self, subject: str, agent_id: str | None = None) -> bool:
-        """Tell whether the caller, who is above ``agent_id``, may know what was spent: the rest is for admins."""
-        return self.actor.is_admin or subject in {f"{AGENT}{self.actor.principal_id}", f"{AGENT}{agent_id}"}
+    async def subjects_with_spend(self, uses: Sequence[BudgetUse], agent_id: str | None = None) -> frozenset[str]:
+        """Return the subjects whose spend the caller, who is above ``agent_id``, may know: the others are for admins.
+
+        Nobody is told what agents with a higher clearance spend, nor a sum that includes it.
+        """
+        own = {f"{AGENT}{self.actor.principal_id}", f"{AGENT}{agent_id}"}
+        asked = {use.budget.subject for use in uses}
+        known = asked if self.actor.is_admin else asked & own
+        if not known or self.actor.clearance >= HIGHEST_CLEARANCE:
+            return frozenset(known)
+        return frozenset(known - set(await self.store.subjects_above(self.actor.clearance)))
 
     async def _charged(self, budget: Budget, charge: Charge, at: int) -> BudgetUse:
         starts_at = period_start(budget.period, at)
@@ -112,7 +119,8 @@ class Budgets(msgspec.Struct, frozen=True):
         told = structs.replace(use.spend, near_at=use.spend.near_at or now, exceeded_at=exceeded_at)
         await self.store.mark(use._replace(spend=told))
         await self.outbox.publish(budget_event(event_type, use, self.actor))
-        data = _limits(use) | {"used_tokens": use.spend.tokens, "used_cost": use.spend.nanodollars / NANODOLLARS}
+        # Alerts about a tenant or a team are read by all its admins, so what was spent is in `budget.list` only.
+        data = _limits(use) | {"is_reached": use.is_reached}
         await self.alerts.raise_(event_type, AlertSubject.parse(use.budget.subject), data, about=use.budget.period)
 
     async def clear_alerts(self, name: BudgetName) -> None:
@@ -120,8 +128,8 @@ class Budgets(msgspec.Struct, frozen=True):
         for condition in _ALERTS:
             await self.alerts.clear(condition, AlertSubject.parse(name.subject), about=name.period)
 
-    def _exceeded(self, use: BudgetUse) -> BudgetExceeded:
-        return budget_exceeded(use, show_spend=self.may_see_spend(use.budget.subject))
+    async def _exceeded(self, use: BudgetUse) -> BudgetExceeded:
+        return budget_exceeded(use, show_spend=bool(await self.subjects_with_spend([use])))
 
     @property
     def _now(self) -> int:

@@ -40,6 +40,10 @@ class BudgetStore(Protocol):
         """Return the agents whose calls count for a team or an agent."""
         ...
 
+    async def subjects_above(self, clearance: int) -> Sequence[str]:
+        """Return the subjects that calls of agents with a higher clearance count for."""
+        ...
+
     async def charge(self, name: BudgetName, starts_at: int, charge: Charge) -> Spend:
         """Add a call and return the new sums, locked until the transaction ends."""
         ...

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 from weakref import WeakKeyDictionary
+
+import msgspec
 
 from weft.capabilities.access.grants import check_clearance
 from weft.capabilities.history.commits import tag_automatically
 from weft.capabilities.history.fields import ContextId, audited_write
 from weft.capabilities.history.line_backend import ROLLBACK_CLEARANCE, CommitMeta, RestorePoint
 from weft.capabilities.history.line_kinds import is_composite, size_errors, write_errors
-from weft.capabilities.history.model import VersionNotFound, VersionPruned, trunk_of
+from weft.capabilities.history.model import VersionConflict, VersionNotFound, VersionPruned, trunk_of
 from weft.capabilities.history.revisions import VersionName
 from weft.capabilities.history.service import (
     SMALL_CHANGE,
@@ -24,7 +26,7 @@ from weft.capabilities.history.service import (
 from weft.capabilities.history.three_way import same_content
 from weft.capabilities.trust.gate import GATE_ERRORS
 from weft.kernel.errors import PermissionDenied, QuotaExceeded
-from weft.kernel.fields import Reason, Step
+from weft.kernel.fields import Count, Reason, Step
 from weft.kernel.identity import Actor, PrincipalKind
 from weft.kernel.operation import PreparationOutdated, Request, Response
 from weft.kernel.ports import Transactions
@@ -41,6 +43,10 @@ class RollBack(Request, weakref=True, eq=False):
 
     context_id: ContextId
     target_version: VersionName
+    if_version: Annotated[
+        Count | None,
+        msgspec.Meta(description="Expected current version of the context; VERSION_CONFLICT if it differs."),
+    ] = None
     reason: Reason = None
     step: Step = None
 
@@ -92,6 +98,7 @@ async def prepare_rollback(request: RollBack, actor: Actor, transactions: Transa
         *write_errors(),
         VersionNotFound,
         VersionPruned,
+        VersionConflict,
         PermissionDenied,
         QuotaExceeded,
         *size_errors(),
@@ -107,6 +114,7 @@ async def roll_back(request: RollBack, history: History) -> RolledBack:
     await history.backends.of(request.context_id).check_rollback(request.context_id)
     line = await history.to_write(request.context_id)
     before = line.head
+    _check_version(before, request.if_version)
     target = await history.resolve(line, request.target_version)
     plan = await planned_now(history, line, target, _plans.pop(request, None))
     reason = await history.gate.admit_note("reason", request.reason)
@@ -124,6 +132,18 @@ async def roll_back(request: RollBack, history: History) -> RolledBack:
         removed=done.removed,
         snapshot_before=done.snapshot_before,
     )
+
+
+def _check_version(head: Head, expected: int | None) -> None:
+    """Refuse a rollback of changes that the caller has not seen."""
+    if expected not in {None, head.seq}:
+        raise VersionConflict(
+            f"The context is at version {head.seq}, not {expected}: it was changed meanwhile.",
+            hint="Compare it again with `history.diff`, and retry with if_version = current_version.",
+            related=("context_history",),
+            current_version=head.seq,
+            expected_version=expected,
+        )
 
 
 class Restored(NamedTuple):

@@ -9,6 +9,7 @@ import msgspec
 
 from weft.capabilities.plans.model import ALLOWANCES, PLANS, SIZE_UNITS, UNLIMITED, Allowance
 from weft.kernel.errors import InvalidInput
+from weft.kernel.fields import MAX_INT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -17,6 +18,23 @@ LIMITS = tuple(name for name in Allowance.__struct_fields__ if name != "plan")
 _TYPES = {field.name: field.type for field in msgspec.structs.fields(Allowance)}
 _SIZE = re.compile(r"^([0-9]+)(KiB|MiB|GiB|TiB)\Z")
 _SWITCHES = {"yes": True, "no": False}
+_LARGEST = ALLOWANCES[PLANS[-1]]
+# With none of these, a tenant could keep and find nothing.
+_AT_LEAST_ONE = frozenset(
+    {
+        "results",
+        "versions",
+        "session_keys",
+        "session_tokens",
+        "value_tokens",
+        "session_versions",
+        "memory_entries",
+        "window_events",
+        "report_days",
+    }
+)
+# A century: times before it are of no use.
+_MAX_DAYS = 36_500
 
 
 def checked_limits(limits: Mapping[str, Any]) -> dict[str, Any]:
@@ -35,7 +53,7 @@ def _parsed(text: str) -> tuple[str, Any]:
         raise InvalidInput(f"{text[:100]}: write NAME=VALUE, such as domains=20", field="set")
     if value == UNLIMITED:
         return name, None
-    if isinstance(getattr(ALLOWANCES[PLANS[-1]], name, None), tuple):
+    if isinstance(getattr(_LARGEST, name, None), tuple):
         return name, [each for each in value.split(",") if each not in {"", "none"}]
     size = _SIZE.match(value)
     if size is not None:
@@ -50,6 +68,24 @@ def _checked(name: str, value: Any) -> Any:  # noqa: ANN401 - likewise
         found = msgspec.convert(value, _TYPES[name], strict=False)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"{name}: {str(error)[:200]}", field="set") from error
-    if isinstance(found, int) and found < 0:
-        raise InvalidInput(f"{name}: must not be negative", field="set")
+    if isinstance(found, tuple):
+        return _checked_names(name, found)
+    if isinstance(found, int) and not isinstance(found, bool):
+        _check_number(name, found)
     return found
+
+
+def _check_number(name: str, number: int) -> None:
+    least, most = int(name in _AT_LEAST_ONE), _MAX_DAYS if name.endswith("_days") else MAX_INT
+    if not least <= number <= most:
+        raise InvalidInput(f"{name}: must be from {least} to {most}", field="set")
+
+
+def _checked_names(name: str, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return what a plan has, each once; the largest plan has all there is."""
+    known = getattr(_LARGEST, name)
+    unknown = [each for each in given if each not in known]
+    if unknown:
+        has = ", ".join(map(str, known))
+        raise InvalidInput(f"{name}: {str(unknown[0])[:100]} is none of {has}", field="set")
+    return tuple(each for each in known if each in given)

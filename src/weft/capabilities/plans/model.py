@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
+from weft.kernel.clock import DAY_MICROS
 from weft.kernel.errors import QuotaExceeded
 
 Plan = Literal["free", "pro", "enterprise"]
@@ -233,10 +234,16 @@ class Allowance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 f"has no {_INSIGHT_NAMES[insight]}", _INSTEAD_OF[insight], limit_insight=list(self.insight)
             )
 
-    def check_report(self, group: str, days: float) -> None:
-        """Raise QuotaExceeded if a usage report cannot have this group, or goes too many days back."""
+    def report_since(self, group: str, since: int | None, now: int) -> int:
+        """Return where a report of usage or savings begins, in microseconds; None asks for all that is allowed.
+
+        Raises QuotaExceeded if it cannot have this group, or would begin too many days back.
+        """
         if group not in BASIC_GROUPS:
             self.check_insight("full_reports")
+        if since is None:
+            return 0 if self.report_days is None else max(0, now - self.report_days * DAY_MICROS)
+        days = (now - since) / DAY_MICROS
         if self.report_days is not None and days > self.report_days:
             raise self._exceeded(
                 f"reports the usage of the last {self.report_days} days; this asks for {ceil(days)}",
@@ -244,6 +251,7 @@ class Allowance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 limit_report_days=self.report_days,
                 requested_report_days=ceil(days),
             )
+        return since
 
     def _exceeded(self, allowed: str, instead: str, **limit: Any) -> QuotaExceeded:  # noqa: ANN401 - JSON
         larger = "" if self.plan == PLANS[-1] else f", {_LARGER_PLAN}"

@@ -15,6 +15,8 @@ from weft.capabilities.metering.store import GroupBy, UsageDetail, UsageGroup, U
 from weft.capabilities.plans.service import Plans
 from weft.capabilities.sessions.model import SessionId, SessionNotFound, admitted_sessions, find_session
 from weft.capabilities.teams.model import TeamName
+from weft.capabilities.tools.registry import visible_owners
+from weft.capabilities.tools.store import StepStore
 from weft.capabilities.usage.export import ExportForm, write_rows
 from weft.capabilities.usage.model import UsageFigures, figures
 from weft.capabilities.windows.service import Windows
@@ -24,8 +26,9 @@ from weft.kernel.identity import HIGHEST_CLEARANCE, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from weft.capabilities.access.model import Principal
     from weft.capabilities.metering.model import UsageKey, UsageSums
 
 _read = partial(
@@ -35,6 +38,7 @@ _PAGE_ROWS = 2_000
 _MINUTE_MICROS = 60_000_000
 # In place of names of sessions.
 _NO_SESSION = frozenset({"", OTHER, DELETED})
+_NO_STEP = frozenset({"", OTHER})
 _ModelFilter = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[ -~]+\Z")]
 
 
@@ -69,7 +73,8 @@ class ReportUsage(UsageFilter):
 class UsageRow(UsageFigures, kw_only=True, omit_defaults=False):
     """The usage of one group: a name, or the start of an interval. Empty: calls without one.
 
-    (other) are names beyond the number that is kept for an interval, (deleted) those of deleted sessions.
+    (other) are names beyond the number that is kept for an interval, and those of sessions and steps that are not for
+    you; (deleted) those of deleted sessions.
     """
 
     group: str
@@ -119,6 +124,7 @@ class UsageReader(msgspec.Struct, frozen=True):
     usage: UsageStore
     windows: Windows
     plans: Plans
+    steps: StepStore
     clock: Clock
 
     async def query(self, request: UsageFilter, by: GroupBy) -> UsageQuery:
@@ -148,6 +154,18 @@ class UsageReader(msgspec.Struct, frozen=True):
         known = asked if actor.is_admin else await admitted_sessions(asked, actor, self.windows.sessions) | _NO_SESSION
         return {session_id: session_id if session_id in known else OTHER for session_id in asked}
 
+    async def step_names(self, steps: Iterable[str]) -> dict[str, str]:
+        """Return the name of each step in answers: (other) for those that neither the caller nor agents below it have.
+
+        An admin may assemble a prompt for an agent in a step of its own.
+        """
+        asked, actor = set(steps), self.windows.actor
+        if actor.is_admin or asked <= _NO_STEP:
+            return {step: step for step in asked}
+        owners = visible_owners(actor) | {each.principal_id for each in await self._below() if self._is_open(each)}
+        known = {each.name for each in await self.steps.visible(owners)} | _NO_STEP
+        return {step: step if step in known else OTHER for step in asked}
+
     @property
     def this_minute(self) -> int:
         """Return the end of the current minute."""
@@ -160,13 +178,8 @@ class UsageReader(msgspec.Struct, frozen=True):
         until = now - now % DAY_MICROS + DAY_MICROS
         if request.until is not None:
             until = min(until, to_micros(parse_timestamp("until", request.until, of_day=time.max)) + 1)
-        allowed = await self.plans.allowance()
-        if request.since is None:
-            since = 0 if allowed.report_days is None else now - allowed.report_days * DAY_MICROS
-        else:
-            since = to_micros(parse_timestamp("since", request.since, of_day=time.min))
-        allowed.check_report(by, 0 if request.since is None else (now - since) / DAY_MICROS)
-        return since, until
+        given = None if request.since is None else to_micros(parse_timestamp("since", request.since, of_day=time.min))
+        return (await self.plans.allowance()).report_since(by, given, now), until
 
     async def _agents(self, agent_id: str | None) -> tuple[str, ...] | None:
         """Return the agents whose usage to read; None: those of the tenant."""
@@ -174,12 +187,18 @@ class UsageReader(msgspec.Struct, frozen=True):
         if agent_id is None:
             if actor.is_admin:
                 return None
-            below = await access.below(actor.principal_id) if actor.has_agents_below else ()
-            return (actor.principal_id, *(each.principal_id for each in below))
+            return (actor.principal_id, *(each.principal_id for each in await self._below()))
         agent = await access.principal(agent_id)
         if agent_id != actor.principal_id and (agent is None or not await self.windows.may_open(agent)):
             raise PermissionDenied("Usage is open to its agent, the agent's ancestors and admins only.")
         return (agent_id,)
+
+    async def _below(self) -> Sequence[Principal]:
+        actor = self.windows.actor
+        return await self.windows.access.below(actor.principal_id) if actor.has_agents_below else ()
+
+    def _is_open(self, agent: Principal) -> bool:
+        return agent.clearance <= self.windows.actor.clearance
 
 
 @_read("usage.report", action="report", http="GET /v1/usage", errors=(SessionNotFound, PermissionDenied, QuotaExceeded))
@@ -190,8 +209,9 @@ async def report_usage(request: ReportUsage, reader: UsageReader) -> UsageReport
     """
     query = await reader.query(request, request.by)
     found = await reader.usage.totals(query._replace(limit=request.limit))
-    if request.by == "session":
-        names = await reader.session_names(each.group for each in found.groups)
+    if request.by in {"session", "step"}:
+        names_of = reader.session_names if request.by == "session" else reader.step_names
+        names = await names_of(each.group for each in found.groups)
         found = found._replace(groups=_renamed_groups(found.groups, names))
     return UsageReported(
         by=request.by,
@@ -215,7 +235,8 @@ async def export_usage(request: ExportUsage, reader: UsageReader) -> UsageExport
     if request.cursor is not None:
         query = query._replace(since=max(query.since, int(request.cursor)))
     page = await reader.usage.details(query, request.unit, _PAGE_ROWS)
-    details = _renamed_details(page.details, await reader.session_names(each.key.session_id for each in page.details))
+    sessions = await reader.session_names(each.key.session_id for each in page.details)
+    details = _renamed_details(page.details, sessions, await reader.step_names(each.key.step for each in page.details))
     return UsageExported(
         form=request.form,
         rows=len(details),
@@ -234,10 +255,13 @@ def _renamed_groups(groups: Iterable[UsageGroup], names: Mapping[str, str]) -> l
     return sorted(renamed, key=lambda each: (-each.sums.total_tokens, each.group))
 
 
-def _renamed_details(details: Iterable[UsageDetail], names: Mapping[str, str]) -> list[UsageDetail]:
-    """Return details with other names of sessions; those that are then of the same key are added up."""
+def _renamed_details(
+    details: Iterable[UsageDetail], sessions: Mapping[str, str], steps: Mapping[str, str]
+) -> list[UsageDetail]:
+    """Return details with other names of sessions and steps; those that are then of the same key are added up."""
     found: dict[tuple[int, UsageKey], UsageSums] = {}
     for each in details:
-        place = each.start, each.key._replace(session_id=names[each.key.session_id])
+        key = each.key._replace(session_id=sessions[each.key.session_id], step=steps[each.key.step])
+        place = each.start, key
         found[place] = each.sums.plus(found[place]) if place in found else each.sums
     return [UsageDetail(start, key, sums) for (start, key), sums in found.items()]

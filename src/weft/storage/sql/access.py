@@ -439,6 +439,18 @@ class SqlAccessStore:
             token_id,
         )
 
+    async def revoke_sign_in(self, token: StoredToken, at: int) -> None:
+        await self._tx.run(
+            "UPDATE access_tokens SET revoked_at = $1 WHERE tenant = $2 AND principal_id = $3 AND proven_at = $4 "
+            "AND (token_id = $5 OR key_id = $6) AND revoked_at IS NULL",
+            at,
+            self.tenant,
+            token.principal_id,
+            token.proven_at,
+            token.token_id,
+            token.key_id,
+        )
+
     async def revoke_tokens_of(self, principal_id: str, at: int) -> None:
         await self._tx.run(
             "UPDATE access_tokens SET revoked_at = $1 WHERE tenant = $2 AND principal_id = $3 AND revoked_at IS NULL",

@@ -30,18 +30,31 @@ def _use_sql(day: str, month: str) -> str:
 
 _USE = _use_sql("$2", "$3")
 _PAGE = f"{_USE} AND (b.subject, b.period) > ($4, $5) ORDER BY b.subject, b.period LIMIT $6"
-_BINDING = f"""
-WITH RECURSIVE above (principal_id, parent_id) AS (
-    SELECT principal_id, parent_id FROM principals WHERE tenant = $1 AND principal_id = $2
-    UNION
-    SELECT p.principal_id, p.parent_id FROM above CROSS JOIN principals p
-    WHERE p.tenant = $1 AND p.principal_id = above.parent_id)
-{_use_sql("$3", "$4")} AND b.subject IN (
-    SELECT '{TENANT}' UNION ALL SELECT '{AGENT}' || principal_id FROM above
-    UNION ALL SELECT '{TEAM}' || m.team FROM above CROSS JOIN team_members m
-              WHERE m.tenant = $1 AND m.principal_id = above.principal_id)
-ORDER BY b.subject, b.period
+
+
+def _above_sql(condition: str) -> str:
+    """Return the common table of the principals of a condition with all that are above them."""
+    return f"""
+    WITH RECURSIVE above (principal_id, parent_id) AS (
+        SELECT principal_id, parent_id FROM principals WHERE tenant = $1 AND {condition}
+        UNION
+        SELECT p.principal_id, p.parent_id FROM above CROSS JOIN principals p
+        WHERE p.tenant = $1 AND p.principal_id = above.parent_id)
+    """  # noqa: S608 - our own conditions
+
+
+# What calls of these principals count for, besides the tenant.
+_SUBJECTS = f"""
+SELECT '{AGENT}' || principal_id FROM above
+UNION ALL SELECT '{TEAM}' || m.team FROM above CROSS JOIN team_members m
+          WHERE m.tenant = $1 AND m.principal_id = above.principal_id
 """  # noqa: S608 - constants
+_BINDING = f"""
+{_above_sql("principal_id = $2")} {_use_sql("$3", "$4")}
+AND b.subject IN (SELECT '{TENANT}' UNION ALL {_SUBJECTS})
+ORDER BY b.subject, b.period
+"""
+_SUBJECTS_ABOVE = f"{_above_sql('clearance > $2')} {_SUBJECTS}"
 _BELOW = """
 WITH RECURSIVE below (principal_id) AS (
     SELECT principal_id FROM {first} WHERE tenant = $1 AND {column} = $2
@@ -119,6 +132,10 @@ class SqlBudgetStore(SqlStore):
         kind, _, name = subject.partition(":")
         rows = await self._tx.all(_COVERED[f"{kind}:"], self._tenant, name)
         return sorted(row[0] for row in rows)
+
+    async def subjects_above(self, clearance: int) -> Sequence[str]:
+        rows = await self._tx.all(_SUBJECTS_ABOVE, self._tenant, clearance)
+        return [TENANT, *sorted({row[0] for row in rows})] if rows else []
 
     async def charge(self, name: BudgetName, starts_at: int, charge: Charge) -> Spend:
         row = await self._tx.one(_CHARGE, self._tenant, name.subject, name.period, starts_at, *charge)

@@ -163,6 +163,25 @@ class AccessStoreContract:
         assert await stores.access.token("t3") == other
         assert await elsewhere.access.token("t1") == token("t1")
 
+    async def test_the_tokens_of_one_sign_in_are_revoked(
+        self, stores: ContractStores, elsewhere: ContractStores
+    ) -> None:
+        signed_in, refreshed = token("t1"), token("t2")
+        others = (
+            replace(token("t3"), proven_at=4),
+            token("t4", key_id="key_2"),
+            replace(token("t5"), principal_id="other"),
+        )
+        for stored in (signed_in, refreshed, *others):
+            await stores.access.add_token(stored)
+        await elsewhere.access.add_token(signed_in)
+        await stores.access.revoke_sign_in(refreshed, 5)
+        for stored in (signed_in, refreshed):
+            assert await stores.access.token(stored.token_id) == replace(stored, revoked_at=5)
+        for stored in others:
+            assert await stores.access.token(stored.token_id) == stored
+        assert await elsewhere.access.token("t1") == signed_in
+
     async def test_only_tokens_long_expired_are_deleted(self, stores: ContractStores) -> None:
         await stores.access.add_token(token("old", expires_at=9))
         await stores.access.add_token(token("new", expires_at=10))

@@ -19,6 +19,7 @@ import msgspec
 
 from weft.kernel.identity import principal_of
 from weft.kernel.operation import Response
+from weft.transports.unseen_characters import UNSEEN
 
 _GAP = "  "
 _MIN_COLUMN_WIDTH = 8
@@ -28,8 +29,9 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ")
 _IDS = frozenset({"id", "key", "ref", "label", "name", "domain", "team", "check", "state"})
 # Columns hidden when they repeat another column, or the end of a participant name in it.
 _DUPLICATE_COLUMNS = {"agent_id": ("sender", "author", "actor"), "match_preview": ("content",)}
-# Text of agents may hold control characters, which a terminal would execute.
-_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+# Text of agents may hold characters that a terminal would execute, and that make a text look like another one.
+_ESCAPED = re.compile(rf"[{UNSEEN}\r]")
+_ONE_BYTE = 0x100
 
 
 def show(response: msgspec.Struct, *, as_json: bool, formatter: Callable[[Any], str] | None = None) -> None:
@@ -251,8 +253,13 @@ def _as_json(value: object) -> str:
 
 
 def escape_controls(text: str) -> str:
-    """Escape control characters."""
-    return text.translate(_CONTROLS)
+    """Escape control characters, and those that make a text look like another one."""
+    return _ESCAPED.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < _ONE_BYTE else f"\\u{code:04x}"
 
 
 def _json(response: msgspec.Struct) -> bytes:

@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
 from urllib.parse import quote
 
 from weft.capabilities.records.item_refs import DocumentName
 from weft.transports.console.sign_in import PATH
+
+
+class LineOwner(NamedTuple):
+    """Whose history a page shows: the title of the page, and the page of the session or agent."""
+
+    title: str
+    name: str
+    link: str
+
+
+def owner_of(line_id: str) -> LineOwner | None:
+    """Return the session or agent of a history; None for other kinds."""
+    kind, _, name = line_id.partition("@")[0].partition(":")
+    first, _, second = name.partition(":")
+    if kind == "board" and first:
+        return LineOwner("History of the board", f"Session {first}", f"{PATH}/sessions/{_quoted(first)}")
+    if kind == "window" and second:
+        link = f"{PATH}/sessions/{_quoted(first)}/windows/{_quoted(second)}"
+        return LineOwner(f"History of the window of {second}", f"Session {first}", link)
+    titles = {"agent": "History of the definition", "context": "History of the persistent context"}
+    if kind in titles and first:
+        return LineOwner(titles[kind], first, f"{PATH}/agents/{_quoted(first)}")
+    return None
 
 
 def item_link(ref: str) -> str | None:

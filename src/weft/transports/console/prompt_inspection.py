@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.capabilities.assembly.model import digest_of
@@ -17,12 +18,15 @@ if TYPE_CHECKING:
 
     from weft.capabilities.assembly.receipt_operations import ReceiptShown
     from weft.capabilities.assembly.receipts import ReceiptBlock
+    from weft.capabilities.history.text_diff import TextDiff
     from weft.transports.console.charts import Rectangle
 
 IN_PROMPT, SHORTENED = "in the prompt", "shortened"
 _LAYER_LINE = "layer:"
 # A block has few messages: an answer with its tool calls and their results.
 _MESSAGES_OF_A_BLOCK = 64
+# In a bar of more, blocks of one kind are drawn as one.
+_DRAWN_BLOCKS = 200
 
 
 class JudgedCandidate(NamedTuple):
@@ -128,12 +132,12 @@ def _change(block: ReceiptBlock, known: Mapping[str, str]) -> str:
 
 
 async def compared_blocks(
-    changes: PromptChanges, before: Mapping[str, str], after: Mapping[str, str]
-) -> dict[str, str]:
+    blocks: Sequence[BlockChange], before: Mapping[str, str], after: Mapping[str, str]
+) -> dict[str, TextDiff]:
     """Return the diff of each block that is not the same, by its id; none of those whose text is no longer kept."""
     changed = [
         each.block.block_id
-        for each in changes.blocks
+        for each in blocks
         if each.change != "same" and (each.block.block_id in before or each.block.block_id in after)
     ]
     diffs = await diffs_of([(before.get(block_id, ""), after.get(block_id, "")) for block_id in changed])
@@ -201,7 +205,27 @@ def prompt_bar(receipt: ReceiptShown) -> list[Rectangle]:
         Part(block.kind, block.tokens, f"{block.kind} {block.block_id}: {block.tokens:,} tokens", block.cache_point)
         for block in receipt.blocks
     ]
-    return segments((tools if receipt.tools_tokens else []) + blocks)
+    drawn = blocks if len(blocks) <= _DRAWN_BLOCKS else _joined(blocks)
+    return segments((tools if receipt.tools_tokens else []) + drawn)
+
+
+def _joined(parts: Sequence[Part]) -> list[Part]:
+    """Return parts of one kind that follow each other as one, up to each mark."""
+    joined: list[Part] = []
+    for kind, run in groupby(parts, key=lambda part: part.kind):
+        amount = number = 0
+        for part in run:
+            amount, number = amount + int(part.amount), number + 1
+            if part.is_marked:
+                joined.append(_joined_part(kind, amount, number, is_marked=True))
+                amount = number = 0
+        if number:
+            joined.append(_joined_part(kind, amount, number))
+    return joined
+
+
+def _joined_part(kind: str, tokens: int, blocks: int, *, is_marked: bool = False) -> Part:
+    return Part(kind, tokens, f"{kind}: {blocks:,} blocks, {tokens:,} tokens", is_marked)
 
 
 def kind_totals(receipt: ReceiptShown) -> list[KindTotal]:

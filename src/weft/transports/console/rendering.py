@@ -10,19 +10,15 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from weft.transports.console.item_links import item_link
+from weft.transports.console.item_links import item_link, owner_of
 from weft.transports.console.side_by_side import rows_of
 from weft.transports.console.text_changes import as_text
+from weft.transports.unseen_characters import UNSEEN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Control characters, and those that change the direction of a text or are not seen: separators, fillers, annotations,
-# variation selectors of a second kind and tags, by which a text for a model is hidden from its readers.
-_CONTROLS = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
-    "\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
-)
+_INERT = re.compile(rf"[{UNSEEN}\u200c\u200d]")
 _NOTHING = "\u2013"
 _THOUSAND = 1_000
 
@@ -47,6 +43,7 @@ def environment() -> Environment:
         size=shown_bytes,
         side_by_side=rows_of,
         item_link=item_link,
+        owner_of=owner_of,
     )
     return made
 
@@ -57,7 +54,7 @@ def render(template: str, values: Mapping[str, Any]) -> str:
 
 def inert(text: object) -> Markup:
     """Return a stored text for a page: markup is text, and characters that would not be seen are named."""
-    return Markup(_CONTROLS.sub(_named, str(escape(str(text)))))  # noqa: S704 - escaped here
+    return Markup(_INERT.sub(_named, str(escape(str(text)))))  # noqa: S704 - escaped here
 
 
 def _named(found: re.Match[str]) -> str:

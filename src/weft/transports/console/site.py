@@ -70,6 +70,8 @@ _SECURITY = {
 _ASSET_TYPES = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 _FORM_BYTES = 1_048_576
 _MANY_FIELDS = 1_000
+_SHOWN_CHARACTERS = 200
+_OVERVIEW_LINKS_ALL = "The menu of the overview has all pages; / searches for anything else."
 _SIGN_IN_AGAIN = "Go back to the overview, sign in and send the form again. Nothing was changed."
 
 
@@ -90,6 +92,17 @@ class Console:
         for page in PAGES:
             yield Route(f"{PATH}{page.path}", self._guarded(self._shown(page)), methods=["GET"])
 
+    def is_for_reader(self, request: Request) -> bool:
+        """Tell whether a request that has no route is of a reader of the console, who should get a page."""
+        path = request.url.path
+        is_page = path == PATH or path.startswith(f"{PATH}/")
+        return is_page and request.method == "GET" and "text/html" in request.headers.get("accept", "")
+
+    def not_found(self, request: Request) -> Response:
+        """Return the page of an address that no page has."""
+        path = request.url.path[:_SHOWN_CHARACTERS]
+        return _secured(self._error_page(NotFound(f"The console has no page '{path}'.", hint=_OVERVIEW_LINKS_ALL)))
+
     def _guarded(self, handle: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         """Show errors as pages, send who is not signed in to the sign-in, and add the security headers."""
 
@@ -106,9 +119,7 @@ class Console:
             except Exception:  # noqa: BLE001 - the reader gets a page in any case
                 _log.exception("page failed")
                 response = self._error_page(InternalError())
-            for name, value in _SECURITY.items():
-                response.headers.setdefault(name, value)
-            return response
+            return _secured(response)
 
         return guarded
 
@@ -129,7 +140,7 @@ class Console:
 
     async def _sign_in(self, request: Request) -> Response:
         await self._app.admit_without_credential(context_of(request.scope))
-        _check_same_origin(request)
+        self._check_same_origin(request)
         form = await _form(request, ANONYMOUS_BODY_BYTES)
         return_to = _own_path(form.get(RETURN_TO))
         try:
@@ -142,24 +153,36 @@ class Console:
         return response
 
     async def _sign_out(self, request: Request) -> Response:
-        _check_same_origin(request)
+        self._check_same_origin(request)
         browser = await signed_in(self._app, request)
         form = await _form(request)
         browser.check_form(form.get(FORM_TOKEN))
-        what = {"agent_id": browser.actor.principal_id} if form.get("everywhere") else {}
+        what = {"agent_id": browser.actor.principal_id} if form.get("everywhere") else {"refreshed": True}
         await self._app.call(self._app.registry["token.revoke"], what, browser.context)
         response = RedirectResponse(SIGN_IN, HTTPStatus.SEE_OTHER)
         forget(response)
         return response
 
     async def _action(self, request: Request) -> Response:
-        _check_same_origin(request)
+        self._check_same_origin(request)
         browser = await signed_in(self._app, request)
         form = await _form(request)
         browser.check_form(form.get(FORM_TOKEN))
         operation, path = request.path_params["operation"], _own_path(form.get(RETURN_TO))
         await perform(self._app, browser, operation, form)
         return RedirectResponse(f"{path}{'&' if '?' in path else '?'}done={quote(operation)}", HTTPStatus.SEE_OTHER)
+
+    def _check_same_origin(self, request: Request) -> None:
+        """Refuse forms of other pages: of other sites, and of another port of this host, which shares its cookies."""
+        site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+        if site is not None:
+            is_own = site in {"same-origin", "none"}
+        else:
+            # Browsers do not send it to other hosts by plain HTTP. A proxy may have changed the name of the host.
+            own = {f"{scheme}://{request.headers.get('host')}" for scheme in ("http", "https")}
+            is_own = origin is None or origin.lower() in {*own, *self._app.settings.allowed_origins.lower().split()}
+        if not is_own:
+            raise ForeignForm
 
     async def _asset(self, request: Request) -> Response:
         await self._app.admit_without_credential(context_of(request.scope))
@@ -203,6 +226,12 @@ class ConsoleEvents(EventStream):
         yield page.reached, changed
 
 
+def _secured(response: Response) -> Response:
+    for name, value in _SECURITY.items():
+        response.headers.setdefault(name, value)
+    return response
+
+
 def _command(operation: str) -> str:
     """Name an operation by its command: that is what a reader of a hint can type."""
     return f"weft {command_name(operation)}"
@@ -215,12 +244,6 @@ def _is_secure(request: Request) -> bool:
 def _is_update(request: Request) -> bool:
     """Tell whether a page that is open fetches its live part again, which is no use of the browser by its reader."""
     return "hx-request" in request.headers
-
-
-def _check_same_origin(request: Request) -> None:
-    """Refuse forms of other pages: of other sites, and of another port of this host, which shares its cookies."""
-    if request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
-        raise ForeignForm
 
 
 def _own_path(path: str | None) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.capabilities.history.text_diff import DiffBudget, text_diff
+from weft.capabilities.history.text_diff import DiffBudget, TextDiff, text_diff
 from weft.kernel.thread_pools import DIFF_THREADS
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 _STEPS, _CHARACTERS = 100_000, 60_000
 
 
-async def compared(pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the unified diff of each pair of texts; what exceeds the bounds of a page is left out."""
+async def compared(pairs: Sequence[tuple[str, str]]) -> list[TextDiff]:
+    """Return the unified diff of each pair of texts; lines beyond the bounds of a page are left out and counted."""
     return await DIFF_THREADS.run(_compare, pairs)
 
 
@@ -26,6 +26,6 @@ def as_text(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
-def _compare(pairs: Sequence[tuple[str, str]]) -> list[str]:
+def _compare(pairs: Sequence[tuple[str, str]]) -> list[TextDiff]:
     budget = DiffBudget(_STEPS, _CHARACTERS)
-    return [text_diff(before, after, budget).text for before, after in pairs]
+    return [text_diff(before, after, budget) for before, after in pairs]

@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse
 
 from weft.app.dispatch import may_use
 from weft.kernel.errors import InvalidInput
+from weft.kernel.thread_pools import DIFF_THREADS
 from weft.transports.console.actions import DONE
 from weft.transports.console.rendering import render
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 
 Row = TypeVar("Row")
-_PAGE_DIGITS = 6
 # Of the largest number that a database stores, without its first.
 _DIGITS = 18
 
@@ -74,6 +74,10 @@ class PageView:
     def path(self) -> str:
         return self.request.url.path
 
+    @property
+    def now(self) -> datetime:
+        return self._app.clock.now()
+
     def part(self, name: str) -> str:
         """Return a part of the path."""
         return str(self.request.path_params[name])
@@ -115,14 +119,18 @@ class PageView:
             kept.sort(key=lambda row: _sortable(getattr(row, sort)), reverse=self.query("order") == "desc")
         return kept
 
-    def page_of(self, rows: Sequence[Row], size: int) -> PageOf[Row]:
-        """Return the rows of ``?page=``: a part of those that an operation answers at once."""
-        text = self.query("page") or "1"
-        page = int(text) if text.isascii() and text.isdigit() and len(text) <= _PAGE_DIGITS else 1
+    def page_of(self, rows: Sequence[Row], size: int, name: str = "page") -> PageOf[Row]:
+        """Return the rows of ``?page=`` or another parameter: a part of those that an operation answers at once."""
+        text = self.query(name) or "1"
+        page = int(text) if whole_number(text) else 1
         start = (max(page, 1) - 1) * size
         return PageOf(
             list(rows[start : start + size]), len(rows), start, page, page + 1 if start + size < len(rows) else None
         )
+
+    async def render_long(self, template: str, **values: Any) -> Response:  # noqa: ANN401 - for templates
+        """Return a page with long texts, which is rendered in a thread: others' calls do not wait for it."""
+        return await DIFF_THREADS.run(self.render, template, **values)
 
     def render(self, template: str, status: int = 200, **values: Any) -> Response:  # noqa: ANN401 - for templates
         """Return a page. ``done`` in the query names the form that was sent; no link makes a page say anything else."""

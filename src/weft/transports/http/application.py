@@ -105,6 +105,7 @@ class HttpApplication:
         self.streams = OpenStreams()
         self._metrics_token = app.settings.metrics_credential
         self.mcp = McpEndpoint(app, profile, fast_path=fast_path)
+        self._console = Console(app, self.streams)
         self._routed = self._starlette()
         self.asgi: ASGIApp = HostGuard(app, self._route)
 
@@ -125,7 +126,7 @@ class HttpApplication:
                 *transfer_routes(self._app),
                 *shim_routes(self._app),
                 *schema_routes(self._app),
-                *Console(self._app, self.streams).routes(),
+                *self._console.routes(),
                 Route("/", self._landing),
                 Route("/health", self._health),
                 Route("/ready", self._ready),
@@ -207,6 +208,9 @@ class HttpApplication:
             await self._app.admit_without_credential(context_of(request.scope))
         except RateLimited as limited:
             return await self._refused(request, limited)
+        is_missing = getattr(problem, "status_code", 404) == NotFound.http_status
+        if is_missing and self._console.is_for_reader(request):
+            return self._console.not_found(request)
         headers = dict(getattr(problem, "headers", None) or {})
         error: WeftError = NotFound(f"There is no route '{request.url.path[:200]}'.")
         if getattr(problem, "status_code", 404) == MethodNotAllowed.http_status:

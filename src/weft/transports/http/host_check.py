@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from weft.kernel.errors import WeftError
 
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
-EVERY_INTERFACE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - recognised, not bound to
 # Health probes may use any host name; these paths reveal nothing.
 _OPEN_PATHS = frozenset({"/health", "/ready"})
 
@@ -27,7 +26,7 @@ class HostGuard:
         self._app = app
         self._guarded = guarded
         settings = app.settings
-        bound = set() if settings.host in EVERY_INTERFACE else {settings.host}
+        bound = set() if settings.listens_everywhere else {settings.url_host.lower()}
         self._hosts = _LOOPBACK | bound | set(settings.allowed_hosts.lower().split())
         self._origins = frozenset(settings.allowed_origins.lower().split())
 

@@ -25,6 +25,26 @@ function makeScrollable(root) {
   }
 }
 
+// On a phone, rows of tables are shown one cell below the other, each after the name of its column. The roles say that
+// they are tables nevertheless.
+function nameCells(root) {
+  for (const table of root.querySelectorAll("table:not(.columns-diff)")) {
+    const names = [...table.tHead.rows[0].cells].map((cell) => cell.textContent.trim());
+    table.classList.add("named");
+    table.setAttribute("role", "table");
+    for (const part of [table.tHead, ...table.tBodies]) part.setAttribute("role", "rowgroup");
+    for (const row of table.rows) {
+      row.setAttribute("role", "row");
+      for (const cell of row.cells) {
+        cell.setAttribute("role", cell.scope === "col" ? "columnheader" : cell.scope === "row" ? "rowheader" : "cell");
+        if (row.parentNode === table.tHead) continue;
+        if (names[cell.cellIndex]) cell.dataset.name = names[cell.cellIndex];
+        if (!cell.textContent.trim() && !cell.querySelector("svg, progress, form")) cell.dataset.blank = "";
+      }
+    }
+  }
+}
+
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("button.copy");
   if (!button) return;
@@ -73,6 +93,7 @@ document.addEventListener("htmx:before:swap", (event) => {
   for (const { fragment } of event.detail.tasks) {
     showLocalTimes(fragment);
     enableCopying(fragment);
+    nameCells(fragment);
   }
 });
 
@@ -109,7 +130,7 @@ function drawChart(place) {
   };
   const axis = { stroke: getComputedStyle(document.body).color, grid: { stroke: colour("grid"), width: 1 }, ticks: { stroke: colour("grid"), width: 1 } };
   new uPlot({
-    width: place.clientWidth, height: 240, legend: { show: true }, scales: { x: { time: false } },
+    width: place.clientWidth, height: 240, padding: [null, 60, null, null], legend: { live: false }, scales: { x: { time: false } },
     series: [
       { label: "row", value: (_, index) => names[index] ?? "" },
       { label: "assembled", stroke: colour("assembled"), width: 2, points: { show: rows.length < 32 } },
@@ -142,6 +163,7 @@ document.addEventListener("DOMContentLoaded", () => {
   offerLink();
   showLocalTimes(document);
   enableCopying(document);
+  nameCells(document);
   makeScrollable(document);
   window.addEventListener("resize", () => makeScrollable(document));
   const live = document.getElementById("live");

@@ -64,6 +64,7 @@ async def agent(view: PageView) -> Response:
         definition=await _section(view, "agent.read_definition", agent_id=agent_id),
         layers=await _section(view, "layer.show", agent_id=agent_id),
         keys=await _section(view, "key.list", agent_id=agent_id),
+        now=view.now,
         tab="agent",
     )
 

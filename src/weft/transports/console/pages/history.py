@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from weft.capabilities.history.revisions import HEAD
 from weft.transports.console.branch_graph import Lane, draw
 from weft.transports.console.text_changes import as_text, compared
 from weft.transports.console.view import Page, whole_number
@@ -13,16 +14,20 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
+    from weft.capabilities.history.diff import Differences
     from weft.capabilities.history.merge_operations import ConflictInfo
+    from weft.capabilities.history.text_diff import TextDiff
     from weft.transports.console.view import PageView
 
-_LISTED_BRANCHES = 100
+_LISTED_BRANCHES = 50
 _DRAWN_BRANCHES = 12
 _DRAWN_COMMITS = 60
+_SHOWN_CHANGES = 50
 
 
 async def log(view: PageView) -> Response:
     context_id = view.part("context_id")
+    branches = await view.call("history.branches", context_id=context_id)
     listed = await view.call(
         "history.log",
         context_id=context_id,
@@ -34,8 +39,8 @@ async def log(view: PageView) -> Response:
         "log.html",
         context_id=context_id,
         commits=listed.commits,
-        branches=await view.call("history.branches", context_id=context_id),
-        most_branches=_LISTED_BRANCHES,
+        trunk=branches.context_id,
+        branches=view.page_of(branches.branches, _LISTED_BRANCHES),
         following=listed.commits[-1].version if listed.has_more else None,
         tab="log",
     )
@@ -45,8 +50,9 @@ async def graph(view: PageView) -> Response:
     """Draw the newest commits of a context and its branches."""
     context_id = view.part("context_id")
     listed = await view.call("history.branches", context_id=context_id)
-    branches = [Lane(each.context_id, each.branch, each.from_context_id, each.from_version) for each in listed.branches]
-    shown = [Lane(listed.context_id, "main"), *branches[:_DRAWN_BRANCHES]]
+    branches = view.page_of(listed.branches, _DRAWN_BRANCHES)
+    lanes = [Lane(each.context_id, each.branch, each.from_context_id, each.from_version) for each in branches.rows]
+    shown = [Lane(listed.context_id, "main"), *lanes]
     logs = {
         each.context_id: (await view.call("history.log", context_id=each.context_id, limit=_DRAWN_COMMITS)).commits
         for each in shown
@@ -56,7 +62,7 @@ async def graph(view: PageView) -> Response:
         context_id=context_id,
         graph=draw(shown, logs, _DRAWN_COMMITS),
         shown=shown,
-        left_out=max(0, len(branches) - _DRAWN_BRANCHES),
+        branches=branches,
         tab="graph",
     )
 
@@ -79,7 +85,14 @@ async def differences(view: PageView) -> Response:
         to_version=to,
         text=True,
     )
-    return view.render("diff.html", context_id=context_id, diff=found, tab="diff")
+    return await _render_changes(view, "diff.html", found, tab="diff")
+
+
+async def _render_changes(view: PageView, template: str, diff: Differences, tab: str) -> Response:
+    """Return a page with the changed keys of a context: a part of them, because a diff of each is long."""
+    titled = (("Added", diff.added), ("Removed", diff.removed), ("Changed", diff.modified))
+    changed = view.page_of([(title, each) for title, entries in titled for each in entries], _SHOWN_CHANGES)
+    return await view.render_long(template, context_id=view.part("context_id"), diff=diff, changed=changed, tab=tab)
 
 
 def _before(version: str | int) -> int:
@@ -103,12 +116,12 @@ async def blame(view: PageView) -> Response:
 
 
 async def rollback(view: PageView) -> Response:
-    """Show what a rollback would change, before it is made."""
-    context_id, version = view.part("context_id"), view.query("version")
+    """Show what a rollback would change. The form names both versions: a rollback of anything else is refused."""
+    context_id = view.part("context_id")
     preview = await view.call(
-        "history.diff", context_id=context_id, from_version=await _newest(view), to_version=version, text=True
+        "history.diff", context_id=context_id, from_version=HEAD, to_version=view.query("version"), text=True
     )
-    return view.render("rollback.html", context_id=context_id, version=version, diff=preview, tab="log")
+    return await _render_changes(view, "rollback.html", preview, tab="log")
 
 
 async def _newest(view: PageView) -> int:
@@ -128,10 +141,10 @@ async def reviews(view: PageView) -> Response:
 
 async def review(view: PageView) -> Response:
     shown = await view.call("history.review", review_id=view.part("review_id"))
-    return view.render("review.html", review=shown, changes=await _sides(shown.conflicts))
+    return await view.render_long("review.html", review=shown, changes=await _sides(shown.conflicts))
 
 
-async def _sides(conflicts: Sequence[ConflictInfo]) -> dict[str, list[tuple[str, str]]]:
+async def _sides(conflicts: Sequence[ConflictInfo]) -> dict[str, list[tuple[str, TextDiff]]]:
     """Return what each side of a conflict changed in the value before both, as diffs by key."""
     named = [
         (conflict.key, label, (as_text(conflict.base.value), as_text(side.value)))
@@ -140,7 +153,7 @@ async def _sides(conflicts: Sequence[ConflictInfo]) -> dict[str, list[tuple[str,
         for label, side in (("Here", conflict.ours), ("Incoming", conflict.theirs))
         if side is not None
     ]
-    changes: dict[str, list[tuple[str, str]]] = {}
+    changes: dict[str, list[tuple[str, TextDiff]]] = {}
     diffs = await compared([texts for _, _, texts in named])
     for (key, label, _), diff in zip(named, diffs, strict=True):
         changes.setdefault(key, []).append((label, diff))
@@ -167,7 +180,7 @@ async def compaction(view: PageView) -> Response:
     shown = await view.call(
         "compaction.show", compaction_id=view.part("compaction_id"), originals=True, offset=view.query("offset")
     )
-    return view.render("compaction.html", shown=shown)
+    return await view.render_long("compaction.html", shown=shown)
 
 
 HISTORY = (

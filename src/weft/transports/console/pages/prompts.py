@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from weft.transports.console.view import PageView
 
 _CANDIDATES = 100
+_BLOCKS = 50
 
 
 async def prompts(view: PageView) -> Response:
@@ -54,7 +55,7 @@ async def inspector(view: PageView) -> Response:
     ]
     arranged = view.arranged(chosen, "ref", "kind", "tokens", "score", "outcome", "use")
     texts = await _block_texts(receipt, replay)
-    return view.render(
+    return await view.render_long(
         "inspector.html",
         receipt=receipt,
         replay=replay,
@@ -66,6 +67,7 @@ async def inspector(view: PageView) -> Response:
         budgets=budget_rows(receipt),
         layers=signed_layers(receipt, texts),
         texts=texts,
+        blocks=view.page_of(receipt.blocks, _BLOCKS, "blocks"),
         candidates=view.page_of(arranged, _CANDIDATES),
         outcomes=outcomes_of(judged),
         candidate_kinds=Counter(each.kind for each in judged),
@@ -78,7 +80,9 @@ async def replayed(view: PageView) -> Response:
     receipt_id = view.part("receipt_id")
     receipt = await view.call("receipt.show", receipt_id=receipt_id, candidates=False)
     prompt = await view.call("receipt.replay", receipt_id=receipt_id, form=view.query("form"))
-    return view.render("replay.html", receipt=receipt, prompt=prompt, same=prompt.prompt_hash == receipt.prompt_hash)
+    return await view.render_long(
+        "replay.html", receipt=receipt, prompt=prompt, same=prompt.prompt_hash == receipt.prompt_hash
+    )
 
 
 async def compared(view: PageView) -> Response:
@@ -86,9 +90,12 @@ async def compared(view: PageView) -> Response:
     receipt = await view.call("receipt.show", receipt_id=view.part("receipt_id"), candidates=False)
     previous = await _previous(view, receipt.previous_id)
     changes = PromptChanges.of(previous, receipt)
+    blocks = view.page_of(changes.blocks, _BLOCKS)
     before = {} if previous is None else await _texts(view, previous)
-    diffs = await compared_blocks(changes, before, await _texts(view, receipt))
-    return view.render("prompt_changes.html", receipt=receipt, previous=previous, changes=changes, diffs=diffs)
+    diffs = await compared_blocks(blocks.rows, before, await _texts(view, receipt))
+    return await view.render_long(
+        "prompt_changes.html", receipt=receipt, previous=previous, changes=changes, blocks=blocks, diffs=diffs
+    )
 
 
 async def _texts(view: PageView, receipt: ReceiptShown) -> dict[str, str]:
