@@ -131,7 +131,7 @@ def test_an_evaluation_that_would_take_too_long_is_an_error(condition: str, valu
     started = time.process_time()
     with pytest.raises(EvaluationError):
         compiled.evaluate(activation({"arguments": {"v": value}}), size)
-    assert time.process_time() - started < 0.5
+    assert time.process_time() - started < 2
 
 
 @pytest.mark.parametrize("value", [2**70, "\ud800", float("nan"), {"a": [{}] * 100}, None, [[[[[]]]]]])

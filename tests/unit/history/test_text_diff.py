@@ -92,4 +92,4 @@ def test_values_that_are_too_long_are_not_compared_in_a_conflict() -> None:
     assert "diff" in last_change(version("new"), version("old"))
     started = time.process_time()
     assert "diff" not in last_change(version("x\u2028" * 500_000), version("y\u2028" * 500_000))
-    assert time.process_time() - started < 0.2
+    assert time.process_time() - started < 2

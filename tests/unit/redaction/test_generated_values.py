@@ -147,6 +147,9 @@ def _found(text: str) -> Counter[str]:
 def test_detection_is_cheap() -> None:
     """Well below a millisecond per KiB, also on a busy machine."""
     text = "The quarterly report is late; Anna Berg asks for version 2.4 of the budget (see section 3.1). " * 100
-    started = time.process_time()
-    Masker().text(text)
-    assert (time.process_time() - started) / (len(text) / 1024) < 1e-3
+    seconds = []
+    for _ in range(3):
+        started = time.process_time()
+        Masker().text(text)
+        seconds.append(time.process_time() - started)
+    assert min(seconds) / (len(text) / 1024) < 1e-3
