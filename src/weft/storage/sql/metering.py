@@ -117,6 +117,8 @@ _UP_TO_CLEARANCE = f"""
 agent_id <> '{OTHER}' AND agent_id NOT IN (
     SELECT p.principal_id FROM principals p WHERE p.tenant = $1 AND p.clearance > ${{place}})
 """  # noqa: S608 - a constant
+# SQLite stores roll-ups in the order of these columns, and adds up without sorting.
+_IN_ORDER = {"model": "start, model", "step": "start, model, step"}
 _encode = msgspec.json.Encoder().encode
 
 
@@ -440,15 +442,26 @@ class _SumsQuery:
         """
         column = _COLUMNS[self._query.by]
         is_shown = f" AND {column} IN (SELECT grouped FROM shown)"  # noqa: S608 - our own columns
-        sized = _union(each.select(f"{column} AS grouped, total_tokens") for each in self._sources)
+        is_sorted = self._query.by in _IN_ORDER
+        sized = _union(
+            self._by_name(each, "total_tokens") if is_sorted else each.select(f"{column} AS grouped, total_tokens")
+            for each in self._sources
+        )
         every = _union(self._without_names(each).select(_SUMS) for each in self._sources)
-        shown = _union(each.select(f"{column} AS grouped, {_SUMS}", more=is_shown) for each in self._sources)
+        shown = _union(self._by_name(each, *SUM_NAMES, more=is_shown) for each in self._sources)
         return (
             f"WITH names AS (SELECT grouped, SUM(total_tokens) AS tokens FROM ({sized}) sized GROUP BY grouped), "  # noqa: S608 - likewise
             f"shown AS (SELECT grouped FROM names ORDER BY tokens DESC, grouped LIMIT ${len(self.values)}) "
             f"SELECT '' AS grouped, (SELECT COUNT(*) FROM names) AS count, {_ADDED_UP} FROM ({every}) every_name "
             f"UNION ALL SELECT grouped, -1, {_ADDED_UP} FROM ({shown}) largest GROUP BY grouped"
         )
+
+    def _by_name(self, source: _Source, *sums: str, more: str = "") -> str:
+        """Select the sums of the rows with a name, so that few wide rows are left to be sorted."""
+        column = _COLUMNS[self._query.by]
+        columns = _IN_ORDER.get(self._query.by, column) if source.table == _ROLLUPS else column
+        added_up = ", ".join(f"SUM({name}) AS {name}" for name in sums)
+        return source.select(f"{column} AS grouped, {added_up}", more=f"{more} GROUP BY {columns}")
 
     def _without_names(self, source: _Source) -> _Source:
         is_kept = source.table == _ROLLUPS and not self._has_names
