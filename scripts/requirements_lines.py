@@ -97,7 +97,7 @@ LINES = {
     "CE-F19": "A push needs write permission on the agent's own memory; pulling one's own context is always allowed.",
     "CE-F20": "Every change is a version with a SHA-256 over content and history.",
     "CE-F21": "Snapshots are named by hand, before critical operations and at workflow steps.",
-    "CE-F22": "Any version can be rolled back to with clearance 3; rollbacks are audited.",
+    "CE-F22": "Any version can be rolled back to with clearance 3, or by the orchestrator above; this is audited.",
     "CE-F23": "The log names author, time, reason and workflow step of every change.",
     "CE-F24": "Any two versions are compared: added, removed and modified entries, with a text diff.",
     "CE-F25": "Context branches for parallel work.",
@@ -122,16 +122,16 @@ LINES = {
     "CE-F44": "Tool definitions are loaded and unloaded by task step.",
     "CE-F45": "A context efficiency score is computed for each agent and session.",
     "CE-F46": "Agents that approach their token limit inefficiently are flagged.",
-    "CE-F47": "Better model, compaction and learning settings are suggested.",
+    "CE-F47": "Better model, compaction, retrieval and memory settings are suggested, tried by replay.",
     "CE-F48": "Documents are chunked by tokens and structure; each chunk references its exact text.",
     "CE-F49": "One interface embeds text with any model; a tenant can be limited to some models.",
-    "CE-F50": "Embeddings are cached by content hash within a tenant, and across tenants for platform data.",
+    "CE-F50": "Embeddings are cached by item and content within a tenant, and once for all tenants for platform data.",
     "CE-F51": "A tenant migrates to another embedding model without an outage: recall first, then queries by share.",
     "CE-F52": "Reindexing runs in the background for each tenant, rate-limited and resumable.",
     "CE-F53": "Prompts put their stable prefix first, so that provider prompt caches hit.",
     "CE-F54": "Each model call records baseline tokens, assembled tokens and savings.",
     "CE-F55": "Persistent memory has versions and named snapshots, also before much is learned.",
-    "CE-F56": "Persistent memory is rolled back to any version with clearance 4; rollbacks are audited.",
+    "CE-F56": "Persistent memory is rolled back with clearance 4, or by the orchestrator above; rollbacks are audited.",
     "CE-F57": "Retention is set for each memory type and tenant.",
     "CE-F58": "Every assembled prompt is validated against the layers before dispatch, and blocked on violation.",
     "CE-A": "The ten operations of the context engine exist, tenant-scoped, metered, with stable error codes.",
@@ -168,9 +168,12 @@ LINES = {
 MISSING = {
     "CE-N": (
         "times and sizes, which are figures of benchmarks: assembly, search over 1M entries, 10M vectors "
-        "(extrapolated), 1,000 concurrent assemblies of 1,000 tenants"
+        "(extrapolated), compaction of 100,000 tokens, 1,000 concurrent assemblies (of one tenant)"
     ),
-    "CE-S": "quality of answers judged by people, and time to first token, with a real model",
+    "CE-S": (
+        "quality of answers judged by people, and time to first token, with a real model; time of an assembly, which "
+        "is a figure of a benchmark"
+    ),
     "CE-U1": "quality of answers against the full document, judged by people",
     "MS-14": (
         "latency targets, which are figures of a benchmark: met by one caller and by 20 agents, missed at p95 by "

@@ -177,6 +177,7 @@ def test_counts_of_one_are_singular(launch: CommandLine) -> None:
     assert "+ goal (v1, 1 token)\n" in launch.run("history", "log", BOARD).stdout
 
 
+@pytest.mark.req("CE-U3")
 def test_a_push_prints_one_sentence(cli: CommandLine) -> None:
     assert cli.run("push", "limit", "null").stdout == "Pushed: v0 -> v1\n  wrote learned_knowledge/limit\n"
     assert cli.run("push", "limit", "null").stdout == "Nothing to push: v1 already contains it.\n"

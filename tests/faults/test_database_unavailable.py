@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.both_databases
 
 
+@pytest.mark.req("MS-10")
 async def test_an_unreachable_postgres_is_system_unavailable(tmp_path: Path) -> None:
     app = App(Settings(database_url=f"postgresql://weft@/weft?host={tmp_path}"))
-    with refused("SYSTEM_UNAVAILABLE"):
+    with refused("SYSTEM_UNAVAILABLE") as caught:
         await app.open()
+    assert caught.value.severity == "critical"
     await app.close()
 
 
@@ -36,6 +38,7 @@ async def test_a_file_that_is_no_database_is_reported_as_damaged(tmp_path: Path)
     await app.close()
 
 
+@pytest.mark.req("MS-10")
 async def test_calls_before_open_and_after_close_are_refused(world: World) -> None:
     app = App(world.settings, clock=world.clock)
     with refused("POOL_NOT_INITIALIZED"):

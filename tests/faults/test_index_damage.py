@@ -99,6 +99,7 @@ def downgrade_format(path: Path) -> None:
 DAMAGES = (truncate, empty, flip_the_middle, downgrade_format, lambda path: path.unlink())
 
 
+@pytest.mark.req("CE-F52")
 @pytest.mark.parametrize("damage", DAMAGES, ids=["truncated", "empty", "flipped", "older", "missing"])
 async def test_damage_at_rest_is_detected_reported_and_repaired(
     world: World,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
 
 # Attackers leave connections behind, which the garbage collector finds.
-pytestmark = [pytest.mark.req("CE-F34"), pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [pytest.mark.req("MS-11"), pytest.mark.filterwarnings("ignore::ResourceWarning")]
 # Those that the server ends by deadlines take longer than a test: see tests/http/test_connection_limits.py.
 QUICK = [name for name, attack in attacks().items() if attack.end is not End.CLOSED]
 NAMES = QUICK if FULL else QUICK[::4]

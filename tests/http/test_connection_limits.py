@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Transaction
 
 pytestmark = [
-    pytest.mark.req("MS-11"),
     pytest.mark.parametrize("database_url", ["sqlite"], indirect=True),
 ]
 LIMITS = ConnectionLimits(open=64)
@@ -242,6 +241,7 @@ async def test_an_answer_before_the_body_closes_the_connection(server: Served) -
     assert len(server.connections) == 0
 
 
+@pytest.mark.req("MS-11")
 async def test_a_refused_client_that_goes_on_calling_waits_longer_each_time(database_url: str, world: World) -> None:
     app = await world.another_app(rate_limits="anonymous=1/hour")
     async with served(app) as server, httpx2.AsyncClient(base_url=server.url) as http:
@@ -267,6 +267,7 @@ async def test_only_addresses_and_networks_are_trusted(world: World, proxies: st
         HttpApplication(app)
 
 
+@pytest.mark.req("MS-11")
 async def test_requests_for_other_hosts_are_limited_apart_from_those_without_a_credential(world: World) -> None:
     app = await world.another_app(rate_limits="anonymous=2/hour")
     async with served(app) as server, httpx2.AsyncClient(base_url=server.url) as http:

@@ -19,12 +19,13 @@ import pytest
 
 from support.alerts import add_calls, evaluate
 from support.approvals import QUESTION, Asking
+from support.assemblies import assemble
 from support.compaction_runs import long_window
 from support.http_server import served
 from support.world import SESSION, refused
 from weft.transports.console.actions import DONE
 from weft.transports.console.pages import PAGES
-from weft.transports.console.rendering import render
+from weft.transports.console.rendering import render, shown_number, shown_percent
 from weft.transports.console.sign_in import FORM_COOKIE, TOKEN_COOKIE
 
 if TYPE_CHECKING:
@@ -290,6 +291,23 @@ async def test_every_page_is_shown(world: World) -> None:
             answer = await reader.open(path_of(page.path, parameters))
             assert answer.status_code == (404 if page.path in ABSENT else 200), (page.path, answer.text[:2_000])
             assert "<h1>" in answer.text
+
+
+@pytest.mark.req("CE-F54")
+@pytest.mark.req("CE-U6")
+async def test_pages_on_usage_show_what_was_saved(world: World) -> None:
+    await fill(world, "the text")
+    for name in ("one", "two"):
+        await assemble(world.analysis, f"Write about {name}.")
+    report = await world.admin.call("usage.report", by="agent")
+    total = report["total"]
+    assert total["naive_baseline_tokens"] > 0
+    async with reading(world, world.admin) as reader:
+        shown = (await reader.open("/usage?by=agent")).text
+        overview = (await reader.open("")).text
+    for page in (shown, overview):
+        assert f'<h2>Saved</h2><p class="figure">{shown_percent(total["savings_ratio"])}</p>' in page
+        assert shown_number(total["naive_baseline_tokens"]) in page
 
 
 async def test_stored_text_is_inert_on_every_page(world: World) -> None:

@@ -36,7 +36,6 @@ async def passages(world: World, answer: Any) -> list[Any]:
 @pytest.mark.both_databases
 @pytest.mark.req("CE-A")
 @pytest.mark.req("CE-U1", part="relevant sections only, with fewer tokens than the baseline")
-@pytest.mark.req("CE-S", part="fewer tokens")
 async def test_only_the_relevant_sections_of_a_large_document_are_in_the_prompt(world: World) -> None:
     await add_documents(world, HANDBOOK)
     answer = await assemble(world.analysis, "Which rule is there about passwords?", token_budget=2_000)

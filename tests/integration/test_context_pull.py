@@ -102,6 +102,7 @@ async def test_a_child_keeps_its_snapshot_until_it_pulls_again(world: World) -> 
     assert (await pull(world.analysis))["context"]["role"] == "Writes"
 
 
+@pytest.mark.req("CE-U4")
 @pytest.mark.req("CE-F18")
 async def test_a_pull_replaces_the_previous_snapshot(world: World) -> None:
     await push(world.planner, knowledge_entry("a", 1), if_version=0)
@@ -123,6 +124,7 @@ async def test_a_pull_reads_what_another_process_has_just_pushed(world: World) -
         assert (pulled["to_version"], entries(pulled)) == (version + 1, {"a": version})
 
 
+@pytest.mark.req("CE-U4")
 @pytest.mark.req("CE-E", part="a pull after a write elsewhere")
 async def test_concurrent_pulls_and_pushes_see_whole_versions(world: World) -> None:
     second = await world.another_app()
@@ -143,6 +145,7 @@ async def test_concurrent_pulls_and_pushes_see_whole_versions(world: World) -> N
     await asyncio.gather(pushing(), pulling(world.planner.at(second)))
 
 
+@pytest.mark.req("CE-U4")
 @pytest.mark.req("CE-F16")
 async def test_a_crashed_pull_leaves_the_old_or_the_new_snapshot(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await push(world.planner, knowledge_entry("a", 1), artifact("old", 1), if_version=0)

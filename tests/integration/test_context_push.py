@@ -206,6 +206,7 @@ async def test_many_agents_push_equal_values_concurrently(world: World) -> None:
         assert len(entries(await pull(agent))) == 20
 
 
+@pytest.mark.req("CE-U3")
 @pytest.mark.req("CE-F19")
 async def test_a_push_needs_the_permission_to_write(world: World) -> None:
     reader = await world.admin.create_agent("reader", permissions=["read"])
@@ -216,6 +217,7 @@ async def test_a_push_needs_the_permission_to_write(world: World) -> None:
     assert (await pull(nobody))["to_version"] == 0
 
 
+@pytest.mark.req("CE-U3")
 @pytest.mark.req("CE-F17")
 @pytest.mark.req("CE-E", part="an agent that changes its own definition")
 @pytest.mark.parametrize(

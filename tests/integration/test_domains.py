@@ -31,6 +31,7 @@ async def knowledge_events(caller: Caller) -> list[str]:
     return [event["type"] for event in events if event["type"].startswith(("domain.", "document."))]
 
 
+@pytest.mark.req("CE-F48")
 async def test_a_domain_is_shown_as_created(world: World) -> None:
     made = await domain(world.admin, description="How we work", clearance=2, agents=["orchestrator"], importance=0.8)
     assert made["chunking"] == {"chunk_tokens": 512, "overlap_tokens": 64}
@@ -168,6 +169,24 @@ async def test_a_change_of_chunking_reindexes_every_document(world: World) -> No
 async def test_an_overlap_as_large_as_the_chunk_is_refused(world: World) -> None:
     with refused("INVALID_INPUT_FORMAT"):
         await domain(world.admin, chunking={"chunk_tokens": 64, "overlap_tokens": 64})
+
+
+@pytest.mark.req("CE-F38")
+async def test_a_domain_is_searched_and_deleted_without_others(world: World) -> None:
+    for name in (HANDBOOK, "recipes"):
+        await domain(world.admin, name)
+        await put(world.planner, "soup.md", f"Soup of the {name} is served at noon.", domain=name)
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
+
+    async def found(**where: Any) -> list[str]:
+        answer = await world.planner.call("search.query", query="When is soup served?", low_confidence=True, **where)
+        return sorted(result["text"] for result in answer["results"])
+
+    both = ["Soup of the handbook is served at noon.", "Soup of the recipes is served at noon."]
+    assert await found() == both
+    assert await found(domain="recipes") == both[1:]
+    await world.admin.call("knowledge.delete_domain", domain="recipes")
+    assert await found() == both[:1]
 
 
 async def test_deleting_a_domain_deletes_all_its_data(world: World) -> None:

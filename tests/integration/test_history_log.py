@@ -122,6 +122,7 @@ async def test_blame_names_the_commit_of_each_entry(filled: World) -> None:
     assert (blamed["goal"]["version"], blamed["goal"]["key_version"], blamed["goal"]["step"]) == (3, 2, "work")
 
 
+@pytest.mark.req("CE-U5")
 @pytest.mark.req("CE-F24")
 async def test_any_two_versions_can_be_compared(filled: World) -> None:
     diff = await history(filled.planner, "diff", from_version="2", to_version="5")

@@ -84,6 +84,7 @@ async def test_a_rollback_to_the_current_state_changes_nothing(filled: World) ->
     assert await labels(filled.admin) == []
 
 
+@pytest.mark.req("CE-U5")
 @pytest.mark.req("CE-F22")
 async def test_a_rollback_needs_clearance_and_is_audited(filled: World) -> None:
     novice = await filled.admin.create_agent("novice", clearance=2)
@@ -169,6 +170,7 @@ async def test_concurrent_rollbacks_are_serialised(filled: World) -> None:
     assert (await history(filled.planner, "verify"))["intact"]
 
 
+@pytest.mark.req("CE-U5")
 @pytest.mark.req("CE-F21")
 @pytest.mark.req("SC-15")
 async def test_a_snapshot_tags_the_head_and_needs_clearance(filled: World) -> None:

@@ -120,6 +120,9 @@ async def test_threshold_and_limit_apply(world: World) -> None:
         answer = await world.review.search("release candidate 7", fuzzy_threshold=threshold, limit=5)
         assert len(answer["results"]) <= 5
         assert all(threshold <= result["score"] <= 100 for result in answer["results"])
+        for result in answer["results"]:
+            score = result["score"]
+            assert result["relevance"] == ("high" if score >= 80 else "medium" if score >= 60 else "low")
     assert (await world.review.search("release candidate 7"))["results"][0]["message"]["content"].endswith(" 7")
 
 

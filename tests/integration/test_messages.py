@@ -216,7 +216,7 @@ async def test_timestamps_never_decrease_in_a_transcript(world: World, clock: Fr
 
 
 @pytest.mark.req("MS-03")
-@pytest.mark.req("MS-14", part="20 concurrent agents")
+@pytest.mark.req("MS-14", part="20 concurrent writers")
 async def test_twenty_concurrent_writers_lose_nothing(world: World) -> None:
     async def write(writer: int) -> list[int]:
         return [await world.review.say(f"{writer}/{number}") for number in range(10)]

@@ -115,6 +115,14 @@ async def test_each_process_limits_separately_while_valkey_is_unavailable(shared
     assert await accepted(world.analysis, 15) == 10
 
 
+def test_rates_are_limited_by_default(database_url: str) -> None:
+    rates = Settings().rates()
+    assert rates[RateClass.AUTHENTICATION] == "60/minute;1000/hour"
+    assert rates[RateClass.MESSAGE] == "1000/minute"
+    assert rates[RateClass.SEARCH] == "100/minute"
+    assert rates[RateClass.MEMORY] == "500/minute"
+
+
 def test_rates_can_be_overridden_by_class_or_switched_off(database_url: str) -> None:
     rates = Settings(rate_limits="board=7/second search=off").rates()
     assert (rates[RateClass.BOARD], rates[RateClass.SEARCH]) == ("7/second", "")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from weft.capabilities.assembly.retrieval import Retrieved
     from weft.testing.clock import FrozenClock
 
-pytestmark = pytest.mark.req("CE-F12", part="retrieval for a task of any length")
+pytestmark = pytest.mark.req("CE-F11")
 
 
 async def retrieved(world: World, caller: Caller, task: str, *, min_score: float = 0.0, **options: Any) -> Retrieved:

@@ -80,6 +80,7 @@ async def test_results_are_ranked_by_relevance_then_recency_and_bounded_by_a_thr
     assert answer["omitted"]["low_relevance"]
 
 
+@pytest.mark.req("CE-F13")
 async def test_the_prompt_stays_within_its_budget_however_much_memory_fits_the_task(world: World) -> None:
     entries = [knowledge_entry(f"k{number}", f"Rail ticket {number}: {FACT} " * 12) for number in range(60)]
     await push(world.analysis, *entries, if_version=0)
@@ -88,6 +89,10 @@ async def test_the_prompt_stays_within_its_budget_however_much_memory_fits_the_t
         answer = await assemble(world.analysis, TASK, token_budget=budget)
         assert answer["tokens"] <= budget
     assert answer["omitted"]["budget"]
+    shown = await receipt(world.analysis, answer)
+    kept = min(each["score"] for each in await passages(world.analysis, answer))
+    left_out = {each["ref"] for each in shown["omitted"] if each["reason"] == "budget"}
+    assert kept >= max(each["score"] for each in shown["candidates"] if each["ref"] in left_out and "score" in each)
 
 
 async def test_retrieval_and_assembly_take_less_than_half_a_second(world: World) -> None:

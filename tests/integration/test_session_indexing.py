@@ -43,7 +43,7 @@ from weft.storage.sql.session_index import events_pending
 if TYPE_CHECKING:
     from support.world import World
 
-pytestmark = [pytest.mark.req("CE-F38"), pytest.mark.req("CE-F12", part="importance of indexed items")]
+pytestmark = [pytest.mark.req("CE-F11"), pytest.mark.req("CE-F12", part="importance of indexed items")]
 
 
 @pytest.fixture

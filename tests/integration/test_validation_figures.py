@@ -37,6 +37,7 @@ def value(figures: Sequence[Figure], measured: str) -> float:
     return next(figure.value for figure in figures if figure.measured.startswith(measured))
 
 
+@pytest.mark.req("CE-S", part="at least 60 % fewer tokens for the tasks of the demo")
 @pytest.mark.req("CE-N", part="at least 60 % fewer tokens for the tasks of the demo")
 @pytest.mark.parametrize("settings", [HERE, BY_WORDS] if FULL else [BY_WORDS], ids=lambda each: each.semantic_search)
 async def test_prompts_of_the_demo_have_fewer_tokens(settings: Settings) -> None:
@@ -68,6 +69,7 @@ async def test_a_compaction_that_loses_facts_misses_its_target(monkeypatch: pyte
     assert [name.partition(",")[0] for name in lost] == ["planted facts kept"]
 
 
+@pytest.mark.req("CE-S", part="recall@10")
 @pytest.mark.req("CE-N", part="recall@10 of at least 92 % on 100 questions about an invented handbook")
 async def test_a_hundred_questions_find_their_passages() -> None:
     figures = await retrieval.measure(HERE)

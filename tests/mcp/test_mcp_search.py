@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.team import call, refused
+from support.team import TIMEOUT_SECONDS, call, refused
 
 if TYPE_CHECKING:
     from mcp.client.client import Client
@@ -36,6 +37,22 @@ async def test_three_search_tools_are_read_only_and_answer(web: Connect) -> None
         assert (context["context"], context["unsure"], context["citations"]) == ("", True, [])
         similar = await answer(client, "find_similar", text="nothing of the kind", since="2099-01-01")
         assert similar["results"] == []
+
+
+async def test_the_search_tools_return_what_an_agent_was_told(web: Connect) -> None:
+    text = "The launch of the falcon needs the approval of Dana."
+    async with web("planner", tools="full") as client:
+        await call(client, "set_memory", key="falcon", value=text)
+        found = await answer(client, "search", query="Who approves the launch of the falcon?")
+        assert found["results"][0]["text"] == text
+        ref = found["results"][0]["ref"]
+        context = await answer(client, "get_context", query="Who approves the launch of the falcon?")
+        assert text in context["context"]
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            # Texts are embedded in the background.
+            while not (similar := await answer(client, "find_similar", text="Dana must approve it."))["results"]:  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.05)
+        assert similar["results"][0]["ref"] == ref
 
 
 async def test_a_connection_for_one_session_searches_no_other(web: Connect, session: str) -> None:

@@ -270,6 +270,21 @@ async def test_a_connection_for_one_session_sees_no_history_of_another(web: Conn
             assert (body["code"], body["context"]["resource_id"]) == ("SESSION_NOT_FOUND", other)
 
 
+@pytest.mark.req("CE-U3")
+@pytest.mark.req("CE-U4")
+async def test_what_one_session_pushes_another_pulls(web: Connect, session: str) -> None:
+    later = web.team.new_session()
+    key = f"limit-{session}"
+    async with web("planner", session) as client:
+        pushed = await call(client, "push_context", knowledge=[{"key": key, "value": "at most 20 at once"}])
+        version = pushed.structured_content["version"]
+    async with web("planner", later) as client:
+        pulled = (await call(client, "pull_context")).structured_content
+        assert pulled["message"] == f"Context pulled: snapshot v0 -> v{version}"
+        read = (await call(client, "read_context", key=key)).structured_content
+        assert [entry["value"] for entry in read["entries"]] == ["at most 20 at once"]
+
+
 async def test_the_instructions_name_existing_tools_only(web: Connect) -> None:
     async with web("admin", tools="full") as client:
         tools = await tools_of(client)

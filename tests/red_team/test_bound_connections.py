@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from support.world import World
     from weft.settings import Settings
 
-pytestmark = [pytest.mark.req("CE-F34"), pytest.mark.req("CE-V", part="isolation")]
+pytestmark = [pytest.mark.req("WX-05"), pytest.mark.req("CE-V", part="isolation")]
 OTHER = "hidden_room"
 CANARY = "canary"
 LINE_FIELDS = ("context_id", "from_context_id", "other_context_id")

@@ -15,7 +15,7 @@ from weft.validation.self_modification import ESCAPES
 if TYPE_CHECKING:
     from support.world import Caller, World
 
-pytestmark = [pytest.mark.req("CE-F58"), pytest.mark.req("CE-F29")]
+pytestmark = [pytest.mark.req("CE-U7"), pytest.mark.req("CE-F58"), pytest.mark.req("CE-F29")]
 
 
 async def assemble(caller: Caller, **options: Any) -> Any:

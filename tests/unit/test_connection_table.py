@@ -12,8 +12,6 @@ from weft.transports import server
 from weft.transports.http.byte_budget import ByteBudget, Holder
 from weft.transports.http.connections import ConnectionLimits, ConnectionTable
 
-pytestmark = pytest.mark.req("MS-11")
-
 
 @pytest.mark.parametrize(("hard", "connections"), [(1_024, 384), (4_096, 1_920), (1_000_000, 20_000), (64, 16)])
 def test_connections_leave_files_for_everything_else(

@@ -101,6 +101,7 @@ def test_all_specified_codes_exist() -> None:
         "CONTENT_TOO_LARGE",
         "INVALID_API_KEY",
         "INVALID_INPUT_FORMAT",
+        "MEMORY_LIMIT_EXCEEDED",
         "PERMISSION_DENIED",
         "POOL_NOT_INITIALIZED",
         "SYSTEM_UNAVAILABLE",

@@ -16,7 +16,6 @@ from weft.app.json_bodies import MAX_VALUES, JsonBodies, _count_values
 from weft.kernel.errors import ContentTooLarge, ServerBusy
 from weft.kernel.identity import Actor, PrincipalKind
 
-pytestmark = pytest.mark.req("MS-11")
 VALUES = st.recursive(
     st.none() | st.integers() | st.text(alphabet='ab,[{"\\', max_size=20),
     lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text('a,"\\', max_size=5), inner, max_size=5),

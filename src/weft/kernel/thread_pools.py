@@ -149,8 +149,8 @@ SEARCH_THREADS = ThreadPool("searching", (os.cpu_count() or 1) + 4)
 SHORT_THREADS = ThreadPool("short", (os.cpu_count() or 1) + 4)
 # Long prompts queue here rather than take the threads of searches.
 ASSEMBLY_THREADS = ThreadPool("assembly", 3, share=2 / 3)
-# Comparisons of versions: one caller's large texts do not take the threads of others' work.
-DIFF_THREADS = ThreadPool("diff", 3, share=2 / 3)
+# Comparing and rendering large texts: those of one caller do not take the threads of others' work.
+TEXT_THREADS = ThreadPool("text", 3, share=2 / 3)
 # Compactions run in the background: one at a time, so that they never take more than one core.
 COMPACTION_THREADS = ThreadPool("compaction", 1, max_wait_seconds=_MAX_BACKGROUND_SECONDS)
 # Two threads wait for the worker processes that parse documents; two are for quicker work.

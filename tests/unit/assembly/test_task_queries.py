@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from weft.capabilities.search.requests import MAX_QUERY_CHARACTERS
 from weft.capabilities.search.task_queries import task_queries
 
-pytestmark = pytest.mark.req("CE-F12", part="retrieval for a task of any length")
+pytestmark = pytest.mark.req("CE-F11")
 FILLER = "Please follow the usual rules of the team and write clear text. " * 200
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -190,6 +191,10 @@ def test_hierarchical_groups_stay_while_the_hour_lasts() -> None:
     # Both end within one hour.
     assert events[394].at // (_HOUR * 10**6) == events[398].at // (_HOUR * 10**6)
     assert before[:-1] == after[: len(before) - 1]
+    # The newest hour is divided by minutes: groups of it end before the hour does.
+    hour = after[-1].title[:13]
+    assert {group.title[:13] for group in after[-2:]} == {hour}
+    assert all(re.fullmatch(r"\S+ \d\d:\d\d to \d\d:\d\d", group.title) for group in after[-2:])
 
 
 def test_a_week_with_many_tokens_is_divided() -> None:

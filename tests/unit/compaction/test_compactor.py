@@ -194,12 +194,26 @@ async def test_facts_that_a_summariser_drops_are_carried() -> None:
     assert any("listed separately" in note for summary in draft.view.summaries for note in summary.loss_notes)
 
 
+@pytest.mark.req("CE-F5")
 async def test_a_text_of_low_confidence_is_replaced_by_the_extractive_one() -> None:
     draft = await compact(session(), summariser=Scripted(SummaryText("All fine.", "abstractive_summary", 0.3)))
     assert {summary.method for summary in draft.view.summaries} == {"extractive_summary"}
     assert draft.degraded == ("A summary lost key facts; the words of the original were used.",)
 
 
+@pytest.mark.req("CE-F5")
+async def test_originals_stay_where_no_text_is_good_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    poor = SummaryText("All fine.", "extractive_summary", 0.3)
+    monkeypatch.setattr(ExtractiveSummariser, "summarise", Scripted(poor).summarise)
+    events = session()
+    draft = await compact(events)
+    assert draft.view.summaries == ()
+    assert [
+        part.message.content for part in compacted(events, draft.view) if not isinstance(part, SummaryOfEvents)
+    ] == [event.message.content for event in events]
+
+
+@pytest.mark.req("CE-F5")
 async def test_a_text_that_lost_most_facts_is_replaced_by_the_extractive_one() -> None:
     draft = await compact(session(), summariser=Scripted(SummaryText("All fine.", "abstractive_summary", 1.0)))
     assert {summary.method for summary in draft.view.summaries} == {"extractive_summary"}

@@ -42,6 +42,7 @@ def changed(**fields: Any) -> Commit:
     return structs.replace(COMMIT, changes=(structs.replace(WRITTEN, **fields),))
 
 
+@pytest.mark.req("CE-F20")
 @pytest.mark.parametrize(
     "other",
     [

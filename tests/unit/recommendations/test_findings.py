@@ -85,6 +85,19 @@ def test_pins_that_no_answer_uses_are_unpinned_by_what_they_are() -> None:
     }
 
 
+@pytest.mark.req("CE-F47")
+def test_a_long_conversation_is_compacted_earlier() -> None:
+    talk = block("conversation", f"{EVENT}e1", tokens=400)
+    advice = found(observed([call(talk, block("system", "role", tokens=100))] * MIN_CALLS))["compaction"]
+    tried = {(each.compaction.strategy, each.compaction.threshold) for each in advice.proposals if each.compaction}
+    assert len(tried) == len(advice.proposals)
+    assert ("sliding_window", 0.5) in tried
+    assert {threshold for _, threshold in tried} == {0.2, 0.35, 0.5}
+    assert [(each.count, each.of) for each in advice.evidence] == [(400 * MIN_CALLS, 500 * MIN_CALLS)]
+    short = [call(block("conversation", f"{EVENT}e1", tokens=100), block("system", "role", tokens=400))] * MIN_CALLS
+    assert "compaction" not in found(observed(short))
+
+
 def test_a_pin_that_one_answer_used_stays() -> None:
     pins = block("pins", "message:s1/3")
     calls = [*[call(pins)] * MIN_CALLS, call(pins, useful=["message:s1/3"])]

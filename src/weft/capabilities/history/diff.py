@@ -22,7 +22,7 @@ from weft.capabilities.object_storage.store import Staging
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Request, Response
 from weft.kernel.ports import Transactions
-from weft.kernel.thread_pools import DIFF_THREADS
+from weft.kernel.thread_pools import TEXT_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -95,7 +95,7 @@ async def compare_versions(
     pairs = differing(sides[0].state, sides[1].state)
     objects = await _fetch(pairs, actor.tenant, staging) if request.text else {}
     # Text diffs are CPU work: keep them off the event loop.
-    return await DIFF_THREADS.run(_compare, request, *sides, pairs, objects)
+    return await TEXT_THREADS.run(_compare, request, *sides, pairs, objects)
 
 
 class _Side(msgspec.Struct, frozen=True):

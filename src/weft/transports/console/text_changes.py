@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.capabilities.history.text_diff import DiffBudget, TextDiff, text_diff
-from weft.kernel.thread_pools import DIFF_THREADS
+from weft.kernel.thread_pools import TEXT_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ _STEPS, _CHARACTERS = 100_000, 60_000
 
 async def compared(pairs: Sequence[tuple[str, str]]) -> list[TextDiff]:
     """Return the unified diff of each pair of texts; lines beyond the bounds of a page are left out and counted."""
-    return await DIFF_THREADS.run(_compare, pairs)
+    return await TEXT_THREADS.run(_compare, pairs)
 
 
 def as_text(value: object) -> str:

@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse
 
 from weft.app.dispatch import may_use
 from weft.kernel.errors import InvalidInput
-from weft.kernel.thread_pools import DIFF_THREADS
+from weft.kernel.thread_pools import TEXT_THREADS
 from weft.transports.console.actions import DONE
 from weft.transports.console.rendering import render
 
@@ -130,7 +130,7 @@ class PageView:
 
     async def render_long(self, template: str, **values: Any) -> Response:  # noqa: ANN401 - for templates
         """Return a page with long texts, which is rendered in a thread: others' calls do not wait for it."""
-        return await DIFF_THREADS.run(self.render, template, **values)
+        return await TEXT_THREADS.run(self.render, template, **values)
 
     def render(self, template: str, status: int = 200, **values: Any) -> Response:  # noqa: ANN401 - for templates
         """Return a page. ``done`` in the query names the form that was sent; no link makes a page say anything else."""

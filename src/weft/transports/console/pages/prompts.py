@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from weft.kernel.errors import WeftError
-from weft.kernel.thread_pools import DIFF_THREADS
+from weft.kernel.thread_pools import TEXT_THREADS
 from weft.transports.console.prompt_inspection import (
     PromptChanges,
     block_texts,
@@ -104,7 +104,7 @@ async def _texts(view: PageView, receipt: ReceiptShown) -> dict[str, str]:
 
 async def _block_texts(receipt: ReceiptShown, replay: PromptReplayed | WeftError) -> dict[str, str]:
     # Prompts can be long, and each of their messages is hashed.
-    return await DIFF_THREADS.run(block_texts, receipt.blocks, _messages(replay))
+    return await TEXT_THREADS.run(block_texts, receipt.blocks, _messages(replay))
 
 
 async def _replayed(view: PageView, receipt_id: str) -> PromptReplayed | WeftError:
