@@ -556,8 +556,8 @@ async def test_a_long_prompt_is_shown_in_parts_and_rendered_in_a_thread(
             assert re.findall(r'<tr id="block-(\d+)"', page) == [str(number) for number in numbers]
             changes = (await reader.open(f"/prompts/{receipt_id}/changes?page={part}")).text
             assert changes.count("<article ") == len(numbers)
-    assert threads.pop("inspector.html").startswith("weft-diff")
-    assert threads.pop("prompt_changes.html").startswith("weft-diff")
+    assert threads.pop("inspector.html").startswith("weft-text")
+    assert threads.pop("prompt_changes.html").startswith("weft-text")
 
 
 async def test_a_prompt_whose_text_is_gone_is_still_inspected(world: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -38,8 +39,8 @@ class CachedModel:
         if file.exists():
             return np.fromfile(file, np.float32)
         vector: Vectors = self._model.embed([text])[0]
-        # Another worker never sees half of it.
-        unfinished = file.with_suffix(f".{os.getpid()}")
+        # Neither another worker nor another thread sees half of it.
+        unfinished = file.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
         vector.astype(np.float32).tofile(unfinished)
         unfinished.rename(file)
         return vector
