@@ -45,9 +45,9 @@ LISTED = {
 def bounded_caches() -> set[str]:
     """Return the names of all functions of Weft in this process whose results are cached up to a number."""
     kind = type(functools.lru_cache(lambda: None))
-    # Not isinstance, which asks proxies of other libraries for their class.
     # Frozen objects, as those that the collection of tests made, are not listed.
     gc.unfreeze()
+    # Not isinstance, which asks proxies of other libraries for their class.
     caches = [each for each in gc.get_objects() if type(each) is kind and hasattr(each, "cache_parameters")]
     found = {
         f"{getattr(each, '__module__', '')}.{getattr(each, '__qualname__', '')}"

@@ -117,8 +117,11 @@ _UP_TO_CLEARANCE = f"""
 agent_id <> '{OTHER}' AND agent_id NOT IN (
     SELECT p.principal_id FROM principals p WHERE p.tenant = $1 AND p.clearance > ${{place}})
 """  # noqa: S608 - a constant
-# SQLite stores roll-ups in the order of these columns, and adds up without sorting.
-_IN_ORDER = {"model": "start, model", "step": "start, model, step"}
+# SQLite stores roll-ups in the order of these columns, and adds up without sorting; PostgreSQL does not sort.
+_IN_ORDER = {
+    "model": "{sqlite_only}start, {end_sqlite_only}model",
+    "step": "{sqlite_only}start, model, {end_sqlite_only}step",
+}
 _encode = msgspec.json.Encoder().encode
 
 
