@@ -18,11 +18,13 @@ from weft.app.app import App
 from weft.capabilities.metering.intervals import KeptFrom, units_for
 from weft.capabilities.metering.model import (
     DELETED,
+    UNITS,
     NewUsageEntry,
     UsageKey,
     UsageSums,
     floor_to,
 )
+from weft.capabilities.metering.rollup import MAX_KEYS
 from weft.capabilities.metering.store import Retention, UsageQuery
 from weft.jobs.metering import ROLL_UP
 from weft.kernel.clock import from_micros, to_micros
@@ -276,7 +278,12 @@ def _total(entries: Iterable[NewUsageEntry]) -> UsageSums:
 @pytest.mark.req("CE-M")
 @pytest.mark.req("CE-F54")
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_sums_of_roll_ups_equal_the_entries(kind: str, request: pytest.FixtureRequest) -> None:
+def test_sums_of_roll_ups_equal_the_entries(
+    kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for unit in UNITS:
+        # More than the machine has names: those beyond the limit would be added up as (other).
+        monkeypatch.setitem(MAX_KEYS, unit, 1_000)
     url = request.getfixturevalue("postgres_url") if kind == "postgres" else None
     run_state_machine_as_test(
         lambda: MeteringMachine(url),
