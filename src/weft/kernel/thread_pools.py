@@ -161,8 +161,7 @@ class _Turns:
     """How often threads take turns, and how many pieces of long work ask for shorter ones."""
 
     seconds = sys.getswitchinterval()
-    # A write waits for a turn after each of its statements, so a busy event loop adds some tens of these to it.
-    short_seconds = 0.00005
+    short_seconds = 0.0005
     asking = 0
     lock = threading.Lock()
 
