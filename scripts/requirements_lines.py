@@ -122,10 +122,10 @@ LINES = {
     "CE-F44": "Tool definitions are loaded and unloaded by task step.",
     "CE-F45": "A context efficiency score is computed for each agent and session.",
     "CE-F46": "Agents that approach their token limit inefficiently are flagged.",
-    "CE-F47": "Better model, compaction, retrieval and memory settings are suggested, tried by replay.",
+    "CE-F47": "Better model, compaction and learning settings are suggested.",
     "CE-F48": "Documents are chunked by tokens and structure; each chunk references its exact text.",
     "CE-F49": "One interface embeds text with any model; a tenant can be limited to some models.",
-    "CE-F50": "Embeddings are cached by item and content within a tenant, and once for all tenants for platform data.",
+    "CE-F50": "Embeddings are cached by content hash within a tenant, and across tenants for platform data.",
     "CE-F51": "A tenant migrates to another embedding model without an outage: recall first, then queries by share.",
     "CE-F52": "Reindexing runs in the background for each tenant, rate-limited and resumable.",
     "CE-F53": "Prompts put their stable prefix first, so that provider prompt caches hit.",
@@ -166,6 +166,8 @@ LINES = {
 
 # Requirements whose tests all carry a ``part``: what no test shows yet.
 MISSING = {
+    "CE-F47": "settings of learning",
+    "CE-F50": "one embedding for equal texts of two items: a hit would tell that another item has the same text",
     "CE-N": (
         "times and sizes, which are figures of benchmarks: assembly, search over 1M entries, 10M vectors "
         "(extrapolated), compaction of 100,000 tokens, 1,000 concurrent assemblies (of one tenant)"

@@ -89,7 +89,7 @@ def run_command(line: CommandLine, command: str) -> None:
         line.run(*words)
 
 
-@pytest.mark.req("CE-F47")
+@pytest.mark.req("CE-F47", part="model, compaction, shares, tools, documents, pins and minimum score")
 @pytest.mark.req("CE-U6")
 def test_every_recommendation_has_evidence_an_effect_and_a_command_that_works(worked: CommandLine) -> None:
     listed = worked.json("advise", "list", "--agent-id", "worker")["recommendations"]

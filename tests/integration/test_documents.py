@@ -156,7 +156,7 @@ async def test_adding_an_unchanged_document_does_nothing(library: World, embedde
 
 
 @pytest.mark.req("CE-F43")
-@pytest.mark.req("CE-F50")
+@pytest.mark.req("CE-F50", part="by item and content; platform data once for all tenants")
 async def test_only_changed_chunks_are_embedded_again(library: World, embedder: QuickEmbedder) -> None:
     text = long_text(8)
     await put(library.planner, "a.md", text)

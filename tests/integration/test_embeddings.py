@@ -70,7 +70,7 @@ async def cached_count(world: World, tenant: str | None = None) -> int:
     return await world.app.database.read(scope, lambda tx: SqlVectorStore(tx).count())
 
 
-@pytest.mark.req("CE-F50")
+@pytest.mark.req("CE-F50", part="by item and content; platform data once for all tenants")
 async def test_a_text_is_embedded_once_per_model(world: World, word_embedder: WordEmbedder) -> None:
     other = WordEmbedder("other", 8)
     embeddings = embeddings_of(world, word_embedder, other)
@@ -83,7 +83,7 @@ async def test_a_text_is_embedded_once_per_model(world: World, word_embedder: Wo
     assert (cache_metric(world, "hit"), cache_metric(world, "miss")) == (2, 4)
 
 
-@pytest.mark.req("CE-F50")
+@pytest.mark.req("CE-F50", part="by item and content; platform data once for all tenants")
 async def test_cached_vectors_equal_fresh_ones_in_half_precision(
     world: World, embeddings: CachedEmbeddings, word_embedder: WordEmbedder
 ) -> None:
@@ -94,14 +94,15 @@ async def test_cached_vectors_equal_fresh_ones_in_half_precision(
     assert np.allclose(struct.unpack("<64e", fresh), exact, atol=1e-3)
 
 
-@pytest.mark.req("CE-F50")
+@pytest.mark.req("CE-F50", part="by item and content; platform data once for all tenants")
 async def test_the_cache_is_persistent_and_shared_between_processes(world: World, word_embedder: WordEmbedder) -> None:
     await passages(embeddings_of(world, word_embedder), world.tenant, ["a", "b"], "words")
     await passages(embeddings_of(world, word_embedder), world.tenant, ["b", "a"], "words")
     assert embedded_texts(word_embedder) == ["a", "b"]
 
 
-@pytest.mark.req("CE-F42", "CE-F50")
+@pytest.mark.req("CE-F42")
+@pytest.mark.req("CE-F50", part="by item and content; platform data once for all tenants")
 async def test_cached_vectors_are_not_shared_between_tenants(
     world: World, embeddings: CachedEmbeddings, word_embedder: WordEmbedder
 ) -> None:
@@ -111,7 +112,8 @@ async def test_cached_vectors_are_not_shared_between_tenants(
     assert embedded_texts(word_embedder) == ["our secret", "our question"] * 2
 
 
-@pytest.mark.req("CE-F42", "CE-F50")
+@pytest.mark.req("CE-F42")
+@pytest.mark.req("CE-F50", part="by item and content; platform data once for all tenants")
 async def test_cached_vectors_are_not_shared_between_items_and_readers(
     world: World, embeddings: CachedEmbeddings, word_embedder: WordEmbedder
 ) -> None:
@@ -131,7 +133,7 @@ async def test_cached_vectors_are_not_shared_between_items_and_readers(
     assert (cache_metric(world, "hit"), cache_metric(world, "miss")) == (len(owners), len(owners))
 
 
-@pytest.mark.req("CE-F50")
+@pytest.mark.req("CE-F50", part="by item and content; platform data once for all tenants")
 async def test_platform_data_is_embedded_once_for_all_tenants(
     world: World, embeddings: CachedEmbeddings, word_embedder: WordEmbedder
 ) -> None:
@@ -158,7 +160,8 @@ async def test_query_vectors_are_cached_in_memory_only(
     assert await cached_count(world) == 0
 
 
-@pytest.mark.req("CE-F42", "CE-F50")
+@pytest.mark.req("CE-F42")
+@pytest.mark.req("CE-F50", part="by item and content; platform data once for all tenants")
 async def test_query_vectors_are_not_shared_between_agents(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     quick = embed_quickly(monkeypatch)
     app = await world.another_app()
@@ -172,7 +175,7 @@ async def test_query_vectors_are_not_shared_between_agents(world: World, monkeyp
     assert quick.embedded == ["we close the plant in March", "when does the plant close"] * 2
 
 
-@pytest.mark.req("CE-F50")
+@pytest.mark.req("CE-F50", part="by item and content; platform data once for all tenants")
 async def test_the_least_recently_used_vectors_are_evicted(world: World, word_embedder: WordEmbedder) -> None:
     embeddings = embeddings_of(world, word_embedder, max_entries=40)
     await passages(embeddings, world.tenant, [f"old {number}" for number in range(30)], "words")

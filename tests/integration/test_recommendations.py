@@ -28,7 +28,7 @@ async def used(world: World) -> World:
     return world
 
 
-@pytest.mark.req("CE-F47")
+@pytest.mark.req("CE-F47", part="model, compaction, shares, tools, documents, pins and minimum score")
 async def test_what_no_call_used_is_recommended_with_evidence_and_can_be_tried(used: World) -> None:
     found = kinds(await used.analysis.call("advise.list"))
     assert {"tools", "board_keys", "model"} <= found.keys()

@@ -67,7 +67,7 @@ async def test_every_document_of_a_domain_is_reindexed_and_nothing_is_embedded_t
     await check_index_complete(world)
 
 
-@pytest.mark.req("CE-F50")
+@pytest.mark.req("CE-F50", part="by item and content; platform data once for all tenants")
 async def test_a_reindex_can_embed_every_text_again(world: World, embedder: QuickEmbedder) -> None:
     await filled(world, 3)
     before = sorted(set(embedder.embedded))
@@ -164,7 +164,7 @@ async def numbers_by_collection(world: World) -> dict[str, set[int]]:
     }
 
 
-@pytest.mark.req("CE-F50")
+@pytest.mark.req("CE-F50", part="by item and content; platform data once for all tenants")
 async def test_a_text_is_embedded_once_for_each_item(world: World, embedder: QuickEmbedder) -> None:
     for _ in range(3):
         await world.planner.say("the deploy is on Friday")

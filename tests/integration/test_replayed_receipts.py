@@ -35,7 +35,7 @@ def differing(replayed: Iterable[ReplayedCall]) -> list[Any]:
     ]
 
 
-@pytest.mark.req("CE-F47")
+@pytest.mark.req("CE-F47", part="model, compaction, shares, tools, documents, pins and minimum score")
 @pytest.mark.parametrize("budget", [None, 1_500, 3_000])
 async def test_with_the_same_settings_every_prompt_comes_out_as_it_was_sent(world: World, budget: int | None) -> None:
     await work_through(world, world.analysis, token_budget=budget)

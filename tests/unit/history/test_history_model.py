@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import pytest
@@ -86,6 +87,12 @@ def test_a_hash_covers_every_field_of_a_commit(other: Commit) -> None:
 @pytest.mark.parametrize("parents", [(), (PARENTS[0],), (EMPTY, PARENTS[1]), (PARENTS[0], EMPTY), PARENTS[::-1]])
 def test_a_hash_covers_the_parent(parents: tuple[bytes, ...]) -> None:
     assert COMMIT.hash_after(*parents, weight=10) != IDENTITY
+
+
+@pytest.mark.req("CE-F20")
+def test_values_are_hashed_with_sha_256() -> None:
+    assert blob_hash("one") == hashlib.sha256(b"one").digest()
+    assert len(IDENTITY) == hashlib.sha256().digest_size
 
 
 def test_a_hash_covers_the_size_of_the_line() -> None:

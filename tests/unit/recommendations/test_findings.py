@@ -65,7 +65,7 @@ def found(seen: ObservedCalls) -> dict[str, RecommendationDraft]:
     return {each.kind: each for each in findings(seen)}
 
 
-@pytest.mark.req("CE-F47")
+@pytest.mark.req("CE-F47", part="model, compaction, shares, tools, documents, pins and minimum score")
 def test_pins_that_no_answer_uses_are_unpinned_by_what_they_are() -> None:
     pins = block("pins", "message:s1/3", "memory:worker/style", "memory:worker:s1/plan", "board:s1/goal", "docs/7")
     learned = block("pins", "context:worker:learned_knowledge/tone")
@@ -85,7 +85,7 @@ def test_pins_that_no_answer_uses_are_unpinned_by_what_they_are() -> None:
     }
 
 
-@pytest.mark.req("CE-F47")
+@pytest.mark.req("CE-F47", part="model, compaction, shares, tools, documents, pins and minimum score")
 def test_a_long_conversation_is_compacted_earlier() -> None:
     talk = block("conversation", f"{EVENT}e1", tokens=400)
     advice = found(observed([call(talk, block("system", "role", tokens=100))] * MIN_CALLS))["compaction"]
@@ -106,7 +106,7 @@ def test_a_pin_that_one_answer_used_stays() -> None:
     assert "pins" not in found(observed([call(pins, useful=None)] * MIN_CALLS)), "no answer is known"
 
 
-@pytest.mark.req("CE-F47")
+@pytest.mark.req("CE-F47", part="model, compaction, shares, tools, documents, pins and minimum score")
 def test_a_minimum_score_below_all_passages_that_answers_used_is_proposed() -> None:
     passages = block("retrieved", "docs/1", "docs/2", f"{EVENT}e1")
     candidates = (
@@ -131,7 +131,7 @@ def test_no_minimum_score_is_proposed_by_scores_of_events_in_the_conversation() 
     assert "min_score" not in found(observed([talk] * MIN_CALLS))
 
 
-@pytest.mark.req("CE-F47")
+@pytest.mark.req("CE-F47", part="model, compaction, shares, tools, documents, pins and minimum score")
 def test_the_window_is_divided_by_what_answers_use_if_events_had_no_room() -> None:
     candidates = tuple(Candidate(ref=f"{EVENT}{name}", kind="event", tokens=9) for name in ("e1", "e2", "e3"))
     blocks = (block("conversation", f"{EVENT}e1", tokens=300), block("conversation", f"{EVENT}e2", tokens=100))
@@ -152,7 +152,7 @@ def test_the_window_is_divided_by_what_answers_use_if_events_had_no_room() -> No
     assert "window_shares" not in found(observed([full._replace(receipt=roomy)] * MIN_CALLS, *events))
 
 
-@pytest.mark.req("CE-F47")
+@pytest.mark.req("CE-F47", part="model, compaction, shares, tools, documents, pins and minimum score")
 def test_sessions_with_outdated_layers_are_pulled_again() -> None:
     layer = Layer.of(1, "tenant", "Be brief.", 3, "layer:tenant")
     old = call(block("task", "task:1"), versions={"layer:tenant": "2"})
@@ -164,7 +164,7 @@ def test_sessions_with_outdated_layers_are_pulled_again() -> None:
     assert not list(stale_findings(observed([old, current]), [layer])), "the newest call has them"
 
 
-@pytest.mark.req("CE-F47")
+@pytest.mark.req("CE-F47", part="model, compaction, shares, tools, documents, pins and minimum score")
 def test_copies_of_documents_are_deleted_and_originals_stay() -> None:
     (advice,) = duplicate_findings([("knowledge://a/first.md", "knowledge://a/second copy.md")], 30)
     assert advice.proposals == (ProposedSettings(copies={"knowledge://a/second copy.md": "knowledge://a/first.md"}),)
@@ -191,7 +191,7 @@ def test_a_tool_that_was_called_is_missed_and_one_that_was_called_once_warns() -
     assert "1 tools were called only once" in " ".join(risks_of((), unused, once.windows))
 
 
-@pytest.mark.req("CE-F47")
+@pytest.mark.req("CE-F47", part="model, compaction, shares, tools, documents, pins and minimum score")
 def test_tools_are_not_called_unused_where_nobody_knows_the_answers() -> None:
     """Neither were answers reported, nor do they enter the conversation: the tool may be called each time."""
     tool = ToolDefinition(name="send", description="Sends.", input_schema={})

@@ -62,7 +62,7 @@ class EmbedderContract:
         assert (await embedder.embed([], "passage")).shape == (0, embedder.model.dimensions)
 
 
-@pytest.mark.req("CE-F50")
+@pytest.mark.req("CE-F50", part="by item and content; platform data once for all tenants")
 class VectorStoreContract:
     """Vectors are stored by model and digest, per tenant; the least recently used are evicted first."""
 
