@@ -23,6 +23,8 @@ from evals.injection.table import injection
 from evals.message_search import message_search
 from evals.public_schemas import public_schemas
 from evals.recommendations import recommendations
+from evals.relevance import relevance, relevance_closed
+from evals.relevance_fit import relevance_fit
 from evals.results import Row, as_table
 from evals.retrieval import retrieval
 from evals.search_answers import search_answers
@@ -48,6 +50,9 @@ EVALUATIONS = {
     "message_search": message_search,
     "public_schemas": public_schemas,
     "recommendations": recommendations,
+    "relevance": relevance,
+    "relevance_closed": relevance_closed,
+    "relevance_fit": relevance_fit,
     "retrieval": retrieval,
     "search_answers": search_answers,
     "templates": templates,

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from evals.calibration_cases import Case, Figures, Kind
-    from evals.retrieval_runs import Answer
     from weft.capabilities.search.calibration import Calibration
 
 _BINS = 10
@@ -39,7 +38,6 @@ def calibration(folder: Path | None) -> Iterator[Row]:
     yield from _auroc(cases, own, others)
     yield from _confidence(cases, own)
     yield from _scores(cases, own, others)
-    yield from _widening([case.answer for case in cases if case.is_answerable])
 
 
 def _auroc(cases: Sequence[Case], own: Sequence[Calibration], others: Sequence[Calibration]) -> Iterator[Row]:
@@ -122,19 +120,6 @@ def _score_figures(cases: Sequence[Case], calibrations: Sequence[Calibration]) -
     precision = float(np.average(right[reliable], weights=by_weight[reliable]))
     sets = len({case.name for case in cases})
     return lost, precision, float(by_weight[reliable & np.array(answerable)].sum()) / sets
-
-
-def _widening(answers: Sequence[Answer]) -> Iterator[Row]:
-    """Compare recall with and without widening, for questions with low confidence."""
-    uncertain = [answer for answer in answers if answer.ranking.widened]
-    wide = fmean(answer.recall(answer.shown) for answer in uncertain)
-    narrow = fmean(answer.recall(_narrow(answer)) for answer in uncertain)
-    row = _row("widening.recall_in_doubt", wide, "of all results", "above without", met=wide > narrow)
-    yield Row(row.name, row.value, row.unit, round(narrow, _DIGITS), row.target, row.met)
-
-
-def _narrow(answer: Answer) -> list[int]:
-    return [each.number - 1 for each in answer.ranking.ranked[:BEST] if each.score >= DEFAULT_MIN_SCORE]
 
 
 def _row(name: str, value: float, unit: str, target: str, *, met: bool) -> Row:

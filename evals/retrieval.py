@@ -9,12 +9,10 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from msgspec import structs
 
 from evals.results import Row
 from evals.retrieval_runs import BEST, runs_over
-from weft.capabilities.assembly.context_passages import TOKEN_PRICE
 from weft.capabilities.assembly.passages import render_context
 from weft.capabilities.indexing.collections.model import Chunk
 from weft.capabilities.search.model import RankingWeights
@@ -137,8 +135,7 @@ def _in_context(runs: Runs) -> float:
 
 def _in_rendered_text(answer: Answer) -> list[int]:
     """Return the positions of all chunks in the rendered context."""
-    tokens = np.array([answer.corpus.chunks[place].tokens for place in answer.places.tolist()], np.float32)
-    best = answer.best(answer.total - np.float32(TOKEN_PRICE) * tokens, _CONTEXT_TOKENS // _MIN_PASSAGE_TOKENS)
+    best = answer.best(answer.total, _CONTEXT_TOKENS // _MIN_PASSAGE_TOKENS)
     refs = [
         passage_ref(_passage(answer.corpus, near), rank, distance)
         for rank, place in enumerate(best)

@@ -101,8 +101,7 @@ class Runs:
         return self._views[name, corpus]
 
     async def _answer(self, question: EvalQuestion, corpus: Corpus, view: View) -> Answer:
-        # As for a prompt: in doubt more results.
-        query = Query(text=question.text, asked_at=corpus.asked_at, top_k=BEST, purpose="prompt")
+        query = Query(text=question.text, asked_at=corpus.asked_at, top_k=BEST, low_confidence=True)
         scored = await score_views(query, [view], self._embed)
         found = scored.by_view[0]
         return Answer(

@@ -28,6 +28,7 @@ DEFAULT_RATES = {
 }
 
 
+_LARGEST = {"port": 65_535, "doubt_percent": 100}
 # Shorter tokens can be guessed.
 _MIN_TOKEN_LENGTH = 16
 
@@ -172,6 +173,12 @@ class Settings:
     )
     embedding_threads: int = setting(
         0, "WEFT_EMBEDDING_THREADS", "Threads that embed documents with the included model; half the cores if 0."
+    )
+    doubt_percent: int = setting(
+        12,
+        "WEFT_DOUBT_PERCENT",
+        "The most tokens of doubtful passages in a prompt, in percent of those that passages may have (8,000, or the "
+        "prompt's limit if that is less), up to 100; 0: none.",
     )
     embedding_idle_seconds: int = setting(
         600,
@@ -360,6 +367,6 @@ def _convert(name: str, value: Any) -> Any:  # noqa: ANN401 - text or an already
         number = int(value)
     except ValueError:
         raise InvalidSetting(f"{default.metadata['env']}: '{value}' is not a whole number.") from None
-    if number < 0 or (name == "port" and number > 65_535):  # noqa: PLR2004 - the largest port
+    if not 0 <= number <= _LARGEST.get(name, number):
         raise InvalidSetting(f"{default.metadata['env']}: {number} is out of range.")
     return number

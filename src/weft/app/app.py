@@ -42,6 +42,7 @@ from weft.capabilities.access.operations import TokenLifetimes
 from weft.capabilities.access.steps import check_in_step
 from weft.capabilities.access.tool_profiles import UnknownToolProfile
 from weft.capabilities.agent_context.model import ContextLimits
+from weft.capabilities.assembly.costs import DoubtLimit
 from weft.capabilities.compaction.compactor import Compactor
 from weft.capabilities.compaction.summarisers import Summarisers
 from weft.capabilities.events.model import SESSION_END_EVENTS, EventPage
@@ -546,6 +547,7 @@ class App:
             compacted_views=self._cache("compacted_views", 1, megabytes=64, seconds=3600),
             key_facts=self._cache("key_facts", 1, megabytes=16, seconds=3600),
             assembly_slots=FairSlots(_MAX_ASSEMBLIES, max_wait_seconds=_MAX_ASSEMBLY_WAIT_SECONDS),
+            doubt_limit=DoubtLimit(settings.doubt_percent),
             content_scanner=self._scanner,
             document_reader=self._documents,
             call_performer=self.approved_calls,

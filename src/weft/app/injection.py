@@ -27,6 +27,7 @@ from weft.capabilities.alerts.service import Alerts
 from weft.capabilities.alerts.store import AgentCalls, AlertStore
 from weft.capabilities.approvals.store import ApprovalStore, CallPerformer, HeldCallObserver
 from weft.capabilities.assembly.conversation import PreparedEventCache
+from weft.capabilities.assembly.costs import DoubtLimit
 from weft.capabilities.assembly.gather import PromptCache
 from weft.capabilities.assembly.receipts import ReceiptStore
 from weft.capabilities.assembly.records import ReceiptRecordReader
@@ -251,6 +252,7 @@ class Singletons:
     key_facts: FactCache
     prompts: PromptCache
     assembly_slots: FairSlots
+    doubt_limit: DoubtLimit
     content_scanner: ContentScanner
     document_reader: DocumentReader
     termination: Termination

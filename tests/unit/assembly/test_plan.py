@@ -84,9 +84,10 @@ class Events:
 
 @dataclass(frozen=True)
 class Passages:
-    """Passages, each its own candidate; some of them quote an event."""
+    """Passages, each its own candidate; some of them quote an event, and some are doubtful."""
 
     texts: Mapping[str, int]
+    doubtful: frozenset[str] = frozenset()
 
     @property
     def candidates(self) -> list[Candidate]:
@@ -97,11 +98,13 @@ class Passages:
         return sum(self.texts.values())
 
     def wanted_tokens(self, known: Mapping[str, str]) -> int:
-        return sum(tokens for ref, tokens in self.texts.items() if ref not in known)
+        return sum(tokens for ref, tokens in self.texts.items() if ref not in known and ref not in self.doubtful)
 
-    def pack(self, room: int, known: Mapping[str, str]) -> Packed:
+    def pack(self, room: int, known: Mapping[str, str], *, in_doubt: bool = False) -> Packed:
         taken: dict[str, int] = {}
         for ref, tokens in self.texts.items():
+            if ref in self.doubtful and not in_doubt:
+                continue
             if ref not in known and sum(taken.values()) + tokens <= room:
                 taken[ref] = tokens
         left = [OmittedCandidate(ref, "budget") for ref in self.texts if ref not in taken and ref not in known]
@@ -228,6 +231,19 @@ def test_new_events_are_appended_after_the_bytes_already_sent() -> None:
     assert plan.blocks[: len(sent.blocks)] == sent.blocks
     assert [each.block_id for each in plan.blocks[len(sent.blocks) :]] == ["event2", "event3"]
     assert plan.reused == len(sent.blocks)
+
+
+@pytest.mark.req("CE-L6", part="the conversation is not displaced by doubtful passages")
+def test_doubtful_passages_get_only_what_a_whole_conversation_leaves() -> None:
+    doubtful = Passages({"passage0": 400}, frozenset({"passage0"}))
+    short, long = (materials(events=[20] * number)._replace(passages=doubtful) for number in (5, 60))
+    assert "passage0" in make_plan(short, 1_000, COSTS).included
+    plan = make_plan(long, 1_000, COSTS)
+    assert "passage0" not in plan.included
+    evident = make_plan(long._replace(passages=Passages({"passage0": 400})), 1_000, COSTS)
+    assert "passage0" in evident.included
+    kept = [block for block in plan.blocks if block.kind == "conversation"]
+    assert len(kept) > len([block for block in evident.blocks if block.kind == "conversation"])
 
 
 def test_passages_already_sent_are_not_sent_again() -> None:

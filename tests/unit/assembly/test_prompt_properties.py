@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from hypothesis import given
@@ -11,7 +12,7 @@ from weft.capabilities.assembly.conversation import EventPreparer, Prepared, Pre
 from weft.capabilities.assembly.materials import layer_blocks, task_block
 from weft.capabilities.assembly.model import CacheCosts, ContextOverBudget, Plan
 from weft.capabilities.assembly.packers import PackedText, TextPacker
-from weft.capabilities.assembly.plan import Materials, Previous, make_plan
+from weft.capabilities.assembly.plan import Materials, Packed, Previous, make_plan
 from weft.capabilities.assembly.prompt import prompt_of
 from weft.capabilities.assembly.prompt_trust import ItemTrust
 from weft.capabilities.compaction.compacted_events import compacted_parts
@@ -118,6 +119,14 @@ def views(draw: st.DrawFn, events: list[WindowEvent]) -> CompactedView:
     return CompactedView(summaries=tuple(summaries), shortened=tuple(shortened), facts=tuple(facts))
 
 
+class Retrieved(TextPacker):
+    """Texts in the place of passages; none is doubtful."""
+
+    def pack(self, room: int, known: Mapping[str, str], *, in_doubt: bool = False) -> Packed:
+        del in_doubt
+        return super().pack(room, known)
+
+
 @st.composite
 def inputs(draw: st.DrawFn) -> tuple[Materials, tuple[ToolDefinition, ...], int]:
     limit = draw(st.integers(50, 3_000))
@@ -139,7 +148,7 @@ def inputs(draw: st.DrawFn) -> tuple[Materials, tuple[ToolDefinition, ...], int]
         layers=layer_blocks(layers, count),
         pins=packers["pins"],
         conversation=conversation,
-        passages=packers["retrieved"],
+        passages=Retrieved("retrieved", "board", "retrieved", texts["retrieved"], count),
         board=packers["board"],
         missing=packers["missing"],
         task=task_block(draw(text), count),

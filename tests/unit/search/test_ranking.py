@@ -20,6 +20,7 @@ from support.small_collections import (
 )
 from weft.capabilities.indexing.entities import Entity, pack_entities
 from weft.capabilities.search.calibration import RELIABLE_SCORE
+from weft.capabilities.search.evidence import MIN_PROBABILITY
 from weft.capabilities.search.model import Query, RankingWeights
 from weft.capabilities.search.selection import UNSURE_RESULTS, select_results
 from weft.kernel.clock import DAY_MICROS
@@ -50,7 +51,7 @@ HOSTILE = (
 )
 
 
-@pytest.mark.req("CE-F11", part="ranking by meaning, words and recency; widening at low confidence")
+@pytest.mark.req("CE-F11", part="ranking by meaning, words and recency")
 def test_the_best_match_comes_first() -> None:
     ranking = ranked("when are pears harvested", document_collection(*FRUIT))
     assert numbers(ranking)[0] == 3
@@ -112,10 +113,10 @@ def test_any_text_can_be_indexed_and_ranked(query: str) -> None:
 
 @pytest.mark.parametrize("views", [(), (document_collection(),)], ids=["no collection", "an empty one"])
 def test_an_empty_collection_has_no_results(views: tuple[()]) -> None:
-    for purpose, fallback in (("answer", None), ("prompt", "recency")):
+    for purpose in ("answer", "prompt"):
         ranking = ranked("apples", *views, purpose=purpose)
         assert (ranking.ranked, ranking.pinned, ranking.confidence) == ([], [], 0.0)
-        assert (ranking.unsure, ranking.relevant, ranking.fallback) == (True, False, fallback)
+        assert (ranking.unsure, ranking.relevant) == (True, False)
 
 
 @pytest.mark.req("CE-F12", part="pinned chunks come with every result")
@@ -157,7 +158,7 @@ def test_an_answer_is_bounded(
     answer = ranked(query, view, by_meaning=by_meaning, **options)
     assert len(answer.ranked) <= min(top_k, max_results or top_k)
     assert all(each.score >= min_score for each in answer.ranked)
-    assert (answer.fallback, answer.widened) == (None, False)
+    assert not any(each.doubtful for each in answer.ranked)
     assert not answer.unsure or all(each.score >= RELIABLE_SCORE for each in answer.ranked[UNSURE_RESULTS:])
     assert answer.unsure or answer.relevant
     weaker = ranked(query, view, by_meaning=by_meaning, low_confidence=True, **options)
@@ -180,60 +181,69 @@ def test_an_answer_that_does_not_know_is_short() -> None:
     assert numbers(sure)[0] == 3
 
 
-@pytest.mark.req("CE-F11", part="ranking by meaning, words and recency; widening at low confidence")
-@settings(max_examples=examples(60), deadline=None)
-@given(texts=st.lists(TEXTS, min_size=1, max_size=20), query=TEXTS, top_k=st.integers(1, 5))
-def test_a_prompt_gets_at_least_what_an_answer_gets(texts: list[str], query: str, top_k: int) -> None:
-    view = document_collection(*texts)
-    answer, prompt = (ranked(query, view, top_k=top_k, purpose=purpose) for purpose in ("answer", "prompt"))
-    assert numbers(prompt)[: len(answer.ranked)] == numbers(answer)
-    assert prompt.ranked
-    assert prompt.confidence == answer.confidence
+EVERY_SCORE = RankingWeights(min_score=0.0)
 
 
-@pytest.mark.req("CE-F11", part="ranking by meaning, words and recency; widening at low confidence")
-@pytest.mark.req("CE-O", part="tunable similarity threshold")
-def test_a_prompt_gets_more_results_at_low_confidence() -> None:
-    rows = [f"note {number} about fruit and trees" for number in range(30)]
-    uncertain = ranked(
-        "fruit among other entirely unknown matters written elsewhere",
-        document_collection(*rows),
-        top_k=5,
-        purpose="prompt",
+@pytest.mark.req("CE-F11", part="in doubt a prompt gets more, marked as doubtful")
+@pytest.mark.req("CE-L6", part="nothing from collections without evidence")
+def test_a_prompt_gets_evidence_and_in_doubt_what_is_marked_so() -> None:
+    sure = ranked(
+        "when are pears harvested in early autumn", document_collection(*FRUIT), purpose="prompt", weights=EVERY_SCORE
     )
-    assert uncertain.widened
-    assert uncertain.min_score == 0.35
-    assert 5 < len(uncertain.ranked) <= 10
-    sure = ranked("when are pears harvested in early autumn", document_collection(*FRUIT), top_k=5, purpose="prompt")
-    assert not sure.widened
-    assert sure.min_score == 0.7
-    assert ranked("pears", document_collection(*FRUIT), weights=RankingWeights(min_score=0.2)).min_score == 0.2
-    assert sure.confidence > uncertain.confidence
-
-
-def test_expanded_is_reported_only_if_results_were_added() -> None:
+    assert sure.relevant
+    assert not any(each.doubtful for each in sure.ranked)
+    assert sure.ranked[0].probability == max(each.probability for each in sure.ranked) > MIN_PROBABILITY
     rows = [f"note {number} about fruit and trees" for number in range(30)]
-    capped = ranked(
-        "fruit among other entirely unknown matters written elsewhere",
-        document_collection(*rows),
-        top_k=5,
-        max_results=5,
-        purpose="prompt",
-    )
-    assert len(capped.ranked) == 5
-    assert capped.widened == any(each.score < 0.7 for each in capped.ranked)
+    query = "fruit among other entirely unknown matters written elsewhere"
+    doubted = ranked(query, document_collection(*rows), purpose="prompt", weights=EVERY_SCORE)
+    assert doubted.unsure
+    assert not doubted.relevant
+    assert all(each.doubtful for each in doubted.ranked)
+    assert ranked(query, document_collection(*rows), purpose="prompt", in_doubt=False).ranked == []
 
 
 @pytest.mark.req("CE-E", part="a search without results")
-def test_a_prompt_without_relevant_results_gets_the_newest() -> None:
-    rows = [text_row(text, timestamp=NOW - place * DAY_MICROS) for place, text in enumerate(reversed(FRUIT))]
-    ranking = ranked("quux", document_collection(*rows), top_k=2, by_meaning=False, purpose="prompt")
-    assert ranking.fallback == "recency"
-    assert numbers(ranking) == [1, 2]
-    assert not ranking.widened
+@pytest.mark.req("CE-L6", part="nothing from collections without evidence")
+@pytest.mark.parametrize("query", ["quux", "Write a limerick about the moon landing", "weiter so"])
+def test_a_prompt_gets_no_evidence_where_there_is_none(query: str) -> None:
+    ranking = ranked(query, document_collection(*FRUIT), top_k=200, purpose="prompt", weights=EVERY_SCORE)
+    assert all(each.doubtful for each in ranking.ranked)
+    assert not ranking.relevant
+    assert ranked("quux", document_collection(*FRUIT), by_meaning=False, purpose="prompt").ranked == []
 
 
-@pytest.mark.req("CE-F11", part="ranking by meaning, words and recency; widening at low confidence")
+@pytest.mark.req("CE-L6", part="nothing from collections without evidence")
+def test_a_match_in_one_collection_admits_nothing_of_another() -> None:
+    said = message_collection(
+        ("ann", "We harvest the pears in early autumn, before the first frost."), ("bob", "Fine.")
+    )
+    other = document_collection(*(f"The boiler of house {number} is serviced by the plumber." for number in range(30)))
+    ranking = ranked("When do we harvest the pears?", said, other, top_k=200, purpose="prompt", weights=EVERY_SCORE)
+    assert ranking.relevant
+    assert {each.collection for each in ranking.ranked if not each.doubtful} == {said.collection}
+
+
+@pytest.mark.req("CE-L6", part="raising min_score never adds a passage")
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    st.lists(st.sampled_from([*FRUIT, "note about trees", "the boiler is old", "pears"]), min_size=1, max_size=12),
+    st.sampled_from(["when are pears harvested", "pears", "trees and boilers of the house", "continue"]),
+    st.lists(st.floats(0, 1), min_size=2, max_size=2),
+    st.sampled_from(["answer", "prompt"]),
+    st.integers(1, 12),
+)
+def test_raising_the_minimum_score_never_adds_a_result(
+    texts: list[str], query: str, scores: list[float], purpose: str, top_k: int
+) -> None:
+    view = document_collection(*texts)
+    low, high = (
+        ranked(query, view, purpose=purpose, top_k=top_k, weights=RankingWeights(min_score=score))
+        for score in sorted(scores)
+    )
+    assert set(numbers(high)) <= set(numbers(low))
+
+
+@pytest.mark.req("CE-F11", part="ranking by meaning, words and recency")
 def test_equal_scores_prefer_the_newer_item() -> None:
     view = document_collection(
         text_row("apples in the north", timestamp=NOW - 90 * DAY_MICROS),

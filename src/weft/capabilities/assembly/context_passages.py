@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
-from weft.capabilities.assembly.retrieval import SURROUNDING_PLACES, results_within
-from weft.capabilities.search.neighbours import with_surroundings
+from weft.capabilities.assembly.retrieval import SURROUNDING_PLACES, results_within, surrounded_passages
+from weft.capabilities.search.neighbours import passage_ref, with_surroundings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from weft.capabilities.search.neighbours import PassageRef
     from weft.capabilities.search.retriever import RetrievalResult, Retriever, SearchHit, SearchRequest, SearchScope
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 # Places around a single chunk.
 _MAX_DISTANCE = 50
-# Score per token: of equally relevant passages the shorter comes first, because more of them fit.
-TOKEN_PRICE = 0.001
 
 
 class GatheredPassages(NamedTuple):
@@ -39,17 +37,29 @@ class GatheredPassages(NamedTuple):
 
 
 async def gather_passages(
-    retriever: Retriever, actor: Actor, request: SearchRequest, max_tokens: int
+    retriever: Retriever, actor: Actor, request: SearchRequest, max_tokens: int, doubt_tokens: int
 ) -> GatheredPassages:
-    """Return all pins, then the best passages for a query with their surroundings; in doubt more of them."""
+    """Return all pins, then the passages that are evidence with their surroundings, as a prompt has them.
+
+    In doubt they are followed by the best doubtful ones, of ``doubt_tokens`` at the most.
+    """
     query = structs.replace(request.query, top_k=results_within(max_tokens), purpose="prompt")
     found = await retriever.find(actor, request._replace(query=query))
-    pins, others = sorted(found.pinned, key=packing_order), sorted(found.hits, key=packing_order)
-    passages = [hit.passage for hit in (*pins, *others)]
-    read = partial(with_surroundings, passages, SURROUNDING_PLACES, alone=len(pins))
-    refs = await retriever.stores.read(actor, read, heavy=True)
-    scores = {hit.passage.chunk_id: hit.ranked.score for hit in (*pins, *others)}
-    return GatheredPassages(refs, scores, found.scope, found, pins)
+    hits = [*found.pinned, *_within_doubt(found.hits, doubt_tokens)]
+    refs: list[PassageRef] = []
+    for rank, each in enumerate(await surrounded_passages(retriever, actor, hits, SURROUNDING_PLACES)):
+        refs.append(passage_ref(each.passage, rank))
+        refs += [ref._replace(rank=rank) for ref in each.surroundings]
+    scores = {hit.passage.chunk_id: hit.ranked.score for hit in hits}
+    return GatheredPassages(refs, scores, found.scope, found._replace(hits=hits[len(found.pinned) :]), found.pinned)
+
+
+def _within_doubt(hits: Iterable[SearchHit], doubt_tokens: int) -> Iterator[SearchHit]:
+    """Yield hits, of the doubtful ones the best that fit into their room."""
+    for hit in hits:
+        doubt_tokens -= hit.passage.chunk.tokens if hit.ranked.doubtful else 0
+        if doubt_tokens >= 0 or not hit.ranked.doubtful:
+            yield hit
 
 
 async def gather_surroundings(search: SimilarSearch, chunk_id: str) -> GatheredPassages:
@@ -60,8 +70,3 @@ async def gather_surroundings(search: SimilarSearch, chunk_id: str) -> GatheredP
         search.actor, partial(with_surroundings, [origin], _MAX_DISTANCE), heavy=True
     )
     return GatheredPassages(refs, {chunk_id: 1.0}, scope, None)
-
-
-def packing_order(hit: SearchHit) -> float:
-    """Sort key of passages that fill a budget: score minus the token price, best first."""
-    return TOKEN_PRICE * hit.passage.chunk.tokens - hit.ranked.evidence

@@ -1,12 +1,13 @@
-"""Costs that a plan weighs: prices of cached tokens, the life of the cache, and room for originals of summaries."""
+"""Costs that a plan weighs: prices of cached tokens, the life of the cache, and the room for passages."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from weft.capabilities.assembly.model import CacheCosts
 from weft.capabilities.compaction.economics import EXPECTED_CALLS
-from weft.capabilities.search.model import WIDENING
 
 if TYPE_CHECKING:
     from weft.capabilities.assembly.receipts import Receipt
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 FRAMING_TOKENS = 3
 # Part of the tokens that a compaction saves which may go back into originals of what it covers, for the task.
 _ORIGINALS_SHARE = 0.25
+# More passages seldom add evidence, but cost tokens in every later call.
+MAX_PASSAGE_TOKENS = 8_000
 _MICROS = 1_000_000
 
 
@@ -36,6 +39,16 @@ def is_warm(info: ModelInfo, cache_ttl: str | None, previous: Receipt, at: int) 
     return previous.model == info.model and at - previous.created_at < lifetime * _MICROS
 
 
-def originals_room(saved_tokens: int, *, widened: bool) -> int:
-    """Return the room for passages of events that a compaction covers; more of them if retrieval is in doubt."""
-    return int(saved_tokens * _ORIGINALS_SHARE * (WIDENING if widened else 1))
+def originals_room(saved_tokens: int) -> int:
+    """Return the room for passages of events that a compaction covers."""
+    return int(saved_tokens * _ORIGINALS_SHARE)
+
+
+class DoubtLimit(msgspec.Struct, frozen=True):
+    """How much an assembly in doubt may add: percent of the tokens that passages may have in a prompt."""
+
+    percent: int
+
+    def tokens(self, limit: int) -> int:
+        """Return the most tokens of doubtful passages in a prompt of a limit."""
+        return min(limit, MAX_PASSAGE_TOKENS) * self.percent // 100

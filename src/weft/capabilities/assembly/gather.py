@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
@@ -19,6 +20,7 @@ from weft.capabilities.metering.store import UsageStore
 from weft.capabilities.missing_context.model import GapQuery
 from weft.capabilities.missing_context.service import Gaps
 from weft.capabilities.records.store import RecordStore
+from weft.capabilities.search.task_queries import Turn
 from weft.capabilities.sessions.model import Session, SessionArchived, find_session
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.trust.policy import TrustPolicies
@@ -48,6 +50,8 @@ _MAX_GAPS = 20
 # Memory of a block, candidate or omission of a receipt, and of a token of its texts.
 _PART_BYTES, _TOKEN_BYTES = 400, 4
 _OPEN = frozenset({"detected", "requested"})
+_SPEAKERS = frozenset({"user", "assistant"})
+_MAX_TURNS = 8
 
 
 class AssemblyStores(msgspec.Struct, frozen=True):
@@ -126,6 +130,13 @@ class Gathered(NamedTuple):
         session = self.session
         written = [event.at for event in self.events] + [found.entry.written_at for found in self.board]
         return max([session.created_at, session.last_message_at or 0, *written])
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """Return the newest turns of user and model, newest first: what a task of few words continues."""
+        own = (event for event in reversed(self.events) if not event.routed and not event.redacted)
+        spoken = (event for event in own if event.message.role in _SPEAKERS and event.message.content)
+        return tuple(Turn(event.number, event.message.content) for event in islice(spoken, _MAX_TURNS))
 
     @property
     def downgraded_by(self) -> tuple[BudgetName, ...]:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, structs
 
 from weft.capabilities.assembly.context_passages import GatheredPassages, gather_passages, gather_surroundings
+from weft.capabilities.assembly.costs import DoubtLimit
 from weft.capabilities.assembly.model import ContextOverBudget, over_budget
 from weft.capabilities.assembly.passage_packer import passage_trust
 from weft.capabilities.assembly.passages import RenderedContext, Section, heading_of, numbered, render_context
@@ -108,10 +109,10 @@ class ContextResponse(SearchFacts, kw_only=True):
 
     ``tokens`` are those of the whole answer as JSON. ``complete``: every result fitted into the budget. ``withheld``:
     passages that the tenant's policy keeps out of prompts because they look like an attack. ``confidence``:
-    likelihood that the passages contain the answer, from 0 to 1; ``unsure`` if it is low. ``widened``: for this reason
-    there are more passages, or less relevant ones. ``fallback``: nothing was relevant, so these are the most recent
-    items. ``lexical_only``: why only words were matched, not meaning. ``resolved``: what phrases such as "that file"
-    were taken to mean. ``assembly_id``: the record of the text, if recorded.
+    likelihood that the passages contain the answer, from 0 to 1; ``unsure`` if it is low. ``widened``: the last
+    passages are doubtful. Nothing is returned if nothing is evidence. ``lexical_only``: why only words were
+    matched, not meaning. ``resolved``: what phrases such as "that file" were taken to mean. ``assembly_id``: the
+    record of the text, if recorded.
     """
 
     context: str
@@ -122,7 +123,6 @@ class ContextResponse(SearchFacts, kw_only=True):
     confidence: float | None = None
     unsure: bool = False
     widened: bool = False
-    fallback: Literal["recency"] | None = None
     lexical_only: str = ""
     resolved: tuple[ResolvedReference, ...] = ()
     selection_id: str | msgspec.UnsetType = UNSET
@@ -148,11 +148,12 @@ class ContextResponse(SearchFacts, kw_only=True):
     ),
 )
 async def get_context(
-    request: GetContext, actor: Actor, retriever: Retriever, counters: TokenCounters
+    request: GetContext, actor: Actor, retriever: Retriever, counters: TokenCounters, doubt_limit: DoubtLimit
 ) -> ContextResponse:
-    """Gather one text for a prompt: the best passages for a question, with surroundings, within a token budget.
+    """Gather one text for a prompt: the passages that answer a question, with surroundings, within a token budget.
 
-    Passages are numbered and have citations. With a ref instead of a query: the surroundings of that search result.
+    They are the ones that assemble_context would choose. Passages are numbered and have citations. With a ref instead
+    of a query: the surroundings of that search result.
     """
     started = time.perf_counter()
     if request.record:
@@ -161,8 +162,9 @@ async def get_context(
     if (request.query is None) == (request.ref is None):
         raise InvalidInput("query: give either query or ref", field="query")
     if request.query is not None:
-        search = search_request(request, actor, request.query, DEFAULT_TOP_K, retriever)
-        gathered = await gather_passages(retriever, actor, search, request.max_tokens)
+        search = search_request(request, actor, request.query, DEFAULT_TOP_K, retriever, default_min_score=0.0)
+        doubt_tokens = doubt_limit.tokens(request.max_tokens)
+        gathered = await gather_passages(retriever, actor, search, request.max_tokens, doubt_tokens)
     else:
         similar_search = SimilarSearch(retriever, actor, requested_scope(request))
         gathered = await gather_surroundings(similar_search, request.ref or "")
@@ -310,8 +312,7 @@ def _doubts(found: RetrievalResult) -> dict[str, Any]:
     return {
         "confidence": round(ranking.confidence, SCORE_DIGITS),
         "unsure": ranking.unsure,
-        "widened": ranking.widened,
-        "fallback": ranking.fallback,
+        "widened": any(hit.ranked.doubtful for hit in found.hits),
         "lexical_only": found.lexical_only,
         "resolved": resolved_references(found.references),
     }

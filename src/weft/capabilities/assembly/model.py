@@ -49,7 +49,8 @@ class ContextOverBudget(Rejected):
 class Candidate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something that may go into a prompt. ``ref`` is its item id, or the id of a passage; unique in a plan.
 
-    ``version`` changes with the content: a candidate that was sent in another version is sent again.
+    ``version`` changes with the content: a candidate that was sent in another version is sent again. Of a passage,
+    ``probability`` is that of being evidence for the task, ``doubtful`` if its collection probably holds none.
     """
 
     ref: str
@@ -57,6 +58,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tokens: int
     version: str = ""
     score: float | None = None
+    probability: float | None = None
+    doubtful: bool = False
 
 
 class RepeatedCandidate(Candidate, frozen=True, kw_only=True, omit_defaults=True):

@@ -89,7 +89,7 @@ class AssembleContext(Request):
         msgspec.Meta(description="Knowledge only from these domains; an empty list: none."),
     ] = None
     min_score: Annotated[
-        Fraction | None, msgspec.Meta(description="Minimum relevance of passages, lower at low confidence.")
+        Fraction | None, msgspec.Meta(description="Minimum score of passages, besides being evidence for the task.")
     ] = None
     cache_ttl: Annotated[
         Annotated[str, msgspec.Meta(max_length=20)] | None,
@@ -119,7 +119,8 @@ class PromptAssembled(Success, kw_only=True):
 
     ``mode``: first, extended (appended to the previous prompt, so that the provider's cache hits) or rebuilt.
     ``omitted``: candidates that are not in the prompt, by reason; `receipt.show` lists them. ``confidence``: likelihood
-    that the passages answer the task; ``widened`` if it was low, so that more were included. ``compaction_due``: the
+    that the passages answer the task; ``widened``: some are doubtful. ``fallback``: nothing was evidence, so that the
+    newest turns of the conversation have the room. ``compaction_due``: the
     window has reached its threshold. ``critical_update``: pull your context, it was changed with urgency.
     ``resolved``: what phrases of the task such as "that file" were taken to mean. ``unknown_model``: the catalog does
     not have the named model, so that its limit is a cautious guess. ``tool_savings``: what choosing the tools saved.

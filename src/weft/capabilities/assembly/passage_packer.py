@@ -7,6 +7,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
+from weft.capabilities.assembly.costs import MAX_PASSAGE_TOKENS
 from weft.capabilities.assembly.model import Candidate, OmittedCandidate, PackingLog, PlannedBlock, digest_of
 from weft.capabilities.assembly.packers import PackedText, TextPacker, data_messages, spans_of
 from weft.capabilities.assembly.passages import compact, render_context, section_body, text_pieces
@@ -15,7 +16,6 @@ from weft.capabilities.assembly.prompt_trust import item_trust, least_trusted
 from weft.capabilities.language_models.model import ConversationMessage
 from weft.capabilities.layers.data_elements import element_text
 from weft.capabilities.records.record_ids import VersionId
-from weft.capabilities.search.model import WIDENING
 from weft.capabilities.search.neighbours import passage_ref
 from weft.capabilities.trust.model import Source
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 _NAME = "found for the task"
 _PINS = "pinned, always relevant"
 _UNREADABLE = "unreadable:"
+# Why a doubtful passage is not in a prompt.
+DOUBT = "probably no evidence for the task"
 # A block is not worth its heading below this size.
 MIN_PASSAGE_ROOM = 24
 # Tokens that a passage needs besides its text: source and line breaks.
 PASSAGE_OVERHEAD = 12
 # And a turn of a conversation: its speaker and a line break.
 TURN_OVERHEAD = 4
-# More passages seldom add evidence, but cost tokens in every later call; twice as many if retrieval is in doubt.
-MAX_PASSAGE_TOKENS = 8_000
 
 
 def candidate_of(passage: ChunkPassage) -> tuple[str, str]:
@@ -78,8 +78,9 @@ class _Found(NamedTuple):
 class PassagePacker:
     """Passages that are not pinned, best first. Board entries are left to the board's own packer.
 
-    Passages that ``screening`` leaves out are in ``omitted``; ``reader`` is the agent that the prompt is for.
-    ``covered`` are the events that a compaction covers, ``original_tokens`` is the room for passages of them.
+    Passages that ``screening`` leaves out are in ``omitted``; ``reader`` is the agent that the prompt is for. Doubtful
+    passages have at most ``doubt_tokens``, and never take the place of a part of the conversation. ``covered`` are
+    the events that a compaction covers, ``original_tokens`` is the room for passages of them.
     """
 
     retrieved: Retrieved
@@ -87,6 +88,7 @@ class PassagePacker:
     screening: Screening
     reader: str
     count: CountMessages
+    doubt_tokens: int = 0
     covered: frozenset[str] = frozenset()
     original_tokens: int = 0
 
@@ -117,6 +119,8 @@ class PassagePacker:
                 tokens=each.passage.tokens,
                 version=each.version,
                 score=each.passage.score,
+                probability=each.passage.probability,
+                doubtful=each.passage.doubtful,
             )
             for each in self.found
         ]
@@ -136,24 +140,21 @@ class PassagePacker:
         return sum(each.passage.tokens + PASSAGE_OVERHEAD for each in self._best)
 
     @cached_property
-    def _max_tokens(self) -> int:
-        return MAX_PASSAGE_TOKENS * (WIDENING if self.retrieved.widened else 1)
+    def _best(self) -> list[_Found]:
+        """Return the passages that are evidence, up to the maximum, whether or not a prompt has them already."""
+        return _within((each for each in self.passages if not each.passage.doubtful), MAX_PASSAGE_TOKENS)
 
     @cached_property
-    def _best(self) -> list[_Found]:
-        """Return the best passages up to the maximum, whether or not a prompt has them already."""
-        totals = accumulate(each.passage.tokens for each in self.passages)
-        return [each for each, total in zip(self.passages, totals, strict=True) if total <= self._max_tokens]
+    def _doubtful(self) -> list[_Found]:
+        """Return the best doubtful passages that may be in a prompt."""
+        return _within((each for each in self.passages if each.passage.doubtful), self.doubt_tokens)
 
     def wanted_tokens(self, known: Mapping[str, str]) -> int:
-        places = [each.places[0] for each in self._wanted(known)]
+        places = [each.places[0] for each in _unknown(self._best, known)]
         return sum(place.passage.chunk.tokens + PASSAGE_OVERHEAD for place in self._within_originals(places))
 
-    def _wanted(self, known: Mapping[str, str]) -> list[_Found]:
-        return [each for each in self._best if known.get(each.ref) != each.version]
-
-    def pack(self, room: int, known: Mapping[str, str]) -> Packed:
-        wanted = self._wanted(known)
+    def pack(self, room: int, known: Mapping[str, str], *, in_doubt: bool = False) -> Packed:
+        wanted = _unknown([*self._best, *self._doubtful] if in_doubt else self._best, known)
         packed = self._pack(wanted, room, known)
         self.log.add(room, len(wanted), packed.block)
         return packed
@@ -163,8 +164,8 @@ class PassagePacker:
         return PackingLog("passage")
 
     def _pack(self, wanted: Sequence[_Found], room: int, known: Mapping[str, str]) -> Packed:
-        room = min(room, self._max_tokens)
-        left = self._left
+        room = min(room, MAX_PASSAGE_TOKENS)
+        left = [*self._left, *self._omitted_in_doubt(wanted)]
         heading = self.count(self._messages(()))
         if not wanted or room - heading < MIN_PASSAGE_ROOM:
             return Packed(None, [*left, *_over_budget(wanted)])
@@ -174,6 +175,11 @@ class PassagePacker:
         block = self._block(rendered, room)
         items = {} if block is None else block.items
         return Packed(block, [*left, *_over_budget(each for each in wanted if each.ref not in items)])
+
+    def _omitted_in_doubt(self, wanted: Sequence[_Found]) -> list[OmittedCandidate]:
+        refs = {each.ref for each in wanted}
+        doubtful = (each for each in self.passages if each.passage.doubtful and each.ref not in refs)
+        return [OmittedCandidate(each.ref, "low_relevance", DOUBT) for each in doubtful]
 
     def _within_originals(self, places: Sequence[tuple[str, str, PassageRef]]) -> list[PassageRef]:
         """Return the passages, of events that a compaction covers only the best ones."""
@@ -272,6 +278,18 @@ class PassagePacker:
     @cached_property
     def _empty_tokens(self) -> int:
         return self.count((ConversationMessage(role="user"),))
+
+
+def _within(passages: Iterable[_Found], max_tokens: int) -> list[_Found]:
+    """Return the best passages that have at most so many tokens together."""
+    found = list(passages)
+    totals = accumulate(each.passage.tokens for each in found)
+    return [each for each, total in zip(found, totals, strict=True) if total <= max_tokens]
+
+
+def _unknown(passages: Iterable[_Found], known: Mapping[str, str]) -> list[_Found]:
+    """Return the passages that a prompt does not have already in this version."""
+    return [each for each in passages if known.get(each.ref) != each.version]
 
 
 def pinned_texts(retrieved: Retrieved, reader: str) -> list[PackedText]:

@@ -95,7 +95,8 @@ def render_context(
     measure = measure or (lambda sections: count(layout(sections)))
     ordered = _by_priority(_deduplicated(refs))
     taken = _fitting(ordered, max_tokens, count, measure)
-    if not taken and ordered:
+    if ordered and ordered[0] not in taken:
+        # The best passage is shortened rather than replaced by one that is shorter.
         return _truncated(ordered[0], max_tokens, layout, measure)
     sections = _sections(taken)
     return RenderedContext(layout(sections), measure(sections), sections, complete=len(taken) == len(ordered))

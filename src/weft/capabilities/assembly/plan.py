@@ -77,6 +77,14 @@ class Packer(Protocol):
         ...
 
 
+class PassagesPacker(Packer, Protocol):
+    """Passages of collections that hold evidence, and doubtful ones."""
+
+    def pack(self, room: int, known: Mapping[str, str], *, in_doubt: bool = False) -> Packed:
+        """Return the best passages that fit; doubtful ones only ``in_doubt``, and behind all others."""
+        ...
+
+
 class FittedConversation(NamedTuple):
     """The part of a conversation that fits, one block for each event, in order."""
 
@@ -143,7 +151,7 @@ class Materials(NamedTuple):
     layers: Sequence[PlannedBlock]
     pins: Packer
     conversation: PlannedConversation
-    passages: Packer
+    passages: PassagesPacker
     board: Packer
     missing: Packer
     task: PlannedBlock | None
@@ -248,7 +256,10 @@ class _Chosen(NamedTuple):
 
 
 def _share_room(materials: Materials, room: int, *, keep_free: bool) -> _Chosen:
-    """Divide the room: a conversation that has to be trimmed keeps a floor, and gets what passages leave."""
+    """Divide the room: a conversation that has to be trimmed keeps a floor, and gets what evidence leaves.
+
+    Doubtful passages get only what a whole conversation leaves: they are worth less than any turn of it.
+    """
     conversation, passages = materials.conversation, materials.passages
     spare = room - conversation.required_tokens
     board = materials.board.pack(min(spare, int(room * _BOARD_SHARE)), {})
@@ -259,7 +270,8 @@ def _share_room(materials: Materials, room: int, *, keep_free: bool) -> _Chosen:
     fits = whole + wanted_tokens <= rest * (HIGH_WATER if keep_free else 1)
     # What is compacted already is not trimmed for passages, many of which quote what its summaries are of.
     is_compact = not keep_free and bool(covers_of(conversation.blocks)) and whole <= rest * HIGH_WATER
-    if fits or is_compact:
+    is_whole = fits or is_compact
+    if is_whole:
         kept = FittedConversation(conversation.blocks, (), conversation.shortened)
     else:
         floor = min(whole, max(conversation.required_tokens, int(rest * _CONVERSATION_FLOOR)))
@@ -272,7 +284,7 @@ def _share_room(materials: Materials, room: int, *, keep_free: bool) -> _Chosen:
         elif events_room > floor:
             kept = conversation.fit(events_room)
     # Events that are in the conversation after all need not be quoted from it as well.
-    found = passages.pack(rest - kept.tokens, _known(kept.blocks, board))
+    found = passages.pack(rest - kept.tokens, _known(kept.blocks, board), in_doubt=is_whole)
     return _Chosen(kept, found, board, missing)
 
 
@@ -293,9 +305,11 @@ def _extend(materials: Materials, limit: int, previous: Previous) -> tuple[_Draf
     extras, omitted = list[PlannedBlock](), list[OmittedCandidate]()
     for packer in (materials.pins, materials.missing, materials.board, materials.passages):
         skipped = {each.ref: each.version for each in packer.candidates if same and each.ref in previous.omitted}
-        share = _APPENDED_SHARE if packer is materials.passages else 1
         having = {**known, **items_of(events), **items_of(extras), **skipped}
-        packed = packer.pack(max(0, int(room * share)), having)
+        if packer is materials.passages:
+            packed = materials.passages.pack(max(0, int(room * _APPENDED_SHARE)), having, in_doubt=True)
+        else:
+            packed = packer.pack(max(0, room), having)
         extras += _present(packed)
         omitted += packed.omitted
         room -= packed.tokens

@@ -149,13 +149,18 @@ class CompactionUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Confidence(msgspec.Struct, frozen=True, kw_only=True):
-    """How sure retrieval was. See the fields of the same names in the answer of a search."""
+    """How sure retrieval was. See the fields of the same names in the answer of a search.
+
+    ``widened``: the prompt has doubtful passages, which may have ``doubt_tokens``. ``fallback``: nothing was evidence,
+    so the newest turns of the conversation have the room.
+    """
 
     confidence: float | None
     widened: bool
     fallback: str | None
     pending_documents: int
     pending_events: int
+    doubt_tokens: int = 0
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):

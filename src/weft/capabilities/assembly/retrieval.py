@@ -9,22 +9,14 @@ import msgspec
 
 from weft.capabilities.indexing.collections.model import SOURCES, Source
 from weft.capabilities.records.vocabulary import OmissionReason
-from weft.capabilities.search.model import (
-    CONFIDENT,
-    WIDENING,
-    OmittedChunk,
-    Query,
-    Ranked,
-    RankingWeights,
-    is_near_duplicate,
-)
+from weft.capabilities.search.model import OmittedChunk, Query, Ranked, RankingWeights, is_near_duplicate
 from weft.capabilities.search.neighbours import PassageRef, TextLine, passage_ref, with_surroundings
 from weft.capabilities.search.passages import ChunkPassage
 from weft.capabilities.search.references import Reference
 from weft.capabilities.search.results import PendingItems, pending_items
 from weft.capabilities.search.retriever import RetrievalResult, SearchHit, SearchScope
 from weft.capabilities.search.scope import RequestedScope
-from weft.capabilities.search.task_queries import task_queries
+from weft.capabilities.search.task_queries import Turn, task_queries
 from weft.capabilities.search.unreadable import unreadable_reasons
 from weft.kernel.thread_pools import SEARCH_THREADS
 
@@ -44,32 +36,37 @@ _MIN_RESULTS, _MAX_RESULTS = 5, 200
 _REDUCTION = 4
 # Neighbours further away are mostly about something else.
 SURROUNDING_PLACES = 2
-# The best passages, which get surroundings: one more passage is worth more than the surroundings of the others.
-_MAX_SURROUNDED = 96
+# Passages that are as probably evidence as this get surroundings.
+_SURROUNDED_FROM = 0.05
 # The newest events of a window are part of the prompt anyway.
 _AWAITED: frozenset[Source] = frozenset(SOURCES) - {"event"}
 # Fewer equal terms may be a coincidence.
 _MIN_DUPLICATE_TERMS = 4
 
 
+# By default, being evidence decides, not a score.
+EVERY_SCORE = RankingWeights(min_score=0.0)
+
+
 class RetrievalRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What to retrieve for a task.
 
-    ``task`` may have any length, see task_queries. ``max_tokens`` is the room for passages; it bounds their number.
-    ``asked_at`` is the time, in microseconds, that recency is measured against: the clock plays no part. ``window`` is
-    the place of the window to search, SESSION:AGENT, which the caller may open; by default its own. ``surroundings``:
-    places before and after each passage to return with it. ``reduced``: a quarter of the passages, without more of them
-    at low confidence and without surroundings, to spend less.
+    ``task`` may have any length, see task_queries; ``turns`` are those before it, newest first. ``max_tokens`` is the
+    room for passages; it bounds their number. ``asked_at`` is the time, in microseconds, that recency is measured
+    against: the clock plays no part. ``window`` is the place of the window to search, SESSION:AGENT, which the caller
+    may open; by default its own. ``surroundings``: places before and after each passage to return with it. ``reduced``:
+    a quarter of the passages, without doubtful ones and without surroundings, to spend less.
     """
 
     task: str
     asked_at: int
     max_tokens: int
+    turns: tuple[Turn, ...] = ()
     session_id: str | None = None
     window: str | None = None
     domains: tuple[str, ...] = ()
     sources: frozenset[Source] | None = None
-    weights: RankingWeights = RankingWeights()
+    weights: RankingWeights = EVERY_SCORE
     tuned: bool = False
     surroundings: int = SURROUNDING_PLACES
     reduced: bool = False
@@ -78,8 +75,9 @@ class RetrievalRequest(msgspec.Struct, frozen=True, kw_only=True):
 class RetrievedPassage(msgspec.Struct, frozen=True, kw_only=True):
     """A passage for a prompt.
 
-    ``score`` is its relevance from 0 to 1, ``signals`` add up to ``evidence``. ``surroundings`` are the passages before
-    and after it, nearest first, each only with its nearest result.
+    ``score`` is its relevance from 0 to 1, ``signals`` add up to ``evidence``. ``probability`` is that of being
+    evidence for the task, ``doubtful`` if its collection probably holds none. ``surroundings`` are the passages
+    before and after it, nearest first, each only with its nearest result.
     """
 
     passage: ChunkPassage
@@ -87,6 +85,8 @@ class RetrievedPassage(msgspec.Struct, frozen=True, kw_only=True):
     evidence: float
     signals: dict[str, float]
     pinned: bool
+    probability: float = 0.0
+    doubtful: bool = False
     surroundings: tuple[PassageRef, ...] = ()
 
     @property
@@ -123,8 +123,8 @@ class OmittedPassage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Retrieved(msgspec.Struct, frozen=True, kw_only=True):
     """Passages for a task, best first, and every other scored candidate exactly once.
 
-    ``confidence``: likelihood, from 0 to 1, that the passages contain what the task needs. ``widened``: it was low, so
-    more passages were returned, or with lower scores. ``fallback``: nothing was relevant, so these are the most recent.
+    ``confidence``: likelihood, from 0 to 1, that the passages contain what the task needs. ``widened``: doubtful
+    passages are among them. ``fallback``: nothing is evidence, so the newest turns of the conversation have the room.
     ``pins_truncated``: there were more pinned chunks than a search returns. ``model`` is None if only keywords were
     matched. ``queries`` are the texts that were searched, ``references`` what phrases of them stand for.
     """
@@ -132,7 +132,6 @@ class Retrieved(msgspec.Struct, frozen=True, kw_only=True):
     passages: list[RetrievedPassage]
     omitted: list[OmittedPassage]
     confidence: float
-    min_score: float
     widened: bool
     fallback: Literal["recency"] | None
     pins_truncated: bool
@@ -150,7 +149,7 @@ async def retrieve(retriever: Retriever, actor: Actor, request: RetrievalRequest
     The queries of a long task are searched separately, and each candidate counts with its best score. Deterministic:
     the same state and request give the same result.
     """
-    texts = await SEARCH_THREADS.run(task_queries, request.task)
+    texts, asked = await SEARCH_THREADS.run(task_queries, request.task, request.turns)
     top_k = results_within(request.max_tokens)
     if request.reduced:
         top_k = max(_MIN_RESULTS, top_k // _REDUCTION)
@@ -163,24 +162,23 @@ async def retrieve(retriever: Retriever, actor: Actor, request: RetrievalRequest
             tuned=request.tuned,
             purpose="prompt",
             complete=True,
-            widen=not request.reduced,
+            in_doubt=not request.reduced,
         )
         for text in texts or [""]
     ]
-    results = await retriever.find_each(actor, queries, _scope_of(request))
+    results = await retriever.find_each(actor, queries, _scope_of(request, asked))
     found = _fused(results)
     gone = found.unreadable.difference(found.hits)
     reasons = await retriever.stores.read(actor, partial(unreadable_reasons, gone), heavy=True) if gone else {}
-    selection = _select(found, top_k, widen=not request.reduced)
+    selection = _select(found, top_k)
     return Retrieved(
-        passages=await _with_surroundings(
+        passages=await surrounded_passages(
             retriever, actor, selection.kept, 0 if request.reduced else request.surroundings
         ),
         omitted=_omitted(found, selection, reasons),
         confidence=found.confidence,
-        min_score=min(result.ranking.min_score for result in found.relevant),
-        widened=any(result.ranking.widened for result in found.relevant),
-        fallback=found.relevant[0].ranking.fallback,
+        widened=any(hit.ranked.doubtful for hit in selection.kept),
+        fallback=None if any(result.ranking.relevant for result in results) else "recency",
         pins_truncated=any(result.ranking.pins_truncated for result in results),
         searched=results[0].ranking.searched,
         pending=pending_items(results[0].scope),
@@ -196,30 +194,28 @@ def results_within(max_tokens: int) -> int:
     return min(_MAX_RESULTS, max(_MIN_RESULTS, max_tokens // _MIN_PASSAGE_TOKENS))
 
 
-def _scope_of(request: RetrievalRequest) -> RequestedScope:
+def _scope_of(request: RetrievalRequest, asked: frozenset[int]) -> RequestedScope:
     return RequestedScope(
         domains=request.domains,
         session_id=request.session_id,
         window=request.window,
+        asked=asked,
         sources=request.sources,
         waits_for=_AWAITED,
     )
 
 
 class _Found(NamedTuple):
-    """Hits and omitted candidates of all queries, each with its best score.
+    """Hits and omitted candidates of all queries, each with its best score."""
 
-    ``relevant``: results of the queries that found something relevant; of all queries if none did.
-    """
-
-    relevant: Sequence[RetrievalResult]
+    results: Sequence[RetrievalResult]
     hits: dict[ChunkKey, SearchHit]
     omissions: dict[ChunkKey, OmittedChunk]
     unreadable: frozenset[ChunkKey]
 
     @property
     def confidence(self) -> float:
-        return max(result.ranking.confidence for result in self.relevant)
+        return max(result.ranking.confidence for result in self.results)
 
 
 class _Selection(NamedTuple):
@@ -230,32 +226,25 @@ class _Selection(NamedTuple):
 
 
 def _fused(results: Sequence[RetrievalResult]) -> _Found:
-    relevant = [result for result in results if result.ranking.fallback is None] or results
     hits: dict[ChunkKey, SearchHit] = {}
     omissions: dict[ChunkKey, OmittedChunk] = {}
     for result in results:
         for hit in (*result.hits, *result.pinned):
             key = _key_of(hit.ranked)
-            if result.ranking.fallback is not None and relevant is not results and not hit.ranked.pinned:
-                # The most recent items, returned by a query for which nothing was relevant.
-                omissions.setdefault(
-                    key, OmittedChunk(collection=key[0], number=key[1], score=0.0, reason="low_relevance")
-                )
-            elif key not in hits or hits[key].ranked.evidence < hit.ranked.evidence:
+            if key not in hits or _rank_key(hit) < _rank_key(hits[key]):
                 hits[key] = hit
         for each in result.ranking.omitted:
             key = _key_of(each)
             if key not in omissions or omissions[key].score < each.score:
                 omissions[key] = each
     unreadable = frozenset[ChunkKey]().union(*(result.unreadable for result in results))
-    return _Found(relevant, hits, omissions, unreadable)
+    return _Found(results, hits, omissions, unreadable)
 
 
-def _select(found: _Found, top_k: int, *, widen: bool) -> _Selection:
+def _select(found: _Found, top_k: int) -> _Selection:
     """Keep all pins and the best others, without those that only repeat a better one."""
-    limit = top_k * WIDENING if widen and found.confidence < CONFIDENT else top_k
-    max_results = found.relevant[0].scope.allowance.results
-    limit = limit if max_results is None else min(limit, max_results)
+    max_results = found.results[0].scope.allowance.results
+    limit = top_k if max_results is None else min(top_k, max_results)
     ordered = sorted(found.hits.values(), key=_rank_key)
     kept = [hit for hit in ordered if hit.ranked.pinned]
     covered = _Coverage(kept)
@@ -307,25 +296,29 @@ def _line_of(hit: SearchHit) -> TextLine:
     return passage_ref(hit.passage, 0).line
 
 
-def _rank_key(hit: SearchHit) -> tuple[float, float, str, int]:
-    """Sort key: best first; of equals, and of the most recent items, the newest first."""
-    return -hit.ranked.evidence, -hit.passage.chunk.timestamp, hit.ranked.collection, hit.ranked.number
+def _rank_key(hit: SearchHit) -> tuple[bool, float, float, str, int]:
+    """Sort key: doubtful ones last, then best first; of equals the newest first."""
+    ranked = hit.ranked
+    return ranked.doubtful, -ranked.evidence, -hit.passage.chunk.timestamp, ranked.collection, ranked.number
 
 
 def _key_of(ranked: Ranked | OmittedChunk) -> ChunkKey:
     return ranked.collection, ranked.number
 
 
-async def _with_surroundings(
+async def surrounded_passages(
     retriever: Retriever, actor: Actor, hits: Sequence[SearchHit], reach: int
 ) -> list[RetrievedPassage]:
-    """Return passages, the best of them with their surroundings; pins, which answer no query, have none."""
-    pins_first = sorted(hits, key=lambda hit: not hit.ranked.pinned)
-    alone = sum(hit.ranked.pinned for hit in hits)
-    passages = [hit.passage for hit in pins_first[: alone + _MAX_SURROUNDED]]
+    """Return passages, those that probably are evidence with their surroundings; all others have none."""
+    alone = [
+        hit for hit in hits if hit.ranked.pinned or hit.ranked.doubtful or hit.ranked.probability < _SURROUNDED_FROM
+    ]
+    surrounded = [hit for hit in hits if hit not in alone]
     around: dict[str, list[PassageRef]] = {}
-    if reach and alone < len(hits):
-        refs = await retriever.stores.read(actor, partial(with_surroundings, passages, reach, alone=alone), heavy=True)
+    if reach and surrounded:
+        passages = [hit.passage for hit in (*alone, *surrounded)]
+        read = partial(with_surroundings, passages, reach, alone=len(alone))
+        refs = await retriever.stores.read(actor, read, heavy=True)
         for ref in sorted(
             (ref for ref in refs if ref.distance), key=lambda ref: (ref.distance, ref.rank, ref.position)
         ):
@@ -337,6 +330,8 @@ async def _with_surroundings(
             evidence=hit.ranked.evidence,
             signals=hit.ranked.signals,
             pinned=hit.ranked.pinned,
+            probability=hit.ranked.probability,
+            doubtful=hit.ranked.doubtful,
             surroundings=tuple(around.get(hit.passage.chunk_id, ())),
         )
         for hit in hits

@@ -20,7 +20,7 @@ from weft.capabilities.assembly.conversation import (
     WindowConversation,
     without_summaries,
 )
-from weft.capabilities.assembly.costs import FRAMING_TOKENS, cache_costs, is_warm, originals_room
+from weft.capabilities.assembly.costs import FRAMING_TOKENS, DoubtLimit, cache_costs, is_warm, originals_room
 from weft.capabilities.assembly.document_sizes import document_tokens
 from weft.capabilities.assembly.gather import (
     AssemblyStores,
@@ -60,7 +60,7 @@ from weft.capabilities.assembly.receipts import (
     prompt_hash,
     texts_of,
 )
-from weft.capabilities.assembly.retrieval import RetrievalRequest, retrieve
+from weft.capabilities.assembly.retrieval import EVERY_SCORE, RetrievalRequest, retrieve
 from weft.capabilities.assembly.savings import savings_of
 from weft.capabilities.assembly.usage_entries import call_entry
 from weft.capabilities.assembly.validation import validate_prompt
@@ -77,7 +77,7 @@ from weft.capabilities.language_models.wire import PromptForm, render
 from weft.capabilities.layers.tags import sanitise_tool
 from weft.capabilities.records.model import ContextSummary
 from weft.capabilities.search.items import WindowPlace
-from weft.capabilities.search.model import DEFAULT_MIN_SCORE, RankingWeights
+from weft.capabilities.search.model import RankingWeights
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.sessions.model import find_session
 from weft.capabilities.tools.selection import SelectionRequest, ToolSelector
@@ -221,6 +221,7 @@ class Assembler(msgspec.Struct, frozen=True):
     slots: FairSlots
     scanner: ContentScanner
     tool_selector: ToolSelector
+    doubt_limit: DoubtLimit
 
     async def assemble(self, actor: Actor, request: AssemblyRequest) -> Assembled:
         """Assemble a prompt, store its receipt, and return both."""
@@ -258,7 +259,18 @@ class Assembler(msgspec.Struct, frozen=True):
         conversation = await self._conversation(actor, gathered, counter, limits.limit, screening, run)
         suspicious = await self._suspicious_gaps(actor, gathered.gaps)
         call = await run(
-            _Call, request, gathered, info, counter, limits, retrieved, conversation, chosen, screening, suspicious
+            _Call,
+            request,
+            gathered,
+            info,
+            counter,
+            limits,
+            retrieved,
+            conversation,
+            chosen,
+            screening,
+            suspicious,
+            self.doubt_limit.tokens(limits.limit),
         )
         previous = await self._previous(actor, call, run)
         plan = await run(make_plan, call.materials, limits.limit, self._costs(call), previous)
@@ -354,8 +366,7 @@ class Assembler(msgspec.Struct, frozen=True):
 
     async def _retrieve(self, actor: Actor, request: AssemblyRequest, gathered: Gathered, room: int) -> Retrieved:
         window = gathered.window
-        candidates = (request.min_score, actor.min_score, DEFAULT_MIN_SCORE)
-        min_score = next(score for score in candidates if score is not None)
+        min_score = actor.min_score if request.min_score is None else request.min_score
         return await retrieve(
             self.retriever,
             actor,
@@ -363,11 +374,12 @@ class Assembler(msgspec.Struct, frozen=True):
                 task=request.task,
                 asked_at=gathered.latest,
                 max_tokens=room,
+                turns=gathered.turns,
                 session_id=window.session_id,
                 window=str(WindowPlace(window.session_id, window.events_of)),
                 domains=request.domains or (),
                 sources=_sources(actor, request, gathered),
-                weights=RankingWeights(min_score=min_score),
+                weights=EVERY_SCORE if min_score is None else RankingWeights(min_score=min_score),
                 tuned=request.min_score is not None,
                 reduced=bool(gathered.downgraded_by),
             ),
@@ -461,7 +473,7 @@ def _new_receipt(
         versions=call.versions,
         window_tokens=call.conversation.tokens_by_category,
         window_budgets=_window_budgets(gathered.window, call.limits.window_tokens),
-        confidence=call.confidence,
+        confidence=call.confidence(plan),
         savings=savings,
         prompt_hash=prompt_hash(prompt),
         max_output_tokens=prompt.max_output_tokens,
@@ -494,6 +506,7 @@ class _Call:
         chosen: ToolSelection | None,
         screening: Screening,
         suspicious: Mapping[str, ItemTrust],
+        doubt_tokens: int,
     ) -> None:
         self.request = request
         self.gathered = gathered
@@ -509,6 +522,7 @@ class _Call:
         self.conversation = conversation
         self.screening = screening
         self._suspicious = suspicious
+        self._doubt_tokens = doubt_tokens
         self.materials = self._materials()
 
     @property
@@ -585,15 +599,15 @@ class _Call:
         searched = {"search_model": self.retrieved.model or "keywords only"}
         return {**layers, **searched, _SCREENING: screening, **compaction}
 
-    @property
-    def confidence(self) -> Confidence:
-        found = self.retrieved
+    def confidence(self, plan: Plan) -> Confidence:
+        found, passages = self.retrieved, self.materials.passages.candidates
         return Confidence(
             confidence=found.confidence,
-            widened=found.widened,
+            widened=any(each.doubtful and each.ref in plan.included for each in passages),
             fallback=found.fallback,
             pending_documents=found.pending.documents,
             pending_events=found.pending.events,
+            doubt_tokens=self._doubt_tokens,
         )
 
     @property
@@ -696,7 +710,14 @@ class _Call:
         question = self.conversation.newest_question
         same = question is not None and question.strip() == self.request.task.strip()
         passages = PassagePacker(
-            self.retrieved, on_board, screening, reader, count, self.conversation.covered, self._original_tokens
+            self.retrieved,
+            on_board,
+            screening,
+            reader,
+            count,
+            self._doubt_tokens,
+            self.conversation.covered,
+            originals_room(self.conversation.saved_tokens),
         )
         packers = [
             pins_packer(pins.kept, count, mark_words=words),
@@ -717,11 +738,6 @@ class _Call:
             tools_digest=self.tools_digest,
             framing_tokens=FRAMING_TOKENS,
         )
-
-    @property
-    def _original_tokens(self) -> int:
-        """Return the room for passages of events that a compaction covers; more of them if retrieval is in doubt."""
-        return originals_room(self.conversation.saved_tokens, widened=self.retrieved.widened)
 
     def _count(self, messages: tuple[ConversationMessage, ...]) -> int:
         return sum(map(self.counter.message, messages))

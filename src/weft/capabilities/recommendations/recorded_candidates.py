@@ -14,17 +14,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from weft.capabilities.assembly.costs import MAX_PASSAGE_TOKENS
 from weft.capabilities.assembly.model import Candidate, OmittedCandidate, PlannedBlock
-from weft.capabilities.assembly.passage_packer import (
-    MAX_PASSAGE_TOKENS,
-    MIN_PASSAGE_ROOM,
-    PASSAGE_OVERHEAD,
-    TURN_OVERHEAD,
-)
+from weft.capabilities.assembly.passage_packer import DOUBT, MIN_PASSAGE_ROOM, PASSAGE_OVERHEAD, TURN_OVERHEAD
 from weft.capabilities.assembly.plan import Packed
 from weft.capabilities.assembly.prompt_items import item_tokens
 from weft.capabilities.language_models.model import ConversationMessage
-from weft.capabilities.search.model import WIDENING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -152,15 +147,16 @@ class RecordedPassages:
 
     ``candidates`` are those that retrieval returned, ``unavailable`` what it left out. ``block`` is the one that this
     call sent. ``removed``: refs that a proposal takes away. ``in_doubt`` are given up first among the surroundings,
-    because the receipt does not say in which order they were chosen: those that matter. ``scaled`` turns an approximate
-    number of tokens into one of the model. ``packings`` are none if the passages are not those of the call.
+    because the receipt does not say in which order they were chosen: those that matter. Doubtful candidates may have
+    ``doubt_tokens``. ``scaled`` turns an approximate number of tokens into one of the model. ``packings`` are none if
+    the passages are not those of the call.
     """
 
     candidates: Sequence[Candidate]
     unavailable: Sequence[OmittedCandidate]
     block: PlannedBlock | None
     heading: int
-    widened: bool
+    doubt_tokens: int
     scaled: Callable[[int], int]
     covered: AbstractSet[str] = frozenset()
     original_tokens: int = 0
@@ -176,17 +172,21 @@ class RecordedPassages:
         wanted = self._within_originals(_not_in(self._best, known))
         return sum(each.tokens + PASSAGE_OVERHEAD for each in wanted)
 
-    def pack(self, room: int, known: Mapping[str, str]) -> Packed:
-        wanted = _not_in(self._best, known)
+    def pack(self, room: int, known: Mapping[str, str], *, in_doubt: bool = False) -> Packed:
+        doubtful = [each for each in self.candidates if each.doubtful]
+        admitted = _within(doubtful, self.doubt_tokens) if in_doubt else []
+        wanted = _not_in([*self._best, *admitted], known)
         block = self._block(wanted, room, known)
         items = {} if block is None else block.items
-        return Packed(block, [*self.unavailable, *_over_budget(each for each in wanted if each.ref not in items)])
+        left = [OmittedCandidate(each.ref, "low_relevance", DOUBT) for each in doubtful if each not in admitted]
+        over = _over_budget(each for each in wanted if each.ref not in items)
+        return Packed(block, [*self.unavailable, *left, *over])
 
     def _block(self, wanted: Sequence[Candidate], room: int, known: Mapping[str, str]) -> PlannedBlock | None:
         before = self.packings.find(room, len(wanted))
         if before is not None and (before.block_id or not before.tokens):
             return self.packings.sent.get(before.block_id)
-        room = min(room, self._max_tokens)
+        room = min(room, MAX_PASSAGE_TOKENS)
         if not wanted or room - self.heading < MIN_PASSAGE_ROOM:
             return None
         if before is not None:
@@ -225,13 +225,8 @@ class RecordedPassages:
 
     @cached_property
     def _best(self) -> list[Candidate]:
-        """Return the best passages up to the maximum, whether or not a prompt has them already."""
-        totals = accumulate(each.tokens for each in self.candidates)
-        return [each for each, total in zip(self.candidates, totals, strict=True) if total <= self._max_tokens]
-
-    @property
-    def _max_tokens(self) -> int:
-        return MAX_PASSAGE_TOKENS * (WIDENING if self.widened else 1)
+        """Return the passages that are evidence, up to the maximum, whether or not a prompt has them already."""
+        return _within([each for each in self.candidates if not each.doubtful], MAX_PASSAGE_TOKENS)
 
     def _within_originals(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Return the passages, of events that a compaction covers only the best ones."""
@@ -265,6 +260,12 @@ class RecordedPassages:
         tokens = item_tokens(self.block)
         share = 1 - self.heading / max(1, self.block.tokens)
         return {ref: int(number * share) for ref, number in tokens.items()}
+
+
+def _within(candidates: Sequence[Candidate], max_tokens: int) -> list[Candidate]:
+    """Return the best candidates that have at most so many tokens together."""
+    totals = accumulate(each.tokens for each in candidates)
+    return [each for each, total in zip(candidates, totals, strict=True) if total <= max_tokens]
 
 
 def _not_in(candidates: Sequence[Candidate], known: Mapping[str, str]) -> list[Candidate]:

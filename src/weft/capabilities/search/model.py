@@ -16,8 +16,6 @@ DEFAULT_IMPORTANCE_WEIGHT = 0.15
 DEFAULT_HALF_LIFE_DAYS = 30.0
 # A search with less confidence is unsure.
 CONFIDENT = 0.5
-# In doubt, a prompt gets this many times as many results, from a minimum score divided by it.
-WIDENING = 2
 # Penalties of a near-duplicate of a better result, and of a chunk of the same short document; they may add up.
 DUPLICATE_PENALTY, SAME_DOCUMENT_PENALTY = -0.3, -0.15
 # Half-way between the two.
@@ -36,10 +34,10 @@ class RankingWeights(msgspec.Struct, frozen=True, kw_only=True):
 class Query(msgspec.Struct, frozen=True, kw_only=True):
     """A query, its time in microseconds, and what its results are for.
 
-    ``purpose`` decides what low confidence means. An answer is then short, and never has more than ``top_k`` results or
-    one below the minimum score, except with ``low_confidence``. A prompt gets more results, from a lower score.
+    ``purpose`` decides what is a result. An answer has the best candidates from the minimum score on, few of them if
+    confidence is low, unless ``low_confidence``. A prompt gets what is probably evidence, and in doubt what perhaps is.
     ``max_results`` is the plan's limit; pins come in addition. ``complete``: return every pin, and every omitted
-    candidate with its reason. ``tuned``: the caller chose the weights. ``widen``: at low confidence a prompt gets more.
+    candidate with its reason. ``tuned``: the caller chose the weights. ``in_doubt``: a prompt gets doubtful results.
     """
 
     text: str
@@ -51,11 +49,14 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool = False
     weights: RankingWeights = RankingWeights()
     tuned: bool = False
-    widen: bool = True
+    in_doubt: bool = True
 
 
 class Ranked(msgspec.Struct, frozen=True, kw_only=True):
-    """A ranked chunk. ``score`` is its calibrated relevance from 0 to 1; ``signals`` add up to ``evidence``."""
+    """A ranked chunk. ``score`` is its calibrated relevance from 0 to 1; ``signals`` add up to ``evidence``.
+
+    For a prompt, ``probability`` is that of being evidence. ``doubtful``: its collection probably holds none.
+    """
 
     collection: str
     number: int
@@ -63,6 +64,8 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     signals: dict[str, float]
     evidence: float = 0.0
     pinned: bool = False
+    probability: float = 0.0
+    doubtful: bool = False
 
 
 def is_near_duplicate(ranked: Ranked) -> bool:
@@ -82,10 +85,9 @@ class OmittedChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Ranking(msgspec.Struct, frozen=True, kw_only=True):
     """Ranked chunks, best first, and the confidence in them; pinned ones separately, whatever their score.
 
-    ``relevant``: a candidate reached the minimum score. ``unsure``: nothing did, or confidence is low. ``by_meaning``:
-    False if only keywords were matched. For a prompt, ``widened``: confidence was low, so more results were returned,
-    or with lower scores; ``fallback``: nothing was relevant, so the most recent items were returned. Of a complete
-    query, ``omitted`` are all other candidates, best first; ``pins_truncated``: there were more pins than its maximum.
+    ``relevant``: a candidate reached the minimum score, or for a prompt, is probably evidence. ``unsure``: nothing did,
+    or confidence is low. ``by_meaning``: False if only keywords were matched. Of a complete query, ``omitted`` are all
+    other candidates, best first; ``pins_truncated``: there were more pins than its maximum.
     """
 
     ranked: list[Ranked]
@@ -94,8 +96,6 @@ class Ranking(msgspec.Struct, frozen=True, kw_only=True):
     min_score: float
     unsure: bool
     relevant: bool
-    widened: bool = False
-    fallback: Literal["recency"] | None = None
     searched: int = 0
     by_meaning: bool = True
     omitted: list[OmittedChunk] = []

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from weft.capabilities.indexing.text_analysis import terms
 from weft.capabilities.search.bm25 import Lexicon
 from weft.capabilities.search.entity_matches import entity_weights
 from weft.capabilities.search.query_parser import parse_query
@@ -72,7 +73,7 @@ async def score_views(query: Query, views: Sequence[View], embed: Embed) -> Scor
             if each.view.size
         )
     )
-    return ScoredCandidates(found, vectors is not None)
+    return ScoredCandidates(found, vectors is not None, len(set(terms(query.text))))
 
 
 def _parse(query: Query, views: Sequence[View]) -> _ParsedQuery:

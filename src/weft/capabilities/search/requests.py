@@ -114,11 +114,17 @@ class RankingOptions(ScopeFilters, kw_only=True):
 
 
 def search_request(
-    request: RankingOptions, actor: Actor, query: str, top_k: int, retriever: Retriever
+    request: RankingOptions,
+    actor: Actor,
+    query: str,
+    top_k: int,
+    retriever: Retriever,
+    default_min_score: float = DEFAULT_MIN_SCORE,
 ) -> SearchRequest:
     """Return the search that a request asks for."""
+    chosen = (request.min_score, actor.min_score, default_min_score)
     weights = RankingWeights(
-        min_score=_min_score(request, actor),
+        min_score=next(min_score for min_score in chosen if min_score is not None),
         recency_weight=request.recency_weight,
         importance_weight=request.importance_weight,
         half_life_days=request.half_life_days,
@@ -139,11 +145,6 @@ def _is_tuned(request: RankingOptions) -> bool:
         half_life_days=request.half_life_days,
     )
     return request.min_score is not None or weights != defaults
-
-
-def _min_score(request: RankingOptions, actor: Actor) -> float:
-    candidates = (request.min_score, actor.min_score, DEFAULT_MIN_SCORE)
-    return next(min_score for min_score in candidates if min_score is not None)
 
 
 def checked_text(name: str, text: str | None) -> str | None:

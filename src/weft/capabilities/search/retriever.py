@@ -254,7 +254,7 @@ class Retriever:
         without: defaultdict[str, set[int]] = defaultdict(set)
         for collection, number in gone:
             without[collection].add(number)
-        wishes = [query._replace(without=frozenset(without[query.collection])) for query in scope.queries]
+        wishes = [query._replace(without=query.without | without[query.collection]) for query in scope.queries]
         opened = (self.views.open(actor.tenant, query, actor, scope.model) for query in wishes)
         return list(await asyncio.gather(*opened))
 

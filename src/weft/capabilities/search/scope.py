@@ -37,12 +37,14 @@ class RequestedScope(msgspec.Struct, frozen=True, kw_only=True):
     other sessions but neither documents nor global memory. ``window`` is the place of the window to search, by default
     the caller's own windows; it must be one that the caller may open. ``entities``: only chunks that mention all of
     them, each given by its value or as TYPE:VALUE. Times are in microseconds, ``until`` exclusive. ``waits_for`` are
-    the sources whose newest items of the caller should be found.
+    the sources whose newest items of the caller should be found. ``asked``: numbers of events of the window that ask
+    the query, so that they are not searched for its answer.
     """
 
     domains: tuple[str, ...] = ()
     session_id: str | None = None
     window: str | None = None
+    asked: frozenset[int] = frozenset()
     sources: frozenset[Source] | None = None
     metadata: dict[str, Any] = {}
     types: tuple[str, ...] = ()
@@ -165,7 +167,16 @@ async def _window_queries(filters: RequestedScope, stores: SearchStores) -> list
         return []
     # As with messages, pins count in searches of one session.
     pins = filters.session_id is not None
-    return [CollectionQuery(WINDOWS, places=places, since=filters.since, until=filters.until, pins=pins)]
+    query = CollectionQuery(WINDOWS, places=places, since=filters.since, until=filters.until, pins=pins)
+    return [query._replace(without=await _asked(filters, stores))]
+
+
+async def _asked(filters: RequestedScope, stores: SearchStores) -> frozenset[int]:
+    """Return the chunks of the events that ask the query."""
+    if filters.window is None or not filters.asked:
+        return frozenset()
+    chunks = [await stores.collections.of_item(WINDOWS, filters.window, str(number)) for number in filters.asked]
+    return frozenset(chunk.number for found in chunks for chunk in found)
 
 
 async def _memory_queries(filters: RequestedScope, stores: SearchStores) -> list[CollectionQuery]:

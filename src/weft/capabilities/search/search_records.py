@@ -102,8 +102,6 @@ def _ranking_fields(result: RetrievalResult) -> dict[str, Any]:
         "selection_policy": {
             "min_score": ranking.min_score,
             "unsure": ranking.unsure,
-            "widened": ranking.widened,
-            "fallback": ranking.fallback,
         },
         "rationale": f"Best of {ranking.searched} chunks.",
     }

@@ -1,15 +1,16 @@
-"""Selection of results from one ranking, by one of two policies: short answers, or prompts that lack nothing."""
+"""Selection of results from one ranking, by one of two policies: short answers, or evidence for prompts."""
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from weft.capabilities.indexing.collections.model import WINDOWS
 from weft.capabilities.search.calibration import RELIABLE_SCORE, calibrate, ranking_features
-from weft.capabilities.search.model import CONFIDENT, WIDENING, OmittedChunk, Ranked, Ranking
-from weft.capabilities.search.scoring import MAX_PINS, near_duplicates, recency
+from weft.capabilities.search.evidence import evidence
+from weft.capabilities.search.model import CONFIDENT, DEFAULT_MIN_SCORE, OmittedChunk, Ranked, Ranking
+from weft.capabilities.search.scoring import MAX_PINS, near_duplicates
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.records.vocabulary import OmissionReason
     from weft.capabilities.search.calibration import Calibration
+    from weft.capabilities.search.evidence import Evidence
     from weft.capabilities.search.index_view import Floats, View
     from weft.capabilities.search.model import Query
     from weft.capabilities.search.scoring import Scores
@@ -29,10 +31,11 @@ _DIGITS = 4
 
 
 class ScoredCandidates(NamedTuple):
-    """Scored candidates of each view; ``by_meaning`` is False if only keywords were matched."""
+    """Scored candidates of each view, for a query of so many terms; ``by_meaning``: False if only keywords matched."""
 
     by_view: Sequence[Scores]
     by_meaning: bool
+    terms: int
 
 
 class _Best(NamedTuple):
@@ -42,112 +45,127 @@ class _Best(NamedTuple):
     positions: NDArray[np.int64]
 
 
-class _Bounds(NamedTuple):
-    """Minimum score and maximum number of results. ``cautious``: few of them may be unreliable."""
+class _Eligible(NamedTuple):
+    """Candidates of a view that may be results, and what a prompt knows of their collection; None for an answer."""
 
-    min_score: float
-    limit: int
-    cautious: bool = False
+    rows: NDArray[np.bool_]
+    evidence: Evidence | None = None
+
+    @property
+    def is_doubtful(self) -> bool:
+        return self.evidence is not None and self.evidence.is_doubtful
 
 
 def select_results(query: Query, views: Sequence[View], candidates: ScoredCandidates) -> Ranking:
-    """Return the best candidates within the bounds of the query's purpose, and all pins."""
+    """Return the best candidates that the query's purpose admits, and all pins."""
     best = _best_first(candidates.by_view)
     calibration = calibrate(ranking_features(candidates.by_view, by_meaning=candidates.by_meaning))
     certainty = calibration.confidence * _indexed_share(views)
-    for_prompt, unsure = query.purpose == "prompt", certainty < CONFIDENT
-    bounds = (_prompt_bounds if for_prompt else _answer_bounds)(query, unsure=unsure)
-    results = _results(best, candidates.by_view, bounds, query.max_results, calibration)
-    relevant_from = query.weights.min_score if query.low_confidence else bounds.min_score
-    relevant = len(best.totals) > 0 and _score(best.totals[0], calibration) >= relevant_from
+    unsure = certainty < CONFIDENT
+    if query.purpose == "prompt":
+        eligible = [_eligible_for_prompt(query, scores, candidates, calibration) for scores in candidates.by_view]
+        results = _results(query, best, candidates.by_view, eligible, calibration)
+        relevant = any(not each.doubtful for each in results)
+    else:
+        min_score = 0.0 if query.low_confidence else query.weights.min_score
+        eligible = [_Eligible(_from_score(scores, min_score, calibration)) for scores in candidates.by_view]
+        results = _results(query, best, candidates.by_view, eligible, calibration)
+        results = _cautious(results) if unsure and not query.low_confidence else results
+        relevant = len(best.totals) > 0 and _score(best.totals[0], calibration) >= query.weights.min_score
     pins = _pins(candidates.by_view, calibration)
     pinned = pins[:MAX_PINS]
-    ranked = _newest(query, views, pins) if for_prompt and not relevant else results
     return Ranking(
-        ranked=ranked,
+        ranked=results,
         pinned=pinned,
         confidence=round(certainty, _DIGITS),
-        min_score=bounds.min_score,
+        min_score=query.weights.min_score,
         unsure=unsure or not relevant,
         relevant=relevant,
-        widened=for_prompt and (len(results) > query.top_k or _is_below(query.weights.min_score, results)),
-        fallback="recency" if for_prompt and not relevant else None,
         searched=sum(view.size for view in views),
         by_meaning=candidates.by_meaning,
-        omitted=_omitted(best, candidates.by_view, [*ranked, *pinned], bounds.min_score, calibration)
+        omitted=_omitted(best, candidates.by_view, eligible, [*results, *pinned], calibration)
         if query.complete
         else [],
         pins_truncated=query.complete and len(pins) > len(pinned),
     )
 
 
-def _answer_bounds(query: Query, *, unsure: bool) -> _Bounds:
-    """Return the bounds of an answer: it is short when it does not know, unless the caller asks for more."""
-    if query.low_confidence:
-        return _Bounds(0.0, query.top_k)
-    return _Bounds(query.weights.min_score, query.top_k, cautious=unsure)
+def _eligible_for_prompt(
+    query: Query, scores: Scores, candidates: ScoredCandidates, calibration: Calibration
+) -> _Eligible:
+    """Return the candidates of a collection that a prompt may get, none of a collection without evidence."""
+    features = ranking_features([scores], by_meaning=candidates.by_meaning)
+    found = evidence(features, scores.total, scores.view.size, candidates.terms)
+    admitted = np.array(found.admitted(conversation=scores.view.collection == WINDOWS), np.bool_)
+    if found.is_doubtful and not query.in_doubt:
+        admitted[:] = False
+    return _Eligible(admitted & _from_score(scores, query.weights.min_score, calibration), found)
 
 
-def _prompt_bounds(query: Query, *, unsure: bool) -> _Bounds:
-    """Return the bounds of what a prompt gets: in doubt more, because what is missing costs more than its tokens."""
-    factor = WIDENING if unsure and query.widen else 1
-    return _Bounds(query.weights.min_score / factor, query.top_k * factor)
+def _from_score(scores: Scores, min_score: float, calibration: Calibration) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = calibration.scores(scores.total).round(_DIGITS) >= np.float32(min_score)
+    return found
 
 
 def _results(
-    best: _Best, by_view: Sequence[Scores], bounds: _Bounds, max_results: int | None, calibration: Calibration
+    query: Query, best: _Best, by_view: Sequence[Scores], eligible: Sequence[_Eligible], calibration: Calibration
 ) -> list[Ranked]:
-    """Return the best candidates that are not pinned, within bounds and the plan's limit."""
-    limit = bounds.limit if max_results is None else min(bounds.limit, max_results)
-    unpinned = (
-        (by_view[view], index) for view, index in best.positions.tolist() if not by_view[view].columns.pinned[index]
-    )
-    scored = (_ranked(scores, index, calibration) for scores, index in islice(unpinned, limit))
-    results = [each for each in scored if each.score >= bounds.min_score]
-    if not bounds.cautious:
-        return results
+    """Return the best eligible candidates that are not pinned, within the plan's limit; doubtful ones last."""
+    found = [
+        (eligible[view].is_doubtful, view, index)
+        for view, index in best.positions.tolist()
+        if eligible[view].rows[index] and not by_view[view].columns.pinned[index]
+    ]
+    found.sort(key=lambda each: each[0])
+    limit = query.top_k if query.max_results is None else min(query.top_k, query.max_results)
+    return [_ranked(by_view[view], index, calibration, eligible[view].evidence) for _, view, index in found[:limit]]
+
+
+def _cautious(results: Sequence[Ranked]) -> list[Ranked]:
+    """Return the results of an unsure answer: few of them may be unreliable."""
     return [each for place, each in enumerate(results) if place < UNSURE_RESULTS or each.score >= RELIABLE_SCORE]
 
 
-def _is_below(min_score: float, results: Sequence[Ranked]) -> bool:
-    return any(each.score < min_score for each in results)
-
-
 def _omitted(
-    best: _Best, by_view: Sequence[Scores], ranked: Sequence[Ranked], min_score: float, calibration: Calibration
+    best: _Best,
+    by_view: Sequence[Scores],
+    eligible: Sequence[_Eligible],
+    ranked: Sequence[Ranked],
+    calibration: Calibration,
 ) -> list[OmittedChunk]:
     """Return every candidate that is not a result, best first, with the reason."""
     selected = {_chunk_key(each) for each in ranked}
-    omissions = [_omissions(each, min_score, calibration) for each in by_view]
+    omissions = [_omissions(each, rows.rows, calibration) for each, rows in zip(by_view, eligible, strict=True)]
     ordered = (omissions[view][index] for view, index in best.positions.tolist())
     return [each for each in ordered if (each.collection, each.number) not in selected]
 
 
-def _omissions(scores: Scores, min_score: float, calibration: Calibration) -> list[OmittedChunk]:
+def _omissions(scores: Scores, eligible: NDArray[np.bool_], calibration: Calibration) -> list[OmittedChunk]:
     """Return the omission of each candidate, were it no result."""
     without_penalty = calibration.scores(scores.total - scores.signals["repetition"])
     known = zip(
         scores.columns.number.tolist(),
         calibration.scores(scores.total).astype(np.float64).tolist(),
+        eligible.tolist(),
         # A duplicate that would be irrelevant in any case covers nothing.
-        (near_duplicates(scores) & (without_penalty >= min_score)).tolist(),
+        (near_duplicates(scores) & (without_penalty >= DEFAULT_MIN_SCORE)).tolist(),
         strict=True,
     )
     return [
         OmittedChunk(
             collection=scores.view.collection,
             number=number,
-            score=(rounded := round(score, _DIGITS)),
-            reason=_omission_reason(rounded, min_score, is_duplicate=is_duplicate),
+            score=round(score, _DIGITS),
+            reason=_omission_reason(is_eligible=is_eligible, is_duplicate=is_duplicate),
         )
-        for number, score, is_duplicate in known
+        for number, score, is_eligible, is_duplicate in known
     ]
 
 
-def _omission_reason(score: float, min_score: float, *, is_duplicate: bool) -> OmissionReason:
+def _omission_reason(*, is_eligible: bool, is_duplicate: bool) -> OmissionReason:
     if is_duplicate:
         return "duplicate_coverage"
-    return "low_relevance" if score < min_score else "budget"
+    return "budget" if is_eligible else "low_relevance"
 
 
 def _indexed_share(views: Sequence[View]) -> float:
@@ -188,7 +206,7 @@ def _chunk_key(ranked: Ranked) -> tuple[str, int]:
     return ranked.collection, ranked.number
 
 
-def _ranked(scores: Scores, index: int, calibration: Calibration) -> Ranked:
+def _ranked(scores: Scores, index: int, calibration: Calibration, known: Evidence | None = None) -> Ranked:
     return Ranked(
         collection=scores.view.collection,
         number=int(scores.columns.number[index]),
@@ -196,24 +214,11 @@ def _ranked(scores: Scores, index: int, calibration: Calibration) -> Ranked:
         signals={name: round(float(values[index]), _DIGITS) for name, values in scores.signals.items()},
         evidence=float(scores.total[index]),
         pinned=bool(scores.columns.pinned[index]),
+        probability=0.0 if known is None else round(float(known.probabilities[index]), _DIGITS),
+        doubtful=known is not None and known.is_doubtful,
     )
 
 
 def _score(total: Floats, calibration: Calibration) -> float:
     """Return the score of a candidate as it is compared and shown."""
     return round(float(calibration.scores(total)), _DIGITS)
-
-
-def _newest(query: Query, views: Sequence[View], pins: Sequence[Ranked]) -> list[Ranked]:
-    """Return the most recent rows of all views that are not pinned: the fallback."""
-    by_view = []
-    for view in views:
-        columns = view.columns(view.newest(query.top_k + len(pins)))
-        newness = recency(columns.timestamp, query.asked_at, query.weights).tolist()
-        known = zip(columns.number.tolist(), columns.timestamp.tolist(), newness, columns.pinned.tolist(), strict=True)
-        for number, timestamp, new, pinned in known:
-            signals = {"recency": round(new, _DIGITS)}
-            ranked = Ranked(collection=view.collection, number=number, score=0.0, signals=signals)
-            if not pinned:
-                by_view.append((-timestamp, view.collection, number, ranked))
-    return [ranked for *_, ranked in sorted(by_view, key=lambda each: each[:3])[: query.top_k]]

@@ -1,13 +1,23 @@
-"""Queries of a task: a short task is one query, a long one gives up to three."""
+"""Queries of a task: a short task is one query, read with the turns before it; a long one gives up to three."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.indexing.text_analysis import terms
 from weft.capabilities.search.requests import MAX_QUERY_CHARACTERS
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# A task of fewer terms ("go on", "fix it") says too little by itself.
+_MIN_TASK_TERMS = 5
+# Turns before such a task that are read with it, and how much of each: the end of a turn is nearest to the task.
+_MAX_TURNS = 2
+_MAX_TURN_CHARACTERS = 400
 # Of a long task: the beginning mostly states the aim, the end mostly the question.
 _MAX_EDGE_CHARACTERS = 1_000
 _MAX_SENTENCE_CHARACTERS = 500
@@ -18,14 +28,43 @@ _MAX_EXAMINED_CHARACTERS = 40_000
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|\n+")
 
 
-def task_queries(task: str) -> list[str]:
-    """Return the queries to search for a task of any length.
+class Turn(NamedTuple):
+    """A turn of the reader's conversation, with its number in the window."""
 
-    A task up to the maximum length of a query is its own query. A longer one is searched by its opening, its ending and
-    the sentence between them with the most rare terms: those that the task itself uses least. Equal texts give equal
-    queries.
+    number: int
+    text: str
+
+
+class TaskQueries(NamedTuple):
+    """Queries to search for a task. ``asked``: turns that the queries quote, so that they answer none of them."""
+
+    texts: list[str]
+    asked: frozenset[int]
+
+
+def task_queries(task: str, turns: Sequence[Turn] = ()) -> TaskQueries:
+    """Return the queries of a task of any length, given the turns before it, newest first.
+
+    A task up to the maximum length of a query is its own query. One of few words is read with the newest turns. A long
+    one is searched by its opening, its ending and the sentence between them with the most rare terms: those that the
+    task itself uses least. Equal texts give equal queries.
     """
     text = task.strip()
+    repeated = {turn.number for turn in turns if turn.text.strip() == text}
+    if text and len(set(terms(text))) < _MIN_TASK_TERMS:
+        before = _turns_before(text, turns)
+        quoted = [turn.text.strip()[-_MAX_TURN_CHARACTERS:] for turn in reversed(before)]
+        return TaskQueries(["\n".join([*quoted, text])], frozenset(repeated | {turn.number for turn in before}))
+    return TaskQueries(_texts(text), frozenset(repeated))
+
+
+def _turns_before(text: str, turns: Sequence[Turn]) -> list[Turn]:
+    """Return the newest turns that say more than a few words."""
+    telling = (turn for turn in turns if turn.text.strip() != text and len(set(terms(turn.text))) >= _MIN_TASK_TERMS)
+    return list(islice(telling, _MAX_TURNS))
+
+
+def _texts(text: str) -> list[str]:
     if len(text) <= MAX_QUERY_CHARACTERS:
         return [text] if text else []
     opening, ending = _opening(text), _ending(text)

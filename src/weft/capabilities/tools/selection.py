@@ -139,7 +139,7 @@ class ToolSelector(msgspec.Struct, frozen=True):
     async def _best(self, actor: Actor, task: str, size: RegistrySize, own: frozenset[str]) -> Sequence[str]:
         """Return the names of the tools that fit a task, best first; all of them if they are few."""
         if size.tools + len(own) > LOADED:
-            return await self.catalogue.rank(actor, "\n".join(task_queries(task)), LOADED + NAMED, own=own)
+            return await self.catalogue.rank(actor, "\n".join(task_queries(task).texts), LOADED + NAMED, own=own)
         return [*await self.transactions.read(actor, partial(_every_name, actor)), *sorted(own)]
 
     async def _included(self, actor: Actor, request: SelectionRequest, own: frozenset[str]) -> Sequence[str]:

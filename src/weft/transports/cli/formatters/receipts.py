@@ -312,8 +312,8 @@ def _facts(receipt: ReceiptShown) -> str:
 def _confidence(receipt: ReceiptShown) -> str:
     found = receipt.confidence
     facts = [] if found.confidence is None else [f"confidence {found.confidence:.2f}"]
-    facts += ["widened because it was low"] if found.widened else []
-    facts += ["nothing relevant was found: the most recent items instead"] if found.fallback else []
+    facts += ["with doubtful passages"] if found.widened else []
+    facts += ["no evidence was found"] if found.fallback else []
     waiting = {"document": found.pending_documents, "event": found.pending_events}
     facts += [f"{counted(number, noun)} not indexed yet" for noun, number in waiting.items() if number]
     return ", ".join(facts)
@@ -355,9 +355,9 @@ def _render_assembled(answer: PromptAssembled) -> str:
 
 def _notes(answer: PromptAssembled) -> Iterator[str]:
     if answer.widened:
-        yield "low confidence: more passages were included"
+        yield "some passages are doubtful: they may not help"
     if answer.fallback:
-        yield "nothing relevant was found: the most recent items were included"
+        yield "no evidence was found outside the conversation"
     if answer.compaction_due is True:
         yield "the window has reached its compaction threshold"
     if answer.unknown_model is True:

@@ -1,0 +1,98 @@
+"""Probability that passages are evidence for a query: it decides which passages a prompt gets, whatever its budget.
+
+A collection is judged first, by its best candidate, then each candidate by how far it is behind that one. Collections
+are judged apart, so that a match in one does not admit passages of another. The constants were fitted on the evaluation
+sets, with questions that a collection answers and questions that it does not: ``make evals ARGS=relevance_fit`` prints
+them, and ``make evals ARGS=relevance`` measures what they do, also on sets that were left out of the fit.
+"""
+
+from __future__ import annotations
+
+from math import exp, log
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from weft.capabilities.search.calibration import RankingFeatures
+    from weft.capabilities.search.index_view import Floats
+
+# A collection holds evidence from this probability on; below it is in doubt, and below the second one it holds none.
+RELEVANT, DOUBTFUL = 0.3, 0.05
+# A passage with a lower probability adds too little for its tokens. A turn of the reader's own conversation takes the
+# place of another turn only, so it needs less.
+MIN_PROBABILITY, MIN_TURN_PROBABILITY = 0.005, 0.002
+# Shared words of a short query are mostly chance: with this many terms half of the keyword matches count.
+_HALF_TERMS = 4
+# The best of few candidates is less often high by chance. Fewer than this are not in any evaluation set.
+_MIN_SIZE = 30
+_MAX_LOG_ODDS = 4.0
+
+
+class EvidenceModel(NamedTuple):
+    """Logistic models: whether a collection holds evidence, and whether a candidate is evidence.
+
+    ``strength`` is that of the best candidate, ``size`` the logarithm of the collection's. ``relevance`` are the
+    log-odds of the first model, ``gap`` is the distance to the best candidate, ``rank`` the logarithm of the rank.
+    """
+
+    collection: float = -4.94
+    strength: float = 15.12
+    size: float = -0.61
+    candidate: float = -2.19
+    relevance: float = 0.65
+    gap: float = -6.21
+    rank: float = -0.29
+
+
+FITTED = EvidenceModel()
+
+
+class Evidence(NamedTuple):
+    """Probability that a collection holds evidence for a query, and that each of its candidates is some."""
+
+    relevance: float
+    probabilities: Floats
+
+    @property
+    def is_doubtful(self) -> bool:
+        return self.relevance < RELEVANT
+
+    def admitted(self, *, conversation: bool) -> Iterable[bool]:
+        """Return which candidates may go into a prompt."""
+        least = MIN_TURN_PROBABILITY if conversation else MIN_PROBABILITY
+        chosen: list[bool] = ((self.relevance >= DOUBTFUL) & (self.probabilities >= least)).tolist()
+        return chosen
+
+
+def evidence(
+    features: RankingFeatures | None, totals: Floats, size: int, terms: int, model: EvidenceModel = FITTED
+) -> Evidence:
+    """Judge a collection of ``size`` rows, and its candidates by their totals, for a query of so many terms."""
+    if features is None:
+        return Evidence(0.0, np.zeros(len(totals), np.float32))
+    log_odds = model.collection + model.strength * strength_of(features, terms) + model.size * log_size(size)
+    bounded = min(max(log_odds, -_MAX_LOG_ODDS), _MAX_LOG_ODDS)
+    gap, rank = distances(totals)
+    candidates = model.candidate + model.relevance * bounded + model.gap * gap + model.rank * rank
+    return Evidence(1 / (1 + exp(-log_odds)), (1 / (1 + np.exp(-candidates))).astype(np.float32))
+
+
+def strength_of(features: RankingFeatures, terms: int) -> float:
+    """Return the total of the best candidate, with less of its keyword matches the shorter the query is."""
+    keywords = features.best - features.non_lexical
+    return features.non_lexical + keywords * terms / (terms + _HALF_TERMS)
+
+
+def log_size(size: int) -> float:
+    return log(max(size, _MIN_SIZE))
+
+
+def distances(totals: Floats) -> tuple[Floats, Floats]:
+    """Return for each candidate its distance to the best one, and the logarithm of its rank."""
+    order = np.argsort(-totals, kind="stable")
+    rank = np.empty(len(totals), np.float32)
+    rank[order] = np.log1p(np.arange(len(totals), dtype=np.float32))
+    return (totals.max(initial=0.0) - totals).astype(np.float32), rank
