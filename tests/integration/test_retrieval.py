@@ -158,11 +158,11 @@ async def test_a_long_task_finds_what_only_one_of_its_sentences_is_about(world: 
     assert found.passages[0].text.startswith("The heron turbine")
 
 
-async def test_nothing_relevant_falls_back_to_the_most_recent(world: World) -> None:
+async def test_without_evidence_no_passage_is_retrieved(world: World) -> None:
     await world.planner.say("The train leaves at noon.")
     await world.index_sessions()
     found = await retrieved(world, world.planner, "falcon", min_score=1.0)
-    assert (found.fallback, texts(found)) == ("recency", ["The train leaves at noon."])
+    assert (found.fallback, texts(found)) == ("recency", [])
 
 
 async def test_the_same_state_and_request_give_the_same_result(world: World, clock: FrozenClock) -> None:
