@@ -1,4 +1,4 @@
-"""Tokens of the whole documents that passages come from, for the naive baseline."""
+"""Tokens of the whole documents that passages come from, to compare prompts with."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from weft.capabilities.indexing.collections.model import SOURCES, Source
 from weft.capabilities.records.vocabulary import OmissionReason
 from weft.capabilities.search.model import (
     CONFIDENT,
+    DEFAULT_MIN_SCORE,
     WIDENING,
     OmittedChunk,
     Query,
@@ -110,6 +111,11 @@ class RetrievedPassage(msgspec.Struct, frozen=True, kw_only=True):
     def tokens(self) -> int:
         """Return the approximate tokens of the text."""
         return self.passage.chunk.tokens
+
+    @property
+    def is_evidence(self) -> bool:
+        """Whether the passage is relevant for the task, not only the best that was found."""
+        return self.score >= DEFAULT_MIN_SCORE
 
 
 class OmittedPassage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
