@@ -235,6 +235,7 @@ def _savings(savings: Savings) -> str:
         {
             "": "this prompt",
             "tokens": f"{savings.engine_assembled_tokens:,}",
+            "saved": "",
             "from cache": f"{savings.cached_tokens:,}",
             "cost": _money(savings.cost),
         },
