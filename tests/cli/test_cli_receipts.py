@@ -122,7 +122,7 @@ def test_an_assembled_prompt_is_shown_before_its_figures(launch: CommandLine) ->
 
 
 @pytest.mark.req("CE-F54")
-@pytest.mark.req("CE-L6")
+@pytest.mark.req("CE-L6", part="junk in a prompt never raises the reported savings")
 def test_a_prompt_that_is_larger_than_the_conversation_says_so(launch: CommandLine) -> None:
     launch.run("board", "write", "goal", "Find the cause of slow orders")
     ingest(launch, QUESTION)

@@ -54,7 +54,7 @@ async def saved(world: World, task: str = TASK, **options: Any) -> dict[str, Any
 
 @pytest.mark.both_databases
 @pytest.mark.req("CE-F54")
-@pytest.mark.req("CE-L6")
+@pytest.mark.req("CE-L6", part="junk in a prompt never raises the reported savings")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(40), deadline=None)
 @given(junk=JUNK, has_evidence=st.booleans(), budget=st.sampled_from([None, 1_200]))
 async def test_unrelated_documents_never_raise_the_savings(
