@@ -6,7 +6,7 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from support.assemblies import add_documents, assemble, ingest, receipt
@@ -39,11 +39,9 @@ WORDS += [
     "willow",
     "canyon",
 ]
-JUNK = st.lists(
-    st.lists(st.sampled_from(WORDS), min_size=3, max_size=400).map(lambda words: f"{' '.join(words)}."),
-    min_size=1,
-    max_size=6,
-)
+SENTENCES = st.lists(st.sampled_from(WORDS), min_size=3, max_size=40).map(lambda words: f"{' '.join(words)}. ")
+JUNK = st.lists(st.tuples(SENTENCES, st.integers(1, 60)).map(lambda part: part[0] * part[1]), min_size=1, max_size=6)
+LARGE_JUNK = [f"{WORDS[number]} {' '.join(WORDS)}. " * 60 for number in range(6)]
 
 
 async def saved(world: World, task: str = TASK, **options: Any) -> dict[str, Any]:
@@ -56,6 +54,8 @@ async def saved(world: World, task: str = TASK, **options: Any) -> dict[str, Any
 @pytest.mark.req("CE-F54")
 @pytest.mark.req("CE-L6", part="junk in a prompt never raises the reported savings")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(40), deadline=None)
+@example(junk=LARGE_JUNK, has_evidence=False, budget=1_200)
+@example(junk=LARGE_JUNK, has_evidence=True, budget=None)
 @given(junk=JUNK, has_evidence=st.booleans(), budget=st.sampled_from([None, 1_200]))
 async def test_unrelated_documents_never_raise_the_savings(
     world: World, *, junk: list[str], has_evidence: bool, budget: int | None
