@@ -397,8 +397,10 @@ class Assembler(msgspec.Struct, frozen=True):
     ) -> Receipt:
         """Store the receipt of a prompt, with the events of the records that are derived from it."""
         counted = call.counter.prompt(prompt)
-        evidence = call.evidence_in(plan)
-        documents = await self.transactions.read(actor, lambda stores: document_tokens(evidence, stores.documents))
+        evidence = call.document_evidence(plan)
+        documents = 0
+        if evidence:
+            documents = await self.transactions.read(actor, lambda stores: document_tokens(evidence, stores.documents))
         savings = self._savings(call, plan, counted, documents)
         blocks = _receipt_blocks(plan.blocks, points)
         receipt = _new_receipt(actor, call, plan, prompt, counted, blocks, savings, to_micros(self.clock.now()))
@@ -563,11 +565,11 @@ class _Call:
         tools = self.counter.tools(self.tools) + spared
         return layers + self.conversation.original_tokens + task + tools + self.materials.framing_tokens
 
-    def evidence_in(self, plan: Plan) -> list[ChunkPassage]:
-        """Return the passages of a plan that are evidence for the task."""
+    def document_evidence(self, plan: Plan) -> list[ChunkPassage]:
+        """Return the passages of documents in a plan that are evidence for the task."""
         sent = plan.included
-        found = (each.passage for each in self.retrieved.passages if each.is_evidence)
-        return [each for each in found if candidate_of(each)[0] in sent]
+        found = (each for each in self.retrieved.passages if each.is_evidence and each.source == "document")
+        return [each.passage for each in found if each.chunk_id in sent]
 
     @property
     def tool_savings(self) -> ToolSavings | None:
