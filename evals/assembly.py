@@ -3,7 +3,7 @@
 Conversations are ingested as events of an agent's window, documents added to a knowledge domain, and each question is
 assembled by the product. ``whole`` is the share of questions whose evidence is completely in the prompt, as text.
 Compared, in the same run: the last turns or lines that fit, and the results of plain search, best first, that fit.
-The full context has all evidence; its tokens are the naive baseline of the receipts.
+The full context has all evidence: the naive baseline of the receipts, and the whole document of the question.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _QUESTIONS = 100
 _MODEL = "gpt-5.6"
 _DIGITS = 3
 _BARS = "▁▂▃▄▅▆▇█"
-# Share of the naive tokens that a prompt may have, and of the evidence that it must have.
+# Share of the tokens of the full context that a prompt may have, and of the evidence that it must have.
 _TARGETS = {"locomo": (0.1, 0.9)}
 _TARGET = (0.4, 0.95)
 # What a message costs besides its text.
@@ -63,7 +63,7 @@ class Score:
 
 @dataclass
 class SetScores:
-    """Scores of one set: by method and budget, and at the share of the naive tokens that its target names.
+    """Scores of one set: by method and budget, and at the share of the full context that its target names.
 
     ``marks`` are the tokens of each prompt that mark text of others as data.
     """
@@ -71,7 +71,7 @@ class SetScores:
     name: str
     methods: dict[str, dict[int, Score]]
     at_target: Score = field(default_factory=Score)
-    naive: list[int] = field(default_factory=list)
+    full: list[int] = field(default_factory=list)
     marks: list[int] = field(default_factory=list)
 
 
@@ -125,9 +125,11 @@ async def _ask(
         for name, texts in (("top_k", results), ("truncated", reversed(parts))):
             prompt = "\n".join(_fitting(texts, budget - task, count))
             scores.methods[name][budget].add(question, prompt, count(prompt) + task)
-    naive = answer["savings"]["naive_baseline_tokens"]
-    scores.naive.append(naive)
-    answer = await _assemble(product, each, question, int(naive * _target_of(each.name)[0]))
+    whole = answer["savings"]["naive_baseline_tokens"]
+    if each.documents:
+        whole += count(each.documents[question.source])
+    scores.full.append(whole)
+    answer = await _assemble(product, each, question, int(whole * _target_of(each.name)[0]))
     scores.at_target.add(question, _prompt(answer), answer["tokens"])
 
 
@@ -199,10 +201,10 @@ def _rows(scores: SetScores) -> Iterator[Row]:
         last = scores.methods["truncated"][budget]
         yield _row(f"{scores.name}.truncated_in_{budget}", last.whole, "questions, last turns only", None)
     tokens, needed = _target_of(scores.name)
-    saved = 1 - sum(scores.at_target.tokens) / sum(scores.naive)
+    saved = 1 - sum(scores.at_target.tokens) / sum(scores.full)
     share = sum(scores.marks) / sum(sum(each.tokens) for each in scores.methods["weft"].values())
     yield _row(f"{scores.name}.mark_tokens", fmean(scores.marks), f"a prompt, {share:.2%} of its tokens", None)
-    yield _row(f"{scores.name}.saved", saved, "of naive tokens", None, 1 - tokens)
+    yield _row(f"{scores.name}.saved", saved, "of the full context", None, 1 - tokens)
     yield _row(f"{scores.name}.whole_at_target", scores.at_target.whole, "questions", 1.0, needed)
     yield _row(f"{scores.name}.share_at_target", scores.at_target.share, "of evidence", 1.0, needed)
 
@@ -217,8 +219,8 @@ def _table(found: Sequence[SetScores]) -> str:
     """Return whole evidence / mean share by budget, with a curve of the first."""
     lines = [f"{'questions with whole evidence / mean share':<28}" + "".join(f"{budget:>16,}" for budget in _BUDGETS)]
     for scores in found:
-        naive = round(fmean(scores.naive))
-        lines.append(f"{scores.name}: {len(scores.naive)} questions, full context {naive:,} tokens")
+        full = round(fmean(scores.full))
+        lines.append(f"{scores.name}: {len(scores.full)} questions, full context {full:,} tokens")
         for method, by_budget in scores.methods.items():
             cells = "".join(f"{each.whole:>9.3f} / {each.share:.2f}" for each in by_budget.values())
             lines.append(f"  {method:<12}{_curve([each.whole for each in by_budget.values()]):<16}{cells}")

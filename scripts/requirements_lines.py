@@ -154,6 +154,7 @@ LINES = {
     "CE-K": "A domain made from a template brings chunking, metadata, pins, retention and example queries.",
     "CE-I": "Inputs are sanitised before assembly; layers are enforced after assembly and before dispatch.",
     "CE-H": "A compaction can be held for human review before it takes effect.",
+    "CE-L6": "A prompt holds no passage that adds nothing for the task; adding junk never raises the reported savings.",
     "WX-01": "Default tool lists stay within their token budgets; other tools are called through one meta-tool.",
     "WX-02": "Who wrote, said, changed or read is an agent id everywhere.",
     "WX-03": "Direct messages and an inbox; unknown recipients are refused with suggestions.",
@@ -168,6 +169,7 @@ LINES = {
 MISSING = {
     "CE-F47": "settings of learning",
     "CE-F50": "one embedding for equal texts of two items: a hit would tell that another item has the same text",
+    "CE-L6": "no passage that adds nothing for the task, whatever the budget",
     "CE-N": (
         "times and sizes, which are figures of benchmarks: assembly, search over 1M entries, 10M vectors "
         "(extrapolated), compaction of 100,000 tokens, 1,000 concurrent assemblies (of one tenant)"

@@ -54,7 +54,11 @@ def test_a_receipt_is_shown_with_blocks_omissions_budget_and_savings(launch: Com
     assert "1 board entry: goal" in before
     assert "1 event: a1" in new
     assert re.search(r"Omitted: 0 of \d candidates\n  nothing", output)
-    assert re.search(r"naive baseline +[\d,]+ +[\d,]+ +\$0\.\d{5}\n +this prompt ", output)
+    money = r"[\d,]+ +\$0\.\d{5}"
+    assert re.search(
+        rf"this prompt +[\d,]+ +{money}\n +conversation alone +[\d,]+ +-?[\d.]+% +{money} +-?[\d.]+%\n", output
+    )
+    assert re.search(r"\n +conversation and documents +[\d,]+ +-?[\d.]+%\n", output)
     assert re.search(r"timing: +gather [\d.]+ · retrieve [\d.]+ · plan [\d.]+ · render [\d.]+ = [\d.]+ ms", output)
     assert f"weft receipt replay {receipt}" in output
 
@@ -80,7 +84,7 @@ def test_reported_usage_is_shown_next_to_the_count(launch: CommandLine, receipt:
     assert re.search(r"1,500 input tokens \([+-][\d.]+% against our count\) · 600 from cache · 12 output", output)
     assert "830 ms · quality 0.9" in output
     totals = launch.run("receipt", "savings").stdout
-    assert totals.splitlines()[0].split()[:3] == ["agent", "calls", "naive"]
+    assert totals.splitlines()[0].split()[:3] == ["agent", "calls", "tokens"]
     assert re.search(r"admin +2 .* 1 +\$0\.\d{5}", totals)
 
 
@@ -112,15 +116,32 @@ def test_an_assembled_prompt_is_shown_before_its_figures(launch: CommandLine) ->
     assert output.index("user\n  Why are orders slow?") < output.index("user\n  Name the cause.")
     assert "mode:    first: There is no earlier call in this window." in output
     assert "of:      1 layer, " in output
-    assert re.search(r"saved: +[\d.]+% of [\d,]+ tokens, \$0\.\d{5} instead of \$0\.\d{5}", output)
+    money = r"\$0\.\d{5} instead of \$0\.\d{5}"
+    assert re.search(rf"saved: +[\d.]+% \(conversation alone: [\d,]+ tokens, {money}\)\n", output)
     assert re.search(r"receipt: weft receipt show receipt_\w+\n$", output)
 
 
-def test_a_prompt_that_is_larger_than_the_baseline_saves_nothing(launch: CommandLine) -> None:
+@pytest.mark.req("CE-F54")
+@pytest.mark.req("CE-L6", part="junk in a prompt never raises the reported savings")
+def test_a_prompt_that_is_larger_than_the_conversation_says_so(launch: CommandLine) -> None:
     launch.run("board", "write", "goal", "Find the cause of slow orders")
     ingest(launch, QUESTION)
     output = launch.run("context", "assemble", "Why are orders slow?").stdout
-    assert re.search(r"saved: +nothing: \d+ tokens more than the naive baseline of \d+\n", output)
+    alone = r"tokens more than the conversation alone"
+    assert re.search(rf"saved: +nothing, \d+ {alone} \(conversation alone: \d+ tokens\)\n", output)
+    receipt = launch.json("receipt", "list")["receipts"][0]["receipt_id"]
+    assert re.search(rf"\n  \d+ {alone}\.\n", launch.run("receipt", "show", receipt).stdout)
+    assert re.search(rf"\nadmin: \d+ {alone}\.\n$", launch.run("receipt", "savings").stdout)
+    assert re.search(rf"\nThe prompts have \d+ {alone}\.\n", launch.run("usage", "report").stdout)
+
+
+@pytest.mark.req("CE-F54")
+def test_whole_documents_are_compared_apart(launch: CommandLine) -> None:
+    ingest(launch, QUESTION)
+    text = "Orders are slow, because the price cache is short. " + "Nobody knows the colour of the sky. " * 400
+    launch.run("knowledge", "add", "shop", "-", "--name", "orders.txt", "--create", stdin=text)
+    output = launch.run("context", "assemble", "Why are orders slow?", "--token-budget", "900").stdout
+    assert re.search(r"saved: +nothing, .* · [\d.]+% \(conversation and documents: [\d,]+ tokens\)\n", output)
 
 
 def test_a_replayed_prompt_is_text_or_the_body_of_a_provider(launch: CommandLine, receipt: str) -> None:
@@ -132,10 +153,11 @@ def test_a_replayed_prompt_is_text_or_the_body_of_a_provider(launch: CommandLine
 
 
 def test_receipts_are_listed_newest_first_with_a_cursor(launch: CommandLine, receipt: str) -> None:
-    assert launch.run("receipt", "savings").stdout.count("\n") == 2
+    assert launch.run("receipt", "savings").stdout.count("\nadmin ") == 1
     lines = launch.run("receipt", "list", "--limit", "1").stdout.splitlines()
     assert (
-        " ".join(lines[0].split()) == "receipt created agent session model mode tokens naive saved from cache used by"
+        " ".join(lines[0].split())
+        == "receipt created agent session model mode tokens conversation saved with documents from cache used by"
     )
     assert lines[1].startswith(receipt)
     cursor = lines[-1].removeprefix("More: --cursor ")

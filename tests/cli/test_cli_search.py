@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from cli_support import CommandLine
+from click import unstyle
 
 from support.forked_python import server_process
+from weft.capabilities.search.operations import SearchResponse, SimilarResponse
+from weft.capabilities.search.results import PassageInfo
 from weft.jobs import session_indexing
+from weft.transports.cli.formatters.search import render_search, render_similar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,6 +55,56 @@ def test_results_are_printed_with_source_score_and_ref(line: CommandLine) -> Non
     assert "lexical" in explained
     assert "We chose the database PostgreSQL." in line.run("records", "show", result["ref"]).stdout
     assert "exact" in line.run("records", "resolve", result["ref"]).stdout
+
+
+SMALL_TALK = "The weather was fine, and so was the lunch of the day. " * 12
+TALK = "Das Wetter war schön, und das Essen war es auch. " * 12
+NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
+BARRIER = "The barrier of the garage opens with the code 7319."
+
+
+def printed(text: str, query: str) -> list[str]:
+    """Return the texts that a search and a search for similar passages print for a passage."""
+    result = PassageInfo(source="board", ref="sessions/1", score=0.8, text=text, key="notes", timestamp=NOON)
+    found = SearchResponse(results=[result], confidence=0.8), SimilarResponse(results=[result])
+    outputs = render_search(query, found[0]), render_similar(query, found[1])
+    return [" ".join(unstyle(each).partition("key notes")[2].partition("sessions/1")[0].split()) for each in outputs]
+
+
+@pytest.mark.parametrize(
+    ("before", "answer", "after", "query"),
+    [
+        (SMALL_TALK, BARRIER, SMALL_TALK, "Which code opens the barrier?"),
+        (SMALL_TALK, BARRIER, "", "barrier codes"),
+        (TALK, "Die Schranke der Tiefgarage öffnet der Code 7319.", TALK, "Welcher Code öffnet die Schranke?"),
+        ("今日は天気の話をまた長くしました。" * 40, "港の予算が承認されました。", "", "港の予算"),
+    ],
+    ids=["in the middle", "at the end", "in German", "in Japanese"],
+)
+def test_the_part_of_a_result_that_matches_is_printed(before: str, answer: str, after: str, query: str) -> None:
+    for shown in printed(f"{before}{answer} {after}".strip(), query):
+        # Lines of an unspaced script may end anywhere.
+        assert answer.replace(" ", "") in shown.replace(" ", "")
+        assert shown.startswith(f"…{before[:8]}")
+        assert shown.endswith("…" if after else answer[-3:])
+        assert 250 < len(shown) <= 400
+
+
+def test_a_result_that_matches_by_meaning_only_is_printed_from_its_beginning() -> None:
+    for shown in printed(f"My physician prescribed pills. {SMALL_TALK}", "a doctor and medicine"):
+        assert shown.startswith("My physician prescribed pills. The weather")
+        assert shown.endswith("…")
+
+
+def test_a_short_result_is_printed_whole() -> None:
+    assert printed(f"Ask Ana.\n\n{BARRIER}", "code") == [f"Ask Ana. {BARRIER}"] * 2
+
+
+def test_a_search_prints_what_matches_and_its_json_has_the_whole_text(launch: CommandLine) -> None:
+    text = f"{SMALL_TALK}{BARRIER}"
+    launch.run("board", "write", "notes", text)
+    assert "The barrier of the garage opens" in launch.run("search", "barrier code").stdout
+    assert launch.json("search", "barrier code")["results"][0]["text"] == text
 
 
 @pytest.mark.req("WX-06")

@@ -84,7 +84,8 @@ def test_own_receipts_are_measured_on_request(launch: CommandLine) -> None:
     figures = {figure["measured"]: figure for figure in answer["validations"][0]["figures"]}
     assert figures["prompts"]["value"] == 1
     # A prompt as small as the whole context saves nothing: the target is missed, not hidden.
-    assert figures["tokens saved against the whole context"]["met"] is False
+    assert figures["tokens saved against conversations and documents"]["met"] is False
+    assert figures["tokens saved against the conversations alone"]["value"] == 0
 
 
 def test_example_questions_of_an_own_domain_are_measured_on_request(launch: CommandLine) -> None:

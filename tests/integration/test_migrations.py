@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from support import forked_python
 from support.databases import new_postgres_database
 from support.world import refused
+from weft.capabilities.metering.model import SUM_NAMES
 from weft.kernel.clock import to_micros
 from weft.storage.migrations.runner import known_migrations, migrate, status
+from weft.storage.sql.blobs import pack
 from weft.storage.sql.database import SYSTEM, Scope, connect, placeholders
 from weft.storage.sql.dialects.postgres import PostgresDatabase
+from weft.storage.sql.receipts import SqlReceiptStore
 from weft.storage.sql.sessions import SqlSessionStore
+from weft.testing.contracts.receipts import receipt
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
+    from weft.capabilities.assembly.receipts import SavingsTotal, StoredReceipt
     from weft.capabilities.sessions.model import Session
     from weft.storage.sql.database import Database, Transaction
     from weft.testing.clock import FrozenClock
@@ -221,3 +227,63 @@ async def test_participants_become_members(empty: Database, clock: FrozenClock) 
         ("unset", "*", 0),
         ("unset", "principal:ada", 0),
     ]
+
+
+@pytest.mark.req("CE-F54")
+async def test_earlier_calls_claim_no_savings(empty: Database, clock: FrozenClock) -> None:
+    """Their baseline counted the documents of every candidate; what of it was the conversation is not known."""
+    names = [step.name for step in known_migrations()]
+    await migrate(empty, clock, steps=names.index("0050_conversation_baseline"))
+    made = receipt("r1", 20)
+    body = msgspec.to_builtins(made)
+    for name in ("document_tokens", "savings_ratio_with_documents"):
+        del body["savings"][name]
+    sums = {"calls": 1, "naive_baseline_tokens": 200, "engine_assembled_tokens": 80, "cost_nanos": 250_000_000}
+    sums |= {"expected_cost_nanos": 250_000_000, "naive_cost_nanos": 1_000_000_000}
+    counted = {name: sums.get(name, 0) for name in SUM_NAMES if name != "document_tokens"}
+    key = {"tenant": "t", "kind": "assembly"}
+    detail = {**key, "agent_id": "a", "session_id": "s", "step": "", "model": "m", "teams": ""}
+    rows: dict[str, dict[str, str | int | float | bytes | None]] = {
+        "receipts": {
+            "tenant": "t",
+            "receipt_id": "r1",
+            "session_id": "s",
+            "agent_id": "a",
+            "model": "m",
+            "created_at": 20,
+            "naive_tokens": 200,
+            "assembled_tokens": 80,
+            "cached_tokens": 10,
+            "cost": 0.25,
+            "naive_cost": 1.0,
+            "body": pack(msgspec.json.encode(body).decode()),
+            "items": b"",
+        },
+        "usage_entries": {**detail, "seq": 1, "entry": "call", "call_id": "r1", "at": 20, **counted},
+        "usage_rollups": {**detail, "unit": "day", "start": 0, **counted},
+        "usage_totals": {**key, "unit": "day", "start": 0, **counted},
+    }
+
+    async def fill(transaction: Transaction) -> None:
+        for table, row in rows.items():
+            places = placeholders(1, len(row))
+            await transaction.run(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({places})", *row.values())
+
+    await empty.write(SYSTEM, fill)
+    await migrate(empty, clock)
+
+    async def read(transaction: Transaction) -> tuple[StoredReceipt | None, Sequence[SavingsTotal], list[Any]]:
+        receipts = SqlReceiptStore(transaction)
+        await receipts.add(receipt("r2", 25), {})
+        figures = "naive_baseline_tokens, document_tokens, engine_assembled_tokens, naive_cost_nanos"
+        usage = [tuple(*(await transaction.all(f"SELECT {figures} FROM {table}"))) for table in list(rows)[1:]]
+        return await receipts.find("r1"), await receipts.totals("agent", None, None, 0, 30, max_clearance=4), usage
+
+    found, (total,), usage = await empty.write(Scope("t"), read)
+    assert usage == [(80, 0, 80, 250_000_000)] * 3
+    assert found is not None
+    saved = found.receipt.savings
+    assert (saved.naive_baseline_tokens, saved.document_tokens, saved.naive_cost) == (80, 0, 0.25)
+    assert (saved.savings_ratio, saved.savings_ratio_with_documents, saved.naive_cached_tokens) == (0, 0, 10)
+    # A new receipt keeps its own figures.
+    assert (total.naive_baseline_tokens, total.document_tokens, total.naive_cost) == (80 + 200, 300, 1.25)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 PATHS = {form: path for path, form in FORMS.items()}
 MODELS: dict[Any, str] = {"openai_chat": "gpt-5-mini", "anthropic": "claude-sonnet-4-5"}
 UNPRICED = "a-model-of-our-own"
-SAVINGS = ("naive_baseline_tokens", "engine_assembled_tokens", "cached_tokens")
+SAVINGS = ("naive_baseline_tokens", "document_tokens", "engine_assembled_tokens", "cached_tokens")
 REPORTED = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 CALLS = st.lists(
     st.tuples(

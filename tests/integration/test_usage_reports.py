@@ -64,7 +64,7 @@ async def test_calls_and_reports_add_up_before_and_after_they_are_rolled_up(worl
         (row,) = whole["rows"]
         assert {"group": "", **whole["total"]} == row
         assert (row["calls"], row["reported_calls"], row["unpriced_calls"]) == (3, 1, 1)
-        for name in ("naive_baseline_tokens", "engine_assembled_tokens", "input_tokens", "cache_read_tokens"):
+        for name in ("naive_baseline_tokens", "document_tokens", "engine_assembled_tokens", "input_tokens"):
             assert row[name] == savings[name]
         assert row["naive_cost"] == pytest.approx(savings["naive_cost"])
         assert row["expected_cost"] == pytest.approx(savings["cost"])

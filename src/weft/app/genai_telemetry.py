@@ -55,7 +55,11 @@ _USAGE = {
 # Attributes of spans, by operation, and the figures of the answer that they show.
 _REPORT = "context.emit_metrics"
 _SPAN_ATTRIBUTES = {
-    _REPORT: {**_USAGE, "weft.savings_ratio": "savings_ratio"},
+    _REPORT: {
+        **_USAGE,
+        "weft.savings_ratio": "savings_ratio",
+        "weft.savings_ratio_with_documents": "savings_ratio_with_documents",
+    },
     "context.assemble": {"weft.prompt.tokens": "tokens", "weft.prompt.limit": "limit"},
 }
 

@@ -40,7 +40,7 @@ _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0
 _BOUNDS = (*map(str, _SECONDS), "+Inf")
 _OK = "ok"
 # Figures that only grow, as counters must: those that reports correct downwards are in usage reports only.
-_TOKENS = ("input", "output", "cache_read", "cache_write", "naive_baseline", "engine_assembled")
+_TOKENS = ("input", "output", "cache_read", "cache_write", "naive_baseline", "document", "engine_assembled")
 _COSTS = ("expected", "reported")
 _NO_LABEL = ModelLabel(OTHER_MODEL, OTHER_MODEL)
 _ACTIVE_SECONDS = 300.0

@@ -2310,7 +2310,7 @@ class SyncReceiptOperations:
         since: str | None = None,
         until: str | None = None,
     ) -> SavingsReport:
-        """Add up tokens and money of prompts against the naive baseline, by agent, session, model or tenant."""
+        """Add up tokens and money of prompts against the conversation alone, by agent, session, model or tenant."""
         return self._caller.call(
             "receipt.savings", {"by": by, **given(session_id=session_id, agent_id=agent_id, since=since, until=until)}
         )

@@ -94,7 +94,8 @@ _BLOCKS = {"conversation": "events", "retrieved": "passages", "board": "board en
 _GISTS: dict[str, Callable[[dict[str, Any]], str]] = {
     "code": lambda a: f"{a['code']}: {a['error']}",
     "prompt_hash": lambda a: (
-        f"{a['tokens']:,} tokens instead of {a['savings']['naive_baseline_tokens']:,} ({a['mode']}): {_parts(a)}"
+        f"{a['tokens']:,} tokens ({a['mode']}), conversation alone {a['savings']['naive_baseline_tokens']:,}: "
+        f"{_parts(a)}"
     ),
     "entries": lambda a: " · ".join(f"{entry['key']}: “{entry['value']}”" for entry in a["entries"]),
     "confidence": lambda a: (

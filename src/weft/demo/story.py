@@ -142,7 +142,7 @@ async def _work_on(agents: Sequence[Agent], narrator: Narrator) -> None:
 
 
 async def _assemble(agents: Sequence[Agent], narrator: Narrator) -> str:
-    """Assemble three prompts for each agent, compare them with naive ones, and return a receipt's id."""
+    """Assemble three prompts for each agent, compare them with what they would send, and return a receipt's id."""
     narrator.chapter(f"8 · Before each model call: a prompt of at most {TOKEN_BUDGET:,} tokens that has what matters")
     answers: dict[str, list[dict[str, Any]]] = {agent.name: [] for agent in agents}
     for agent in agents:
@@ -155,20 +155,26 @@ async def _assemble(agents: Sequence[Agent], narrator: Narrator) -> str:
     narrator.chapter("9 · Before and after: tokens and money")
     narrator.table(_comparison(answers))
     narrator.aside(
-        f"Naive: the whole conversation and the whole of every document that a passage came from. Money: input tokens "
-        f"of {MODEL}, with the provider's prompt cache on both sides. No model was called."
+        f"Saved: against the conversation alone, and against the conversation with the whole documents of which "
+        f"evidence is in the prompt. Money: input tokens of {MODEL}, against the conversation alone, with the "
+        f"provider's prompt cache on both sides. No model was called."
     )
     return str(answers[FINDER][1]["receipt_id"])
 
 
 def _comparison(answers: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[list[str]]:
     """Return the table of tokens and money before and after, by agent and in all."""
-    rows = [["agent", "calls", "naive tokens", "with Weft", "saved", "naive money", "with Weft", "saved"]]
+    rows = [["agent", "calls", "with Weft", "conversation alone", "saved", "and documents", "saved", "money", "saved"]]
     savings = {name: [answer["savings"] for answer in given] for name, given in answers.items()}
     savings["all"] = [each for given in savings.values() for each in given]
     for name, given in savings.items():
-        naive, used = (sum(each[f] for each in given) for f in ("naive_baseline_tokens", "engine_assembled_tokens"))
-        before, after = (sum(each[field] or 0 for each in given) for field in ("naive_cost", "cost"))
-        tokens = [f"{naive:,}", f"{used:,}", f"{1 - used / naive:.0%}"]
-        rows.append([name, str(len(given)), *tokens, f"${before:.4f}", f"${after:.4f}", f"{1 - after / before:.0%}"])
+        fields = "engine_assembled_tokens", "naive_baseline_tokens", "document_tokens", "cost", "naive_cost"
+        used, alone, documents, cost, naive_cost = (sum(each[field] or 0 for each in given) for field in fields)
+        against = [[f"{tokens:,}", _saved(used, tokens)] for tokens in (alone, alone + documents)]
+        money = [f"${cost:.4f}", _saved(cost, naive_cost)]
+        rows.append([name, str(len(given)), f"{used:,}", *against[0], *against[1], *money])
     return rows
+
+
+def _saved(used: float, baseline: float) -> str:
+    return f"{1 - used / baseline:.0%}"

@@ -107,3 +107,46 @@ def test_a_snippet_is_a_short_part_of_the_content(content: str, query: str) -> N
 def test_a_snippet_contains_the_matched_word(filler: list[str], position: int) -> None:
     content = " ".join([*filler[:position], "zebra", *filler[position:]])
     assert "zebra" in snippet(content, "the zebras")
+
+
+@pytest.mark.parametrize("place", ["beginning", "middle", "end"])
+def test_a_snippet_has_whole_sentences_around_the_match(place: str) -> None:
+    answer = "The harbour budget was approved at last."
+    before = "" if place == "beginning" else FILLER
+    after = "" if place == "end" else f" {FILLER}"
+    result = Snippets("approved budget", 400).of(f"{before}{answer}{after}".strip())
+    assert answer in result
+    assert len(result) > 300
+    assert (result[0] == "…", result[-1] == "…") == (place != "beginning", place != "end")
+    sentences = result.strip("…").replace(".", ".|").split("|")
+    assert {each.strip() for each in sentences} == {answer, FILLER[: FILLER.index(".") + 1], ""}
+
+
+@pytest.mark.parametrize(
+    ("sentence", "answer", "query"),
+    [
+        (
+            "Wir haben heute wieder über das Wetter gesprochen. ",
+            "Gewählt: Datenbank Aurora.",
+            "Welche Datenbank haben wir",
+        ),
+        ("Сегодня мы снова говорили про погоду в городе. ", "Бюджет гавани одобрен.", "бюджет гавани"),
+        ("今日は天気の話をまた長くしました。", "港の予算が承認されました。", "港の予算"),
+        ("اليوم تحدثنا مرة أخرى عن الطقس في المدينة. ", "تمت الموافقة على ميزانية الميناء.", "ميزانية الميناء"),
+        ("आज हमने फिर मौसम की बात की। ", "बंदरगाह का बजट मंज़ूर हुआ।", "बंदरगाह बजट"),
+    ],
+)
+def test_a_snippet_shows_the_match_in_other_languages(sentence: str, answer: str, query: str) -> None:
+    result = snippet(f"{sentence * 15}{answer} {sentence * 15}", query)
+    assert answer in result
+    assert len(result) <= 200
+
+
+def test_of_equal_parts_a_snippet_shows_the_one_with_rare_words() -> None:
+    content = "The plan of the office. " * 20 + FILLER + "The barrier code is 7319. " + FILLER
+    assert "The barrier code is 7319." in snippet(content, "office plan barrier code")
+
+
+def test_the_words_that_match_are_in_the_middle_of_a_snippet() -> None:
+    content = "We have a plan. " * 30 + "The barrier opens with a code. " + "We have a plan. " * 30
+    assert "The barrier opens with a code. We have a plan." in snippet(content, "plan opens")

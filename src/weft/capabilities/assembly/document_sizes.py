@@ -1,4 +1,4 @@
-"""Tokens of the whole documents that passages come from, for the naive baseline."""
+"""Tokens of the whole documents that passages come from, to compare prompts with."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ if TYPE_CHECKING:
 
 
 async def document_tokens(passages: Iterable[ChunkPassage], documents: DocumentStore) -> int:
-    """Return the tokens of the documents that passages come from, each once.
+    """Return the tokens of the documents that these passages come from, each once.
 
     A document has as many tokens per byte as its passages. The tokens are estimates, before any factor of a model.
     """
     by_document: dict[tuple[str, str], list[ChunkPassage]] = {}
     for passage in passages:
-        if passage.chunk.source == "document":
-            by_document.setdefault((passage.chunk.place, passage.chunk.item), []).append(passage)
+        by_document.setdefault((passage.chunk.place, passage.chunk.item), []).append(passage)
     total = 0
     for domain in sorted({place for place, _ in by_document}):
         found = await documents.find_all(domain, [item for place, item in by_document if place == domain])

@@ -122,7 +122,10 @@ class ListReceipts(Request):
 
 
 class ReceiptSummary(Response, kw_only=True, omit_defaults=False):
-    """A receipt in a list. ``efficiency``: useful over sent tokens, by the answer or estimated."""
+    """A receipt in a list. ``efficiency``: useful over sent tokens, by the answer or estimated.
+
+    ``naive_baseline_tokens``: the conversation alone. ``document_tokens``: whole documents with evidence in the prompt.
+    """
 
     receipt_id: str
     session_id: str
@@ -132,7 +135,9 @@ class ReceiptSummary(Response, kw_only=True, omit_defaults=False):
     mode: PlanMode
     tokens: int
     naive_baseline_tokens: int
+    document_tokens: int
     savings_ratio: float
+    savings_ratio_with_documents: float
     cached_tokens: int
     efficiency: float | None
     efficiency_basis: EfficiencyBasis | None
@@ -269,7 +274,7 @@ async def replay_receipt(
 async def report_savings(
     request: ReportSavings, receipts: ReceiptStore, windows: Windows, plans: Plans
 ) -> SavingsReport:
-    """Add up tokens and money of prompts against the naive baseline, by agent, session, model or tenant."""
+    """Add up tokens and money of prompts against the conversation alone, by agent, session, model or tenant."""
     agent_id = request.agent_id
     if agent_id is not None or not windows.actor.is_admin:
         agent_id = await agent_to_read(agent_id, windows)
@@ -336,7 +341,9 @@ def _summary(stored: StoredReceipt) -> ReceiptSummary:
         mode=receipt.mode,
         tokens=receipt.tokens,
         naive_baseline_tokens=receipt.savings.naive_baseline_tokens,
+        document_tokens=receipt.savings.document_tokens,
         savings_ratio=receipt.savings.savings_ratio,
+        savings_ratio_with_documents=receipt.savings.savings_ratio_with_documents,
         cached_tokens=receipt.savings.cached_tokens,
         efficiency=None if efficiency is None else efficiency.score,
         efficiency_basis=None if efficiency is None else efficiency.basis,

@@ -103,14 +103,19 @@ class CountingMethod(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Savings(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens and money of a prompt against the naive baseline. Money is in US dollars, None without a known price.
+    """Tokens and money of a prompt against the conversation alone: what the agent would send without Weft.
 
-    ``cached_tokens`` are expected to be read from the provider's cache.
+    That is ``naive_baseline_tokens`` and ``naive_cost``; ``savings_ratio`` is negative if the prompt has more tokens.
+    ``document_tokens`` are those of the whole documents of which evidence is in the prompt; with them, the prompt saves
+    ``savings_ratio_with_documents``. ``cached_tokens`` are expected to be read from the provider's cache. Money is in
+    US dollars, None without a known price.
     """
 
     naive_baseline_tokens: int
+    document_tokens: int = 0
     engine_assembled_tokens: int
     savings_ratio: float
+    savings_ratio_with_documents: float = 0.0
     cached_tokens: int
     naive_cached_tokens: int
     cost: float | None = None
@@ -255,11 +260,16 @@ class StoredReceipt(msgspec.Struct, frozen=True):
 
 
 class SavingsTotal(msgspec.Struct, frozen=True, kw_only=True):
-    """Sums over receipts. Reported figures cover the calls with reported usage, ``reported`` of them."""
+    """Sums over receipts. Reported figures cover the calls with reported usage, ``reported`` of them.
+
+    ``naive_baseline_tokens`` and ``naive_cost`` are those of the conversations alone, ``document_tokens`` those of the
+    whole documents with evidence in a prompt.
+    """
 
     group: str
     calls: int
     naive_baseline_tokens: int
+    document_tokens: int
     engine_assembled_tokens: int
     cached_tokens: int
     cost: float | None

@@ -9,6 +9,7 @@ import msgspec
 
 from weft.capabilities.indexing.collections.model import SOURCES, Source
 from weft.capabilities.records.vocabulary import OmissionReason
+from weft.capabilities.search.evidence import LIKELY_PROBABILITY
 from weft.capabilities.search.model import OmittedChunk, Query, Ranked, RankingWeights, is_near_duplicate
 from weft.capabilities.search.neighbours import PassageRef, TextLine, passage_ref, with_surroundings
 from weft.capabilities.search.passages import ChunkPassage
@@ -36,8 +37,6 @@ _MIN_RESULTS, _MAX_RESULTS = 5, 200
 _REDUCTION = 4
 # Neighbours further away are mostly about something else.
 SURROUNDING_PLACES = 2
-# Passages that are as probably evidence as this get surroundings.
-_SURROUNDED_FROM = 0.05
 # The newest events of a window are part of the prompt anyway.
 _AWAITED: frozenset[Source] = frozenset(SOURCES) - {"event"}
 # Fewer equal terms may be a coincidence.
@@ -110,6 +109,11 @@ class RetrievedPassage(msgspec.Struct, frozen=True, kw_only=True):
     def tokens(self) -> int:
         """Return the approximate tokens of the text."""
         return self.passage.chunk.tokens
+
+    @property
+    def is_evidence(self) -> bool:
+        """Whether the passage is likely evidence for the task, not only worth its tokens."""
+        return not self.doubtful and self.probability >= LIKELY_PROBABILITY
 
 
 class OmittedPassage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -311,7 +315,7 @@ async def surrounded_passages(
 ) -> list[RetrievedPassage]:
     """Return passages, those that probably are evidence with their surroundings; all others have none."""
     alone = [
-        hit for hit in hits if hit.ranked.pinned or hit.ranked.doubtful or hit.ranked.probability < _SURROUNDED_FROM
+        hit for hit in hits if hit.ranked.pinned or hit.ranked.doubtful or hit.ranked.probability < LIKELY_PROBABILITY
     ]
     surrounded = [hit for hit in hits if hit not in alone]
     around: dict[str, list[PassageRef]] = {}

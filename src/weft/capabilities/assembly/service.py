@@ -115,6 +115,7 @@ if TYPE_CHECKING:
     from weft.capabilities.language_models.prices import Rates
     from weft.capabilities.language_models.token_counts import PromptCount
     from weft.capabilities.missing_context.model import Gap
+    from weft.capabilities.search.passages import ChunkPassage
     from weft.capabilities.search.references import Reference
     from weft.capabilities.tools.selection import ToolSelection
     from weft.capabilities.windows.model import EventDraft, Window
@@ -408,9 +409,10 @@ class Assembler(msgspec.Struct, frozen=True):
     ) -> Receipt:
         """Store the receipt of a prompt, with the events of the records that are derived from it."""
         counted = call.counter.prompt(prompt)
-        documents = await self.transactions.read(
-            actor, lambda stores: document_tokens((p.passage for p in call.retrieved.passages), stores.documents)
-        )
+        evidence = call.document_evidence(plan)
+        documents = 0
+        if evidence:
+            documents = await self.transactions.read(actor, lambda stores: document_tokens(evidence, stores.documents))
         savings = self._savings(call, plan, counted, documents)
         blocks = _receipt_blocks(plan.blocks, points)
         receipt = _new_receipt(actor, call, plan, prompt, counted, blocks, savings, to_micros(self.clock.now()))
@@ -426,10 +428,11 @@ class Assembler(msgspec.Struct, frozen=True):
         return receipt
 
     def _savings(self, call: _Call, plan: Plan, counted: PromptCount, of_documents: int) -> Savings:
-        """Return the savings of a prompt; ``of_documents`` are the tokens of all documents with passages in it."""
+        """Return the savings of a prompt; ``of_documents`` are the tokens of the documents with evidence in it."""
         previous = call.gathered.previous
         return savings_of(
-            call.naive_tokens + call.counter.scaled(of_documents),
+            call.naive_tokens,
+            call.counter.scaled(of_documents),
             counted.total,
             plan.reused_tokens + (counted.tools if plan.reused else 0),
             None if previous is None else previous.receipt,
@@ -567,12 +570,20 @@ class _Call:
 
     @property
     def naive_tokens(self) -> int:
-        """Return the tokens of the naive baseline without documents."""
+        """Return the tokens of the naive baseline: the agent's own conversation, whole, as a prompt."""
         layers = sum(block.tokens for block in self.materials.layers)
-        task = self.counter.text(self.request.task)
+        # A task that the conversation ends with is there already.
+        task = 0 if self.materials.task is None else self.materials.task.tokens
         # Without a choice, every registered tool would be in the prompt.
         spared = 0 if self.chosen is None else self.counter.scaled(self.chosen.saved_tokens)
-        return layers + self.conversation.original_tokens + task + self.counter.tools(self.tools) + spared
+        tools = self.counter.tools(self.tools) + spared
+        return layers + self.conversation.original_tokens + task + tools + self.materials.framing_tokens
+
+    def document_evidence(self, plan: Plan) -> list[ChunkPassage]:
+        """Return the passages of documents in a plan that are evidence for the task."""
+        sent = plan.included
+        found = (each for each in self.retrieved.passages if each.is_evidence and each.source == "document")
+        return [each.passage for each in found if each.chunk_id in sent]
 
     @property
     def tool_savings(self) -> ToolSavings | None:

@@ -57,6 +57,7 @@ def _call_sums(receipt: Receipt) -> UsageSums:
         unpriced_calls=int(saved.cost is None),
         total_tokens=receipt.tokens,
         naive_baseline_tokens=saved.naive_baseline_tokens,
+        document_tokens=saved.document_tokens,
         engine_assembled_tokens=saved.engine_assembled_tokens,
         cached_tokens=saved.cached_tokens,
         capacity_tokens=receipt.limits.window_tokens,

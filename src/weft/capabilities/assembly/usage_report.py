@@ -67,9 +67,11 @@ class UsageReport(NamedTuple):
 class MetricsEmitted(Success, kw_only=True):
     """The reported usage and the estimate. Money is in US dollars, null where no price is known.
 
-    ``context_engine_savings``: tokens of the naive baseline that were not sent. ``token_factor``: the learned factor of
-    this model's estimate; null if tokens are counted exactly, or until enough calls were reported. ``efficiency``: how
-    much of the prompt the answer used; an estimate if no answer was reported. `receipt.show` has it for each item.
+    ``naive_baseline_tokens``: the conversation alone; ``context_engine_savings``: those of it that were not sent,
+    negative if the prompt has more. ``document_tokens``: whole documents with evidence in the prompt. ``token_factor``:
+    the learned factor of this model's estimate; null if tokens are counted exactly, or until enough calls were
+    reported. ``efficiency``: how much of the prompt the answer used; an estimate if no answer was reported.
+    `receipt.show` has it for each item.
     """
 
     receipt_id: str
@@ -83,9 +85,11 @@ class MetricsEmitted(Success, kw_only=True):
     cost: float | None
     naive_cost: float | None
     naive_baseline_tokens: int
+    document_tokens: int
     engine_assembled_tokens: int
     context_engine_savings: int
     savings_ratio: float
+    savings_ratio_with_documents: float
     token_factor: float | None
     latency_ms: float | None
     quality_score: float | None
@@ -281,9 +285,11 @@ def _metrics(
         cost=reported.cost,
         naive_cost=savings.naive_cost,
         naive_baseline_tokens=savings.naive_baseline_tokens,
+        document_tokens=savings.document_tokens,
         engine_assembled_tokens=savings.engine_assembled_tokens,
         context_engine_savings=savings.naive_baseline_tokens - savings.engine_assembled_tokens,
         savings_ratio=savings.savings_ratio,
+        savings_ratio_with_documents=savings.savings_ratio_with_documents,
         token_factor=factor,
         latency_ms=reported.latency_ms,
         quality_score=reported.quality_score,

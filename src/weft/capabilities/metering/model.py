@@ -32,7 +32,9 @@ class UsageSums(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``total_tokens`` and ``cost_nanos`` are the best known: what the provider reported for calls with a report, prompt
     and answer; what was expected of the prompt for the others. A call whose model has no price is one of
     ``unpriced_calls`` and adds no cost. ``input_tokens`` to ``cache_write_tokens`` and ``reported_cost_nanos`` are the
-    provider's. Money is in billionths of a US dollar, durations are in microseconds, ``quality`` in millionths.
+    provider's. ``naive_baseline_tokens`` are those of the conversation alone, ``document_tokens`` those of the whole
+    documents with evidence in the prompt. Money is in billionths of a US dollar, durations are in microseconds,
+    ``quality`` in millionths.
 
     ``capacity_tokens`` are those that the windows can hold. ``sent_tokens``, ``useful_tokens`` and ``overhead_tokens``
     (of layers) are those of ``scored_calls``, of which ``estimated_calls`` were scored without an answer.
@@ -48,6 +50,7 @@ class UsageSums(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     naive_baseline_tokens: int = 0
+    document_tokens: int = 0
     engine_assembled_tokens: int = 0
     cached_tokens: int = 0
     capacity_tokens: int = 0
@@ -85,8 +88,11 @@ class UsageSums(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def savings_ratio(self) -> float:
-        naive = self.naive_baseline_tokens
-        return round(1 - self.engine_assembled_tokens / naive, _DIGITS) if naive else 0.0
+        return savings_ratio(self.naive_baseline_tokens, self.engine_assembled_tokens)
+
+    @property
+    def savings_ratio_with_documents(self) -> float:
+        return savings_ratio(self.naive_baseline_tokens + self.document_tokens, self.engine_assembled_tokens)
 
     @property
     def efficiency(self) -> float | None:
@@ -140,6 +146,11 @@ class MeteredCall(NamedTuple):
     at: int
     key: UsageKey
     sums: UsageSums
+
+
+def savings_ratio(baseline: int, sent: int) -> float:
+    """Return the part of a baseline that was not sent; negative if more was sent."""
+    return round(1 - sent / baseline, _DIGITS) if baseline else 0.0
 
 
 def nanos(cost: float | None) -> int:

@@ -196,7 +196,7 @@ class Replay:
             return ReplayedCall(call, None, receipt.tokens, 0, None, error.message)
         tokens = plan.tokens + FRAMING_TOKENS
         cached = plan.reused_tokens + (materials.tools_tokens if plan.reused else 0)
-        savings = savings_of(0, tokens, cached, None, rates, warm=warm)
+        savings = savings_of(0, 0, tokens, cached, None, rates, warm=warm)
         return ReplayedCall(
             call, plan, tokens, savings.cached_tokens, self._with_output(savings.cost, call.usage, rates)
         )

@@ -24,6 +24,9 @@ RELEVANT, DOUBTFUL = 0.3, 0.05
 # A passage with a lower probability adds too little for its tokens. A turn of the reader's own conversation takes the
 # place of another turn only, so it needs less.
 MIN_PROBABILITY, MIN_TURN_PROBABILITY = 0.005, 0.002
+# A passage that is as likely evidence as this gets its surroundings, and makes its document part of what a prompt
+# without retrieval would contain.
+LIKELY_PROBABILITY = 0.05
 # Shared words of a short query are mostly chance: with this many terms half of the keyword matches count.
 _HALF_TERMS = 4
 # The best of few candidates is less often high by chance. Fewer than this are not in any evaluation set.

@@ -22,7 +22,9 @@ class UsageFigures(Response, kw_only=True, omit_defaults=False):
     ``total_tokens`` and ``cost`` are those that the provider reported, and the expected ones of the prompt for calls
     without a report; ``unpriced_calls`` are of models without a price. Durations are means in milliseconds.
     ``efficiency`` is useful over sent tokens, layers counted apart, of ``scored_calls``; ``estimated_calls`` had no
-    answer to compare with. ``window_fill``: part of their windows that prompts took.
+    answer to compare with. ``window_fill``: part of their windows that prompts took. ``naive_baseline_tokens``,
+    ``naive_cost`` and ``savings_ratio`` compare with the conversations alone, negative if prompts were larger;
+    ``document_tokens`` are those of the whole documents with evidence in a prompt.
     """
 
     calls: int
@@ -35,9 +37,11 @@ class UsageFigures(Response, kw_only=True, omit_defaults=False):
     cache_read_tokens: int
     cache_write_tokens: int
     naive_baseline_tokens: int
+    document_tokens: int
     engine_assembled_tokens: int
     cached_tokens: int
     savings_ratio: float
+    savings_ratio_with_documents: float
     cost: float | None
     expected_cost: float | None
     naive_cost: float | None
@@ -69,9 +73,11 @@ _SUMS = (
     "cache_read_tokens",
     "cache_write_tokens",
     "naive_baseline_tokens",
+    "document_tokens",
     "engine_assembled_tokens",
     "cached_tokens",
     "savings_ratio",
+    "savings_ratio_with_documents",
     "scored_calls",
     "estimated_calls",
     "sent_tokens",

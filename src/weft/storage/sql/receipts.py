@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import structs
 
 from weft.capabilities.assembly.receipts import Receipt, ReportedUsage, SavingsTotal, StoredReceipt
 from weft.capabilities.efficiency.model import Efficiency
@@ -16,12 +17,12 @@ if TYPE_CHECKING:
 
     from weft.storage.sql.database import Row, Transaction
 
-_RECEIPT = "SELECT body, usage, efficiency FROM receipts WHERE tenant = $1 "
+_RECEIPT = "SELECT body, usage, efficiency, document_tokens FROM receipts WHERE tenant = $1 "
 _ADD = """
 INSERT INTO receipts (tenant, receipt_id, session_id, agent_id, model, created_at, naive_tokens, assembled_tokens,
                       cached_tokens, cost, naive_cost, body, items, capacity_tokens, overhead_tokens, useful_tokens,
-                      efficiency_basis)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+                      efficiency_basis, document_tokens)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
 """
 _ADD_TEXT = """
 INSERT INTO receipt_texts (tenant, session_id, digest, content) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING
@@ -98,6 +99,7 @@ class SqlReceiptStore(SqlStore):
             None if expected is None else expected.overhead_tokens,
             None if expected is None else expected.useful_tokens,
             None if expected is None else expected.basis,
+            saved.document_tokens,
         )
         rows = [
             (self._tenant, receipt.session_id, bytes.fromhex(digest), pack(content.decode()))
@@ -178,9 +180,9 @@ class SqlReceiptStore(SqlStore):
         group = _GROUPS[by]
         rows = await self._tx.all(
             f"""
-            SELECT {group} AS grouped, COUNT(*), SUM(naive_tokens), SUM(assembled_tokens), SUM(cached_tokens),
-                   SUM(cost), SUM(naive_cost), COUNT(reported_at), COALESCE(SUM(input_tokens), 0),
-                   COALESCE(SUM(output_tokens), 0), COALESCE(SUM(cache_read_tokens), 0),
+            SELECT {group} AS grouped, COUNT(*), SUM(naive_tokens), COALESCE(SUM(document_tokens), 0),
+                   SUM(assembled_tokens), SUM(cached_tokens), SUM(cost), SUM(naive_cost), COUNT(reported_at),
+                   COALESCE(SUM(input_tokens), 0), COALESCE(SUM(output_tokens), 0), COALESCE(SUM(cache_read_tokens), 0),
                    COALESCE(SUM(cache_write_tokens), 0), SUM(reported_cost)
             FROM receipts
             WHERE tenant = $1 AND created_at >= $2 AND created_at < $3
@@ -250,21 +252,38 @@ async def tenants_to_prune(before: int, transaction: Transaction) -> list[str]:
 
 
 def _stored(row: Row) -> StoredReceipt:
-    body, usage, scored = row
+    body, usage, scored, document_tokens = row
+    receipt = _receipt(text_of(body))
+    if document_tokens is None:
+        receipt = _without_claim(receipt)
     return StoredReceipt(
-        _receipt(text_of(body)),
+        receipt,
         None if usage is None else _usage(usage),
         None if scored is None else _efficiency(text_of(scored)),
     )
 
 
+def _without_claim(receipt: Receipt) -> Receipt:
+    """Return an earlier receipt without savings: its baseline counted documents that the prompt did not need."""
+    saved = receipt.savings
+    claimed = structs.replace(
+        saved,
+        naive_baseline_tokens=saved.engine_assembled_tokens,
+        savings_ratio=0.0,
+        naive_cached_tokens=saved.cached_tokens,
+        naive_cost=saved.cost,
+    )
+    return structs.replace(receipt, savings=claimed)
+
+
 def _total(row: Row) -> SavingsTotal:
-    group, calls, naive, assembled, cached, cost, naive_cost, reported, *sums, reported_cost = row
+    group, calls, naive, documents, assembled, cached, cost, naive_cost, reported, *sums, reported_cost = row
     read_in, out, cache_read, cache_write = map(int, sums)
     return SavingsTotal(
         group=group,
         calls=calls,
         naive_baseline_tokens=int(naive),
+        document_tokens=int(documents),
         engine_assembled_tokens=int(assembled),
         cached_tokens=int(cached),
         cost=cost,

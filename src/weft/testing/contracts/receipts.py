@@ -58,8 +58,10 @@ def receipt(receipt_id: str, created_at: int, *, agent_id: str = "a", session_id
         confidence=Confidence(confidence=None, widened=False, fallback=None, pending_documents=0, pending_events=0),
         savings=Savings(
             naive_baseline_tokens=200,
+            document_tokens=300,
             engine_assembled_tokens=80,
             savings_ratio=0.6,
+            savings_ratio_with_documents=0.84,
             cached_tokens=10,
             naive_cached_tokens=0,
             cost=0.25,
@@ -134,7 +136,8 @@ class ReceiptStoreContract:
         assert (by_agent[0].reported, by_agent[0].input_tokens, by_agent[0].reported_cost) == (1, 90, 0.5)
         assert (by_agent[1].reported, by_agent[1].input_tokens, by_agent[1].reported_cost) == (0, 0, None)
         (whole,) = await stores.receipts.totals("tenant", None, None, 15, 31, max_clearance=4)
-        assert (whole.calls, whole.naive_baseline_tokens, whole.naive_cost) == (2, 400, 2.0)
+        assert (whole.calls, whole.naive_cost) == (2, 2.0)
+        assert (whole.naive_baseline_tokens, whole.document_tokens) == (400, 600)
 
     async def test_pruning_keeps_the_texts_that_other_receipts_have(self, stores: ContractStores) -> None:
         await stores.receipts.add(receipt("old", 10), texts())

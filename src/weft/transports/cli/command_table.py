@@ -85,7 +85,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "show": "Show the receipt of a prompt: blocks, candidates, omissions with reasons, budget, savings and timing.",
         "list": "List receipts of your prompts, newest first; those of agents below you with agent_id.",
         "replay": "Show the prompt of a receipt again, byte for byte, in any wire form.",
-        "savings": "Add up tokens and money of prompts against the naive baseline, by agent, session, model or tenant.",
+        "savings": "Add up tokens and money of prompts against the conversation alone, by agent, session, model or tenant.",
     },
     "advise": {
         "list": "List what would make prompts smaller or cheaper, with what the last calls would have saved.",

@@ -5,6 +5,7 @@ Groups list their commands from the generated command table; a command is built,
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from weft.kernel.operation import Operation
     from weft.transports.cli.target import Target
 
+# Operations whose formatters also take what was searched for, and the field of the request that has it.
+_QUERY_FIELDS = {"search.query": "query", "search.find_similar": "text"}
 # Refusals that ``force`` overrides: in a terminal, the command asks and tries again.
 _OVERRIDABLE = {"session.delete": "SESSION_IN_USE"}
 # Module with the formatters of a group's answers, or of one operation's.
@@ -194,7 +197,7 @@ def _answer(target: Target, operation: Operation, raw: dict[str, Any], *, ask: b
 
 
 def _formatter(operation: Operation, request: dict[str, Any]) -> Callable[[Any], str] | None:
-    formatter: Callable[[Any], str] | None = None
+    formatter: Callable[..., str] | None = None
     module = _FORMATTERS.get(operation.name) or _FORMATTERS.get(operation.group)
     if module is not None:
         formatters = import_module(f"weft.transports.cli.{module}").FORMATTERS
@@ -203,6 +206,8 @@ def _formatter(operation: Operation, request: dict[str, Any]) -> Callable[[Any],
         from weft.transports.cli import confirmation  # noqa: PLC0415 - only to run the command
 
         return lambda answer: confirmation.render_removed(operation, request, answer)
+    if formatter is not None and operation.name in _QUERY_FIELDS:
+        return partial(formatter, request.get(_QUERY_FIELDS[operation.name]) or "")
     return formatter
 
 

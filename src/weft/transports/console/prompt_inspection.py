@@ -242,14 +242,14 @@ def kind_totals(receipt: ReceiptShown) -> list[KindTotal]:
 
 
 def cost_bars(receipt: ReceiptShown) -> list[CostBar]:
-    """Return the naive and the assembled prompt, drawn to one scale."""
+    """Return the conversation alone and the assembled prompt, drawn to one scale."""
     saved = receipt.savings
     naive = saved.naive_baseline_tokens, saved.naive_cached_tokens, saved.naive_cost
     sent = saved.engine_assembled_tokens, saved.cached_tokens, saved.cost
     whole = max(naive[0], sent[0])
     return [
         CostBar(name, tokens, cached, cost, segments(_cached_parts(tokens, cached), whole))
-        for name, (tokens, cached, cost) in (("everything", naive), ("assembled", sent))
+        for name, (tokens, cached, cost) in (("conversation alone", naive), ("assembled", sent))
     ]
 
 

@@ -1,4 +1,4 @@
-"""Snippets: the part of a message that matches a query."""
+"""Snippets: the part of a text that matches a query."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from typing import NamedTuple
 
 from rapidfuzz import fuzz, process
 
+from weft.capabilities.indexing.chunking.sentences import sentence_ends
 from weft.capabilities.indexing.text_analysis import TOKEN, query_words, stem, words
 from weft.capabilities.messages.search.inverted_index import MIN_FUZZY_LENGTH, MIN_RATIO
 
 _MAX_LENGTH = 200
 _ELLIPSIS = "…"
-_WINDOW = _MAX_LENGTH - 2 * len(_ELLIPSIS)
 # Maximum distance by which a cut moves to a word boundary.
 _MAX_CUT_SHIFT = 30
 _MAX_PARTIAL_RATIO_LENGTH = 64
 # Fuzzy comparison costs time proportional to the text for each word: only the first words of the query are compared.
 _MAX_FUZZY_WORDS = 32
 _GAP = re.compile(r"\s+")
+# Smaller differences of sums come from rounding.
+_EPSILON = 1e-9
 
 
 class _TermMatch(NamedTuple):
@@ -37,20 +39,23 @@ def snippet(content: str, query: str) -> str:
 
 
 class Snippets:
-    """Snippets of messages for one query."""
+    """Snippets of texts for one query, of at most ``max_length`` characters each."""
 
-    def __init__(self, query: str) -> None:
+    def __init__(self, query: str, max_length: int = _MAX_LENGTH) -> None:
         self._query = query
+        self._max_length = max_length
+        self._window = max_length - 2 * len(_ELLIPSIS)
         self._query_stems = {stem(word): word for word in query_words(query)}
         self._prefixes = {root for root in self._query_stems if len(root) >= MIN_FUZZY_LENGTH}
         self._prefix_lengths = sorted(set(map(len, self._prefixes)))
 
     def of(self, content: str) -> str:
         """Return the part of the content that matches most of the query; short content is returned whole."""
-        if len(content) <= _MAX_LENGTH:
+        if len(content) <= self._max_length:
             return content
         matches_found = self._matches(content)
-        return _cut(content, *(_densest(matches_found) if matches_found else _nearest(content, self._query)))
+        first, last = _densest(matches_found, self._window) if matches_found else _nearest(content, self._query)
+        return _cut(content, first, last, self._window)
 
     def _matches(self, content: str) -> list[_TermMatch]:
         matches = list(TOKEN.finditer(content))
@@ -92,19 +97,25 @@ class Snippets:
                 yield word, root
 
 
-def _densest(matches_found: Sequence[_TermMatch]) -> tuple[int, int]:
-    """Return the range with the most distinct query words."""
-    best, best_count, left, distinct = (0, 0), 0, 0, 0
+def _densest(matches_found: Sequence[_TermMatch], window: int) -> tuple[int, int]:
+    """Return the range with the most distinct query words; of equal ones, with those that are rare in the text."""
+    # Rarity only decides between equal numbers of words: all that a text has add up to less than one.
+    occurrences = Counter(match_found.root for match_found in matches_found)
+    worth = {root: 1 + 1 / (count * (len(occurrences) + 1)) for root, count in occurrences.items()}
+    best, best_found, left, found = (0, 0), 0.0, 0, 0.0
     counts: Counter[str] = Counter()
     for match_found in matches_found:
-        distinct += not counts[match_found.root]
+        found += 0 if counts[match_found.root] else worth[match_found.root]
         counts[match_found.root] += 1
-        while match_found.end - matches_found[left].start > _WINDOW and matches_found[left] is not match_found:
-            counts[matches_found[left].root] -= 1
-            distinct -= not counts[matches_found[left].root]
+        # No wider than needed, so that the words that count are in the middle.
+        while (first := matches_found[left]) is not match_found and (
+            counts[first.root] > 1 or match_found.end - first.start > window
+        ):
+            counts[first.root] -= 1
+            found -= 0 if counts[first.root] else worth[first.root]
             left += 1
-        if distinct > best_count:
-            best, best_count = (matches_found[left].start, match_found.end), distinct
+        if found > best_found + _EPSILON:
+            best, best_found = (matches_found[left].start, match_found.end), found
     return best
 
 
@@ -116,13 +127,24 @@ def _nearest(content: str, query: str) -> tuple[int, int]:
     return (found.dest_start, min(found.dest_end, len(content))) if found else (0, 0)
 
 
-def _cut(content: str, first: int, last: int) -> str:
-    """Return the text around a match, cut at word boundaries if one is near."""
+def _cut(content: str, first: int, last: int, window: int) -> str:
+    """Return the text around a match: whole sentences where they fit, else cut at word boundaries if one is near."""
     # The match is centred: its context before is as useful as that after it.
-    start = max(0, min((first + last - _WINDOW) // 2, len(content) - _WINDOW))
-    end = start + _WINDOW
-    if start and (gap := _GAP.search(content, start, max(start, min(first, start + _MAX_CUT_SHIFT)))):
-        start = gap.end()
+    start = max(0, min((first + last - window) // 2, len(content) - window))
+    if start:
+        start = next((at for at, _ in sentence_ends(content, start, first + 1)), 0) or _word_start(
+            content, start, first
+        )
+    end = min(start + window, len(content))
     if end < len(content):
-        end = max((gap.start() for gap in _GAP.finditer(content, max(last, end - _MAX_CUT_SHIFT), end)), default=end)
-    return f"{_ELLIPSIS if start else ''}{content[start:end]}{_ELLIPSIS if end < len(content) else ''}"
+        end = max((at for at, _ in sentence_ends(content, last, end + 1)), default=0) or _word_end(content, last, end)
+    return f"{_ELLIPSIS if start else ''}{content[start:end].rstrip()}{_ELLIPSIS if end < len(content) else ''}"
+
+
+def _word_start(content: str, start: int, first: int) -> int:
+    gap = _GAP.search(content, start, max(start, min(first, start + _MAX_CUT_SHIFT)))
+    return gap.end() if gap else start
+
+
+def _word_end(content: str, last: int, end: int) -> int:
+    return max((gap.start() for gap in _GAP.finditer(content, max(last, end - _MAX_CUT_SHIFT), end)), default=end)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from weft.capabilities.assembly.receipts import CountingMethod, ReceiptBlock, Savings, SavingsTotal
     from weft.capabilities.efficiency.model import Efficiency, EfficiencyBasis, ItemUse
+    from weft.capabilities.usage.model import UsageFigures
 
 _BAR_WIDTH = 40
 _SHARE_WIDTH = 12
@@ -230,24 +231,37 @@ def _compaction(receipt: ReceiptShown) -> str:
 
 
 def _savings(savings: Savings) -> str:
-    cost_ratio = _ratio(savings.cost, savings.naive_cost)
     rows = [
-        {
-            "": "naive baseline",
-            "tokens": f"{savings.naive_baseline_tokens:,}",
-            "from cache": f"{savings.naive_cached_tokens:,}",
-            "cost": _money(savings.naive_cost),
-        },
         {
             "": "this prompt",
             "tokens": f"{savings.engine_assembled_tokens:,}",
+            "saved": "",
             "from cache": f"{savings.cached_tokens:,}",
             "cost": _money(savings.cost),
         },
-        {"": "saved", "tokens": f"{savings.savings_ratio:.1%}", "cost": cost_ratio},
+        {
+            "": "conversation alone",
+            "tokens": f"{savings.naive_baseline_tokens:,}",
+            "saved": f"{savings.savings_ratio:.1%}",
+            "from cache": f"{savings.naive_cached_tokens:,}",
+            "cost": _money(savings.naive_cost),
+            "cost saved": _ratio(savings.cost, savings.naive_cost),
+        },
+        {
+            "": "conversation and documents",
+            "tokens": f"{savings.naive_baseline_tokens + savings.document_tokens:,}",
+            "saved": f"{savings.savings_ratio_with_documents:.1%}",
+        },
     ]
-    note = "" if savings.cost is not None else "\n" + click.style("No price is known for this model.", dim=True)
-    return _section("Savings", [aligned(rows) + note])
+    price = "" if savings.cost is not None else "No price is known for this model."
+    notes = filter(None, [more_than_conversation(savings), price])
+    return _section("Savings", [aligned(rows), *(click.style(note, dim=True) for note in notes)])
+
+
+def more_than_conversation(figures: Savings | SavingsTotal | UsageFigures) -> str:
+    """Return by how much prompts are larger than what agents would send without Weft; empty if they are not."""
+    more = figures.engine_assembled_tokens - figures.naive_baseline_tokens
+    return f"{more:,} tokens more than the conversation alone." if more > 0 else ""
 
 
 _USE_TITLES: dict[EfficiencyBasis, str] = {
@@ -368,10 +382,13 @@ def _notes(answer: PromptAssembled) -> Iterator[str]:
 
 def _saved(savings: Savings) -> str:
     money = f", {_money(savings.cost)} instead of {_money(savings.naive_cost)}" if savings.cost is not None else ""
-    more = savings.engine_assembled_tokens - savings.naive_baseline_tokens
-    if more > 0:
-        return f"nothing: {more:,} tokens more than the naive baseline of {savings.naive_baseline_tokens:,}{money}"
-    return f"{savings.savings_ratio:.1%} of {savings.naive_baseline_tokens:,} tokens{money}"
+    alone = f"conversation alone: {savings.naive_baseline_tokens:,} tokens{money}"
+    larger = more_than_conversation(savings).removesuffix(".")
+    saved = f"nothing, {larger} ({alone})" if larger else f"{savings.savings_ratio:.1%} ({alone})"
+    if not savings.document_tokens:
+        return saved
+    whole = savings.naive_baseline_tokens + savings.document_tokens
+    return f"{saved} · {savings.savings_ratio_with_documents:.1%} (conversation and documents: {whole:,} tokens)"
 
 
 def _body(body: Mapping[str, Any]) -> str:
@@ -405,8 +422,9 @@ def _render_list(found: ReceiptList) -> str:
             "model": escape_controls(each.model or ""),
             "mode": each.mode,
             "tokens": f"{each.tokens:,}",
-            "naive": f"{each.naive_baseline_tokens:,}",
+            "conversation": f"{each.naive_baseline_tokens:,}",
             "saved": f"{each.savings_ratio:.1%}",
+            "with documents": f"{each.savings_ratio_with_documents:.1%}",
             "from cache": f"{each.cached_tokens:,}",
             "used": "" if each.efficiency is None else f"{each.efficiency:.0%}",
             "by": each.efficiency_basis or "",
@@ -420,18 +438,22 @@ def _render_list(found: ReceiptList) -> str:
 def _render_savings(report: SavingsReport) -> str:
     if not report.rows:
         return "No receipts."
-    return aligned([_total(report.by, row) for row in report.rows])
+    table = aligned([_total(report.by, row) for row in report.rows])
+    larger = [(row.group, more_than_conversation(row)) for row in report.rows]
+    notes = [f"{escape_controls(group or report.by)}: {more}" for group, more in larger if more]
+    return "\n\n".join([table, click.style("\n".join(notes), dim=True)] if notes else [table])
 
 
 def _total(by: str, row: SavingsTotal) -> dict[str, str]:
     return {
         by: escape_controls(row.group),
         "calls": f"{row.calls:,}",
-        "naive tokens": f"{row.naive_baseline_tokens:,}",
         "tokens": f"{row.engine_assembled_tokens:,}",
+        "conversation": f"{row.naive_baseline_tokens:,}",
         "saved": _ratio(row.engine_assembled_tokens, row.naive_baseline_tokens),
+        "with documents": _ratio(row.engine_assembled_tokens, row.naive_baseline_tokens + row.document_tokens),
         "from cache": f"{row.cached_tokens:,}",
-        "naive cost": _money(row.naive_cost),
+        "conversation cost": _money(row.naive_cost),
         "cost": _money(row.cost),
         "cost saved": _ratio(row.cost, row.naive_cost),
         "reported": f"{row.reported:,}",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 from msgspec import UNSET
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from weft.capabilities.assembly.get_context import ContextResponse
+    from weft.capabilities.messages.search.snippets import Snippets
     from weft.capabilities.search.entity_operations import EntityListing
     from weft.capabilities.search.operations import SearchResponse, SimilarResponse
     from weft.capabilities.search.pin_operations import PinInfo, PinList
@@ -23,23 +25,22 @@ _SNIPPET_CHARACTERS = 400
 _WIDTH = 96
 
 
-def render_search(found: SearchResponse) -> str:
-    notes = []
+def render_search(query: str, found: SearchResponse) -> str:
+    result, notes = _result_formatter(query), []
     if found.unsure:
         hint = escape_controls(found.hint).replace("low_confidence: true", "--low-confidence")
         notes.append(f"{'Unsure' if found.results else 'No results'}. {hint}")
     if found.lexical_only:
         notes.append(f"Only words were matched, not meaning: {escape_controls(found.lexical_only)}.")
     notes += [escape_controls(f'"{each.phrase}": {each.entity}') for each in found.resolved]
-    pins = [click.style("Pinned", bold=True), *map(_result, found.pinned)] if found.pinned else []
+    pins = [click.style("Pinned", bold=True), *map(result, found.pinned)] if found.pinned else []
     summary = f"{_summary(len(found.results), found)}, confidence {found.confidence:.2f}{_pending(found.pending)}"
-    return "\n\n".join([*notes, *map(_result, found.results), *pins, summary])
+    return "\n\n".join([*notes, *map(result, found.results), *pins, summary])
 
 
-def render_similar(found: SimilarResponse) -> str:
-    return "\n\n".join(
-        [*map(_result, found.results), f"{_summary(len(found.results), found)}{_pending(found.pending)}"]
-    )
+def render_similar(text: str, found: SimilarResponse) -> str:
+    summary = f"{_summary(len(found.results), found)}{_pending(found.pending)}"
+    return "\n\n".join([*map(_result_formatter(text), found.results), summary])
 
 
 def render_context(gathered: ContextResponse) -> str:
@@ -54,10 +55,17 @@ def _summary(results: int, facts: SearchFacts) -> str:
     return f"{counted(results, 'result')}{of_chunks}"
 
 
-def _result(result: PassageInfo) -> str:
-    """Return one result: score, source, snippet and signals."""
+def _result_formatter(query: str) -> Callable[[PassageInfo], str]:
+    """Return the formatter of one result; the query is analysed once for all."""
+    from weft.capabilities.messages.search.snippets import Snippets  # noqa: PLC0415 - entities and pins have none
+
+    return partial(_result, Snippets(query, _SNIPPET_CHARACTERS))
+
+
+def _result(snippets: Snippets, result: PassageInfo) -> str:
+    """Return one result: score, source, the part that matches the query, and signals."""
     score = click.style(f"{result.score:.2f}", fg="green", bold=True)
-    snippet = textwrap.shorten(result.text, _SNIPPET_CHARACTERS, placeholder=" ...")
+    snippet = snippets.of(" ".join(result.text.split()))
     details = [escape_controls(result.ref), cell(result.timestamp), _signals(result.signals or {})]
     footer = click.style(" | ".join(filter(None, details)), dim=True)
     text = "\n".join([*textwrap.wrap(escape_controls(snippet), _WIDTH), footer])
@@ -138,7 +146,7 @@ def _pinned_item(pin: PinInfo) -> str:
     return escape_controls(", ".join(filter(None, [place, item])))
 
 
-FORMATTERS: dict[str, Callable[[Any], str]] = {
+FORMATTERS: dict[str, Callable[..., str]] = {
     "entity.list": _render_entities,
     "pin.add": _render_pin,
     "pin.list": _render_pins,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from weft.transports.cli.formatters.receipts import aligned
+from weft.transports.cli.formatters.receipts import aligned, more_than_conversation
 from weft.transports.cli.render import escape_controls
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def _row(by: str, group: str, row: UsageFigures, total: UsageFigures) -> dict[st
         "share": f"{row.total_tokens / total.total_tokens:.0%}" if total.total_tokens else "",
         "cost": _money(row.cost),
         "saved": f"{row.savings_ratio:.1%}" if row.naive_baseline_tokens else "",
+        "with documents": f"{row.savings_ratio_with_documents:.1%}" if row.naive_baseline_tokens else "",
         "efficiency": "" if row.efficiency is None else f"{row.efficiency:.0%}",
         "model ms": "" if row.provider_ms is None else f"{row.provider_ms:,.0f}",
     }
@@ -68,7 +69,8 @@ def _row(by: str, group: str, row: UsageFigures, total: UsageFigures) -> dict[st
 
 def _notes(report: UsageReported) -> str:
     total = report.total
-    notes = []
+    larger = more_than_conversation(total)
+    notes = [f"The prompts have {larger}"] if larger else []
     if report.left_out:
         notes.append(f"{report.left_out:,} more; show them with --limit.")
     if total.unpriced_calls:

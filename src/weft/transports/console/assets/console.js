@@ -115,7 +115,7 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// A chart draws what its table says: assembled and naive tokens of each row.
+// A chart draws what its table says: tokens of each row that were sent, and of the conversations alone.
 function drawChart(place) {
   const rows = [...document.querySelectorAll(`#${place.dataset.chart} tbody tr`)];
   if (rows.length < 2 || typeof uPlot === "undefined") return;
@@ -133,8 +133,8 @@ function drawChart(place) {
     width: place.clientWidth, height: 240, padding: [null, 60, null, null], legend: { live: false }, scales: { x: { time: false } },
     series: [
       { label: "row", value: (_, index) => names[index] ?? "" },
-      { label: "assembled", stroke: colour("assembled"), width: 2, points: { show: rows.length < 32 } },
-      { label: "naive", stroke: colour("naive"), width: 2, dash: [6, 4], points: { show: rows.length < 32 } },
+      { label: "sent", stroke: colour("assembled"), width: 2, points: { show: rows.length < 32 } },
+      { label: "conversation alone", stroke: colour("naive"), width: 2, dash: [6, 4], points: { show: rows.length < 32 } },
     ],
     axes: [{ ...axis, splits: () => rows.map((_, index) => index).filter((index) => index % Math.ceil(rows.length / (place.clientWidth / 110)) === 0), values: (_, at) => at.map((index) => names[index] ?? "") }, { ...axis, size: 80 }],
   }, [rows.map((_, index) => index), numbers(2), numbers(3)], place);
