@@ -147,9 +147,8 @@ def _is(case: RelevanceCase, name: str, kind: str) -> bool:
 
 def _by_evidence(case: RelevanceCase, found: Sequence[Evidence]) -> Chosen:
     """Choose as a prompt without other limits does."""
-    admitted = [np.array(each.admitted(conversation=False), np.bool_) for each in found]
-    sure = [rows & (not each.is_doubtful) for rows, each in zip(admitted, found, strict=True)]
-    doubtful = [rows & each.is_doubtful for rows, each in zip(admitted, found, strict=True)]
+    sure = [each.admitted() & ~each.doubtful() for each in found]
+    doubtful = [each.admitted() & each.doubtful() for each in found]
     chosen = _best_within(case, sure, MAX_PASSAGE_TOKENS)
     more = _best_within(case, doubtful, _DOUBT_TOKENS)
     return [one | other for one, other in zip(chosen, more, strict=True)]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from weft.capabilities.assembly.model import CacheCosts, Candidate, PlanMode, Shortening
 
 # Shares of the room that layers, pins and task leave. What one part does not use goes to the next.
-_CONVERSATION_FLOOR = 0.18
+_CONVERSATION_FLOOR = 0.1
 _BOARD_SHARE = 0.15
 _MISSING_SHARE = 0.05
 # A prompt that is rebuilt must leave room, so that the next calls can append and the prefix stays the same for many: if

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from weft.capabilities.indexing.collections.model import SOURCES, Source
+from weft.capabilities.indexing.collections.model import SOURCES, WINDOWS, Source
 from weft.capabilities.records.vocabulary import OmissionReason
 from weft.capabilities.search.evidence import LIKELY_PROBABILITY
 from weft.capabilities.search.model import OmittedChunk, Query, Ranked, RankingWeights, is_near_duplicate
@@ -17,7 +17,7 @@ from weft.capabilities.search.references import Reference
 from weft.capabilities.search.results import PendingItems, pending_items
 from weft.capabilities.search.retriever import RetrievalResult, SearchHit, SearchScope
 from weft.capabilities.search.scope import RequestedScope
-from weft.capabilities.search.task_queries import Turn, task_queries
+from weft.capabilities.search.task_queries import Turn, continued_queries, task_queries
 from weft.capabilities.search.unreadable import unreadable_reasons
 from weft.kernel.thread_pools import SEARCH_THREADS
 
@@ -37,6 +37,8 @@ _MIN_RESULTS, _MAX_RESULTS = 5, 200
 _REDUCTION = 4
 # Neighbours further away are mostly about something else.
 SURROUNDING_PLACES = 2
+# One more passage is worth more than the surroundings of those behind this many.
+_MAX_SURROUNDED = 96
 # The newest events of a window are part of the prompt anyway.
 _AWAITED: frozenset[Source] = frozenset(SOURCES) - {"event"}
 # Fewer equal terms may be a coincidence.
@@ -150,15 +152,18 @@ class Retrieved(msgspec.Struct, frozen=True, kw_only=True):
 async def retrieve(retriever: Retriever, actor: Actor, request: RetrievalRequest) -> Retrieved:
     """Return the best passages for a task, all pins, and why every other candidate was left out.
 
-    The queries of a long task are searched separately, and each candidate counts with its best score. Deterministic:
-    the same state and request give the same result.
+    The queries of a long task are searched separately, and each candidate counts with its best score. A task of few
+    words that finds no evidence is searched together with the turns before it. Deterministic: the same state and
+    request give the same result.
     """
     texts, asked = await SEARCH_THREADS.run(task_queries, request.task, request.turns)
+    continued = await SEARCH_THREADS.run(continued_queries, request.task, request.turns)
     top_k = results_within(request.max_tokens)
     if request.reduced:
         top_k = max(_MIN_RESULTS, top_k // _REDUCTION)
-    queries = [
-        Query(
+
+    def query_of(text: str) -> Query:
+        return Query(
             text=text,
             asked_at=request.asked_at,
             top_k=top_k,
@@ -168,9 +173,13 @@ async def retrieve(retriever: Retriever, actor: Actor, request: RetrievalRequest
             complete=True,
             in_doubt=not request.reduced,
         )
-        for text in texts or [""]
-    ]
-    results = await retriever.find_each(actor, queries, _scope_of(request, asked))
+
+    scope = _scope_of(request, asked)
+    results = await retriever.find_each(actor, list(map(query_of, texts or [""])), scope, report=continued is None)
+    if continued is not None and not any(result.ranking.relevant for result in results):
+        # "Go on" finds nothing by itself: what it goes on with may.
+        texts, asked = continued
+        results += await retriever.find_each(actor, list(map(query_of, texts)), _scope_of(request, asked))
     found = _fused(results)
     gone = found.unreadable.difference(found.hits)
     reasons = await retriever.stores.read(actor, partial(unreadable_reasons, gone), heavy=True) if gone else {}
@@ -310,14 +319,19 @@ def _key_of(ranked: Ranked | OmittedChunk) -> ChunkKey:
     return ranked.collection, ranked.number
 
 
+def _has_surroundings(hit: SearchHit) -> bool:
+    ranked = hit.ranked
+    if ranked.pinned or ranked.doubtful:
+        return False
+    return ranked.collection == WINDOWS or ranked.probability >= LIKELY_PROBABILITY
+
+
 async def surrounded_passages(
     retriever: Retriever, actor: Actor, hits: Sequence[SearchHit], reach: int
 ) -> list[RetrievedPassage]:
-    """Return passages, those that probably are evidence with their surroundings; all others have none."""
-    alone = [
-        hit for hit in hits if hit.ranked.pinned or hit.ranked.doubtful or hit.ranked.probability < LIKELY_PROBABILITY
-    ]
-    surrounded = [hit for hit in hits if hit not in alone]
+    """Return passages: likely evidence, and turns of the reader's conversation, with their surroundings."""
+    surrounded = [hit for hit in hits if _has_surroundings(hit)][:_MAX_SURROUNDED]
+    alone = [hit for hit in hits if hit not in surrounded]
     around: dict[str, list[PassageRef]] = {}
     if reach and surrounded:
         passages = [hit.passage for hit in (*alone, *surrounded)]

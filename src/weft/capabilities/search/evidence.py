@@ -13,17 +13,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from weft.capabilities.search.calibration import RELIABLE_SCORE, calibrate
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from numpy.typing import NDArray
 
     from weft.capabilities.search.calibration import RankingFeatures
     from weft.capabilities.search.index_view import Floats
 
+    Rows = NDArray[np.bool_]
+
 # A collection holds evidence from this probability on; below it is in doubt, and below the second one it holds none.
 RELEVANT, DOUBTFUL = 0.3, 0.05
 # A passage with a lower probability adds too little for its tokens. A turn of the reader's own conversation takes the
-# place of another turn only, so it needs less.
-MIN_PROBABILITY, MIN_TURN_PROBABILITY = 0.005, 0.002
+# place of another turn only, so it needs less, and is not in doubt.
+MIN_PROBABILITY, MIN_TURN_PROBABILITY = 0.005, 0.0005
 # A passage that is as likely evidence as this gets its surroundings, and makes its document part of what a prompt
 # without retrieval would contain.
 LIKELY_PROBABILITY = 0.05
@@ -32,6 +36,8 @@ _HALF_TERMS = 4
 # The best of few candidates is less often high by chance. Fewer than this are not in any evaluation set.
 _MIN_SIZE = 30
 _MAX_LOG_ODDS = 4.0
+# A single shared word stands out by chance.
+_MIN_TERMS = 2
 
 
 class EvidenceModel(NamedTuple):
@@ -54,20 +60,29 @@ FITTED = EvidenceModel()
 
 
 class Evidence(NamedTuple):
-    """Probability that a collection holds evidence for a query, and that each of its candidates is some."""
+    """Probability that a collection holds evidence for a query, and that each of its candidates is some.
+
+    ``first``: the place of a candidate that stands out so far that it is evidence in any case.
+    """
 
     relevance: float
     probabilities: Floats
+    first: int | None = None
 
-    @property
-    def is_doubtful(self) -> bool:
-        return self.relevance < RELEVANT
-
-    def admitted(self, *, conversation: bool) -> Iterable[bool]:
-        """Return which candidates may go into a prompt."""
+    def admitted(self, *, conversation: bool = False) -> Rows:
+        """Return which candidates may go into a prompt; ``conversation``: they are turns of the reader's own."""
         least = MIN_TURN_PROBABILITY if conversation else MIN_PROBABILITY
-        chosen: list[bool] = ((self.relevance >= DOUBTFUL) & (self.probabilities >= least)).tolist()
+        chosen: Rows = (self.relevance >= DOUBTFUL) & (self.probabilities >= least)
+        if self.first is not None:
+            chosen[self.first] = True
         return chosen
+
+    def doubtful(self, *, conversation: bool = False) -> Rows:
+        """Return which candidates are doubtful."""
+        found = np.full(len(self.probabilities), self.relevance < (DOUBTFUL if conversation else RELEVANT))
+        if self.first is not None:
+            found[self.first] = False
+        return found
 
 
 def evidence(
@@ -76,11 +91,17 @@ def evidence(
     """Judge a collection of ``size`` rows, and its candidates by their totals, for a query of so many terms."""
     if features is None:
         return Evidence(0.0, np.zeros(len(totals), np.float32))
+    first = calibrate(features).first if terms >= _MIN_TERMS else 0.0
     log_odds = model.collection + model.strength * strength_of(features, terms) + model.size * log_size(size)
     bounded = min(max(log_odds, -_MAX_LOG_ODDS), _MAX_LOG_ODDS)
     gap, rank = distances(totals)
     candidates = model.candidate + model.relevance * bounded + model.gap * gap + model.rank * rank
-    return Evidence(1 / (1 + exp(-log_odds)), (1 / (1 + np.exp(-candidates))).astype(np.float32))
+    probabilities = (1 / (1 + np.exp(-candidates))).astype(np.float32)
+    best = int(np.argmax(totals))
+    if first < RELIABLE_SCORE:
+        return Evidence(1 / (1 + exp(-log_odds)), probabilities)
+    probabilities[best] = max(probabilities[best], first)
+    return Evidence(1 / (1 + exp(-log_odds)), probabilities, best)
 
 
 def strength_of(features: RankingFeatures, terms: int) -> float:

@@ -163,8 +163,13 @@ class Retriever:
         (result,) = await self.find_each(actor, [request.query], request.filters)
         return result
 
-    async def find_each(self, actor: Actor, queries: Sequence[Query], filters: RequestedScope) -> list[RetrievalResult]:
-        """Return the results of several queries in one scope, with references to recent items of a named session."""
+    async def find_each(
+        self, actor: Actor, queries: Sequence[Query], filters: RequestedScope, *, report: bool = True
+    ) -> list[RetrievalResult]:
+        """Return the results of several queries in one scope, with references to recent items of a named session.
+
+        ``report``: tell those who improve the search if nothing is relevant.
+        """
         scope, views = await self.open_scope(actor, filters, queries[0].text)
         references = [await self._references(actor, query.text, filters) for query in queries]
         for query, collection_query in product(queries, scope.queries):
@@ -185,7 +190,7 @@ class Retriever:
             taken = time.monotonic() - started
             self.trials.compare_later(actor.tenant, partial(self._compare, actor, capped[0], ranked[0], taken))
         results = [result._replace(references=found) for result, found in zip(ranked, references, strict=True)]
-        if not scope.partial and not any(result.ranking.relevant for result in results):
+        if report and not scope.partial and not any(result.ranking.relevant for result in results):
             await self.reporter.report(actor, _low_relevance(actor, queries[0], filters, results[0].ranking))
         return results
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from weft.capabilities.records.vocabulary import OmissionReason
     from weft.capabilities.search.calibration import Calibration
-    from weft.capabilities.search.evidence import Evidence
     from weft.capabilities.search.index_view import Floats, View
     from weft.capabilities.search.model import Query
     from weft.capabilities.search.scoring import Scores
@@ -46,14 +45,14 @@ class _Best(NamedTuple):
 
 
 class _Eligible(NamedTuple):
-    """Candidates of a view that may be results, and what a prompt knows of their collection; None for an answer."""
+    """Candidates of a view that may be results; for a prompt, with the evidence that they are and whether in doubt."""
 
     rows: NDArray[np.bool_]
-    evidence: Evidence | None = None
+    probabilities: Floats | None = None
+    doubtful: NDArray[np.bool_] | None = None
 
-    @property
-    def is_doubtful(self) -> bool:
-        return self.evidence is not None and self.evidence.is_doubtful
+    def is_doubtful(self, index: int) -> bool:
+        return self.doubtful is not None and bool(self.doubtful[index])
 
 
 def select_results(query: Query, views: Sequence[View], candidates: ScoredCandidates) -> Ranking:
@@ -96,10 +95,12 @@ def _eligible_for_prompt(
     """Return the candidates of a collection that a prompt may get, none of a collection without evidence."""
     features = ranking_features([scores], by_meaning=candidates.by_meaning)
     found = evidence(features, scores.total, scores.view.size, candidates.terms)
-    admitted = np.array(found.admitted(conversation=scores.view.collection == WINDOWS), np.bool_)
-    if found.is_doubtful and not query.in_doubt:
-        admitted[:] = False
-    return _Eligible(admitted & _from_score(scores, query.weights.min_score, calibration), found)
+    conversation = scores.view.collection == WINDOWS
+    admitted, doubtful = found.admitted(conversation=conversation), found.doubtful(conversation=conversation)
+    if not query.in_doubt:
+        admitted &= ~doubtful
+    rows = admitted & _from_score(scores, query.weights.min_score, calibration)
+    return _Eligible(rows, found.probabilities, doubtful)
 
 
 def _from_score(scores: Scores, min_score: float, calibration: Calibration) -> NDArray[np.bool_]:
@@ -112,13 +113,13 @@ def _results(
 ) -> list[Ranked]:
     """Return the best eligible candidates that are not pinned, within the plan's limit; doubtful ones last."""
     found = [
-        (eligible[view].is_doubtful, view, index)
+        (eligible[view].is_doubtful(index), view, index)
         for view, index in best.positions.tolist()
         if eligible[view].rows[index] and not by_view[view].columns.pinned[index]
     ]
     found.sort(key=lambda each: each[0])
     limit = query.top_k if query.max_results is None else min(query.top_k, query.max_results)
-    return [_ranked(by_view[view], index, calibration, eligible[view].evidence) for _, view, index in found[:limit]]
+    return [_ranked(by_view[view], index, calibration, eligible[view]) for _, view, index in found[:limit]]
 
 
 def _cautious(results: Sequence[Ranked]) -> list[Ranked]:
@@ -206,7 +207,8 @@ def _chunk_key(ranked: Ranked) -> tuple[str, int]:
     return ranked.collection, ranked.number
 
 
-def _ranked(scores: Scores, index: int, calibration: Calibration, known: Evidence | None = None) -> Ranked:
+def _ranked(scores: Scores, index: int, calibration: Calibration, known: _Eligible | None = None) -> Ranked:
+    probabilities = None if known is None else known.probabilities
     return Ranked(
         collection=scores.view.collection,
         number=int(scores.columns.number[index]),
@@ -214,8 +216,8 @@ def _ranked(scores: Scores, index: int, calibration: Calibration, known: Evidenc
         signals={name: round(float(values[index]), _DIGITS) for name, values in scores.signals.items()},
         evidence=float(scores.total[index]),
         pinned=bool(scores.columns.pinned[index]),
-        probability=0.0 if known is None else round(float(known.probabilities[index]), _DIGITS),
-        doubtful=known is not None and known.is_doubtful,
+        probability=0.0 if probabilities is None else round(float(probabilities[index]), _DIGITS),
+        doubtful=known is not None and known.is_doubtful(index),
     )
 
 

@@ -1,4 +1,4 @@
-"""Queries of a task: a short task is one query, read with the turns before it; a long one gives up to three."""
+"""Queries of a task: a short task is one query, a long one gives up to three."""
 
 from __future__ import annotations
 
@@ -36,32 +36,39 @@ class Turn(NamedTuple):
 
 
 class TaskQueries(NamedTuple):
-    """Queries to search for a task. ``asked``: turns that the queries quote, so that they answer none of them."""
+    """Queries to search for a task. ``asked``: turns that the queries repeat, so that they answer none of them."""
 
     texts: list[str]
     asked: frozenset[int]
 
 
 def task_queries(task: str, turns: Sequence[Turn] = ()) -> TaskQueries:
-    """Return the queries of a task of any length, given the turns before it, newest first.
+    """Return the queries of a task of any length; ``turns`` are those before it.
 
-    A task up to the maximum length of a query is its own query. One of few words is read with the newest turns. A long
-    one is searched by its opening, its ending and the sentence between them with the most rare terms: those that the
-    task itself uses least. Equal texts give equal queries.
+    A task up to the maximum length of a query is its own query. A longer one is searched by its opening, its ending and
+    the sentence between them with the most rare terms: those that the task itself uses least. Equal texts give equal
+    queries.
     """
     text = task.strip()
-    repeated = {turn.number for turn in turns if turn.text.strip() == text}
-    if text and len(set(terms(text))) < _MIN_TASK_TERMS:
-        before = _turns_before(text, turns)
-        quoted = [turn.text.strip()[-_MAX_TURN_CHARACTERS:] for turn in reversed(before)]
-        return TaskQueries(["\n".join([*quoted, text])], frozenset(repeated | {turn.number for turn in before}))
-    return TaskQueries(_texts(text), frozenset(repeated))
+    return TaskQueries(_texts(text), _repeating(text, turns))
 
 
-def _turns_before(text: str, turns: Sequence[Turn]) -> list[Turn]:
-    """Return the newest turns that say more than a few words."""
+def continued_queries(task: str, turns: Sequence[Turn]) -> TaskQueries | None:
+    """Return the query of a task of few words read with the turns before it, newest first; None for any other task."""
+    text = task.strip()
+    if not text or len(set(terms(text))) >= _MIN_TASK_TERMS:
+        return None
     telling = (turn for turn in turns if turn.text.strip() != text and len(set(terms(turn.text))) >= _MIN_TASK_TERMS)
-    return list(islice(telling, _MAX_TURNS))
+    before = list(islice(telling, _MAX_TURNS))
+    if not before:
+        return None
+    quoted = [turn.text.strip()[-_MAX_TURN_CHARACTERS:] for turn in reversed(before)]
+    asked = _repeating(text, turns) | {turn.number for turn in before}
+    return TaskQueries(["\n".join([*quoted, text])], asked)
+
+
+def _repeating(text: str, turns: Sequence[Turn]) -> frozenset[int]:
+    return frozenset(turn.number for turn in turns if turn.text.strip() == text)
 
 
 def _texts(text: str) -> list[str]:
