@@ -54,7 +54,7 @@ def team(launch: CommandLine) -> CommandLine:
     """Return a command line in a session where a planner and its sub-agent have windows."""
     for name, parent in (("planner", ()), ("analysis", ("--parent-id", "planner"))):
         launch.run("agent", "create", name, *parent)
-    launch.run("--as", "planner", "context", "ingest", msgspec.json.encode(EVENTS).decode())
+    launch.run("context", "ingest", msgspec.json.encode(EVENTS).decode(), "--agent-id", "planner")
     launch.run("window", "create", "--agent-id", "analysis", "--model-max-tokens", "2000")
     return launch
 

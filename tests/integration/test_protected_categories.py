@@ -1,4 +1,4 @@
-"""Sub-agents give no instructions, neither to others nor to themselves: every way into a transcript or window is closed."""
+"""Sub-agents give no instructions, to others or to themselves: every way into a transcript or a window is closed."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def _tampered(at: PartVersion, what: str, problem: str) -> LayerViolation:
     """Return the error for a stored version that nobody with the right to it has written. The caller only found it."""
     error = LayerViolation(
         f"Version {at.seq} of '{at.line}' {what}.",
-        hint="Check it with `history.verify`, and restore it from a backup or define it again.",
+        hint="Check it with `history.verify`; restore it from a backup, or define it anew in other words.",
         problem=problem,
         context_id=at.line,
     )
