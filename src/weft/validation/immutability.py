@@ -206,13 +206,12 @@ async def _accepted_alterations(attacker: TenantCaller) -> list[str]:
         "a tool result without its marks": ("neutral", unmarked),
         "a system message at the end": ("neutral", spoken),
     }
-    for form, extra in {
-        "openai_chat": lambda body: body["messages"].append({"role": "developer", "content": SYSTEM_TEXT}),
-        "anthropic": lambda body: body["system"].append({"type": "text", "text": SYSTEM_TEXT}),
-    }.items():
+    for form, field, text in (
+        ("openai_chat", "messages", {"role": "developer", "content": SYSTEM_TEXT}),
+        ("anthropic", "system", {"type": "text", "text": SYSTEM_TEXT}),
+    ):
         shown = await attacker.call("receipt.replay", receipt_id=prompt["receipt_id"], form=form)
-        body = copy.deepcopy(shown["body"])
-        extra(body)
+        body = {**shown["body"], field: [*shown["body"][field], text]}
         alterations[f"system text in the form {form}"] = (form, body)
     accepted = []
     for name, (form, body) in alterations.items():
