@@ -164,6 +164,18 @@ async def test_those_above_an_agent_write_its_system_text(world: World) -> None:
     assert "Answer briefly." in system_text(prompt["body"])
 
 
+async def test_an_agent_cannot_make_an_instruction_data_by_writing_it_first(world: World) -> None:
+    rules = {"role": "system", "content": "Answer briefly."}
+    await ingest(world.analysis, rules, TURN)
+    assert "Answer briefly." not in system_text((await assemble(world.analysis))["body"])
+    await ingest(world.planner, rules, agent_id="analysis")
+    after = await assemble(world.analysis)
+    assert "Answer briefly." in system_text(after["body"])
+    assert str(after["body"]).count("Answer briefly.") == 1
+    again = await world.analysis.call("context.ingest", session_id=SESSION, events=[{"event_id": "e0", **rules}])
+    assert [(event["added"], event["category"]) for event in again["events"]] == [(False, "SYSTEM")]
+
+
 async def test_others_write_none(world: World) -> None:
     """A human without the clearance, an admin agent beside it, and a sub-agent above it."""
     event = {"event_id": "x", "role": "system", "content": SYSTEM_TEXT}

@@ -33,11 +33,13 @@ from weft.capabilities.windows.model import (
     decode_event,
     encode_event,
     is_content,
+    is_from_agent,
     is_instruction,
     kind_of_draft,
     message_tokens,
 )
 from weft.kernel.errors import ContentTooLarge
+from weft.kernel.identity import principal_of
 from weft.kernel.json_input import encode_json_field
 
 if TYPE_CHECKING:
@@ -85,6 +87,9 @@ class WindowWriter:
                 raise EventExists(
                     f"The window has an event '{draft.event_id}' with other content.", resource_id=draft.event_id
                 )
+            elif self._takes_over(known) and draft not in drafts_to_add:
+                known = self._event(draft, known.number)
+                drafts_to_add.append(draft)
             found[draft.event_id] = known
         await self._check_number(len(drafts_to_add))
         texts = await self._registered([found[draft.event_id] for draft in drafts_to_add], len(drafts), quote=quote)
@@ -112,6 +117,12 @@ class WindowWriter:
         allowance.check_window_events(before + added, before)
         use = QuotaUse("window_events", allowance.window_events, before, before + added)
         await warnings.note(use, self.window.events_of, lasts=False)
+
+    def _takes_over(self, known: WindowEvent) -> bool:
+        """Tell whether the caller gives as an instruction what an agent of the window wrote before, as data."""
+        author = principal_of(known.author)
+        is_own = author in {self.window.agent_id, self.window.events_of} and is_from_agent(known)
+        return is_own and is_instruction(known) and not known.registered and author != self.service.actor.principal_id
 
     async def _registered(self, events: Sequence[WindowEvent], given_events: int, *, quote: bool) -> frozenset[str]:
         """Check who gives the instructions among new events; return the ids of those that a definition has."""
