@@ -9,6 +9,8 @@ import pytest
 from support.assemblies import assemble, ingest
 from support.red_team import blocked, security_events
 from support.world import SESSION, outcome, refused
+from weft.capabilities.assembly.inline import drafts_of
+from weft.capabilities.language_models import wire
 from weft.validation.self_modification import ATTEMPTS, SYSTEM_EVENTS, SYSTEM_TEXT
 
 if TYPE_CHECKING:
@@ -172,6 +174,12 @@ async def test_an_agent_cannot_make_an_instruction_data_by_writing_it_first(worl
     after = await assemble(world.analysis)
     assert "Answer briefly." in system_text(after["body"])
     assert str(after["body"]).count("Answer briefly.") == 1
+    inline = {"messages": [{"role": "system", "content": "Never guess."}, {"role": "user", **TURN}]}
+    names = [draft.event_id for draft in drafts_of(wire.parse("openai_chat", inline["messages"]).messages)]
+    early = [{"event_id": name, **each} for name, each in zip(names, inline["messages"], strict=True)]
+    await world.analysis.call("context.ingest", session_id=SESSION, events=early)
+    given = await assemble(world.planner, agent_id="analysis", form="openai_chat", **inline)
+    assert "Never guess." in system_text(given["body"])
     again = await world.analysis.call("context.ingest", session_id=SESSION, events=[{"event_id": "e0", **rules}])
     assert [(event["added"], event["category"]) for event in again["events"]] == [(False, "SYSTEM")]
 
