@@ -19,7 +19,7 @@ from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
 from evals.assembly_sets import SETS
-from evals.product import CachedEmbedder, open_product
+from evals.product import AGENT, CachedEmbedder, open_product
 from evals.results import Row
 from weft.capabilities.language_models.catalog import load_catalog
 from weft.capabilities.language_models.model import ConversationMessage, Prompt, PromptBlock, ToolCall, ToolDefinition
@@ -157,6 +157,8 @@ async def _replay(loop: AgentLoop, info: ModelInfo, form: WireForm, *, compact: 
     baselines = _Baselines(loop, info, form)
     async with open_product(CachedEmbedder()) as product:
         product.clock.at = _PRICED_AT
+        # An agent cannot write its own system text: an admin registers what its runtime hands over.
+        await product.call("agent.define", principal="admin", agent_id=AGENT, system_prompt=_SYSTEM)
         await product.call("session.create", session_id=_SESSION, purpose="An evaluation.")
         await product.add_documents(_DOMAIN, loop.documents)
         await product.index()

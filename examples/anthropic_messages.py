@@ -48,6 +48,8 @@ async def main() -> None:
             httpx2.AsyncClient(base_url=BASE_URL, headers=headers, timeout=120) as provider,
         ):
             await weft.agent.create("analysis")
+            # An agent cannot write its own system prompt: who is above it registers what its runtime hands over.
+            await weft.agent.define("analysis", system_prompt=SYSTEM)
             await weft.session.create("Find out why orders became slow", session_id=SESSION, members=["analysis"])
             await weft.board.write(SESSION, "scope", "Name the change that did it. Change nothing.")
             messages: list[dict[str, Any]] = []

@@ -50,9 +50,9 @@ async def push_and_pull(weft: Weft, researcher: Weft) -> None:
     print("the next session knows:", known.entries[0].value)
 
     try:
-        await researcher.context.push(knowledge=[{"key": "guardrails", "value": "none"}], session_id="tuesday")
+        await researcher.agent.define("researcher", guardrails=[])
     except SelfModification as refused:
-        print("a push cannot change the definition:", refused.code)
+        print("an agent cannot change its definition:", refused.code)
 
 
 async def change_the_definition(weft: Weft, researcher: Weft) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -48,6 +50,29 @@ def test_a_new_secret_needs_new_signatures(signed: CommandLine) -> None:
     assert signed.json("db", "sign") == {"signed": 2, "damaged": []}
     assert signatures(signed)["state"] == "ok"
     assert "Be kind." in signed.run("--as", "scout", "layer", "show").stdout
+
+
+@pytest.mark.req("CE-F58")
+@pytest.mark.parametrize("line", ["agent:scout", "layer:tenant"])
+def test_the_doctor_names_what_was_altered_and_how_to_repair_it(signed: CommandLine, line: str) -> None:
+    """A value that was edited in the database file: its signature is right, its hash is not."""
+    with closing(sqlite3.connect(signed.data / "weft.db")) as database, database:
+        database.execute(
+            "UPDATE blobs SET content = CAST('\"Obey.\"' AS BLOB) WHERE hash IN "
+            "(SELECT blob_hash FROM changes WHERE line_id = ?)",
+            (line,),
+        )
+    assert "LAYER_VIOLATION" in signed.run("--as", "scout", "layer", "show", code=3).stderr
+    found = signatures(signed, code=1)
+    assert (found["state"], found["detail"]) == ("problem", f"1 altered in the database: {line} of default")
+    assert f"weft history verify {line}" in found["next_step"]
+    assert signed.json("history", "verify", line, code=1)["intact"] is False
+    repair = (
+        ("agent", "define", "scout", "--role", "Scouts") if line == "agent:scout" else ("layer", "define", "tenant")
+    )
+    signed.run(*repair, *(() if line == "agent:scout" else ("--text", "Stay kind.")))
+    assert signatures(signed)["state"] == "ok"
+    signed.run("--as", "scout", "layer", "show")
 
 
 def test_an_agent_is_disabled_and_enabled_by_commands_of_their_own(signed: CommandLine) -> None:

@@ -38,6 +38,24 @@ def test_the_events_of_a_window_are_printed_as_a_conversation(launch: CommandLin
     )
 
 
+@pytest.mark.req("CE-F31")
+@pytest.mark.req("CE-U7")
+def test_an_agent_hands_over_only_the_system_prompt_that_is_registered(launch: CommandLine) -> None:
+    launch.run("agent", "create", "planner")
+    prompt = {"event_id": "own", "role": "system", "content": "Be brief."}
+    ingest = ("--as", "planner", "context", "ingest", msgspec.json.encode([prompt]).decode())
+    refused = launch.run(*ingest, code=3).stderr
+    assert "SELF_MODIFICATION" in refused
+    assert "weft agent define" in refused
+    mixed = msgspec.json.encode([prompt | {"event_id": "other"}, EVENTS[1]]).decode()
+    assert re.search(r"other +1 +CONTEXT .* data", launch.run("--as", "planner", "context", "ingest", mixed).stdout)
+    inline = ("--as", "planner", "context", "assemble", "Go.", "--system", '"Be brief."', "--messages", "[]")
+    assert "SELF_MODIFICATION" in launch.run(*inline, code=3).stderr
+    launch.run("agent", "define", "planner", "--system-prompt", "Be brief.")
+    launch.run(*ingest)
+    launch.run(*inline)
+
+
 @pytest.mark.req("MW-04")
 def test_a_clamp_is_shown_with_the_window(launch: CommandLine) -> None:
     launch.run("agent", "create", "planner")
@@ -54,7 +72,7 @@ def team(launch: CommandLine) -> CommandLine:
     """Return a command line in a session where a planner and its sub-agent have windows."""
     for name, parent in (("planner", ()), ("analysis", ("--parent-id", "planner"))):
         launch.run("agent", "create", name, *parent)
-    launch.run("--as", "planner", "context", "ingest", msgspec.json.encode(EVENTS).decode())
+    launch.run("context", "ingest", msgspec.json.encode(EVENTS).decode(), "--agent-id", "planner")
     launch.run("window", "create", "--agent-id", "analysis", "--model-max-tokens", "2000")
     return launch
 

@@ -20,6 +20,7 @@ from weft.errors import (
     KeyNotFound,
     PermissionDenied,
     RateLimited,
+    SelfModification,
     SessionNotFound,
     VersionConflict,
 )
@@ -31,6 +32,24 @@ async def test_a_new_folder_can_be_used_at_once(tmp_path: Path) -> None:
         written = await weft.board.write(session.session_id, "goal", "ship")
         assert (written.version, written.written_by) == (1, "human:admin")
         assert await weft.app.tenants.names() == ["default"]
+
+
+@pytest.mark.req("CE-F31")
+@pytest.mark.req("CE-U7")
+async def test_an_agent_hands_over_only_the_system_prompt_that_is_registered(tmp_path: Path) -> None:
+    async with Weft.open(tmp_path) as weft:
+        await weft.agent.create("planner")
+        await weft.session.create("try it", session_id="s", members=["planner"])
+        planner = weft.acting_as("planner")
+        given = {"form": "openai_chat", "messages": [{"role": "system", "content": "Be brief."}]}
+        with pytest.raises(SelfModification, match="only those above you"):
+            await planner.context.assemble("s", "Go.", **given)
+        with pytest.raises(SelfModification, match="only those above you") as caught:
+            await planner.context.ingest("s", [{"event_id": "own", "role": "system", "content": "Be brief."}])
+        assert "weft.agent.define()" in caught.value.hint
+        await weft.agent.define("planner", system_prompt="Be brief.")
+        prompt = await planner.context.assemble("s", "Go.", **given)
+        assert str(prompt.body).count("Be brief.") == 1
 
 
 async def test_folder_file_and_environment_open_the_same_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

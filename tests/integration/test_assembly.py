@@ -25,11 +25,12 @@ async def test_a_prompt_has_layers_conversation_board_and_task_in_this_order(wor
 
 @pytest.mark.req("CE-F53")
 async def test_a_second_call_appends_to_the_bytes_already_sent(world: World) -> None:
-    await ingest(world.analysis, {"role": "system", "content": "Answer briefly. " * 60}, {"content": "What happened?"})
+    rules = {"role": "system", "content": "Answer briefly. " * 60}
+    await ingest(world.planner, rules, {"content": "What happened?"}, agent_id="analysis")
     first = await assemble(world.analysis)
     await ingest(
         world.analysis,
-        {"role": "system", "content": "Answer briefly. " * 60},
+        rules,
         {"content": "What happened?"},
         {"role": "assistant", "content": "The database is down."},
         {"content": "Since when?"},
@@ -53,7 +54,8 @@ async def test_a_task_that_is_the_open_question_is_not_repeated_after_tool_resul
 
 
 async def test_a_task_that_comes_back_ends_the_prompt_again(world: World) -> None:
-    await ingest(world.analysis, {"role": "system", "content": "Answer briefly. " * 200}, {"content": "What happened?"})
+    rules = {"role": "system", "content": "Answer briefly. " * 200}
+    await ingest(world.planner, rules, {"content": "What happened?"}, agent_id="analysis")
     for task in ("Name the cause.", "Name the time.", "Name the cause."):
         answer = await assemble(world.analysis, task)
         assert texts(answer)[-1] == task
@@ -106,7 +108,8 @@ async def test_a_larger_budget_brings_back_what_had_no_room(world: World) -> Non
 
 @pytest.mark.req("CE-E", part="over the limit")
 async def test_parts_that_do_not_fit_are_named(world: World) -> None:
-    await ingest(world.analysis, {"role": "system", "content": "A rule of the house. " * 400}, {"content": "Go."})
+    rules = {"role": "system", "content": "A rule of the house. " * 400}
+    await ingest(world.planner, rules, {"content": "Go."}, agent_id="analysis")
     with refused("CONTEXT_OVER_BUDGET") as caught:
         await assemble(world.analysis, token_budget=500)
     assert caught.value.context["parts"]["conversation"] > 500
@@ -136,6 +139,7 @@ async def test_layers_are_counted_as_overhead_that_every_prompt_needs(world: Wor
 async def test_a_conversation_given_inline_is_stored_once_and_recognised(world: World) -> None:
     messages: list[Any] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What happened?"}]
     inline = {"form": "openai_chat", "model": "gpt-5.2", "messages": messages}
+    await world.planner.call("agent.define", agent_id="analysis", system_prompt="Be brief.")
     first = await assemble(world.analysis, "What happened?", **inline)
     assert [each["role"] for each in first["body"]["messages"]][-1] == "user"
     messages += [{"role": "assistant", "content": "The database is down."}, {"role": "user", "content": "Since when?"}]

@@ -198,7 +198,8 @@ async def test_the_model_of_the_definition_limits_the_prompt(world: World) -> No
 
 
 async def test_a_prompt_with_a_longer_cache_is_replayed_byte_for_byte(world: World) -> None:
-    await ingest(world.analysis, {"role": "system", "content": "Be brief. " * 2000}, {"content": "hi"})
+    rules = {"role": "system", "content": "Be brief. " * 2000}
+    await ingest(world.planner, rules, {"content": "hi"}, agent_id="analysis")
     answer = await assemble(world.analysis, model="claude-sonnet-5", form="anthropic", cache_ttl="1h")
     again = await world.analysis.call("receipt.replay", receipt_id=answer["receipt_id"], form="anthropic")
     assert again["body"] == answer["body"]

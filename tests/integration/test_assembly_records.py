@@ -105,7 +105,8 @@ async def test_the_export_of_a_turn_has_the_records_of_its_prompt(world: World) 
 @pytest.mark.req("AC-06")
 async def test_every_selected_item_of_an_extended_prompt_is_a_candidate(world: World) -> None:
     await add_documents(world, "The falcon report is due on Friday.", "The tower is closed on Sundays.")
-    await ingest(world.analysis, {"role": "system", "content": "Answer briefly. " * 200}, {"content": "Hello."})
+    rules = {"role": "system", "content": "Answer briefly. " * 200}
+    await ingest(world.planner, rules, {"content": "Hello."}, agent_id="analysis")
     for task in ("When is the falcon report due?", "When is the tower closed?"):
         answer = await assemble(world.analysis, task)
         world.clock.advance(seconds=1)

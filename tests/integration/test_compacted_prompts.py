@@ -62,7 +62,7 @@ def covered(shown: Any) -> list[str]:
 
 @pytest.mark.req("CE-U2")
 async def test_summaries_and_their_key_facts_stand_for_older_events(world: World) -> None:
-    await ingest(world.analysis, *EVENTS)
+    await ingest(world.planner, *EVENTS, agent_id="analysis")
     before = await assemble(world.analysis, fresh=True)
     await apply_view(world, VIEW)
     answer = await assemble(world.analysis, fresh=True)
@@ -76,7 +76,7 @@ async def test_summaries_and_their_key_facts_stand_for_older_events(world: World
 
 @pytest.mark.req("CE-F13")
 async def test_a_receipt_accounts_for_every_covered_event_once(world: World) -> None:
-    await ingest(world.analysis, *EVENTS)
+    await ingest(world.planner, *EVENTS, agent_id="analysis")
     compaction_id = await apply_view(world, VIEW)
     answer = await assemble(world.analysis)
     shown = await receipt(world.analysis, answer)
@@ -95,7 +95,7 @@ async def test_a_receipt_accounts_for_every_covered_event_once(world: World) -> 
 
 
 async def test_a_prompt_with_the_originals_is_extended_while_that_costs_less(world: World) -> None:
-    await ingest(world.analysis, *EVENTS)
+    await ingest(world.planner, *EVENTS, agent_id="analysis")
     first = await assemble(world.analysis, model="claude-sonnet-5")
     small = CompactedView(summaries=(summary_of(["e1", "e2"], DIALOG[0]["content"] + DIALOG[1]["content"]),))
     await apply_view(world, small)
@@ -108,7 +108,7 @@ async def test_a_prompt_with_the_originals_is_extended_while_that_costs_less(wor
 
 
 async def test_a_prompt_is_rebuilt_with_the_summaries_when_that_costs_less(world: World) -> None:
-    await ingest(world.analysis, *EVENTS)
+    await ingest(world.planner, *EVENTS, agent_id="analysis")
     await assemble(world.analysis, model="claude-sonnet-5")
     await apply_view(world, VIEW)
     world.clock.advance(seconds=3_600)
@@ -119,7 +119,7 @@ async def test_a_prompt_is_rebuilt_with_the_summaries_when_that_costs_less(world
 
 
 async def test_a_prompt_with_summaries_is_extended_after_the_next_compaction(world: World) -> None:
-    await ingest(world.analysis, *EVENTS)
+    await ingest(world.planner, *EVENTS, agent_id="analysis")
     await apply_view(world, VIEW)
     first = await assemble(world.analysis, model="claude-sonnet-5")
     await ingest(world.analysis, *EVENTS, {"content": "And then?"}, {"role": "assistant", "content": "Then we ship."})
@@ -132,7 +132,7 @@ async def test_a_prompt_with_summaries_is_extended_after_the_next_compaction(wor
 
 
 async def test_summaries_that_stay_are_a_cached_prefix_of_the_next_rebuilt_prompt(world: World) -> None:
-    await ingest(world.analysis, *EVENTS)
+    await ingest(world.planner, *EVENTS, agent_id="analysis")
     await apply_view(world, VIEW)
     await assemble(world.analysis, model="claude-sonnet-5")
     more = [{"content": f"Point {number}. " + "It is about parking again. " * 40} for number in range(6)]
@@ -150,7 +150,7 @@ async def test_summaries_that_stay_are_a_cached_prefix_of_the_next_rebuilt_promp
 
 @pytest.mark.req("CE-U2")
 async def test_a_redaction_returns_the_originals_and_removes_the_summary_from_the_next_prompt(world: World) -> None:
-    await ingest(world.analysis, *EVENTS)
+    await ingest(world.planner, *EVENTS, agent_id="analysis")
     await apply_view(world, VIEW)
     answer = await assemble(world.analysis)
     await world.admin.call(
@@ -168,7 +168,7 @@ async def test_a_redaction_returns_the_originals_and_removes_the_summary_from_th
 async def test_a_rollback_returns_the_originals_of_what_is_left(world: World) -> None:
     await ingest(world.analysis, *EVENTS[:4])
     await world.analysis.call("window.checkpoint", session_id=SESSION, label="early")
-    await ingest(world.analysis, *EVENTS)
+    await ingest(world.planner, *EVENTS, agent_id="analysis")
     await apply_view(world, VIEW)
     await assemble(world.analysis)
     await world.analysis.call("window.restore", session_id=SESSION, label="early")
@@ -198,7 +198,7 @@ async def test_older_summaries_give_way_before_the_recent_conversation(world: Wo
     view = CompactedView(
         summaries=(summary_of(["e1", "e2"], f"First: {long}"), summary_of(["e3", "e4"], f"Second: {long}"))
     )
-    await ingest(world.analysis, *EVENTS)
+    await ingest(world.planner, *EVENTS, agent_id="analysis")
     await apply_view(world, view)
     whole = await assemble(world.analysis, fresh=True)
     seen: list[tuple[bool, bool, bool]] = []
@@ -320,7 +320,7 @@ async def test_a_compaction_within_a_tool_loop_leaves_a_request_that_providers_a
         loop.append({"role": "assistant", "content": "Next.", "tool_calls": called})
         loop += [{"role": "tool", "tool_call_id": name, "content": f"shard-{name} {long}"} for name in names]
     loop.append({"role": "assistant", "content": "", "tool_calls": [{"call_id": "open", "name": "deploy"}]})
-    await ingest(world.analysis, *loop)
+    await ingest(world.planner, *loop, agent_id="analysis")
     done = await world.analysis.call("context.compact", session_id=SESSION, keep_recent=7, wait_seconds=60)
     assert done["state"] == "applied"
     for budget in (30_000, 6_000, 2_500):
@@ -355,6 +355,7 @@ async def test_a_conversation_sent_whole_again_uses_the_view_of_its_window(world
         {"role": each.get("role", "user"), "content": each["content"]} for each in (SYSTEM, *DIALOG[:5])
     ]
     inline = {"form": "openai_chat", "model": "gpt-5.2", "messages": messages, "fresh": True}
+    await world.planner.call("agent.define", agent_id="analysis", system_prompt=SYSTEM["content"])
     first = await assemble(world.analysis, "What is next?", **inline)
     window = await world.analysis.call("history.state", context_id=f"window:{SESSION}:analysis")
     by_text = [(str(entry["value"]), entry["key"]) for entry in window["entries"]]
@@ -370,7 +371,7 @@ async def test_a_conversation_sent_whole_again_uses_the_view_of_its_window(world
 
 
 async def test_what_was_left_out_for_lack_of_room_comes_back_as_a_summary(world: World) -> None:
-    await ingest(world.analysis, *EVENTS)
+    await ingest(world.planner, *EVENTS, agent_id="analysis")
     small = await assemble(world.analysis, token_budget=700)
     assert small["omitted"]["budget"] > 0
     await apply_view(world, VIEW)
@@ -383,7 +384,7 @@ async def test_what_was_left_out_for_lack_of_room_comes_back_as_a_summary(world:
 
 async def test_compaction_is_due_by_the_size_of_the_compacted_conversation(world: World) -> None:
     await world.admin.call("agent.define", agent_id="analysis", config={"compaction": {"auto": False}})
-    await ingest(world.analysis, *EVENTS)
+    await ingest(world.planner, *EVENTS, agent_id="analysis")
     window = await _resize(world, 1.2)
     assert (await assemble(world.analysis))["compaction_due"] is True
     await apply_view(world, VIEW, saved_tokens=window["tokens"] // 2)
@@ -392,7 +393,7 @@ async def test_compaction_is_due_by_the_size_of_the_compacted_conversation(world
 
 async def test_compaction_is_due_when_the_window_has_reached_its_threshold(world: World) -> None:
     """Prompts for a model that is not known count a third more; the threshold is one of the window's tokens."""
-    await ingest(world.analysis, *EVENTS)
+    await ingest(world.planner, *EVENTS, agent_id="analysis")
     window = await _resize(world, 1.6)
     assert not window["threshold_reached"]
     assert "compaction_due" not in await assemble(world.analysis)
@@ -436,7 +437,7 @@ async def test_an_agent_keeps_its_decisions_when_its_window_is_compacted_at_its_
 
 @pytest.mark.req("CE-U2")
 async def test_a_summary_that_is_redacted_is_neither_sent_nor_replayed(world: World) -> None:
-    await ingest(world.analysis, *EVENTS)
+    await ingest(world.planner, *EVENTS, agent_id="analysis")
     await apply_view(world, VIEW)
     answer = await assemble(world.analysis)
     record_id = next(
@@ -463,7 +464,7 @@ async def test_a_summary_that_is_redacted_is_neither_sent_nor_replayed(world: Wo
 
 
 async def test_a_compaction_that_was_dropped_is_not_in_the_next_prompt(world: World) -> None:
-    await ingest(world.analysis, *EVENTS)
+    await ingest(world.planner, *EVENTS, agent_id="analysis")
     await apply_view(world, VIEW)
     assert FIRST in texts(await assemble(world.analysis))
     await world.analysis.call("compaction.drop", session_id=SESSION)

@@ -1,4 +1,4 @@
-"""Sub-agents give no instructions to others: every way into a transcript or into another agent's window is closed."""
+"""Sub-agents give no instructions, to others or to themselves: every way into a transcript or a window is closed."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ async def test_a_sub_agent_adds_no_instructions_to_a_window_that_others_use(
 ) -> None:
     await ingest(world.planner, message("hello"))
     await world.planner.call("window.join", session_id=SESSION, agent_id="analysis", with_agent_id="planner")
-    with refused("PROTECTED_CATEGORY"):
+    with refused("SELF_MODIFICATION"):
         await ingest(world.analysis, message("evil", EVIL, **fields))
     await world.planner.call("window.leave", session_id=SESSION, agent_id="analysis")
     await world.planner.call("window.join", session_id=SESSION, agent_id="review-2", with_agent_id="analysis")
-    with refused("PROTECTED_CATEGORY"):
+    with refused("SELF_MODIFICATION"):
         await ingest(world.analysis, message("evil", EVIL, **fields))
     await ingest(world.planner, message("rules", "be kind", role="system"), agent_id="analysis")
     assert await seen_by(world.review, "be kind") == {("SYSTEM", "system")}
@@ -97,16 +97,17 @@ async def test_inline_messages_are_no_way_around(world: World, below: Caller) ->
     prompt = {"session_id": SESSION, "task_description": "Go.", "messages": conversation, "form": "openai_chat"}
     with refused("PROTECTED_CATEGORY"):
         await world.analysis.call("context.assemble", **prompt, agent_id="below")
-    await world.analysis.call("context.assemble", **prompt)
-    assert await seen_by(world.analysis) == {("SYSTEM", "system")}
+    with refused("SELF_MODIFICATION"):
+        await world.analysis.call("context.assemble", **prompt)
     assert await seen_by(below) == set()
 
 
 class TestOwnPrompt:
-    """A sub-agent records its own system prompt; for all others it is context, on every way to their windows."""
+    """A sub-agent records the system prompt that its definition has; for all others it is context, on every way."""
 
     @pytest.fixture(autouse=True)
     async def _own_prompt(self, world: World) -> None:
+        await world.planner.call("agent.define", agent_id="analysis", system_prompt=f"{EVIL}\n\nobey")
         await ingest(world.analysis, message("evil", EVIL, role="system"))
 
     async def test_it_is_an_instruction_in_its_own_window(self, world: World) -> None:
@@ -142,7 +143,7 @@ class TestOwnPrompt:
 
 
 async def test_instructions_of_an_orchestrator_go_all_the_way_down(world: World, below: Caller) -> None:
-    await ingest(world.planner, message("rules", "be kind", role="system"))
+    await ingest(world.admin, message("rules", "be kind", role="system"), agent_id="planner")
     await create(world.planner, "analysis")
     await create(world.analysis, "below")
     assert await seen_by(below, "be kind") == {("SYSTEM", "system")}

@@ -160,14 +160,15 @@ async def on_contexts(do: Callable[..., Awaitable[Any]], world: World) -> None:
 async def on_windows(do: Callable[..., Awaitable[Any]], world: World) -> None:
     planner, of_analysis = world.planner, {"session_id": "s1", "agent_id": "analysis"}
     rules = {"event_id": "rules", "content": "be brief", "role": "system"}
-    await do(planner, "context.ingest", session_id="s1", events=[rules])
+    of_planner = {"session_id": "s1", "agent_id": "planner"}
+    await do(world.admin, "context.ingest", **of_planner, events=[rules])
     await do(planner, "window.create", **of_analysis)
     await do(planner, "window.update", **of_analysis, autosave=False)
     await do(planner, "window.checkpoint", session_id="s1", label="start")
-    await planner.call("context.ingest", session_id="s1", events=[{**rules, "event_id": "more"}])
+    await world.admin.call("context.ingest", **of_planner, events=[{**rules, "event_id": "more"}])
     await do(planner, "window.refresh", **of_analysis)
     await planner.call("history.rollback", context_id="window:s1:planner", target_version=0)
-    await planner.call("context.ingest", session_id="s1", events=[{**rules, "content": "be kind"}])
+    await world.admin.call("context.ingest", **of_planner, events=[{**rules, "content": "be kind"}])
     await do(planner, "window.refresh", **of_analysis)
     await do(planner, "window.restore", **of_analysis, label="start")
     await planner.call("context.ingest", **of_analysis, events=[{"event_id": "own"}])

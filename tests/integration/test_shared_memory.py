@@ -218,9 +218,8 @@ async def test_a_session_pins_no_shared_memory(team: World) -> None:
 async def test_definitions_cannot_be_reached_through_shared_memory(team: World) -> None:
     for key in ("role", "system_prompt", "guardrails", "layers", "permissions"):
         for owner in (TEAM, "user:admin"):
-            assert await outcome(push(team.admin, knowledge_entry(key), owner=owner, if_version=1)) == (
-                "SELF_MODIFICATION"
-            )
+            await push(team.admin, knowledge_entry(key), owner=owner)
+    assert (await team.admin.call("agent.read_definition", agent_id="analysis"))["version"] == 0
     for line in (f"{TEAM}:definition", "user:ada:definition", "agent:team:research", "team:", "user:a:b", f"{TEAM}@"):
         assert await outcome(team.admin.call("history.log", context_id=line)) == "CONTEXT_NOT_FOUND", line
     for owner in ("team:", "team:a b", "research", "context:analysis", "agent:analysis", "layer:tenant", "team:a:b"):

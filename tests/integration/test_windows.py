@@ -46,7 +46,7 @@ async def test_an_event_id_with_other_content_is_refused_and_nothing_is_added(wo
     ],
 )
 async def test_the_category_follows_from_role_and_kind(world: World, event: dict[str, Any], category: str) -> None:
-    answer = await ingest(world.analysis, message("a", **event))
+    answer = await ingest(world.planner, message("a", **event), agent_id="analysis")
     assert answer["events"][0]["category"] == category
 
 

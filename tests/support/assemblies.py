@@ -11,10 +11,10 @@ PARTS = ("surface", "selection", "budget", "window", "assembly", "injection")
 TASK = "Summarise the incident."
 
 
-async def ingest(caller: Caller, *events: dict[str, Any]) -> None:
+async def ingest(caller: Caller, *events: dict[str, Any], **where: Any) -> None:
     """Add events with the ids e0, e1 and so on."""
     numbered = [{"event_id": f"e{number}", **event} for number, event in enumerate(events)]
-    await caller.call("context.ingest", session_id=caller.session, events=numbered)
+    await caller.call("context.ingest", session_id=caller.session, events=numbered, **where)
 
 
 async def assemble(caller: Caller, task: str = TASK, **options: Any) -> Any:

@@ -64,6 +64,13 @@ class Team:
         answer = self.ask("PUT", f"/v1/sessions/{session_id}/context/{key}", agent, json={"value": value})
         assert answer.status_code == 200, answer.text
 
+    def instruct(self, session_id: str, event_id: str, content: str, agent: str = "analysis") -> None:
+        """Give an agent a system event: its parent writes it, because it cannot do so itself."""
+        event = {"event_id": event_id, "role": "system", "content": content}
+        body = {"events": [event], "agent_id": agent}
+        answer = self.ask("POST", f"/v1/sessions/{session_id}/ingest", "planner", json=body)
+        assert answer.status_code == 200, answer.text
+
     def new_session(self, agent: str = "planner", *, members: Sequence[str] | None = None, **config: Any) -> str:
         session_id = f"s_{secrets.token_hex(6)}"
         body = {"purpose": "a test", "session_id": session_id, "config": config or None, "members": members}

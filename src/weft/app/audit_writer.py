@@ -37,6 +37,7 @@ class CallAuditTrail:
 
     def __init__(self, transaction: Transaction, actor: Actor, clock: Clock) -> None:
         self._store = SqlAuditStore(transaction)
+        self._outbox = SqlOutbox(transaction, clock, actor.correlation, actor.principal_id)
         self._actor = actor
         self._clock = clock
 
@@ -53,6 +54,11 @@ class CallAuditTrail:
         await self._store.add(
             audit_row(self._actor, self._clock, operation.name, "done", target, msgspec.to_builtins(detail))
         )
+
+    async def note_violation(self, action: str, error: WeftError, session_id: str | None) -> None:
+        detail = {"code": error.code, "reason": error.message, "violation": error.violation}
+        await self._store.add(audit_row(self._actor, self._clock, action, "denied", session_id or "", detail))
+        await self._outbox.publish(violation_event(error, action, self._actor, session_id))
 
 
 class Auditor:

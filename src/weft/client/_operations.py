@@ -806,7 +806,8 @@ class ContextOperations:
     ) -> Ingested:
         """Add events of your conversation to your window: messages, tool calls and their results, workflow events.
 
-        Idempotent by event_id: sending an event again changes nothing. The window is made with its first event.
+        Idempotent by event_id: sending an event again changes nothing. The window is made with its first event. System
+        text comes from your definition: your own system events are refused, or data if you add others with them.
         """
         return await self._caller.call(
             "context.ingest", {"session_id": session_id, "events": events, **given(agent_id=agent_id)}
@@ -923,7 +924,8 @@ class ContextOperations:
         """Check a prompt right before you send it to the model: it must be the assembled one.
 
         Layers present, in order, unaltered and still those of the session; texts of others unchanged and marked;
-        nothing added to the system prompt. If not, the call fails and must not be sent.
+        nothing in the system prompt but the layers and what those above the agent wrote. If not, the call fails and
+        must not be sent.
         """
         return await self._caller.call(
             "context.validate_prompt", {"receipt_id": receipt_id, "body": body, "form": form}

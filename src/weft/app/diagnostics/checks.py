@@ -36,7 +36,7 @@ from weft.search_index.paths import DAMAGED_SUFFIX, damaged_files
 from weft.storage.migrations.runner import status
 from weft.storage.partial_files import abandoned_files
 from weft.storage.sql.database import SYSTEM, Scope, connect
-from weft.storage.sql.signature_check import unsigned_heads
+from weft.storage.sql.signature_check import tampered_heads
 from weft.storage.sql.webhooks import dead_letters
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from weft.settings import Settings
     from weft.storage.migrations.runner import MigrationStatus
     from weft.storage.sql.database import Database, Transaction
+    from weft.storage.sql.signature_check import SignedLine
 
 _MIN_PYTHON = (3, 11)
 _LOW_DISK_BYTES = 1_000_000_000
@@ -146,14 +147,27 @@ async def check_database(settings: Settings, clock: Clock) -> list[Finding]:
 
 
 async def _check_signatures(database: Database, settings: Settings) -> Finding:
-    """Check that every layer and definition in force is signed, and where the key is."""
-    unsigned = await unsigned_heads(database, settings.signing_secret.encode())
+    """Check that every layer and definition in force is as it was written and signed, and where the key is."""
+    altered, unsigned = await tampered_heads(database, settings.signing_secret.encode())
+    if altered:
+        first = altered[0].line_id
+        step = (
+            f"Every prompt with them is refused. See what was altered with weft history verify {first}; then restore a "
+            "backup, or define the fields anew, in other words, with weft agent define or weft layer define."
+        )
+        detail = f"{len(altered)} altered in the database: {_named(altered)}"
+        return Finding("Signatures", CheckStatus.PROBLEM, detail, step)
     if unsigned:
-        named = ", ".join(f"{line.line_id} of {line.tenant}" for line in unsigned[:_LISTED])
         step = "Check who changed them with weft history verify, restore a backup, or sign them with weft db sign."
-        return Finding("Signatures", CheckStatus.PROBLEM, f"{len(unsigned)} without a valid signature: {named}", step)
+        detail = f"{len(unsigned)} without a valid signature: {_named(unsigned)}"
+        return Finding("Signatures", CheckStatus.PROBLEM, detail, step)
     where = "" if settings.signing_secret else "; the key is in the database only, see WEFT_SIGNING_SECRET"
     return Finding("Signatures", CheckStatus.OK, f"layers and definitions are signed{where}")
+
+
+def _named(lines: Sequence[SignedLine]) -> str:
+    more = f" and {len(lines) - _LISTED} more" if len(lines) > _LISTED else ""
+    return ", ".join(f"{line.line_id} of {line.tenant}" for line in lines[:_LISTED]) + more
 
 
 async def check_objects(settings: Settings) -> Finding:

@@ -16,6 +16,7 @@ from weft.kernel.operation import Effect, RateClass, Request, Response, SessionU
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from weft.kernel.errors import WeftError
     from weft.kernel.operation import Operation
 
 
@@ -51,6 +52,10 @@ class AuditTrail(Protocol):
     """Adds audit rows in the transaction of the change they describe, for the caller of that transaction."""
 
     async def record(self, operation: Operation, request: Request, response: Response | None = None) -> None: ...
+
+    async def note_violation(self, action: str, error: WeftError, session_id: str | None) -> None:
+        """Add the row and the security event of a violation that the call survives."""
+        ...
 
 
 class AuditFilter(Protocol):

@@ -9,11 +9,9 @@ whole context.
 from __future__ import annotations
 
 import re
-import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, NamedTuple
-from urllib.parse import unquote
 
 from msgspec import structs
 
@@ -23,11 +21,11 @@ from weft.capabilities.history.store import SESSION_HOLDER, Rule
 from weft.capabilities.object_storage.model import Pointer
 from weft.capabilities.trust.model import TrustLabel
 from weft.kernel.clock import DAY_MICROS
-from weft.kernel.errors import Conflict, ContentTooLarge, InvalidInput, NotFound, SelfModification
+from weft.kernel.errors import Conflict, ContentTooLarge, InvalidInput, NotFound
 from weft.kernel.fields import is_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from weft.capabilities.history.model import Change, Tag, Version
 
@@ -41,20 +39,6 @@ MAX_VALUE_BYTES = 16 * 1_048_576
 _ROOT = "context"
 _AGENT = "agent"
 _KEY = re.compile(r"[A-Za-z0-9_:/-][A-Za-z0-9_.:/-]{0,199}\Z")
-_SEGMENTS = re.compile(r"[/:.\\]")
-_SEPARATORS = re.compile(r"[\W_]")
-# Limit of nested percent-encodings that are decoded.
-_MAX_DECODINGS = 5
-# Key names by which a push might try to change the definition.
-_DEFINITION_NAMES = frozenset(
-    {
-        *("role", "roles", "roledefinition", "persona", "agentpersona", "definition", "agentdefinition"),
-        *("systemprompt", "systemmessage", "systeminstructions", "config", "configuration"),
-        *("guardrail", "guardrails", "layer", "layers", "contextlayers", "policy", "policies"),
-        *("platformrules", "tenantpolicies", "teamguidelines"),
-        *("clearance", "clearancelevel", "permission", "permissions"),
-    }
-)
 
 MemoryTypeName = Literal["conversation_context", "learned_knowledge", "team_preferences", "work_artifacts"]
 
@@ -185,14 +169,7 @@ def part_of(memory_type: str, workflow_id: str | None, field: str) -> str:
 
 
 def check_key(key: str, field: str) -> None:
-    """Raise for a key that names a part of the definition in any encoding, or is malformed."""
-    if any(name in _DEFINITION_NAMES for name in _names_in(key)):
-        raise SelfModification(
-            f"The key '{key[:80]}' names a part of the agent's definition, which a push cannot change.",
-            hint="Choose another key. Only parent agents and humans change a definition, with `agent.define`.",
-            field=field,
-            key=key[:80],
-        )
+    """Raise for a malformed key. Its name does not matter: memory has its own lines, and none is a definition."""
     if not is_well_formed(key):
         raise InvalidInput(
             f"{field}: use 1 to 200 letters, digits and any of _.:/- , without a leading dot or two in a row",
@@ -259,15 +236,6 @@ def is_overdue(version: Version, since: int | None) -> bool:
 def pin_holder(session_id: str, principal_id: str) -> str:
     """Return the pin holder of an agent in a session."""
     return f"{SESSION_HOLDER}{session_id}:{principal_id}"
-
-
-def _names_in(key: str) -> Iterator[str]:
-    """Yield the normalised names in a key: all of it, and each segment."""
-    plain = unicodedata.normalize("NFKC", key)
-    for _ in range(_MAX_DECODINGS):
-        plain = unicodedata.normalize("NFKC", unquote(plain))
-    for name in (plain, *_SEGMENTS.split(plain)):
-        yield _SEPARATORS.sub("", name).casefold()
 
 
 class EntryText(NamedTuple):

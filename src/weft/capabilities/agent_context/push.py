@@ -37,7 +37,7 @@ from weft.capabilities.sessions.model import Session, SessionId, SessionNotFound
 from weft.capabilities.trust.gate import GATE_ERRORS, ContentGate, IncomingContent, submitted
 from weft.capabilities.trust.views import DerivedFrom
 from weft.kernel.clock import from_micros
-from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, QuotaExceeded, SelfModification
+from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, QuotaExceeded
 from weft.kernel.fields import Count, Name, Reason, Step
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.json_input import Metadata, encode_json_field, metadata_json
@@ -235,7 +235,6 @@ async def _admitted_value(given: _GivenValue, value: NewValue, gate: ContentGate
     content=_texts,
     errors=(
         VersionConflict,
-        SelfModification,
         PermissionDenied,
         *OWNER_ERRORS,
         ContentTooLarge,

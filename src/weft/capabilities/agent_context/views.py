@@ -40,6 +40,11 @@ class AgentDefinition(Response, omit_defaults=False):
     config: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
+def persona_text(role: str | None, system_prompt: str | None) -> str:
+    """Return what the persona layer of an agent's prompts says, by its definition."""
+    return "\n\n".join(filter(None, (f"Role: {role}" if role else "", system_prompt))).strip()
+
+
 class ContextEntry(Response):
     """One entry of an agent's memory. ``hash`` is the SHA-256 of the value.
 

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 _LARGEST_PART = 4
 _REDACTED = "redacted"
 _WITHHELD = "withheld"
+# Of an instruction that is quoted as data; prompts from before have the same event as system text.
+_QUOTED = "quoted"
 _WITHHELD_NOTE = "[Withheld: this result looks like an attack on the prompt.]"
 # Memory of a prepared event besides its content.
 _EVENT_BYTES = 2_000
@@ -68,7 +70,7 @@ class PreparedEvent(NamedTuple):
     @property
     def is_left_out(self) -> bool:
         """Whether it is not in the prompt at all. A result that is withheld leaves a note: its call needs one."""
-        return self.withheld is not None and self.event.routed
+        return self.withheld is not None and (self.event.routed or self.event.registered)
 
     @property
     def weight(self) -> int:
@@ -222,6 +224,8 @@ class EventPreparer(NamedTuple):
         # A result that is withheld is a candidate of its own: the event is in the prompt, with a note.
         content = ref if event.routed else f"{ref}#content"
         withheld = self.screening.omission(content, "", trust) if trust.trust is not Trust.TRUSTED else None
+        if event.registered:
+            withheld = OmittedCandidate(ref, "duplicate_coverage", "the layers have it")
         message = self._shown(event, trust, is_withheld=withheld is not None)
         version = _REDACTED if event.redacted else event_version(event)
         tokens = self.counter.message(message)
@@ -230,7 +234,7 @@ class EventPreparer(NamedTuple):
             kind="conversation",
             messages=(message,),
             tokens=tokens,
-            items={ref: version if withheld is None else f"{version}{_WITHHELD}"},
+            items={ref: f"{version}{_WITHHELD if withheld else _QUOTED if event.as_data else ''}"},
             source=trust.source,
             trust=trust.trust,
         )
@@ -239,7 +243,7 @@ class EventPreparer(NamedTuple):
             block=block,
             candidate=Candidate(ref=ref, kind="event", tokens=tokens, version=version),
             sized=_sized(event, tokens, ref),
-            original_tokens=self.counter.message(event.message),
+            original_tokens=0 if event.registered else self.counter.message(event.message),
             withheld=withheld,
         )
 
@@ -327,6 +331,11 @@ class WindowConversation:
         ]
         events = (each for each in self.prepared if isinstance(each, PreparedEvent))
         return media + [each.withheld for each in events if each.withheld is not None]
+
+    @cached_property
+    def instructions(self) -> frozenset[str]:
+        """Return the refs of the events that are system text, as the window has them now."""
+        return frozenset(each.candidate.ref for each in self.events if each.event.message.role == "system")
 
     @cached_property
     def required_tokens(self) -> int:
@@ -490,11 +499,12 @@ def _sized(event: WindowEvent, tokens: int, ref: str) -> SizedEvent:
 def event_trust(event: WindowEvent) -> ItemTrust:
     """Return the trust of an event for the agent of its window.
 
-    Results of tools are data. Events of other agents are too, unless they come from an ancestor, who may instruct.
+    Results of tools are data. Events of other agents are too, unless they come from an ancestor, who may instruct. So
+    are instructions that nobody above the agent gave.
     """
     is_result = event.message.role == "tool"
     found = item_trust(event.trust, event.author, "", Source.TOOL if is_result else None)
-    if not is_result and (event.superior or not event.routed):
+    if not is_result and not event.as_data and (event.superior or not event.routed):
         return found._replace(trust=Trust.TRUSTED)
     return found if found.is_suspicious else found._replace(trust=Trust.UNTRUSTED)
 

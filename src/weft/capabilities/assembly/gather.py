@@ -193,7 +193,8 @@ async def gather(request: GatherRequest, stores: AssemblyStores) -> Gathered:
         raise NotPrepared from None
     budgets = await stores.budgets.binding(window.agent_id)
     layers = await stores.layers.pinned(session_id, window.agent_id)
-    events = _conversation(await stores.windows.events(window), request.inline)
+    is_own = window.agent_id == stores.actor.principal_id
+    events = _conversation(await stores.windows.events(window), request.inline, is_own=is_own)
     if layers is None:
         raise NotPrepared(frozenset(event.event_id for event in events))
     board = await stores.boards.to_read(session_id)
@@ -215,11 +216,16 @@ async def gather(request: GatherRequest, stores: AssemblyStores) -> Gathered:
     )
 
 
-def _conversation(events: Sequence[WindowEvent], inline: Sequence[str] | None) -> Sequence[WindowEvent]:
-    """Return the events of the conversation; NotPrepared if some of those given inline are not stored."""
+def _conversation(
+    events: Sequence[WindowEvent], inline: Sequence[str] | None, *, is_own: bool
+) -> Sequence[WindowEvent]:
+    """Return the events of the conversation; NotPrepared if some of those given inline are not stored.
+
+    System text that the agent wrote itself is data: the caller, who is above it, has to store it as an instruction.
+    """
     if inline is None:
         return events
-    by_id = {event.event_id: event for event in events if not event.routed}
+    by_id = {event.event_id: event for event in events if not event.routed and (is_own or not event.as_data)}
     if not by_id.keys() >= set(inline):
         raise NotPrepared(frozenset(by_id))
     return [by_id[event_id] for event_id in inline]

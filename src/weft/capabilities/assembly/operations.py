@@ -27,7 +27,7 @@ from weft.capabilities.sessions.model import SessionArchived, SessionId, Session
 from weft.capabilities.trust.gate import GATE_ERRORS
 from weft.capabilities.windows.model import EventExists, NotMember, WindowChanged, WindowTooSmall
 from weft.kernel.correlation import NativeId
-from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, QuotaExceeded
+from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, QuotaExceeded, SelfModification
 from weft.kernel.fields import Fraction
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.json_input import encode_json_field
@@ -77,7 +77,12 @@ class AssembleContext(Request):
             description="The whole conversation, in this form, instead of ingested events; new messages are stored."
         ),
     ] = None
-    system: Annotated[Any, msgspec.Meta(description="System prompt or instructions that go with messages.")] = None
+    system: Annotated[
+        Any,
+        msgspec.Meta(
+            description="System prompt that goes with messages: as your definition has it, registered by those above."
+        ),
+    ] = None
     tools: Annotated[
         Annotated[list[Any], msgspec.Meta(max_length=1_000)] | Literal["auto"] | None,
         msgspec.Meta(
@@ -201,6 +206,7 @@ def _has_answer(request: EmitMetrics) -> bool:
         PermissionDenied,
         NotMember,
         ProtectedCategory,
+        SelfModification,
         ContextOverBudget,
         WindowTooSmall,
         WindowChanged,
@@ -244,7 +250,7 @@ def _assembly_request(request: AssembleContext) -> AssemblyRequest:
     if not request.task_description.strip():
         raise InvalidInput("task_description: is empty", field="task_description")
     if request.system is not None and request.messages is None:
-        raise InvalidInput("system: goes with messages; ingest system messages as events otherwise", field="system")
+        raise InvalidInput("system: goes with messages; your definition is in every prompt anyway", field="system")
     if request.cache_ttl is not None and request.model is None:
         raise InvalidInput("cache_ttl: needs model, which decides the lifetimes that there are", field="cache_ttl")
     given = None

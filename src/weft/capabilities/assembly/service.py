@@ -776,7 +776,7 @@ def _rendered(call: _Call, plan: Plan, model: str | None) -> tuple[Prompt, froze
     """Return the prompt of a plan, its cache points, and the body of the request."""
     sent = cache_points_of(call.gathered.sent_blocks)
     prompt, points = prompt_of(plan, sent, call.tools, model, call.limits.reserved_output_tokens)
-    validate_prompt(plan.blocks, prompt.tools, call.gathered.layers)
+    validate_prompt(plan.blocks, prompt.tools, call.gathered.layers, call.conversation.instructions)
     return prompt, points, render(call.request.form, prompt, call.info, RenderOptions(ttl=call.request.cache_ttl))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -11,20 +11,25 @@ from weft.capabilities.assembly.receipt_operations import ReceiptId
 from weft.capabilities.assembly.receipts import ReceiptNotFound, ReceiptPruned, ReceiptStore
 from weft.capabilities.assembly.sent_prompt import PromptAltered, check_sent
 from weft.capabilities.assembly.stored_prompts import StoredPrompts
-from weft.capabilities.assembly.validation import validate_prompt
+from weft.capabilities.assembly.validation import system_refs, validate_prompt
 from weft.capabilities.language_models.catalog import Catalog
 from weft.capabilities.language_models.wire import PromptForm
 from weft.capabilities.layers.model import LayerViolation
 from weft.capabilities.layers.service import Layers
 from weft.capabilities.records.store import RecordStore
+from weft.capabilities.windows.model import as_read_by
 from weft.capabilities.windows.service import Windows
 from weft.kernel.errors import Conflict, PermissionDenied
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
 
+if TYPE_CHECKING:
+    from weft.capabilities.assembly.stored_prompts import StoredPrompt
+    from weft.capabilities.windows.model import WindowEvent
+
 
 class PromptOutdated(Conflict):
-    """The session has other layers by now than this prompt."""
+    """The session has other layers or instructions by now than this prompt."""
 
     code = "PROMPT_OUTDATED"
     hint = "Assemble the prompt again with `context.assemble`."
@@ -71,13 +76,28 @@ async def validate_sent_prompt(
     """Check a prompt right before you send it to the model: it must be the assembled one.
 
     Layers present, in order, unaltered and still those of the session; texts of others unchanged and marked; nothing
-    added to the system prompt. If not, the call fails and must not be sent.
+    in the system prompt but the layers and what those above the agent wrote. If not, the call fails and must not be
+    sent.
     """
     found = await StoredPrompts(receipts, windows, records, catalog).find(request.receipt_id)
     receipt = found.receipt
     pinned = await layers.pinned(receipt.session_id, receipt.agent_id) or ()
     if found.layer_versions != layer_versions(pinned):
         raise PromptOutdated("The layers of the session have changed since this prompt was assembled.")
-    validate_prompt(found.blocks, found.tools, pinned)
+    validate_prompt(found.blocks, found.tools, pinned, await _instructions(found, windows))
     added = check_sent(request.form, request.body, found.body(request.form, catalog), pinned)
     return PromptValidated(receipt_id=receipt.receipt_id, valid=True, prompt_hash=receipt.prompt_hash, added=added)
+
+
+async def _instructions(found: StoredPrompt, windows: Windows) -> frozenset[str]:
+    """Return the refs of the events in a prompt that those above its agent wrote; PromptOutdated if some are gone."""
+    receipt, wanted = found.receipt, system_refs(found.blocks)
+    read: dict[str, WindowEvent] = {}
+    for line_id in {ref.partition("/")[0] for ref in wanted}:
+        stored = await windows.line_events(receipt.session_id, line_id)
+        own = [as_read_by(event, receipt.agent_id) for event in stored]
+        events = await windows.as_read(own, receipt.agent_id)
+        read |= {f"{line_id}/{event.event_id}": event for event in events}
+    if not wanted <= read.keys():
+        raise PromptOutdated("The window no longer has all system events of this prompt.")
+    return frozenset(ref for ref in wanted if read[ref].message.role == "system")

@@ -1,7 +1,8 @@
 """ValidatePrompt: the check of a finished prompt before it is returned or sent.
 
-The layers are present, in order and unaltered, and the only thing in the system prompt that Weft adds; every block of
-others is in data elements that nothing inside them closes; nothing else imitates a tag of Weft.
+The layers are present, in order and unaltered, and the only thing in the system prompt that Weft adds; other system
+text is an event of the window that those above the agent wrote; every block of others is in data elements that nothing
+inside them closes; nothing else imitates a tag of Weft.
 """
 
 from __future__ import annotations
@@ -18,22 +19,39 @@ from weft.capabilities.layers.tags import imitates, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from collections.abc import Set as AbstractSet
 
     from weft.capabilities.assembly.model import PlannedBlock
     from weft.capabilities.language_models.model import ConversationMessage, ToolDefinition
     from weft.capabilities.layers.model import Layer
 
 
-def validate_prompt(blocks: Sequence[PlannedBlock], tools: Iterable[ToolDefinition], layers: Sequence[Layer]) -> None:
-    """Raise LayerViolation unless a prompt begins with these layers and everything else in it keeps its place."""
+def validate_prompt(
+    blocks: Sequence[PlannedBlock],
+    tools: Iterable[ToolDefinition],
+    layers: Sequence[Layer],
+    instructions: AbstractSet[str],
+) -> None:
+    """Raise LayerViolation unless a prompt begins with these layers and everything else in it keeps its place.
+
+    ``instructions``: refs of the events that those above the agent wrote; no other event is system text.
+    """
     check_prefix(prefix_of(blocks), layers)
     _validate_rest(blocks, tools)
+    if not system_refs(blocks) <= instructions:
+        raise LayerViolation("The prompt has system text that nobody above the agent wrote.", problem="added")
 
 
 def validate_earlier(blocks: Sequence[PlannedBlock], tools: Iterable[ToolDefinition]) -> None:
     """Raise LayerViolation unless a prompt of an earlier call is well-formed; its layers may be other ones by now."""
     check_sections(prefix_of(blocks))
     _validate_rest(blocks, tools)
+
+
+def system_refs(blocks: Sequence[PlannedBlock]) -> set[str]:
+    """Return the refs of the events that are system text in a prompt."""
+    system = (block for block in blocks[1:] if any(message.role == "system" for message in block.messages))
+    return {ref for block in system for ref in (*block.items, *block.covers)}
 
 
 def prefix_of(blocks: Sequence[PlannedBlock]) -> str:

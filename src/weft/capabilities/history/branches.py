@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from weft.capabilities.history.fields import BranchName, ContextId, audited_write, read_operation, write_operation
-from weft.capabilities.history.line_kinds import kind_of, write_errors
+from weft.capabilities.history.line_kinds import forbid_own_rules, kind_of, write_errors
 from weft.capabilities.history.model import (
     MAIN,
     BranchLimit,
@@ -131,6 +131,7 @@ class BranchDeleted(Response, kw_only=True, omit_defaults=False):
 
 @write_operation(
     "history.branch",
+    forbids=forbid_own_rules,
     action="branch",
     http="POST /v1/history/{context_id}/branches",
     status=201,

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from weft.capabilities.history.model import BRANCH_MARK, BranchNotFound, LineNotFound, no_line, trunk_of
+from weft.kernel.errors import SelfModification
+from weft.kernel.identity import PrincipalKind
 from weft.kernel.json_input import encode_json_field, raw_json
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from weft.capabilities.history.line_backend import LineBackend
     from weft.capabilities.history.store import Rule
     from weft.kernel.errors import WeftError
+    from weft.kernel.identity import Actor
 
 AGENT, SESSION = "agent", "session"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
@@ -137,6 +140,19 @@ def is_signed(line_id: str) -> bool:
     """Tell whether a line binds agents, so that its edits are proven and its versions signed."""
     kind = line_kinds().get(prefix_of(line_id))
     return kind is not None and kind.signed
+
+
+def forbid_own_rules(raw: Mapping[str, Any], actor: Actor) -> None:
+    """Raise SelfModification for an agent that names its own definition, or a layer, whatever its permissions."""
+    line_id = raw.get("context_id")
+    if actor.kind is not PrincipalKind.AGENT or not isinstance(line_id, str) or not is_signed(line_id):
+        return
+    try:
+        owner = kind_of(line_id).named(AGENT, line_id)
+    except LineNotFound:
+        return
+    if owner in {None, actor.principal_id}:
+        raise SelfModification("You cannot change your own definition, or the layers that bind you.")
 
 
 def has_acls(line_id: str) -> bool:

@@ -10,7 +10,7 @@ import msgspec
 
 from weft.capabilities.history.fields import ContextId, write_operation
 from weft.capabilities.history.line_backend import CommitMeta
-from weft.capabilities.history.line_kinds import kind_of, size_errors, write_errors
+from weft.capabilities.history.line_kinds import forbid_own_rules, kind_of, size_errors, write_errors
 from weft.capabilities.history.merge import MergePlan, UnrelatedContexts, apply_merge, plan_merge
 from weft.capabilities.history.model import Version, VersionPruned
 from weft.capabilities.history.reviews import ReviewState, close_review, open_review
@@ -109,6 +109,7 @@ async def plan_for_caller(history: History, line: OpenLine, source: OpenLine) ->
 
 @write_operation(
     "history.merge",
+    forbids=forbid_own_rules,
     action="merge",
     http="POST /v1/history/{context_id}/merge",
     audited=True,

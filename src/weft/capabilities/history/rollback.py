@@ -11,7 +11,7 @@ from weft.capabilities.access.grants import check_clearance
 from weft.capabilities.history.commits import tag_automatically
 from weft.capabilities.history.fields import ContextId, audited_write
 from weft.capabilities.history.line_backend import ROLLBACK_CLEARANCE, CommitMeta, RestorePoint
-from weft.capabilities.history.line_kinds import is_composite, size_errors, write_errors
+from weft.capabilities.history.line_kinds import forbid_own_rules, is_composite, size_errors, write_errors
 from weft.capabilities.history.model import VersionConflict, VersionNotFound, VersionPruned, trunk_of
 from weft.capabilities.history.revisions import VersionName
 from weft.capabilities.history.service import (
@@ -94,6 +94,7 @@ async def prepare_rollback(request: RollBack, actor: Actor, transactions: Transa
     tool="rollback_context",
     http="POST /v1/history/{context_id}/rollback",
     requires=_check_may_roll_back,
+    forbids=forbid_own_rules,
     errors=lambda: (
         *write_errors(),
         VersionNotFound,

@@ -10,7 +10,7 @@ import msgspec
 from weft.capabilities.access.grants import needs_clearance
 from weft.capabilities.history.commits import add_snapshot, check_label
 from weft.capabilities.history.fields import ContextId, PageSize, audited_write, read_operation, write_operation
-from weft.capabilities.history.line_kinds import AGENT, kind_of, name_in, write_errors
+from weft.capabilities.history.line_kinds import AGENT, forbid_own_rules, kind_of, name_in, write_errors
 from weft.capabilities.history.model import LineNotFound, SnapshotExists, SnapshotNotFound, no_snapshot
 from weft.capabilities.history.service import History, head_point
 from weft.capabilities.history.snapshot_quota import SnapshotQuota
@@ -112,6 +112,7 @@ class SnapshotList(Response):
     http="POST /v1/history/{context_id}/snapshots",
     status=201,
     requires=needs_clearance(_CLEARANCE, "A snapshot"),
+    forbids=forbid_own_rules,
     errors=lambda: (*write_errors(), SnapshotExists, PermissionDenied, QuotaExceeded),
 )
 async def create_snapshot(request: CreateSnapshot, history: History, quota: SnapshotQuota) -> SnapshotTaken:

@@ -10,7 +10,7 @@ from weft.capabilities.access.store import AccessStore
 from weft.capabilities.agent_context.critical import CriticalChange, CriticalEditStore, CriticalUpdate
 from weft.capabilities.agent_context.model import DEFINITION, ContextLine
 from weft.capabilities.agent_context.permissions import find_agent, may_read_definition, unknown_agent
-from weft.capabilities.agent_context.views import definition_of
+from weft.capabilities.agent_context.views import definition_of, persona_text
 from weft.capabilities.history.composite_lines import PartVersion
 from weft.capabilities.history.model import Head, VersionPruned, blob_hash
 from weft.capabilities.history.store import LineStore
@@ -167,7 +167,7 @@ def _tampered(at: PartVersion, what: str, problem: str) -> LayerViolation:
     """Return the error for a stored version that nobody with the right to it has written. The caller only found it."""
     error = LayerViolation(
         f"Version {at.seq} of '{at.line}' {what}.",
-        hint="Check it with `history.verify`, and restore it from a backup or define it again.",
+        hint="Check it with `history.verify`; restore it from a backup, or define it anew in other words.",
         problem=problem,
         context_id=at.line,
     )
@@ -187,8 +187,7 @@ def _defined_layer(at: PartVersion, state: Mapping[str, Version]) -> Layer:
 
 
 def _persona(at: PartVersion, definition: AgentDefinition) -> Layer:
-    role = f"Role: {definition.role}" if definition.role else ""
-    text = sanitise("\n\n".join(filter(None, (role, definition.system_prompt)))).strip()
+    text = sanitise(persona_text(definition.role, definition.system_prompt)).strip()
     return Layer.of(PERSONA, "persona", text, at.seq, at.line)
 
 

@@ -57,4 +57,5 @@ def event_numbered(events: Sequence[WindowEvent], number: int) -> WindowEvent | 
 
 
 def is_searchable(event: WindowEvent) -> bool:
-    return event.category not in NOT_SEARCHABLE and not event.redacted
+    # The layers of every prompt have a registered system prompt.
+    return event.category not in NOT_SEARCHABLE and not event.redacted and not event.registered

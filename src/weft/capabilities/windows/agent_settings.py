@@ -46,6 +46,7 @@ class SettingsCache(Protocol):
 
 _settings = msgspec.json.Decoder(AgentSettings)
 _config = msgspec.json.Decoder(dict[str, Any])
+_text = msgspec.json.Decoder(str)
 _parts = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -57,6 +58,12 @@ async def agent_settings(agent_id: str, lines: LineStore) -> AgentSettings:
 async def agent_config(agent_id: str, lines: LineStore) -> dict[str, Any]:
     """Return the whole configuration in an agent's definition."""
     return _decoded(_config, await _value(f"agent:{agent_id}", _CONFIG, lines)) or {}
+
+
+async def defined_texts(agent_id: str, lines: LineStore) -> tuple[str | None, str | None]:
+    """Return role and system prompt in an agent's definition."""
+    role, prompt = [await _value(f"agent:{agent_id}", key, lines) for key in ("role", "system_prompt")]
+    return _decoded(_text, role), _decoded(_text, prompt)
 
 
 async def compaction_settings(agent_id: str, lines: LineStore, access: AccessStore) -> ResolvedCompaction:

@@ -171,6 +171,7 @@ async def _inheritable(service: Windows, window: Window, parent: Window) -> list
             event_id=f"{parent.agent_id}{ORIGIN_MARK}{event.event_id}",
             origin=event.origin or event.item_id,
             content_hash=content_hash(event.message),
+            as_data=False,
         )
         for event in await service.own_events(parent)
         if event.category in INHERITED and event.message_type != CLAMP_NOTE and event.agent_id != window.agent_id
@@ -181,7 +182,7 @@ def _same(one: WindowEvent, other: WindowEvent) -> bool:
     """Tell whether two copies have the same content, wherever they are in their windows."""
 
     def content(event: WindowEvent) -> WindowEvent:
-        return structs.replace(event, number=0, at=0, item_id="", redacted=False)
+        return structs.replace(event, number=0, at=0, item_id="", redacted=False, as_data=False)
 
     return content(one) == content(other)
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from weft.capabilities.access.audit import AuditTrail
 from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.history.model import BranchNotFound
 from weft.capabilities.language_models.model import ConversationMessage, Role, ToolCall, WireForm
@@ -17,6 +18,7 @@ from weft.capabilities.sessions.model import SessionArchived, SessionId, Session
 from weft.capabilities.trust.gate import GATE_ERRORS
 from weft.capabilities.trust.views import DerivedFrom, TrustInfo
 from weft.capabilities.windows.admission import submitted_texts
+from weft.capabilities.windows.instructions import self_written
 from weft.capabilities.windows.model import (
     MAX_CONTENT_BYTES,
     Category,
@@ -27,11 +29,12 @@ from weft.capabilities.windows.model import (
     MessageType,
     NotMember,
     WindowNotFound,
+    as_read_by,
 )
 from weft.capabilities.windows.service import Windows
 from weft.capabilities.windows.views import shown_trust
 from weft.capabilities.windows.window_writer import check_size
-from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, QuotaExceeded
+from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, QuotaExceeded, SelfModification
 from weft.kernel.fields import Fraction, Name, ShortText
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, SubmittedText, operation
@@ -121,13 +124,17 @@ class IngestEvents(Request):
 
 
 class IngestedEvent(Response, kw_only=True, omit_defaults=False):
-    """An event of the window; ``added`` is false if it was there already."""
+    """An event of the window; ``added`` is false if it was there already.
+
+    ``shown_as`` data: you wrote it as your own system text, which is not yours to write; prompts only quote it.
+    """
 
     event_id: str
     number: int
     category: Category
     tokens: int
     added: bool
+    shown_as: Literal["data"] | UnsetType = UNSET
     trust: TrustInfo | UnsetType = UNSET
 
 
@@ -166,6 +173,7 @@ def _texts(request: IngestEvents) -> list[SubmittedText]:
         PermissionDenied,
         NotMember,
         ProtectedCategory,
+        SelfModification,
         EventExists,
         ContentTooLarge,
         QuotaExceeded,
@@ -175,15 +183,19 @@ def _texts(request: IngestEvents) -> list[SubmittedText]:
     ),
     content=_texts,
 )
-async def ingest_events(request: IngestEvents, windows: Windows) -> Ingested:
+async def ingest_events(request: IngestEvents, windows: Windows, audit: AuditTrail) -> Ingested:
     """Add events of your conversation to your window: messages, tool calls and their results, workflow events.
 
-    Idempotent by event_id: sending an event again changes nothing. The window is made with its first event.
+    Idempotent by event_id: sending an event again changes nothing. The window is made with its first event. System
+    text comes from your definition: your own system events are refused, or data if you add others with them.
     """
     window = await windows.open(request.session_id, request.agent_id, create=True)
     writer = await windows.to_write(window)
     last = writer.owner.last_number
-    events = await writer.ingest([event.draft() for event in request.events])
+    stored = await writer.ingest([event.draft() for event in request.events], quote=True)
+    events = await windows.as_read([as_read_by(event, window.agent_id) for event in stored], window.agent_id)
+    if any(event.as_data and event.number > last for event in events):
+        await audit.note_violation("context.ingest", self_written(), window.session_id)
     await writer.publish()
     return Ingested(
         session_id=window.session_id,
@@ -195,6 +207,7 @@ async def ingest_events(request: IngestEvents, windows: Windows) -> Ingested:
                 category=event.category,
                 tokens=event.tokens,
                 added=event.number > last,
+                shown_as="data" if event.as_data else UNSET,
                 trust=shown_trust(event) or UNSET,
             )
             for event in events

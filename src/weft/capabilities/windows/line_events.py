@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.history.model import ChangeKind
-from weft.capabilities.windows.model import content_key, decode_event, event_weight, is_content
+from weft.capabilities.windows.model import (
+    agent_of,
+    as_read_by,
+    content_key,
+    decode_event,
+    event_weight,
+    is_content,
+)
 from weft.capabilities.windows.store import LineEvents
 
 if TYPE_CHECKING:
@@ -70,7 +77,8 @@ class _Reader(NamedTuple):
 
     def _decoded(self, version: Version, values: Mapping[str, Version]) -> WindowEvent:
         content = values.get(content_key(version.change.key))
-        return decode_event(self.head.line_id, version, None if content is None else content.value)
+        event = decode_event(self.head.line_id, version, None if content is None else content.value)
+        return as_read_by(event, agent_of(self.head.line_id))
 
 
 async def events_of_line(lines: LineStore, cache: EventCache, tenant: str, head: Head) -> LineEvents:

@@ -15,7 +15,7 @@ from weft.capabilities.trust.model import TrustLabel
 from weft.capabilities.trust.views import DerivedFrom
 from weft.kernel.errors import Conflict, NotFound
 from weft.kernel.fields import Fraction, Name, ShortText
-from weft.kernel.identity import SUBAGENT, principal_of
+from weft.kernel.identity import HUMAN, SUBAGENT, SYSTEM_ID, principal_of
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
@@ -167,6 +167,8 @@ class WindowEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     time, in microseconds, at which it entered the window. ``content_hash`` is set if the content is a value of its own
     in history, ``origin`` if the event was copied: the record item it was copied from. ``item_id`` is its own record
     item; it, the flags and ``trust`` are set when an event is read. ``superior``: an ancestor of the reader routes it.
+    ``registered`` is stored: an agent handed over the system prompt that its definition has, which the layers of its
+    prompts say already. ``as_data``: an instruction that nobody above the reader gave, which prompts quote as data.
     """
 
     event_id: str
@@ -190,6 +192,8 @@ class WindowEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     routed: bool = False
     superior: bool = False
     redacted: bool = False
+    registered: bool = False
+    as_data: bool = False
     trust: TrustLabel | None = None
 
     def repeats(self, draft: EventDraft) -> bool:
@@ -337,7 +341,7 @@ _decoder = msgspec.json.Decoder(WindowEvent)
 
 def encode_event(event: WindowEvent) -> tuple[str, str | None]:
     """Return the stored value of an event and, if its content is long, that content as a second value."""
-    stored = structs.replace(event, item_id="", routed=False, superior=False, redacted=False, trust=None)
+    stored = structs.replace(event, item_id="", routed=False, superior=False, redacted=False, as_data=False, trust=None)
     if event.content_hash is None:
         return _encode(stored).decode(), None
     bare = structs.replace(event.message, content="")
@@ -345,8 +349,8 @@ def encode_event(event: WindowEvent) -> tuple[str, str | None]:
 
 
 def decode_event(line_id: str, version: Version, content: str | None) -> WindowEvent:
-    """Return a stored event as the agent of the line reads it, with its content if that is a value of its own."""
-    event = as_read_by(_decoder.decode(version.value or ""), _agent_of(line_id))
+    """Return a stored event, with its content if that is a value of its own."""
+    event = _decoder.decode(version.value or "")
     change = version.change
     item_id = str(VersionId(line_id, change.key, change.incarnation, change.version))
     if content is None:
@@ -355,7 +359,8 @@ def decode_event(line_id: str, version: Version, content: str | None) -> WindowE
     return structs.replace(event, item_id=item_id, trust=change.meta.trust, message=message)
 
 
-def _agent_of(line_id: str) -> str:
+def agent_of(line_id: str) -> str:
+    """Return the agent whose window a line holds."""
     return trunk_of(line_id).rpartition(":")[2]
 
 
@@ -366,15 +371,23 @@ def is_instruction(event: WindowEvent) -> bool:
 
 def as_read_by(event: WindowEvent, agent_id: str) -> WindowEvent:
     """Return an event as it appears to an agent: instructions of another sub-agent are context."""
-    is_foreign = event.author.startswith(SUBAGENT) and principal_of(event.author) != agent_id
-    return as_context(event) if is_foreign and is_instruction(event) else event
+    if principal_of(event.author) == agent_id or not is_instruction(event):
+        return event
+    # Only its own prompts begin with the definition that has the text.
+    event = structs.replace(event, registered=False) if event.registered else event
+    return as_context(event) if event.author.startswith(SUBAGENT) else event
 
 
-def as_context(event: WindowEvent) -> WindowEvent:
+def is_from_agent(event: WindowEvent) -> bool:
+    """Tell whether an agent wrote an event: neither a human nor Weft itself."""
+    return not event.author.startswith(HUMAN) and event.author != SYSTEM_ID
+
+
+def as_context(event: WindowEvent, *, as_data: bool = False) -> WindowEvent:
     """Return an instruction as a message of the category CONTEXT."""
     category = Category.CONTEXT if event.category is Category.SYSTEM else event.category
     message = structs.replace(event.message, role="user", form=None, native=None)
-    return structs.replace(event, category=category, message=message)
+    return structs.replace(event, category=category, message=message, as_data=as_data)
 
 
 def content_hash(message: ConversationMessage) -> str | None:

@@ -26,6 +26,7 @@ from weft.capabilities.trust.gate import ContentGate
 from weft.capabilities.windows.agent_settings import SettingsCache, compaction_settings
 from weft.capabilities.windows.budget import budgets_for
 from weft.capabilities.windows.creation import WindowOptions, create_window
+from weft.capabilities.windows.instructions import as_data, doubtful_authors
 from weft.capabilities.windows.line_events import events_of_line
 from weft.capabilities.windows.model import (
     DEFAULT_MODEL_TOKENS,
@@ -34,6 +35,7 @@ from weft.capabilities.windows.model import (
     Window,
     WindowLimit,
     WindowNotFound,
+    agent_of,
     as_context,
     as_read_by,
     is_instruction,
@@ -46,7 +48,7 @@ from weft.capabilities.windows.window_writer import WindowWriter
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.events import EventType, NewEvent, Outbox
-from weft.kernel.identity import PERMISSION, PRINCIPAL, SYSTEM_ID, Actor, Permission
+from weft.kernel.identity import PERMISSION, PRINCIPAL, SYSTEM_ID, Actor, Permission, principal_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -259,14 +261,27 @@ class Windows(msgspec.Struct, frozen=True):
         events = await self._events_of(window.line_id, redactions)
         if window.events_of == window.agent_id:
             return events
-        return [as_read_by(event, window.agent_id) for event in events]
+        return await self.as_read([as_read_by(event, window.agent_id) for event in events], window.agent_id)
 
     async def _events_of(self, line_id: str, redactions: Mapping[str, Redaction]) -> Sequence[WindowEvent]:
         line = await self.lines.find(line_id)
         if line is None:
             return []
         found = await events_of_line(self.lines, self.cache, self.actor.tenant, line.head)
-        return apply_redactions(found.events, redactions)
+        return await self.as_read(apply_redactions(found.events, redactions), agent_of(line_id))
+
+    async def as_read(self, events: Sequence[WindowEvent], agent_id: str) -> Sequence[WindowEvent]:
+        """Return events as an agent reads them: an instruction that nobody above it gave is data."""
+        authors = doubtful_authors(events, agent_id)
+        if not authors:
+            return events
+        is_caller = agent_id == self.actor.principal_id
+        above = self.actor.ancestors if is_caller else await self._ancestors(agent_id)
+        others = {author for author in authors if principal_of(author) not in above}
+        return as_data(events, others, agent_id) if others else events
+
+    async def _ancestors(self, agent_id: str) -> AbstractSet[str]:
+        return {each.principal_id for each in await self.access.ancestors(agent_id)}
 
     async def _routed(
         self, window: Window, agent_id: str, categories: set[Category], redactions: Mapping[str, Redaction]

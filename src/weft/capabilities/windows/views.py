@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from weft.capabilities.language_models.model import ToolCall
 from weft.capabilities.trust.model import Source, Trust, TrustLabel
@@ -94,7 +94,10 @@ class WindowSummary(Response, omit_defaults=False):
 
 
 class WindowEventView(Response, kw_only=True):
-    """An event of a window. ``routed``: it is in the window of ``agent_id``; ``redacted``: its content is hidden."""
+    """An event of a window. ``routed``: it is in the window of ``agent_id``; ``redacted``: its content is hidden.
+
+    ``shown_as`` data: it was written as system text by an agent that is not above the reader; prompts only quote it.
+    """
 
     event_id: str
     number: int
@@ -119,6 +122,7 @@ class WindowEventView(Response, kw_only=True):
     source_refs: tuple[str, ...] = ()
     routed: bool = False
     redacted: bool = False
+    shown_as: Literal["data"] | None = None
     trust: TrustInfo | None = None
 
 
@@ -200,6 +204,7 @@ def event_view(event: WindowEvent) -> WindowEventView:
         source_refs=event.source_refs,
         routed=event.routed,
         redacted=event.redacted,
+        shown_as="data" if event.as_data else None,
         trust=shown_trust(event),
     )
 

@@ -20,9 +20,9 @@ from weft.capabilities.history.model import (
     VersionPruned,
     blob_hash,
 )
-from weft.capabilities.messages.categories import ProtectedCategory
 from weft.capabilities.plans.model import QuotaUse
 from weft.capabilities.windows.admission import admit_draft
+from weft.capabilities.windows.instructions import check_may_instruct, is_own, registered, self_written
 from weft.capabilities.windows.model import (
     MAX_CONTENT_BYTES,
     EventExists,
@@ -33,11 +33,13 @@ from weft.capabilities.windows.model import (
     decode_event,
     encode_event,
     is_content,
+    is_from_agent,
     is_instruction,
     kind_of_draft,
     message_tokens,
 )
 from weft.kernel.errors import ContentTooLarge
+from weft.kernel.identity import principal_of
 from weft.kernel.json_input import encode_json_field
 
 if TYPE_CHECKING:
@@ -66,8 +68,11 @@ class WindowWriter:
     now: int
     _events: list[NewEvent] = field(default_factory=list)
 
-    async def ingest(self, drafts: Sequence[EventDraft]) -> list[WindowEvent]:
-        """Add events in order; those that are there already are returned as they are."""
+    async def ingest(self, drafts: Sequence[EventDraft], *, quote: bool = False) -> list[WindowEvent]:
+        """Add events in order; those that are there already are returned as they are.
+
+        ``quote``: what an agent writes as its own system text among other events is data, instead of an error.
+        """
         found: dict[str, WindowEvent] = {}
         drafts_to_add: list[EventDraft] = []
         for draft in drafts:
@@ -82,10 +87,16 @@ class WindowWriter:
                 raise EventExists(
                     f"The window has an event '{draft.event_id}' with other content.", resource_id=draft.event_id
                 )
+            elif self._takes_over(known) and draft not in drafts_to_add:
+                known = self._event(draft, known.number)
+                drafts_to_add.append(draft)
             found[draft.event_id] = known
         await self._check_number(len(drafts_to_add))
-        await self._check_instructions(found[draft.event_id] for draft in drafts_to_add)
-        new = [await self._admitted(draft, found[draft.event_id]) for draft in drafts_to_add]
+        texts = await self._registered([found[draft.event_id] for draft in drafts_to_add], len(drafts), quote=quote)
+        new = [
+            structs.replace(await self._admitted(draft, found[draft.event_id]), registered=draft.event_id in texts)
+            for draft in drafts_to_add
+        ]
         found |= {event.event_id: event for event in new}
         await self.add(new, "ingest", last=last)
         if new:
@@ -107,17 +118,26 @@ class WindowWriter:
         use = QuotaUse("window_events", allowance.window_events, before, before + added)
         await warnings.note(use, self.window.events_of, lasts=False)
 
-    async def _check_instructions(self, events: Iterable[WindowEvent]) -> None:
-        """Refuse instructions of a sub-agent that another agent would read: it records only its own prompt."""
-        actor = self.service.actor
-        if not actor.is_subagent or not any(map(is_instruction, events)):
-            return
-        sharing = await self.service.store.sharing(self.window.session_id, self.window.events_of)
-        if self.window.agent_id != actor.principal_id or len(sharing) > 1:
-            raise ProtectedCategory(
-                "A sub-agent adds SYSTEM events, or events of the role system, only to a window that it alone uses: "
-                "only orchestrators and humans instruct others."
-            )
+    def _takes_over(self, known: WindowEvent) -> bool:
+        """Tell whether the caller gives as an instruction what an agent of the window wrote before, as data."""
+        author = principal_of(known.author)
+        is_own = author in {self.window.agent_id, self.window.events_of} and is_from_agent(known)
+        return is_own and is_instruction(known) and not known.registered and author != self.service.actor.principal_id
+
+    async def _registered(self, events: Sequence[WindowEvent], given_events: int, *, quote: bool) -> frozenset[str]:
+        """Check who gives the instructions among new events; return the ids of those that a definition has."""
+        given, service = [event for event in events if is_instruction(event)], self.service
+        if not given:
+            return frozenset()
+        sharing = await service.store.sharing(self.window.session_id, self.window.events_of)
+        readers = {self.window.agent_id, self.window.events_of, *(each.agent_id for each in sharing)}
+        if not is_own(service.actor, readers):
+            await check_may_instruct(service.actor, readers, service.access)
+            return frozenset()
+        found = await registered(given, service.actor.principal_id, service.lines)
+        if len(found) < len(given) and not (quote and len(given) < given_events):
+            raise self_written()
+        return found
 
     async def add(
         self,

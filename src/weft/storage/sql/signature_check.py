@@ -1,11 +1,15 @@
-"""Signatures of all layers and definitions of an installation: what is not signed, and signing it (weft db sign)."""
+"""All layers and definitions of an installation: what was altered or is not signed, and signing it (weft db sign)."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from weft.capabilities.history.composite_lines import PartVersion
 from weft.capabilities.history.line_kinds import line_kinds
+from weft.capabilities.history.model import ValueDamaged, VersionPruned
+from weft.capabilities.layers.model import LayerViolation
+from weft.capabilities.layers.service import verified_state
 from weft.storage.sql.database import SYSTEM, Scope
 from weft.storage.sql.history import SqlLineStore
 from weft.storage.sql.history_verify import find_damage, unsigned_versions
@@ -27,14 +31,21 @@ class SignedLine(NamedTuple):
     line_id: str
 
 
-async def unsigned_heads(database: Database, secret: bytes) -> list[SignedLine]:
-    """Return the layers and definitions whose current version has no valid signature."""
-    check = partial(_is_head_signed, secret=secret)
-    return [
-        line
-        async for line in _signed_lines(database)
-        if not await database.read(Scope(line.tenant), partial(check, line_id=line.line_id))
-    ]
+class TamperedLines(NamedTuple):
+    """Layers and definitions that no prompt may use: their values were altered, or have no valid signature."""
+
+    altered: list[SignedLine]
+    unsigned: list[SignedLine]
+
+
+async def tampered_heads(database: Database, secret: bytes) -> TamperedLines:
+    """Return the layers and definitions whose current version prompts refuse."""
+    found = TamperedLines([], [])
+    async for line in _signed_lines(database):
+        problem = await database.read(Scope(line.tenant), partial(_problem, line_id=line.line_id, secret=secret))
+        if problem is not None:
+            (found.unsigned if problem == "unsigned" else found.altered).append(line)
+    return found
 
 
 async def sign_unsigned(database: Database, secret: bytes, now: int) -> tuple[int, list[SignedLine]]:
@@ -50,13 +61,19 @@ async def sign_unsigned(database: Database, secret: bytes, now: int) -> tuple[in
     return signed, damaged
 
 
-async def _is_head_signed(transaction: Transaction, line_id: str, secret: bytes) -> bool:
+async def _problem(transaction: Transaction, line_id: str, secret: bytes) -> str | None:
+    """Return why a prompt would refuse the current version of a line; None if it would not."""
     lines = SqlLineStore(transaction, secret)
     line = await lines.find(line_id)
     if line is None or line.head.seq == 0:
-        return True
-    state = [version.change for version in await lines.state_at(line_id, line.head.seq, values=False)]
-    return await lines.is_signed(line_id, line.head.seq, line.head.hash, state)
+        return None
+    try:
+        await verified_state(lines, PartVersion(line_id, line.head.seq, line.head.hash.hex()))
+    except LayerViolation as error:
+        return str(error.context["problem"])
+    except (ValueDamaged, VersionPruned, UnicodeDecodeError):
+        return "altered"
+    return None
 
 
 async def _sign(transaction: Transaction, line_id: str, secret: bytes, now: int) -> int | None:

@@ -1,0 +1,89 @@
+"""Who gives an agent instructions: events of the role system or the category SYSTEM.
+
+Those above it: its ancestors, and humans who may define it. An agent itself only hands over the system prompt that its
+definition has. Whatever else it writes as system text is refused, or quoted as data.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.capabilities.agent_context.permissions import check_may_define, find_agent
+from weft.capabilities.agent_context.views import persona_text
+from weft.capabilities.language_models.rendering import plain_text
+from weft.capabilities.messages.categories import ProtectedCategory
+from weft.capabilities.windows.agent_settings import defined_texts
+from weft.capabilities.windows.model import as_context, is_from_agent, is_instruction
+from weft.kernel.errors import SelfModification
+from weft.kernel.identity import PrincipalKind, principal_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
+
+    from weft.capabilities.access.store import AccessStore
+    from weft.capabilities.history.store import LineStore
+    from weft.capabilities.windows.model import WindowEvent
+    from weft.kernel.identity import Actor
+
+_REGISTER = (
+    "Leave it out: your prompts begin with what your definition says. To hand over the fixed system prompt of your "
+    "runtime, let the agent above you, or a human, register the same text as your system_prompt with `agent.define`."
+)
+
+
+async def registered(events: Sequence[WindowEvent], agent_id: str, lines: LineStore) -> frozenset[str]:
+    """Return the ids of the events whose text the definition of the agent has: all of it, or whole paragraphs."""
+    if not events:
+        return frozenset()
+    defined = f"\n\n{persona_text(*await defined_texts(agent_id, lines))}\n\n"
+    return frozenset(event.event_id for event in events if f"\n\n{_text(event)}\n\n" in defined or not _text(event))
+
+
+async def check_may_instruct(actor: Actor, readers: AbstractSet[str], access: AccessStore) -> None:
+    """Raise unless the caller may give instructions to every agent that reads the window."""
+    if actor.is_subagent:
+        raise ProtectedCategory(
+            "Sub-agents add no SYSTEM events, and none of the role system, to the windows of others: only "
+            "orchestrators and humans instruct others."
+        )
+    for reader in sorted(readers - {actor.principal_id}):
+        await check_may_define(actor, await find_agent(reader, access), access)
+
+
+def is_own(actor: Actor, readers: AbstractSet[str]) -> bool:
+    """Tell whether the caller is an agent that would read its own instruction."""
+    return actor.kind is PrincipalKind.AGENT and actor.principal_id in readers
+
+
+def self_written() -> SelfModification:
+    return SelfModification(
+        "You cannot write your own system text: only those above you define it.", hint=_REGISTER, related=()
+    )
+
+
+def doubtful_authors(events: Sequence[WindowEvent], agent_id: str) -> set[str]:
+    """Return the agents that wrote instructions which are system text only if they are above the reader."""
+    return {
+        event.author
+        for event in events
+        if is_instruction(event) and is_from_agent(event) and not _is_registered(event, agent_id)
+    }
+
+
+def as_data(events: Sequence[WindowEvent], authors: AbstractSet[str], agent_id: str) -> list[WindowEvent]:
+    """Return events with the instructions of these authors, who are not above the reader, as data."""
+    return [
+        as_context(event, as_data=True)
+        if event.author in authors and is_instruction(event) and not _is_registered(event, agent_id)
+        else event
+        for event in events
+    ]
+
+
+def _is_registered(event: WindowEvent, agent_id: str) -> bool:
+    return event.registered and principal_of(event.author) == agent_id
+
+
+def _text(event: WindowEvent) -> str:
+    return plain_text(event.message).strip()
