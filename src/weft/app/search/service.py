@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from weft.app.metrics import Metrics
     from weft.app.search.replicas import Indexes
-    from weft.capabilities.indexing.collections.model import CollectionState, Source
+    from weft.capabilities.indexing.collections.model import CollectionState, IndexedChunk, Source
     from weft.capabilities.search.index_view import Audiences, CollectionQuery, View
     from weft.capabilities.search.model import Query, Ranking
     from weft.capabilities.search.retriever import Embed
@@ -60,6 +60,9 @@ class SearchIndexes:
 
     async def open(self, tenant: str, query: CollectionQuery, audiences: Audiences, model: str) -> View:
         return await (await self._loaded()).open(tenant, query, audiences, model)
+
+    async def open_chunks(self, chunks: Sequence[IndexedChunk], query: CollectionQuery, audiences: Audiences) -> View:
+        return await (await self._loaded()).open_chunks(chunks, query, audiences)
 
     async def prepare(self, tenant: str, collections: Iterable[str], model: str) -> None:
         """Build the replicas of collections for a model."""

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
+from weft.capabilities.agent_context.service import Contexts
+from weft.capabilities.agent_context.session_memory import pin_first_memory
 from weft.capabilities.assembly.model import digest_of
 from weft.capabilities.assembly.plan import Previous
 from weft.capabilities.assembly.receipts import Receipt, ReceiptPruned, ReceiptStore, blocks_with_texts
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from weft.capabilities.agent_context.critical import CriticalUpdate
+    from weft.capabilities.agent_context.store import PinnedContext
     from weft.capabilities.assembly.model import PlannedBlock
     from weft.capabilities.assembly.receipts import ReceiptBlock
     from weft.capabilities.board.model import EntryWithValue
@@ -70,6 +73,7 @@ class AssemblyStores(msgspec.Struct, frozen=True):
     prompts: PromptCache
     policies: TrustPolicies
     budgets: Budgets
+    contexts: Contexts
 
 
 class PreviousPrompt(NamedTuple):
@@ -119,6 +123,8 @@ class Gathered(NamedTuple):
     policy: TrustPolicy
     budgets: Sequence[BudgetUse]
     teams: AbstractSet[str]
+    # The snapshot of the session; None if the prompt is for another agent, whose memory is not read.
+    held: PinnedContext | None
 
     @property
     def latest(self) -> int:
@@ -153,7 +159,10 @@ class GatherRequest(NamedTuple):
 
 
 class NotPrepared(Exception):
-    """The window, its pinned layers or events given inline are not stored yet; ``stored`` are ids of those that are."""
+    """The window, its pinned layers and memory or events given inline are not stored yet.
+
+    ``stored`` are ids of the events that are.
+    """
 
     def __init__(self, stored: frozenset[str] = frozenset()) -> None:
         super().__init__()
@@ -161,9 +170,11 @@ class NotPrepared(Exception):
 
 
 async def prepare(request: GatherRequest, drafts: Sequence[EventDraft], stores: AssemblyStores) -> None:
-    """Create the window, pin its layers, and add the events that are new."""
+    """Create the window, pin its layers and the agent's memory, and add the events that are new."""
     window = await stores.windows.open(request.session_id, request.agent_id, create=True)
     await stores.layers.for_agent(request.session_id, window.agent_id)
+    if window.agent_id == stores.actor.principal_id:
+        await pin_first_memory(stores.contexts, request.session_id)
     if drafts:
         await stores.windows.ingest(window, drafts)
 
@@ -183,7 +194,9 @@ async def gather(request: GatherRequest, stores: AssemblyStores) -> Gathered:
     budgets = await stores.budgets.binding(window.agent_id)
     layers = await stores.layers.pinned(session_id, window.agent_id)
     events = _conversation(await stores.windows.events(window), request.inline)
-    if layers is None:
+    is_own = window.agent_id == stores.actor.principal_id
+    held = await stores.contexts.snapshots.find(session_id, window.agent_id) if is_own else None
+    if layers is None or (is_own and held is None):
         raise NotPrepared(frozenset(event.event_id for event in events))
     board = await stores.boards.to_read(session_id)
     return Gathered(
@@ -201,6 +214,7 @@ async def gather(request: GatherRequest, stores: AssemblyStores) -> Gathered:
         policy=await stores.policies.current(),
         budgets=budgets,
         teams=await stores.layers.teams_of(window.agent_id),
+        held=held,
     )
 
 

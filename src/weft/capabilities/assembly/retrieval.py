@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
+from weft.capabilities.agent_context.store import PinnedContext
 from weft.capabilities.indexing.collections.model import SOURCES, Source
 from weft.capabilities.records.vocabulary import OmissionReason
 from weft.capabilities.search.model import (
@@ -59,7 +60,7 @@ class RetrievalRequest(msgspec.Struct, frozen=True, kw_only=True):
     ``asked_at`` is the time, in microseconds, that recency is measured against: the clock plays no part. ``window`` is
     the place of the window to search, SESSION:AGENT, which the caller may open; by default its own. ``surroundings``:
     places before and after each passage to return with it. ``reduced``: a quarter of the passages, without more of them
-    at low confidence and without surroundings, to spend less.
+    at low confidence and without surroundings, to spend less. ``held`` is the snapshot of the session.
     """
 
     task: str
@@ -73,6 +74,7 @@ class RetrievalRequest(msgspec.Struct, frozen=True, kw_only=True):
     tuned: bool = False
     surroundings: int = SURROUNDING_PLACES
     reduced: bool = False
+    held: PinnedContext | None = None
 
 
 class RetrievedPassage(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,7 +172,9 @@ async def retrieve(retriever: Retriever, actor: Actor, request: RetrievalRequest
     results = await retriever.find_each(actor, queries, _scope_of(request))
     found = _fused(results)
     gone = found.unreadable.difference(found.hits)
-    reasons = await retriever.stores.read(actor, partial(unreadable_reasons, gone), heavy=True) if gone else {}
+    reasons = (
+        await retriever.stores.read(actor, partial(unreadable_reasons, gone, request.held), heavy=True) if gone else {}
+    )
     selection = _select(found, top_k, widen=not request.reduced)
     return Retrieved(
         passages=await _with_surroundings(
@@ -203,6 +207,7 @@ def _scope_of(request: RetrievalRequest) -> RequestedScope:
         window=request.window,
         sources=request.sources,
         waits_for=_AWAITED,
+        held=request.held,
     )
 
 
