@@ -134,5 +134,9 @@ async def addresses_apart(
     return found
 
 
-def _written(version: Version | None) -> tuple[int, int, int] | None:
-    return None if version is None else (version.change.incarnation, version.change.version, version.committed_at)
+def _written(version: Version | None) -> tuple[int, int, int, bytes | None] | None:
+    if version is None:
+        return None
+    change = version.change
+    # Two branches may both have version 2 of an entry.
+    return change.incarnation, change.version, version.committed_at, change.blob_hash
