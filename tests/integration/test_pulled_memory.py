@@ -306,9 +306,7 @@ async def test_snapshots_of_others_cost_a_search_nothing(world: World, sessions:
 
 
 @pytest.mark.req("CE-E", part="two pushes at once")
-async def test_prompts_during_pulls_and_pushes_have_one_version(
-    world: World, sessions: tuple[Caller, Caller]
-) -> None:
+async def test_prompts_during_pulls_and_pushes_have_one_version(world: World, sessions: tuple[Caller, Caller]) -> None:
     first, second = sessions
     await learn(second, release("day 0"), release("day 0", "release/again"))
     await pull(first)

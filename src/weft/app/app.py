@@ -59,8 +59,8 @@ from weft.capabilities.messages.search.searcher import Searcher
 from weft.capabilities.messages.transcript import Transcripts
 from weft.capabilities.pins.model import PinLimits
 from weft.capabilities.plans.model import DefaultPlan
-from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.search.pulled_memory import PulledTexts
+from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.search.stores import SearchStores
 from weft.capabilities.trust.scanner import ContentScanner
 from weft.jobs.alerts import AlertJob

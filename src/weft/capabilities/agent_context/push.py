@@ -398,7 +398,8 @@ async def _version_conflict(context: OpenContext, expected: int) -> VersionConfl
     or_read = ", or `context.read` with this owner and without a session" if is_shared(context.owner) else ""
     return VersionConflict(
         f"{root.line_id} is at version {root.seq}, not {expected}.",
-        hint=f"Look at changed_since, `context.pull`{or_read}, merge your change, and push with if_version = current_version.",
+        hint=f"Look at changed_since, `context.pull`{or_read}, merge your change, "
+        "and push with if_version = current_version.",
         related=("read_context", "pull_context", "push_context"),
         current_version=root.seq,
         expected_version=expected,
