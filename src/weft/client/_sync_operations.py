@@ -957,10 +957,10 @@ class SyncContextOperations:
         )
 
     def pull(self, session_id: str, *, agent_id: str | None = None, branch: str | None = None) -> ContextPulled:
-        """Pin your latest context and layers in a session as an immutable snapshot, which replaces the previous one.
+        """Pin your latest context, your teams' memory and the layers in a session as an immutable snapshot.
 
-        The answer lists what changed. The session keeps this snapshot, whatever is pushed or edited, until you pull
-        again.
+        The answer lists what changed since the previous snapshot. Prompts and searches of the session use this one,
+        whatever is pushed or edited, until you pull again.
         """
         return self._caller.call("context.pull", {"session_id": session_id, **given(agent_id=agent_id, branch=branch)})
 
@@ -976,10 +976,10 @@ class SyncContextOperations:
         limit: int = 50,
         cursor: str | None = None,
     ) -> ContextRead:
-        """Read your persistent memory: its current version or, with a session, the snapshot that you pulled there.
+        """Read your persistent memory: its current version or, with a session, your snapshot there.
 
-        With owner, the current memory of a team or user instead; sessions pin none of it. With a key, the answer has
-        that entry with its full value, even if it is in object storage.
+        With owner, the memory of a team or user instead. With a key, the answer has that entry with its full value,
+        even if it is in object storage.
         """
         return self._caller.call(
             "context.read",
@@ -1004,7 +1004,7 @@ class SyncContextOperations:
         agent_id: str | None = None,
         branch: str | None = None,
     ) -> ContextStatus:
-        """Return the current version of your context, or of a team or user, and the one that your session pulled."""
+        """Return the current version of your context, or of a team or user, and the one that your session has."""
         return self._caller.call(
             "context.status", given(owner=owner, session_id=session_id, agent_id=agent_id, branch=branch)
         )
