@@ -26,7 +26,10 @@ async def pin_first_memory(contexts: Contexts, session_id: str) -> None:
 
     The agent has not seen it, so a push still has to name the version that it is based on.
     """
+    if await contexts.snapshots.find(session_id, contexts.actor.principal_id) is not None:
+        return
     await lock_active_session(session_id, contexts.actor, contexts.sessions)
+    # A concurrent first prompt may have pinned it before this one got the lock.
     if await contexts.snapshots.find(session_id, contexts.actor.principal_id) is None:
         root = await _head(contexts, contexts.actor.principal_id)
         parts = await ContextAt(contexts.lines, Point(root.line_id, root.seq, root.hash)).parts()

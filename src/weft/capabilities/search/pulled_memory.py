@@ -7,6 +7,8 @@ caller that needs them. They are in no collection, so that old versions cost the
 
 from __future__ import annotations
 
+import asyncio
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
@@ -27,7 +29,7 @@ from weft.capabilities.search.persistent_memory import (
 from weft.capabilities.search.session_indexing.cursor import IndexItem
 from weft.capabilities.search.session_indexing.item_text import chunks_of, text_of_persisted
 from weft.kernel.errors import WeftError
-from weft.kernel.thread_pools import SHORT_THREADS
+from weft.kernel.thread_pools import SEARCH_THREADS, SHORT_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,8 +45,10 @@ if TYPE_CHECKING:
     from weft.kernel.identity import Actor
     from weft.kernel.ports import CacheKey, ValueCache
 
-# Texts that one search embeds; of more, the others are found by their words until the next searches embed them.
-_MAX_EMBEDDED = 64
+# Texts that one search embeds, and how long it waits for that: the others are found by their words until the next
+# searches embed them.
+_MAX_EMBEDDED, _MAX_EMBED_SECONDS = 32, 1.0
+_COLUMNS = tuple(name for name in IndexedChunk.__struct_fields__ if name != "vector")
 _BYTES_PER_CHARACTER, _BYTES_PER_CHUNK = 4, 2_000
 
 
@@ -154,53 +158,45 @@ class PulledTexts(NamedTuple):
 
     async def chunk(self, actor: Actor, memory: PulledMemory) -> PulledMemory:
         """Return the memory with the chunks of its entries."""
-        chunks = [chunk for entry in memory.entries for chunk in await self._chunks(actor, entry)]
-        numbered = [
-            Chunk(**structs.asdict(chunk), collection=MEMORY, number=number)
-            for number, chunk in enumerate(chunks, start=-len(chunks))
-        ]
-        return memory._replace(chunks={chunk.number: chunk for chunk in numbered})
+        chunks = [(chunk, entry) for entry in memory.entries for chunk in await self._chunks(actor, entry)]
+        return memory._replace(chunks=await SEARCH_THREADS.run(_numbered, chunks) if chunks else {})
 
     async def indexed_chunks(self, actor: Actor, memory: PulledMemory, model: str | None) -> list[IndexedChunk]:
         """Return the columns that ranking needs, with the vectors of a model if there is one."""
-        vectors = {} if model is None else await self._vectors(actor, [*memory.chunks.values()], model)
-        return [
-            IndexedChunk(
-                vector=vectors.get(chunk.digest),
-                **{name: getattr(chunk, name) for name in IndexedChunk.__struct_fields__ if name != "vector"},
-            )
-            for chunk in memory.chunks.values()
-        ]
+        chunks = [*memory.chunks.values()]
+        vectors = {} if model is None else await self._vectors(actor, chunks, model)
+        return await SEARCH_THREADS.run(_indexed, chunks, vectors)
 
     async def _chunks(self, actor: Actor, entry: PulledEntry) -> Sequence[NewChunk]:
         key = self._key(actor, *entry.place)
         known: Sequence[NewChunk] | None = self.cache.get(key)
         if known is None:
-            text = await self._with_value(actor, entry.text)
+            try:
+                text = await self._with_value(actor, entry.text)
+            except WeftError:
+                # It cannot be read now: it is found by its key.
+                return chunks_of(entry.item, structs.replace(entry.text, text=entry.text.heading))
             known = await SHORT_THREADS.run(chunks_of, entry.item, text)
             self.cache.put(key, known, sum(map(_weight, known)) + _BYTES_PER_CHUNK)
-        # Whether it is pinned is no property of the version.
-        return [structs.replace(chunk, pinned=entry.text.pinned) for chunk in known]
+        return known
 
     async def _with_value(self, actor: Actor, text: ItemText) -> ItemText:
-        """Return the text of an entry in object storage; if it cannot be read, it is found by its key."""
+        """Return the text of an entry, fetched if it is in object storage."""
         if text.pointer is None:
             return text
-        try:
-            content = await self.staging.fetch(actor.tenant, text.pointer)
-        except WeftError:
-            return structs.replace(text, text=text.heading)
+        content = await self.staging.fetch(actor.tenant, text.pointer)
         return structs.replace(text, text=text_of_value(content, text.media_type) or text.heading)
 
     async def _vectors(self, actor: Actor, chunks: Sequence[Chunk], model: str) -> dict[bytes, bytes]:
         keys = {chunk.digest: self._key(actor, model, chunk.digest) for chunk in chunks if chunk.semantic}
         found = {digest: vector for digest, key in keys.items() if (vector := self.cache.get(key)) is not None}
-        missing = {chunk.digest: chunk.embedded for chunk in chunks if chunk.digest in keys.keys() - found.keys()}
-        some = dict([*missing.items()][:_MAX_EMBEDDED])
+        missing = (chunk for chunk in chunks if chunk.semantic and chunk.digest not in found)
+        some = {chunk.digest: chunk.embedded for chunk in islice(missing, _MAX_EMBEDDED)}
         if some:
             try:
-                made = await self.embeddings.of_unstored([*some.values()], model)
-            except (EmbedderUnavailable, TextRefused):
+                async with asyncio.timeout(_MAX_EMBED_SECONDS):
+                    made = await self.embeddings.of_unstored([*some.values()], model)
+            except (EmbedderUnavailable, TextRefused, TimeoutError):
                 return found
             for digest, row in zip(some, made.astype("<f2"), strict=True):
                 found[digest] = row.tobytes()
@@ -210,6 +206,21 @@ class PulledTexts(NamedTuple):
     def _key(self, actor: Actor, *parts: str | bytes | int) -> CacheKey:
         # The caller is part of it: the time of a search tells nothing about the searches of others.
         return (actor.tenant, actor.principal_id, *parts)
+
+
+def _numbered(chunks: Sequence[tuple[NewChunk, PulledEntry]]) -> dict[int, Chunk]:
+    """Return chunks by numbers below zero. Whether they are pinned is no property of their version."""
+    return {
+        number: Chunk(**{**structs.asdict(chunk), "pinned": entry.text.pinned}, collection=MEMORY, number=number)
+        for number, (chunk, entry) in enumerate(chunks, start=-len(chunks))
+    }
+
+
+def _indexed(chunks: Sequence[Chunk], vectors: Mapping[bytes, bytes]) -> list[IndexedChunk]:
+    return [
+        IndexedChunk(**{name: getattr(chunk, name) for name in _COLUMNS}, vector=vectors.get(chunk.digest))
+        for chunk in chunks
+    ]
 
 
 def _weight(chunk: NewChunk) -> int:
