@@ -12,6 +12,7 @@ from support.contexts import artifact, knowledge_entry, pull, push, read_context
 from support.indexed_items import use_scripted_embeddings
 from support.teams import add_member, create_team, remove_member
 from support.world import outcome
+from weft.capabilities.search import pulled_memory
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -325,3 +326,65 @@ async def test_prompts_during_pulls_and_pushes_have_one_version(world: World, se
     seen, *_ = await asyncio.gather(prompting(), pushing(), pulling())
     for text in seen:
         assert len({day for day in range(8) if f"day {day}." in text}) <= 1, text
+
+
+@pytest.mark.req("CE-F55")
+async def test_pruning_keeps_what_sessions_have(world: World, sessions: tuple[Caller, Caller]) -> None:
+    first, second = sessions
+    await create_team(world.admin, "research", "planner")
+    await learn(first, release("Saturday", "team/day"), owner=TEAM)
+    await world.index_sessions()
+    # One session pulls, the other has its memory from its first prompt.
+    await pull(first)
+    assert "Saturday" in await prompt(second)
+    third = await world.planner.create_session("third")
+    for day in ("Friday", "Monday"):
+        await learn(third, release(day))
+        await learn(third, release(day, "team/day"), owner=TEAM)
+    await world.admin.call("history.set_retention", subject="learned_knowledge", versions=1)
+    assert (await world.admin.call("history.prune"))["finished"]
+    await world.index_sessions()
+    elsewhere = await world.another_app()
+    for session in (first.at(elsewhere), second.at(elsewhere)):
+        kept = ["Ada signs the release off.", "The release is on Saturday.", "The release is on Tuesday."]
+        assert await found(session) == kept
+        assert "Saturday" in await prompt(session, fresh=True)
+    # Nothing keeps it when no session has it.
+    await pull(first)
+    await second.call("session.archive", session_id=second.session)
+    await second.call("session.delete", session_id=second.session)
+    assert (await world.admin.call("history.prune"))["finished"]
+    old = await world.admin.call("history.state", context_id=TEAM, version="1")
+    assert [entry.get("pruned", False) for entry in old["entries"]] == [True]
+
+
+@pytest.mark.req("CE-F11")
+async def test_old_entries_are_found_by_meaning_and_embedded_once(
+    world: World, sessions: tuple[Caller, Caller], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = sessions
+    embedded: list[str] = []
+    embed = world.app.embeddings.of_unstored
+
+    async def count(texts: list[str], model: str) -> Any:
+        embedded.extend(texts)
+        return await embed(texts, model)
+
+    monkeypatch.setattr(world.app.embeddings, "of_unstored", count)
+    # Loading the model may take longer than a search waits.
+    monkeypatch.setattr(pulled_memory, "_MAX_EMBED_SECONDS", 60.0)
+    await learn(second, release("Friday"), release("Sunday", "release/new"))
+    await world.index_sessions()
+    for _ in range(2):
+        answer = await first.call(
+            "search.query",
+            query="When do we publish it?",
+            session_id=first.session,
+            sources=["memory"],
+            low_confidence=True,
+            explain=True,
+        )
+        (best,) = [result for result in answer["results"] if result["key"] == "release/day"]
+        assert best["text"] == "The release is on Tuesday."
+        assert best["signals"]["semantic"] > 0
+    assert embedded == ["release/day\nThe release is on Tuesday."]

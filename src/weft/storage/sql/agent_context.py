@@ -85,7 +85,8 @@ class SqlSnapshotStore(SqlStore):
         if row is None:
             return None
         *values, shared = row
-        return PinnedContext(*values, shared=None if shared is None else _versions(shared))
+        found = PinnedContext(*values)
+        return found if shared is None else msgspec.structs.replace(found, shared=_versions(shared))
 
     async def put(self, snapshot: PinnedContext, parts: Iterable[PartVersion]) -> None:
         holder = pin_holder(snapshot.session_id, snapshot.principal_id)
