@@ -7,7 +7,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from weft.capabilities.search.session_indexing.cursor import pending_source
+from weft.capabilities.search.session_indexing.cursor import changed_memory, pending_source
 from weft.capabilities.search.stores import PendingEvents
 from weft.jobs.runner import attempt
 from weft.kernel.thread_pools import SEARCH_THREADS, SHORT_THREADS
@@ -134,7 +134,17 @@ class IndexLag:
             # Other events are not counted: the number would reveal the activity of others.
             sum(source(event) is not None for event in (*found.new, *found.old)),
             tuple(sorted(event.event.seq for event in own if source(event) in filters.waits_for)),
+            _changed_memories((*found.new, *found.old, *found.newest), readable),
         )
+
+
+def _changed_memories(events: Iterable[StoredEvent], readable: Collection[str]) -> dict[str, int]:
+    """Return the roots of readable memories that events change, with the version before the first change."""
+    before: dict[str, int] = {}
+    for changed in filter(None, map(changed_memory, events)):
+        if changed.place in readable and changed.line_id is not None:
+            before[changed.line_id] = min(changed.after, before.get(changed.line_id, changed.after))
+    return before
 
 
 class LowRelevanceReporter:

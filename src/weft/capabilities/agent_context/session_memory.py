@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from weft.capabilities.agent_context.model import ContextLine
 from weft.capabilities.agent_context.owners import is_shared, readable_memory_owners
-from weft.capabilities.agent_context.service import ContextAt
 from weft.capabilities.agent_context.store import UNSEEN, PinnedContext
 from weft.capabilities.history.composite_lines import PartVersion
-from weft.capabilities.history.model import EMPTY, Head, Point
+from weft.capabilities.history.model import EMPTY, Head
 from weft.capabilities.sessions.model import lock_active_session
 
 if TYPE_CHECKING:
@@ -32,8 +31,8 @@ async def pin_first_memory(contexts: Contexts, session_id: str) -> None:
     # A concurrent first prompt may have pinned it before this one got the lock.
     if await contexts.snapshots.find(session_id, contexts.actor.principal_id) is None:
         root = await _head(contexts, contexts.actor.principal_id)
-        parts = await ContextAt(contexts.lines, Point(root.line_id, root.seq, root.hash)).parts()
-        await pin_memory(contexts, session_id, root, parts.values(), is_seen=False)
+        # Pruning keeps the parts of a pinned root.
+        await pin_memory(contexts, session_id, root, (), is_seen=False)
 
 
 async def pin_memory(

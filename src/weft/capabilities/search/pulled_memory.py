@@ -1,8 +1,9 @@
 """The memory of a session in its searches: the entries of its snapshot, whatever was written since.
 
-The index has the current version of each memory. Where the snapshot is older, the chunks of entries that changed since
-are left out, and those of the snapshot are searched beside the index: read from history, chunked and embedded for the
-caller that needs them. They are in no collection, so that old versions cost the searches of others nothing.
+The index has the current version of each memory. Where the snapshot is older, or not indexed yet, the chunks of entries
+that differ are left out, and those of the snapshot are searched beside the index: read from history, chunked and
+embedded for the caller that needs them. They are in no collection, so that old versions cost the searches of others
+nothing.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
-from weft.capabilities.agent_context.memory_version import MemoryVersion, addresses_apart
+from weft.capabilities.agent_context.memory_version import MemoryVersion, addresses_apart, changed_addresses
 from weft.capabilities.agent_context.model import ContextLine
+from weft.capabilities.agent_context.service import ContextAt
 from weft.capabilities.history.model import Head, Point
 from weft.capabilities.indexing.collections.model import MEMORY, Chunk, IndexedChunk
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
@@ -85,14 +87,19 @@ async def held_memory(filters: RequestedScope, stores: SearchStores) -> PinnedCo
     return await stores.contexts.snapshots.find(session_id, stores.actor.principal_id)
 
 
-async def pulled_memory(filters: RequestedScope, stores: SearchStores) -> PulledMemory | None:
-    """Compare the snapshot of a session with what the index has; None if memory is searched as it is now."""
+async def pulled_memory(
+    filters: RequestedScope, unindexed: Mapping[str, int], stores: SearchStores
+) -> PulledMemory | None:
+    """Compare the snapshot of a session with what the index has; None if memory is searched as it is now.
+
+    ``unindexed``: of each root with changes that are not indexed yet, the version before them.
+    """
     held = await held_memory(filters, stores) if "memory" in filters.searched_sources else None
     if held is None:
         return None
     found = PulledMemory(held)
     for place, head in (await _indexed_heads(stores)).items():
-        found = await _with_place(found, place, head, stores)
+        found = await _with_place(found, place, head, unindexed.get(head.line_id, head.seq), stores)
     return found
 
 
@@ -109,17 +116,23 @@ async def _indexed_heads(stores: SearchStores) -> dict[str, Head]:
     return {place: heads.get(line) or Head.of_new_line(line) for place, line in lines.items()}
 
 
-async def _with_place(found: PulledMemory, place: str, head: Head, stores: SearchStores) -> PulledMemory:
+async def _with_place(
+    found: PulledMemory, place: str, head: Head, indexed_seq: int, stores: SearchStores
+) -> PulledMemory:
+    """Add the entries of a memory that changed between the snapshot, what is indexed for sure, and its head."""
     at = Point(head.line_id, head.seq, head.hash)
     shared = found.held.shared_version(place)
-    if at in (None if shared is None else shared.point, found.held.held):
+    if at in (None if shared is None else shared.point, found.held.held) and indexed_seq >= head.seq:
         return found
     contexts = stores.contexts
     pinned = await MemoryVersion.pinned(contexts, found.held, place)
     if pinned is None:
         return found._replace(missing=found.missing | {place})
-    indexed = await MemoryVersion.current(contexts, ContextLine.parse(head.line_id), head)
-    changed = await addresses_apart(contexts.lines, await pinned.version.parts(), await indexed.version.parts())
+    now = await ContextAt(contexts.lines, at).parts()
+    changed = await addresses_apart(contexts.lines, await pinned.version.parts(), now)
+    if indexed_seq < head.seq:
+        changed += await changed_addresses(contexts.lines, head.line_id, indexed_seq, head.seq) or []
+    changed = [*dict.fromkeys(changed)]
     if not changed:
         return found
     entries = await _entries(place, pinned, await pinned.some_entries(changed), stores)

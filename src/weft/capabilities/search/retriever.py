@@ -276,11 +276,11 @@ class Retriever:
         return to_micros(self.clock.now())
 
     async def _resolve(self, filters: RequestedScope, query: str | None, stores: SearchStores) -> SearchScope:
-        pulled = await pulled_memory(filters, stores)
+        pending = await stores.lag.pending(stores.actor, filters, readable_places(stores.actor))
+        pulled = await pulled_memory(filters, pending.memories, stores)
         visible = await resolve_scope(filters, stores, pulled)
         listed, known = await stores.models.listed(), self.embeddings.models()
         model, fallback = (serving_model(listed, known), None) if query is None else query_model(listed, known, query)
-        pending = await stores.lag.pending(stores.actor, filters, readable_places(stores.actor))
         return SearchScope(
             visible.queries,
             model.name,
