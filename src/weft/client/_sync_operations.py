@@ -937,7 +937,8 @@ class SyncContextOperations:
         """Write entries to your persistent memory, or to that of a team or user: all of them, or none.
 
         If the context has changed since the expected version, nothing is written and the error lists the changes: pull,
-        merge, push again. A push cannot change your definition (role, system prompt, guardrails, clearance).
+        merge, push again. A session has the new entries after its next pull. A push cannot change your definition
+        (role, system prompt, guardrails, clearance).
         """
         return self._caller.call(
             "context.push",
