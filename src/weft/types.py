@@ -23,6 +23,7 @@ from weft.capabilities.agent_context.pull import (
     EntryDifference,
     LayerVersion,
     PulledContext,
+    SharedMemoryVersion,
 )
 from weft.capabilities.agent_context.push import ChangedEntry, ContextPushed, Knowledge, RemovedKey
 from weft.capabilities.agent_context.views import AgentDefinition, ContextEntry
@@ -612,6 +613,7 @@ __all__ = [
     "SessionOverview",
     "SessionResourceInfo",
     "SessionStatistics",
+    "SharedMemoryVersion",
     "ShortenedView",
     "Shortening",
     "Side",

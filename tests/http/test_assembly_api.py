@@ -113,3 +113,37 @@ def test_errors_have_their_status(team: Team, session: str) -> None:
     assert post(team, f"{of_session}/metrics", report, code=400)["code"] == "INVALID_INPUT_FORMAT"
     assert post(team, f"{of_session}/assemble", task, agent="reader", code=403)["code"] == "PERMISSION_DENIED"
     assert post(team, f"{of_session}/assemble", task, agent="stranger", code=404)["code"] == "SESSION_NOT_FOUND"
+
+
+@pytest.mark.req("CE-F16")
+@pytest.mark.req("CE-F18")
+@pytest.mark.req("CE-U4")
+def test_a_prompt_says_what_the_session_pulled_not_what_others_pushed(team: Team, session: str) -> None:
+    other = team.new_session()
+
+    def push(day: str, in_session: str) -> None:
+        version = get(team, "/v1/context/status")["version"]
+        entry = {"key": "release/day", "value": f"The release is on {day}."}
+        post(team, "/v1/context/push", {"knowledge": [entry], "session_id": in_session, "if_version": version})
+
+    def prompt(in_session: str) -> str:
+        task = {"task_description": "On which weekday is the release?"}
+        return str(post(team, f"/v1/sessions/{in_session}/assemble", task)["body"])
+
+    push("Tuesday", session)
+    pulled = post(team, "/v1/context/pull", {"session_id": session})
+    push("Friday", other)
+    assert "Tuesday" in prompt(session)
+    assert "Friday" in prompt(other)
+    push("Sunday", other)
+    search = {"query": "release weekday", "session_id": session, "sources": ["memory"], "low_confidence": True}
+    (found,) = post(team, "/v1/search", search)["results"]
+    assert found["text"] == "The release is on Tuesday."
+    assert get(team, "/v1/records/show", record_id=found["ref"])["id"] == found["ref"]
+    assert "Tuesday" in prompt(session)
+    assert "Sunday" not in prompt(session)
+    assert "Friday" in prompt(other)
+    again = post(team, "/v1/context/pull", {"session_id": session})
+    assert again["from_version"] == pulled["to_version"]
+    assert "Sunday" in prompt(session)
+    assert "Tuesday" not in prompt(session)

@@ -200,13 +200,20 @@ async def test_agents_below_a_human_and_in_its_teams_share_its_memory(world: Wor
     assert "secret" not in await read(helper, "user:ada")
 
 
-async def test_a_session_pins_no_shared_memory(team: World) -> None:
+@pytest.mark.both_databases
+@pytest.mark.req("CE-F16")
+async def test_a_session_keeps_the_shared_memory_that_it_pulled(team: World) -> None:
+    # Without a snapshot, it reads the current one.
+    assert await read(team.analysis, session_id=SESSION) == {"tone": "brief"}
     await team.analysis.call("context.pull", session_id=SESSION)
     await push(team.review, preference("b", 1), owner=TEAM, if_version=1)
-    # A connection that is bound to a session names it in every call.
-    assert await read(team.analysis, session_id=SESSION) == {"tone": "brief", "b": 1}
+    assert await read(team.analysis, session_id=SESSION) == {"tone": "brief"}
+    assert await read(team.analysis) == {"tone": "brief", "b": 1}
     shared = await team.analysis.call("context.status", owner=TEAM, session_id=SESSION)
-    assert (shared["context_id"], shared["version"], shared["pulled_version"]) == (TEAM, 2, None)
+    assert (shared["context_id"], shared["version"], shared["pulled_version"]) == (TEAM, 2, 1)
+    pulled = await team.analysis.call("context.pull", session_id=SESSION)
+    assert {"context_id": TEAM, "from_version": 1, "version": 2} in pulled["shared"]
+    assert await read(team.analysis, session_id=SESSION) == {"tone": "brief", "b": 1}
     # The session of a push is recorded; what it knows of the agent's own context stays.
     await push(team.analysis, preference("b", 2), owner=TEAM, if_version=2, session_id=SESSION)
     status = await team.analysis.call("context.status", session_id=SESSION)

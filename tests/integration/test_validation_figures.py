@@ -108,6 +108,20 @@ async def test_pushes_that_ignore_versions_are_noticed(monkeypatch: pytest.Monke
     assert any("agree with a model" in name for name in missed(await push_pull.measure(BY_WORDS)))
 
 
+@pytest.mark.req("CE-F16")
+async def test_prompts_with_more_than_the_session_pulled_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = TenantCaller.call
+
+    async def refresh(caller: TenantCaller, operation: str, /, **fields: Any) -> Any:
+        if operation == "context.assemble":
+            await call(caller, "context.pull", session_id=fields["session_id"])
+        return await call(caller, operation, **fields)
+
+    monkeypatch.setattr(TenantCaller, "call", refresh)
+    monkeypatch.setattr(push_pull, "_STEPS", 60)
+    assert any("agree with a model" in name for name in missed(await push_pull.measure(BY_WORDS)))
+
+
 async def test_no_vector_changes_an_agent() -> None:
     assert missed(await immutability.measure(BY_WORDS)) == {}
 

@@ -60,6 +60,7 @@ from weft.capabilities.messages.search.searcher import Searcher
 from weft.capabilities.messages.transcript import Transcripts
 from weft.capabilities.pins.model import PinLimits
 from weft.capabilities.plans.model import DefaultPlan
+from weft.capabilities.search.pulled_memory import PulledTexts
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.search.stores import SearchStores
 from weft.capabilities.trust.scanner import ContentScanner
@@ -343,6 +344,7 @@ class App:
             self.model_migrations,
             LowRelevanceReporter(self._search_stores, self.clock, self.metrics),
             self.index_wait,
+            PulledTexts(self._cache("pulled_memory", 1, megabytes=32, seconds=3600), self.objects, self.embeddings),
         )
         self.domain_evaluation = EvaluationJob(self.lease_runner, self.retriever)
 

@@ -947,7 +947,8 @@ class ContextOperations:
         """Write entries to your persistent memory, or to that of a team or user: all of them, or none.
 
         If the context has changed since the expected version, nothing is written and the error lists the changes: pull,
-        merge, push again. A push cannot change your definition (role, system prompt, guardrails, clearance).
+        merge, push again. A session has the new entries after its next pull. A push cannot change your definition
+        (role, system prompt, guardrails, clearance).
         """
         return await self._caller.call(
             "context.push",
@@ -967,10 +968,10 @@ class ContextOperations:
         )
 
     async def pull(self, session_id: str, *, agent_id: str | None = None, branch: str | None = None) -> ContextPulled:
-        """Pin your latest context and layers in a session as an immutable snapshot, which replaces the previous one.
+        """Pin your latest context, your teams' memory and the layers in a session as an immutable snapshot.
 
-        The answer lists what changed. The session keeps this snapshot, whatever is pushed or edited, until you pull
-        again.
+        The answer lists what changed since the previous snapshot. Prompts and searches of the session use this one,
+        whatever is pushed or edited, until you pull again.
         """
         return await self._caller.call(
             "context.pull", {"session_id": session_id, **given(agent_id=agent_id, branch=branch)}
@@ -988,10 +989,10 @@ class ContextOperations:
         limit: int = 50,
         cursor: str | None = None,
     ) -> ContextRead:
-        """Read your persistent memory: its current version or, with a session, the snapshot that you pulled there.
+        """Read your persistent memory: its current version or, with a session, your snapshot there.
 
-        With owner, the current memory of a team or user instead; sessions pin none of it. With a key, the answer has
-        that entry with its full value, even if it is in object storage.
+        With owner, the memory of a team or user instead. With a key, the answer has that entry with its full value,
+        even if it is in object storage.
         """
         return await self._caller.call(
             "context.read",
@@ -1016,7 +1017,7 @@ class ContextOperations:
         agent_id: str | None = None,
         branch: str | None = None,
     ) -> ContextStatus:
-        """Return the current version of your context, or of a team or user, and the one that your session pulled."""
+        """Return the current version of your context, or of a team or user, and the one that your session has."""
         return await self._caller.call(
             "context.status", given(owner=owner, session_id=session_id, agent_id=agent_id, branch=branch)
         )
@@ -2669,9 +2670,10 @@ class SearchOperations:
         explain: bool = False,
         record: bool = False,
     ) -> ContextResponse:
-        """Gather one text for a prompt: the best passages for a question, with surroundings, within a token budget.
+        """Gather one text for a prompt: the passages that answer a question, with surroundings, within a token budget.
 
-        Passages are numbered and have citations. With a ref instead of a query: the surroundings of that search result.
+        They are the ones that assemble_context would choose. Passages are numbered and have citations. With a ref
+        instead of a query: the surroundings of that search result.
         """
         return await self._caller.call(
             "search.get_context",

@@ -16,6 +16,7 @@ from weft.kernel.thread_pools import SEARCH_THREADS
 from weft.search_index.paths import folder_name
 from weft.search_index.pgvector_view import PgvectorView
 from weft.search_index.segment_store import SegmentStore
+from weft.search_index.snapshot import IndexSnapshot
 from weft.search_index.view import CollectionView
 from weft.storage.sql.database import Scope
 from weft.storage.sql.events import SqlOutbox
@@ -23,16 +24,16 @@ from weft.storage.sql.knowledge import SqlDomainStore
 from weft.storage.sql.unit_of_work import log_changes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from weft.app.metrics import Metrics
     from weft.app.search.replica import Alarm
+    from weft.capabilities.indexing.collections.model import IndexedChunk
     from weft.capabilities.indexing.collections.store import VectorSearch
     from weft.capabilities.search.index_view import Audiences, CollectionQuery, View
     from weft.kernel.clock import Clock
     from weft.kernel.events import NewEvent
-    from weft.search_index.snapshot import IndexSnapshot
     from weft.storage.sql.database import Database, Transaction
 
 _MAX_BYTES_IN_MEMORY = 2**30
@@ -71,6 +72,11 @@ class Indexes:
         view = create() if snapshot.size <= _MAX_ROWS_ON_LOOP else await SEARCH_THREADS.run(create)
         view.lag = max(0, replica.goal - snapshot.number)
         return view
+
+    async def open_chunks(self, chunks: Sequence[IndexedChunk], query: CollectionQuery, audiences: Audiences) -> View:
+        """Return a view of chunks that are in no collection, sorted by number."""
+        snapshot = await SEARCH_THREADS.run(IndexSnapshot().advanced_to, 0, chunks, ())
+        return CollectionView(query.collection, snapshot, query, audiences)
 
     async def prepare(self, tenant: str, collection: str, model: str) -> None:
         """Catch up the replica for a model, and build its vector index."""

@@ -7,7 +7,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from weft.capabilities.search.session_indexing.cursor import pending_source
+from weft.capabilities.search.session_indexing.cursor import changed_memory, pending_source
 from weft.capabilities.search.stores import PendingEvents
 from weft.jobs.runner import attempt
 from weft.kernel.thread_pools import SEARCH_THREADS, SHORT_THREADS
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from weft.app.metrics import Metrics
     from weft.app.search.replicas import Indexes
-    from weft.capabilities.indexing.collections.model import CollectionState, Source
+    from weft.capabilities.indexing.collections.model import CollectionState, IndexedChunk, Source
     from weft.capabilities.search.index_view import Audiences, CollectionQuery, View
     from weft.capabilities.search.model import Query, Ranking
     from weft.capabilities.search.retriever import Embed
@@ -60,6 +60,9 @@ class SearchIndexes:
 
     async def open(self, tenant: str, query: CollectionQuery, audiences: Audiences, model: str) -> View:
         return await (await self._loaded()).open(tenant, query, audiences, model)
+
+    async def open_chunks(self, chunks: Sequence[IndexedChunk], query: CollectionQuery, audiences: Audiences) -> View:
+        return await (await self._loaded()).open_chunks(chunks, query, audiences)
 
     async def prepare(self, tenant: str, collections: Iterable[str], model: str) -> None:
         """Build the replicas of collections for a model."""
@@ -131,7 +134,17 @@ class IndexLag:
             # Other events are not counted: the number would reveal the activity of others.
             sum(source(event) is not None for event in (*found.new, *found.old)),
             tuple(sorted(event.event.seq for event in own if source(event) in filters.waits_for)),
+            _changed_memories((*found.new, *found.old, *found.newest), readable),
         )
+
+
+def _changed_memories(events: Iterable[StoredEvent], readable: Collection[str]) -> dict[str, int]:
+    """Return the roots of readable memories that events change, with the version before the first change."""
+    before: dict[str, int] = {}
+    for changed in filter(None, map(changed_memory, events)):
+        if changed.place in readable and changed.line_id is not None:
+            before[changed.line_id] = min(changed.after, before.get(changed.line_id, changed.after))
+    return before
 
 
 class LowRelevanceReporter:

@@ -16,6 +16,7 @@ from weft.capabilities.history.model import Point, branch_of, is_metadata
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from weft.capabilities.agent_context.store import PinnedContext
     from weft.capabilities.history.model import Head, Version
     from weft.capabilities.history.store import LineStore, Rule
 
@@ -45,6 +46,22 @@ class MemoryVersion:
     async def current(cls, contexts: Contexts, line: ContextLine, head: Head) -> MemoryVersion:
         at = ContextAt(contexts.lines, Point(head.line_id, head.seq, head.hash))
         return cls(contexts, line, at, await contexts.retention.rules())
+
+    @classmethod
+    async def pinned(cls, contexts: Contexts, held: PinnedContext, root_id: str) -> MemoryVersion | None:
+        """Open the version that a session has pinned, by its root.
+
+        None if it has pinned none of this memory, as of a team that the agent joined since, or if that was deleted.
+        """
+        shared = held.shared_version(root_id)
+        if root_id == ContextLine(held.principal_id, None, None).line_id:
+            line_id, point = held.line_id, held.held
+        elif shared is not None:
+            line_id, point = shared.line, shared.point
+        else:
+            return await cls.find(contexts, root_id, held.principal_id) if held.shared is None else None
+        version = ContextAt(contexts.lines, point)
+        return cls(contexts, ContextLine.parse(line_id), version) if await version.exists() else None
 
     async def entry(self, address: EntryAddress) -> PersistedEntry | None:
         """Return one entry with its value, without metadata; None if there is none."""
@@ -101,6 +118,13 @@ async def changed_addresses(lines: LineStore, root: str, after: int, upto: int) 
         before, now = [await ContextAt(lines, Point(root, seq, b"")).parts() for seq in (after, upto)]
     except msgspec.MsgspecError:
         return None
+    return await addresses_apart(lines, before, now)
+
+
+async def addresses_apart(
+    lines: LineStore, before: Mapping[str, PartVersion], now: Mapping[str, PartVersion]
+) -> list[EntryAddress]:
+    """Return the entries that two versions of a memory do not have in the same version; equal parts are not read."""
     found = []
     for part in sorted((before.keys() | now.keys()) - {DEFINITION}):
         if before.get(part) != now.get(part):
@@ -110,5 +134,9 @@ async def changed_addresses(lines: LineStore, root: str, after: int, upto: int) 
     return found
 
 
-def _written(version: Version | None) -> tuple[int, int, int] | None:
-    return None if version is None else (version.change.incarnation, version.change.version, version.committed_at)
+def _written(version: Version | None) -> tuple[int, int, int, bytes | None] | None:
+    if version is None:
+        return None
+    change = version.change
+    # Two branches may both have version 2 of an entry.
+    return change.incarnation, change.version, version.committed_at, change.blob_hash

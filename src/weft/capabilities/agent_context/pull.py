@@ -22,10 +22,11 @@ from weft.capabilities.agent_context.model import (
     MemoryTypeName,
     is_well_formed,
 )
-from weft.capabilities.agent_context.owners import OWNER_ERRORS, Owner
+from weft.capabilities.agent_context.owners import OWNER_ERRORS, Owner, readable_memory_owners
 from weft.capabilities.agent_context.permissions import check_own
 from weft.capabilities.agent_context.push import Branch, EntryKey, OfWorkflow, OwnAgentId, is_known_context
 from weft.capabilities.agent_context.service import ContextAt, Contexts, OpenContext
+from weft.capabilities.agent_context.session_memory import pin_memory
 from weft.capabilities.agent_context.store import PinnedContext
 from weft.capabilities.agent_context.views import (
     AgentDefinition,
@@ -36,7 +37,7 @@ from weft.capabilities.agent_context.views import (
     render_entries,
     with_value,
 )
-from weft.capabilities.history.model import MAIN, BranchNotFound, Point, VersionPruned, metadata_key
+from weft.capabilities.history.model import MAIN, BranchNotFound, Point, VersionPruned, metadata_key, trunk_of
 from weft.capabilities.object_storage.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable, Pointer
 from weft.capabilities.object_storage.store import Staging
 from weft.capabilities.sessions.model import (
@@ -104,8 +105,20 @@ class LayerVersion(Response):
     version: int
 
 
+class SharedMemoryVersion(Response):
+    """A version of the memory of a team or user that the session has from now on, and the one that it had before."""
+
+    context_id: str
+    version: int
+    from_version: int | None = None
+
+
 class ContextPulled(Success, kw_only=True):
-    """The session's new snapshot, which replaces the previous one. ``reason`` is critical after a critical update."""
+    """The session's new snapshot, which replaces the previous one. ``reason`` is critical after a critical update.
+
+    ``from_version`` is the version that the session had before, from a pull or its first prompt. ``shared`` is the
+    memory of your teams and users.
+    """
 
     agent_id: str
     session_id: str
@@ -118,6 +131,7 @@ class ContextPulled(Success, kw_only=True):
     changes: ContextChanges
     context: PulledContext
     layers: list[LayerVersion]
+    shared: list[SharedMemoryVersion]
 
 
 class ReadContext(Request):
@@ -125,7 +139,7 @@ class ReadContext(Request):
 
     owner: Owner = None
     session_id: Annotated[
-        SessionId | None, msgspec.Meta(description="Read your snapshot pulled there. Default: the current version.")
+        SessionId | None, msgspec.Meta(description="Read your snapshot there. Default: the current version.")
     ] = None
     memory_type: Annotated[MemoryTypeName | None, msgspec.Meta(description="Only this memory type.")] = None
     key: Annotated[EntryKey | None, msgspec.Meta(description="One entry with its full value.")] = None
@@ -138,7 +152,7 @@ class ReadContext(Request):
 
 
 class ContextRead(Success, kw_only=True):
-    """The current context; with a session, your snapshot there, as you pulled it."""
+    """The current context; with a session, your snapshot there, as its prompts have it."""
 
     agent_id: str
     session_id: str | None = None
@@ -219,9 +233,10 @@ async def render_pull(request: PullContext, actor: Actor, reads: Transactions[Co
     errors=(SessionNotFound, SessionArchived, PermissionDenied, BranchNotFound, VersionPruned),
 )
 async def pull_context(request: PullContext, contexts: Contexts, layers: SessionLayers) -> ContextPulled:
-    """Pin your latest context and layers in a session as an immutable snapshot, which replaces the previous one.
+    """Pin your latest context, your teams' memory and the layers in a session as an immutable snapshot.
 
-    The answer lists what changed. The session keeps this snapshot, whatever is pushed or edited, until you pull again.
+    The answer lists what changed since the previous snapshot. Prompts and searches of the session use this one,
+    whatever is pushed or edited, until you pull again.
     """
     check_own(contexts.actor, request.agent_id)
     session, _ = await lock_active_session(request.session_id, contexts.actor, contexts.sessions)
@@ -232,7 +247,7 @@ async def pull_context(request: PullContext, contexts: Contexts, layers: Session
     parts = await context.current_version.parts()
     update = await layers.critical_update(session.session_id, context.owner)
     reason: Literal["request", "critical"] = "critical" if update else "request"
-    await _pin(context, session, parts)
+    held = await pin_memory(contexts, session.session_id, context.root, parts.values(), is_seen=True)
     pinned = await layers.pin(session.session_id, context.owner, parts.get(DEFINITION))
     await _publish(context, session, before, reason)
     root = context.root
@@ -253,6 +268,7 @@ async def pull_context(request: PullContext, contexts: Contexts, layers: Session
         changes=changes,
         context=pulled,
         layers=[LayerVersion(context_id=at.line, version=at.seq) for at in pinned],
+        shared=_shared_versions(before, held),
     )
 
 
@@ -278,10 +294,10 @@ async def pull_context(request: PullContext, contexts: Contexts, layers: Session
 async def read_context(
     request: ReadContext, actor: Actor, reads: Transactions[Contexts], staging: Staging
 ) -> ContextRead:
-    """Read your persistent memory: its current version or, with a session, the snapshot that you pulled there.
+    """Read your persistent memory: its current version or, with a session, your snapshot there.
 
-    With owner, the current memory of a team or user instead; sessions pin none of it. With a key, the answer has that
-    entry with its full value, even if it is in object storage.
+    With owner, the memory of a team or user instead. With a key, the answer has that entry with its full value, even
+    if it is in object storage.
     """
     answer, pointer = await reads.read(actor, lambda contexts: _read(request, contexts), heavy=True)
     if pointer is None:
@@ -298,17 +314,19 @@ async def read_context(
     errors=(*OWNER_ERRORS, SessionNotFound, BranchNotFound, PermissionDenied),
 )
 async def get_context_status(request: GetContextStatus, contexts: Contexts, layers: SessionLayers) -> ContextStatus:
-    """Return the current version of your context, or of a team or user, and the one that your session pulled."""
+    """Return the current version of your context, or of a team or user, and the one that your session has."""
     check_own(contexts.actor, request.agent_id)
     owner = contexts.actor.principal_id
     line = await contexts.named_line(request.owner, request.branch)
     held, update = None, None
-    if request.session_id is not None and request.owner is None:
+    if request.session_id is not None:
         session = await find_session(request.session_id, contexts.actor, contexts.sessions)
         held = await contexts.snapshots.find(session.session_id, owner)
-        update = await layers.critical_update(session.session_id, owner)
+        update = await layers.critical_update(session.session_id, owner) if request.owner is None else None
     root = await contexts.head(line)
     is_known = held is not None and await is_known_context(held, line.line_id, contexts.lines)
+    shared = held and request.owner and held.shared_version(request.owner)
+    pulled = shared.seq if shared else held.version if held and request.owner is None else None
     return ContextStatus(
         agent_id=owner,
         context_id=line.line_id,
@@ -317,30 +335,23 @@ async def get_context_status(request: GetContextStatus, contexts: Contexts, laye
         snapshot=root.hash.hex(),
         used_bytes=root.weight,
         limit_bytes=contexts.limits.total_bytes,
-        pulled_version=held.version if held else None,
+        pulled_version=pulled,
         known_version=held.known if held and is_known else None,
-        pulled_at=optional_datetime(held.pulled_at if held else None),
+        pulled_at=optional_datetime(held.pulled_at if held and pulled is not None else None),
         critical_update=update,
     )
 
 
-async def _pin(context: OpenContext, session: Session, parts: Mapping[str, PartVersion]) -> None:
-    """Pin the current version for the session, so that history keeps every part of it."""
-    service, root = context.service, context.root
-    await service.snapshots.put(
-        PinnedContext(
-            session_id=session.session_id,
-            principal_id=context.owner,
-            line_id=root.line_id,
-            held_line=(await service.lines.past(root.line_id, root.seq))[0].line_id,
-            version=root.seq,
-            hash=root.hash,
-            known=root.seq,
-            known_hash=root.hash,
-            pulled_at=context.now,
-        ),
-        parts.values(),
-    )
+def _shared_versions(before: PinnedContext | None, held: PinnedContext) -> list[SharedMemoryVersion]:
+    versions = []
+    for at in held.shared or ():
+        previous = None if before is None else before.shared_version(trunk_of(at.line))
+        versions.append(
+            SharedMemoryVersion(
+                context_id=at.line, version=at.seq, from_version=None if previous is None else previous.seq
+            )
+        )
+    return versions
 
 
 async def _changes(
@@ -396,18 +407,34 @@ async def _read(request: ReadContext, contexts: Contexts) -> tuple[ContextRead, 
 
 
 async def _opened(request: ReadContext, contexts: Contexts) -> tuple[MemoryVersion, PinnedContext | None]:
-    """Open the version to read: the current one, or the one that a session has pulled."""
-    # Sessions pin nobody else's memory; on a connection bound to one, every request names it.
-    if request.session_id is None or request.owner is not None:
-        line = await contexts.named_line(request.owner, None)
+    """Open the version to read: the current one, or the one that a session has."""
+    session, held = None, None
+    if request.session_id is not None:
+        session = await find_session(request.session_id, contexts.actor, contexts.sessions)
+        held = await contexts.snapshots.find(session.session_id, contexts.actor.principal_id)
+    if request.owner is not None:
+        memory = await _shared_memory(request.owner, held, contexts)
+        return memory, held if memory.rules is None else None
+    if session is None:
+        line = await contexts.named_line(None, None)
         return await MemoryVersion.current(contexts, line, await contexts.head(line)), None
-    session = await find_session(request.session_id, contexts.actor, contexts.sessions)
-    held = await contexts.snapshots.find(session.session_id, contexts.actor.principal_id)
     if held is None:
         raise ContextNotPulled(resource_id=session.session_id)
-    memory = MemoryVersion(contexts, ContextLine.parse(held.line_id), ContextAt(contexts.lines, held.held))
-    await memory.version.check_exists()
-    return memory, held
+    own = MemoryVersion(contexts, ContextLine.parse(held.line_id), ContextAt(contexts.lines, held.held))
+    await own.version.check_exists()
+    return own, held
+
+
+async def _shared_memory(owner: str, held: PinnedContext | None, contexts: Contexts) -> MemoryVersion:
+    """Open the memory of a team or user: the version that a session has, or the current one if it has no snapshot."""
+    line = await contexts.named_line(owner, None)
+    # Admins also read the memory of teams that they are not in, which no session pins.
+    if held is None or held.shared is None or owner not in readable_memory_owners(contexts.actor):
+        return await MemoryVersion.current(contexts, line, await contexts.head(line))
+    memory = await MemoryVersion.pinned(contexts, held, line.root._replace(branch=None).line_id)
+    if memory is None:
+        raise ContextNotPulled(f"This session has no version of the memory of {owner}.", resource_id=held.session_id)
+    return memory
 
 
 async def _entry(request: ReadContext, key: str, memory: MemoryVersion) -> PersistedEntry:

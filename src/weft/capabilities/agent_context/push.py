@@ -28,6 +28,7 @@ from weft.capabilities.agent_context.model import (
 from weft.capabilities.agent_context.owners import OWNER_ERRORS, Owner, is_shared
 from weft.capabilities.agent_context.permissions import check_own
 from weft.capabilities.agent_context.service import ContextAt, Contexts, OpenContext
+from weft.capabilities.agent_context.store import UNSEEN
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import BranchNotFound, ChangeMeta, Point, VersionConflict, metadata_key
 from weft.capabilities.object_storage.model import ObjectBusy, ObjectMissing, ObjectStorageUnavailable
@@ -253,7 +254,8 @@ async def push_context(request: PushContext, contexts: Contexts) -> ContextPushe
     """Write entries to your persistent memory, or to that of a team or user: all of them, or none.
 
     If the context has changed since the expected version, nothing is written and the error lists the changes: pull,
-    merge, push again. A push cannot change your definition (role, system prompt, guardrails, clearance).
+    merge, push again. A session has the new entries after its next pull. A push cannot change your definition (role,
+    system prompt, guardrails, clearance).
     """
     entries = _staged.get(request) or _entries(await _admitted(_values(request), contexts.gate), contexts.actor)
     session = await _session(request, contexts)
@@ -388,15 +390,16 @@ async def _expected(request: PushContext, context: OpenContext) -> int | None:
 
 async def is_known_context(held: PinnedContext, line_id: str, lines: LineStore) -> bool:
     """Tell whether the session pulled this context, not a deleted branch of the same name."""
-    return held.line_id == line_id and await ContextAt(lines, held.known_point).exists()
+    return held.known != UNSEEN and held.line_id == line_id and await ContextAt(lines, held.known_point).exists()
 
 
 async def _version_conflict(context: OpenContext, expected: int) -> VersionConflict:
     root = context.root
-    get = "`context.read` with this owner" if is_shared(context.owner) else "`context.pull`"
+    or_read = ", or `context.read` with this owner and without a session" if is_shared(context.owner) else ""
     return VersionConflict(
         f"{root.line_id} is at version {root.seq}, not {expected}.",
-        hint=f"Look at changed_since, {get}, merge your change, and push with if_version = current_version.",
+        hint=f"Look at changed_since, `context.pull`{or_read}, merge your change, "
+        "and push with if_version = current_version.",
         related=("read_context", "pull_context", "push_context"),
         current_version=root.seq,
         expected_version=expected,

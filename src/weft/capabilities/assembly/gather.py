@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
+from weft.capabilities.agent_context.service import Contexts
+from weft.capabilities.agent_context.session_memory import pin_first_memory
 from weft.capabilities.assembly.model import digest_of
 from weft.capabilities.assembly.plan import Previous
 from weft.capabilities.assembly.receipts import Receipt, ReceiptPruned, ReceiptStore, blocks_with_texts
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from weft.capabilities.agent_context.critical import CriticalUpdate
+    from weft.capabilities.agent_context.store import PinnedContext
     from weft.capabilities.assembly.model import PlannedBlock
     from weft.capabilities.assembly.receipts import ReceiptBlock
     from weft.capabilities.board.model import EntryWithValue
@@ -74,6 +77,7 @@ class AssemblyStores(msgspec.Struct, frozen=True):
     prompts: PromptCache
     policies: TrustPolicies
     budgets: Budgets
+    contexts: Contexts
 
 
 class PreviousPrompt(NamedTuple):
@@ -123,6 +127,8 @@ class Gathered(NamedTuple):
     policy: TrustPolicy
     budgets: Sequence[BudgetUse]
     teams: AbstractSet[str]
+    # The snapshot of the session; None if the prompt is for another agent, whose memory is not read.
+    held: PinnedContext | None
 
     @property
     def latest(self) -> int:
@@ -164,7 +170,10 @@ class GatherRequest(NamedTuple):
 
 
 class NotPrepared(Exception):
-    """The window, its pinned layers or events given inline are not stored yet; ``stored`` are ids of those that are."""
+    """The window, its pinned layers and memory or events given inline are not stored yet.
+
+    ``stored`` are ids of the events that are.
+    """
 
     def __init__(self, stored: frozenset[str] = frozenset()) -> None:
         super().__init__()
@@ -172,9 +181,11 @@ class NotPrepared(Exception):
 
 
 async def prepare(request: GatherRequest, drafts: Sequence[EventDraft], stores: AssemblyStores) -> None:
-    """Create the window, pin its layers, and add the events that are new."""
+    """Create the window, pin its layers and the agent's memory, and add the events that are new."""
     window = await stores.windows.open(request.session_id, request.agent_id, create=True)
     await stores.layers.for_agent(request.session_id, window.agent_id)
+    if window.agent_id == stores.actor.principal_id:
+        await pin_first_memory(stores.contexts, request.session_id)
     if drafts:
         await stores.windows.ingest(window, drafts)
 
@@ -195,7 +206,8 @@ async def gather(request: GatherRequest, stores: AssemblyStores) -> Gathered:
     layers = await stores.layers.pinned(session_id, window.agent_id)
     is_own = window.agent_id == stores.actor.principal_id
     events = _conversation(await stores.windows.events(window), request.inline, is_own=is_own)
-    if layers is None:
+    held = await stores.contexts.snapshots.find(session_id, window.agent_id) if is_own else None
+    if layers is None or (is_own and held is None):
         raise NotPrepared(frozenset(event.event_id for event in events))
     board = await stores.boards.to_read(session_id)
     return Gathered(
@@ -213,6 +225,7 @@ async def gather(request: GatherRequest, stores: AssemblyStores) -> Gathered:
         policy=await stores.policies.current(),
         budgets=budgets,
         teams=await stores.layers.teams_of(window.agent_id),
+        held=held,
     )
 
 

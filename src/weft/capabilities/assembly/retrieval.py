@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
+from weft.capabilities.agent_context.store import PinnedContext
 from weft.capabilities.indexing.collections.model import SOURCES, WINDOWS, Source
 from weft.capabilities.records.vocabulary import OmissionReason
 from weft.capabilities.search.evidence import LIKELY_PROBABILITY
@@ -57,6 +58,7 @@ class RetrievalRequest(msgspec.Struct, frozen=True, kw_only=True):
     against: the clock plays no part. ``window`` is the place of the window to search, SESSION:AGENT, which the caller
     may open; by default its own. ``surroundings``: places before and after each passage to return with it. ``reduced``:
     a quarter of the passages, without doubtful ones and without surroundings, to spend less.
+    ``held`` is the snapshot of the session.
     """
 
     task: str
@@ -71,6 +73,7 @@ class RetrievalRequest(msgspec.Struct, frozen=True, kw_only=True):
     tuned: bool = False
     surroundings: int = SURROUNDING_PLACES
     reduced: bool = False
+    held: PinnedContext | None = None
 
 
 class RetrievedPassage(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,7 +185,9 @@ async def retrieve(retriever: Retriever, actor: Actor, request: RetrievalRequest
         results += await retriever.find_each(actor, list(map(query_of, texts)), _scope_of(request, asked))
     found = _fused(results)
     gone = found.unreadable.difference(found.hits)
-    reasons = await retriever.stores.read(actor, partial(unreadable_reasons, gone), heavy=True) if gone else {}
+    reasons = (
+        await retriever.stores.read(actor, partial(unreadable_reasons, gone, request.held), heavy=True) if gone else {}
+    )
     selection = _select(found, top_k)
     return Retrieved(
         passages=await surrounded_passages(
@@ -215,6 +220,7 @@ def _scope_of(request: RetrievalRequest, asked: frozenset[int]) -> RequestedScop
         asked=asked,
         sources=request.sources,
         waits_for=_AWAITED,
+        held=request.held,
     )
 
 

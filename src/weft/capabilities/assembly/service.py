@@ -383,6 +383,7 @@ class Assembler(msgspec.Struct, frozen=True):
                 weights=EVERY_SCORE if min_score is None else RankingWeights(min_score=min_score),
                 tuned=request.min_score is not None,
                 reduced=bool(gathered.downgraded_by),
+                held=gathered.held,
             ),
         )
 
@@ -393,7 +394,8 @@ class Assembler(msgspec.Struct, frozen=True):
             return None
         current = dict(candidate_of(each.passage) for each in call.retrieved.passages)
         items = to_check(sent.blocks, current)
-        invalid = await self.validity.read(actor, partial(invalid_items, items)) if items else frozenset[str]()
+        check = partial(invalid_items, items, call.gathered.held)
+        invalid = await self.validity.read(actor, check) if items else frozenset[str]()
         previous = sent.as_previous(invalid | call.withdrawn(sent), call.request.task)
         return await run(call.counted_again, previous)
 
@@ -608,7 +610,15 @@ class _Call:
         applied = self.gathered.compaction
         compaction = {} if applied is None else {_COMPACTION: applied.compaction.compaction_id}
         searched = {"search_model": self.retrieved.model or "keywords only"}
-        return {**layers, **searched, _SCREENING: screening, **compaction}
+        return {**layers, **self._memory_versions, **searched, _SCREENING: screening, **compaction}
+
+    @property
+    def _memory_versions(self) -> dict[str, str]:
+        """Return the versions of the memory that the session has."""
+        held = self.gathered.held
+        if held is None:
+            return {}
+        return {held.line_id: str(held.version), **{at.line: str(at.seq) for at in held.shared or () if at.seq}}
 
     def confidence(self, plan: Plan) -> Confidence:
         found, passages = self.retrieved, self.materials.passages.candidates

@@ -100,6 +100,10 @@ class LineStore(Protocol):
 
     async def find(self, line_id: str) -> Line | None: ...
 
+    async def heads(self, line_ids: Sequence[str]) -> Mapping[str, Head]:
+        """Return the heads of those lines that exist, by line."""
+        ...
+
     async def branches(self, trunk: str) -> Sequence[Line]:
         """Return the branches of a line, including branches of branches."""
         ...

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from weft.capabilities.indexing.entities import Entity
     from weft.capabilities.search.index_view import View
     from weft.capabilities.search.passages import ChunkPassage
+    from weft.capabilities.search.pulled_memory import PulledMemory
     from weft.capabilities.search.retriever import Retriever
     from weft.capabilities.search.scope import RequestedScope
     from weft.kernel.identity import Actor
@@ -49,16 +50,17 @@ async def count_entities(
     """
     terms = [f"{kind or ''}:"]
     numbers: list[tuple[str, int]] = []
+    pulled: PulledMemory | None = None
     complete = True
     if query is not None:
         named = f"{kind}:{query}" if kind else query
-        numbers, complete = await _newest(retriever, actor, filters, [*terms, filter_term(named)])
+        numbers, pulled, complete = await _newest(retriever, actor, filters, [*terms, filter_term(named)])
     if not numbers:
-        numbers, complete = await _newest(retriever, actor, filters, terms)
+        numbers, pulled, complete = await _newest(retriever, actor, filters, terms)
     counts: dict[str, CountedEntity] = {}
     for start in range(0, len(numbers), _BATCH_SIZE):
         # In batches: other calls are served in between.
-        read = partial(read_numbers, numbers[start : start + _BATCH_SIZE])
+        read = partial(read_numbers, numbers[start : start + _BATCH_SIZE], pulled)
         passages = await retriever.stores.read(actor, read, heavy=True)
         _count(passages.values(), kind, (query or "").casefold(), counts)
     return EntityCounts(sorted(counts.values(), key=_order), complete)
@@ -66,14 +68,18 @@ async def count_entities(
 
 async def _newest(
     retriever: Retriever, actor: Actor, filters: RequestedScope, terms: Sequence[str]
-) -> tuple[list[tuple[str, int]], bool]:
-    """Return the newest visible chunks with all of some entity terms, and whether there are no others."""
+) -> tuple[list[tuple[str, int]], PulledMemory | None, bool]:
+    """Return the newest visible chunks with all of some entity terms, and whether there are no others.
+
+    With them, the memory of the session that they may be from.
+    """
     wanted = structs.replace(filters, entities=(*filters.entities, *terms))
-    _, views = await retriever.open_scope(actor, wanted)
+    scope, views = await retriever.open_scope(actor, wanted)
     newest = await SEARCH_THREADS.run(lambda: [each for view in views for each in _newest_of(view)])
     newest.sort(key=lambda each: (-each[0], each[1:]))
     size = sum(view.size for view in views)
-    return [(collection, number) for _, collection, number in newest[:MAX_CHUNKS]], size <= MAX_CHUNKS
+    keys = [(collection, number) for _, collection, number in newest[:MAX_CHUNKS]]
+    return keys, scope.pulled, size <= MAX_CHUNKS
 
 
 def _newest_of(view: View) -> list[tuple[int, str, int]]:

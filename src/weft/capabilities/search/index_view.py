@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from weft.capabilities.indexing.collections.model import IndexedChunk
+
     Rows = NDArray[np.int64]
     Counts = NDArray[np.float32]
     Floats = NDArray[np.float32]
@@ -158,6 +160,10 @@ class Views(Protocol):
 
     async def open(self, tenant: str, query: CollectionQuery, audiences: Audiences, model: str) -> View:
         """Return a view that includes everything committed before this call."""
+        ...
+
+    async def open_chunks(self, chunks: Sequence[IndexedChunk], query: CollectionQuery, audiences: Audiences) -> View:
+        """Return a view of chunks that are in no collection, sorted by number."""
         ...
 
 

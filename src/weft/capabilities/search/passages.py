@@ -34,7 +34,6 @@ from weft.capabilities.search.items import (
 )
 from weft.capabilities.search.persistent_memory import (
     is_persistent,
-    item_of_entry,
     memory_place,
     own_place,
     readable_entries,
@@ -42,6 +41,7 @@ from weft.capabilities.search.persistent_memory import (
     version_id,
     version_of_entry,
 )
+from weft.capabilities.search.pulled_memory import held_memory
 from weft.capabilities.search.scope import visible_domain
 from weft.capabilities.search.window_events import event_numbered, is_searchable, live_events
 from weft.capabilities.sessions.model import line_of
@@ -50,7 +50,11 @@ from weft.capabilities.trust.model import Trust, TrustLabel, default_trust
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+    from weft.capabilities.agent_context.store import PinnedContext
+    from weft.capabilities.history.model import Version
     from weft.capabilities.messages.model import Message
+    from weft.capabilities.search.pulled_memory import PulledMemory
+    from weft.capabilities.search.scope import RequestedScope
     from weft.capabilities.search.stores import SearchStores
     from weft.capabilities.windows.model import WindowEvent
 
@@ -61,6 +65,8 @@ _SOURCE_KINDS = {
     "memory": "weft_memory",
     "event": "weft_window",
 }
+# Later versions of an entry that are looked at.
+_MAX_LABELS = 100
 # Entries of persistent memory, which are found as memory.
 _PERSISTENT_KIND = "weft_persistent_memory"
 
@@ -98,8 +104,8 @@ class ChunkPassage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def handle(self) -> str:
-        """Return the short name that opens the passage: its chunk id, or its item id if it is a whole turn."""
-        return self.chunk_id if self.chunk.number else self.uri
+        """Return the short name that opens the passage: its chunk id, or its item id if it is in no collection."""
+        return self.chunk_id if self.chunk.number > 0 else self.uri
 
 
 def ref_to(passage: ChunkPassage) -> ContextSourceRef:
@@ -115,21 +121,31 @@ def ref_to(passage: ChunkPassage) -> ContextSourceRef:
     )
 
 
-async def read_numbers(passages: Iterable[tuple[str, int]], stores: SearchStores) -> dict[str, ChunkPassage]:
-    """Return the readable passages of chunks, given as (collection, number), by chunk id."""
-    numbers = _by_collection(passages)
+async def read_numbers(
+    passages: Iterable[tuple[str, int]], pulled: PulledMemory | None, stores: SearchStores
+) -> dict[str, ChunkPassage]:
+    """Return the readable passages of chunks, given as (collection, number), by chunk id.
+
+    ``pulled`` is the memory of the session that is searched.
+    """
+    passages = list(passages)
+    numbers = _by_collection(each for each in passages if each[1] > 0)
     chunks = [
         chunk for collection, batch in numbers.items() for chunk in await stores.collections.find(collection, batch)
     ]
-    return await read_chunks(chunks, stores)
+    if pulled is None:
+        return await read_chunks(chunks, stores)
+    chunks += [pulled.chunks[number] for _, number in passages if number in pulled.chunks]
+    return await read_chunks(chunks, stores, pulled.held)
 
 
-async def read_handle(handle: str, stores: SearchStores) -> ChunkPassage | None:
+async def read_handle(handle: str, filters: RequestedScope, stores: SearchStores) -> ChunkPassage | None:
     """Return the readable passage of a chunk id; None if there is none."""
     collection, _, number = handle.rpartition("/")
     if not (collection and is_number(number)):
         return None
-    return (await read_numbers([(collection, int(number))], stores)).get(handle)
+    chunks = await stores.collections.find(collection, [int(number)])
+    return (await read_chunks(chunks, stores, await held_memory(filters, stores))).get(handle)
 
 
 async def readable_chunks(chunks: Iterable[tuple[str, int]], stores: SearchStores) -> set[tuple[str, int]]:
@@ -169,19 +185,27 @@ def _by_collection(passages: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     return numbers
 
 
-async def read_chunks(chunks: Sequence[Chunk], stores: SearchStores) -> dict[str, ChunkPassage]:
-    """Return the readable passages of chunks, by chunk id."""
-    return {each.chunk_id: each for each in await not_redacted(await read_with_redacted(chunks, stores), stores)}
+async def read_chunks(
+    chunks: Sequence[Chunk], stores: SearchStores, held: PinnedContext | None = None
+) -> dict[str, ChunkPassage]:
+    """Return the readable passages of chunks, by chunk id; of memory, those in the snapshot of a session."""
+    passages = await not_redacted(await read_with_redacted(chunks, stores, held), stores)
+    return {each.chunk_id: each for each in passages}
 
 
-async def read_with_redacted(chunks: Sequence[Chunk], stores: SearchStores) -> list[ChunkPassage]:
+async def read_with_redacted(
+    chunks: Sequence[Chunk], stores: SearchStores, held: PinnedContext | None = None
+) -> list[ChunkPassage]:
     """Return the passages that the caller may read if they are not redacted."""
     by_place: defaultdict[tuple[str, str], list[Chunk]] = defaultdict(list)
     for chunk in chunks:
         by_place[chunk.source, chunk.place].append(chunk)
     passages = []
     for (source, place), batch in by_place.items():
-        passages += await _READERS[source](place, batch, stores)
+        if source == "memory" and is_persistent(place):
+            passages += await _persistent_memories(place, batch, stores, held)
+        else:
+            passages += await _READERS[source](place, batch, stores)
     return passages
 
 
@@ -329,8 +353,6 @@ async def _entries(session_id: str, chunks: Sequence[Chunk], stores: SearchStore
 
 
 async def _memories(owner: str, chunks: Sequence[Chunk], stores: SearchStores) -> list[ChunkPassage]:
-    if is_persistent(owner):
-        return await _persistent_memories(owner, chunks, stores)
     if owner != stores.actor.principal_id:
         return []
     return [passage for chunk in chunks if (passage := await _memory(owner, chunk, stores)) is not None]
@@ -356,29 +378,41 @@ async def _memory(owner: str, chunk: Chunk, stores: SearchStores) -> ChunkPassag
     )
 
 
-async def _persistent_memories(place: str, chunks: Sequence[Chunk], stores: SearchStores) -> list[ChunkPassage]:
-    found = await readable_entries(place, sorted({chunk.item for chunk in chunks}), stores)
+async def _persistent_memories(
+    place: str, chunks: Sequence[Chunk], stores: SearchStores, held: PinnedContext | None
+) -> list[ChunkPassage]:
+    found = await readable_entries(place, sorted({chunk.item for chunk in chunks}), stores, held)
     if found is None:
         return []
     memory, entries = found
-    names = {item_of_entry(entry.place): str(await version_id(memory, entry)) for entry in entries.values()}
+    ids = {item: await version_id(memory, entry) for item, entry in entries.items()}
+    # Those that are in no collection have a later version, which may be the same value with another label.
+    replaced = {chunk.item for chunk in chunks if chunk.number < 0} & entries.keys()
+    labels = {item: await _latest_label(ids[item], entries[item].version, stores) for item in replaced}
     own = place == own_place(stores.actor.principal_id)
     return [
         ChunkPassage(
             chunk=chunk,
             text=chunk.text,
             title=entry.place.key,
-            uri=names[chunk.item],
+            uri=str(ids[chunk.item]),
             key=entry.place.key,
             memory_type=entry.place.memory_type,
             workflow_id=entry.place.workflow_id,
             owner=None if own else place,
             author=entry.version.author,
-            label=entry.version.change.meta.trust,
+            label=labels.get(chunk.item, entry.version.change.meta.trust),
         )
         for chunk in chunks
         if (entry := entries.get(chunk.item)) is not None and version_of_entry(entry.version) == chunk.version
     ]
+
+
+async def _latest_label(name: VersionId, version: Version, stores: SearchStores) -> TrustLabel | None:
+    """Return the label that the value of an old version got last: it may have been flagged, or approved, since."""
+    later = await stores.contexts.lines.versions(name.line_id, name.key, name.incarnation, _MAX_LABELS)
+    same = (each for each in later if each.seq >= version.seq and each.change.blob_hash == version.change.blob_hash)
+    return next((each.change.meta.trust for each in same), version.change.meta.trust)
 
 
 async def _events(place: str, chunks: Sequence[Chunk], stores: SearchStores) -> list[ChunkPassage]:

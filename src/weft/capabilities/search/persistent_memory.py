@@ -21,8 +21,9 @@ from weft.capabilities.object_storage.model import Pointer
 from weft.capabilities.records.record_ids import VersionId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from weft.capabilities.agent_context.store import PinnedContext
     from weft.capabilities.agent_context.views import PersistedEntry
     from weft.capabilities.history.model import Version
     from weft.capabilities.search.stores import SearchStores
@@ -145,15 +146,40 @@ def _is_text(media_type: str) -> bool:
 
 
 async def readable_entries(
-    place: str, items: Sequence[str], stores: SearchStores
+    place: str, items: Sequence[str], stores: SearchStores, held: PinnedContext | None = None
 ) -> tuple[MemoryVersion, dict[str, PersistedEntry]] | None:
-    """Return the current entries of items that the caller may read; None if it may not read the memory."""
+    """Return the entries of items that the caller may read, now or in the snapshot of a session.
+
+    None if it may not read the memory.
+    """
     if place not in readable_places(stores.actor):
         return None
-    memory = await MemoryVersion.find(stores.contexts, place, stores.actor.principal_id)
+    if held is None:
+        memory = await MemoryVersion.find(stores.contexts, place, stores.actor.principal_id)
+    else:
+        memory = await MemoryVersion.pinned(stores.contexts, held, place)
     if memory is None:
         return None
     return memory, {item_of_entry(entry.place): entry for entry in await memory.some_entries(map(entry_of_item, items))}
+
+
+async def current_refs(
+    names: Mapping[str, VersionId], stores: SearchStores, held: PinnedContext | None
+) -> frozenset[str]:
+    """Return those refs whose version is the current one of its entry, or the one in the snapshot of a session."""
+    by_place: dict[str, dict[str, str]] = {}
+    for ref, name in names.items():
+        part = ContextLine.parse(name.line_id).part or ""
+        item = item_of_entry(EntryAddress(part, name.key))
+        by_place.setdefault(memory_place(name.line_id) or "", {})[ref] = item
+    found: set[str] = set()
+    for place, items in by_place.items():
+        readable = await readable_entries(place, sorted(set(items.values())), stores, held)
+        if readable is not None:
+            memory, entries = readable
+            ids = {item: await version_id(memory, entry) for item, entry in entries.items()}
+            found |= {ref for ref, item in items.items() if ids.get(item) == names[ref]}
+    return frozenset(found)
 
 
 async def text_of_entry_id(name: VersionId, stores: SearchStores) -> str | None:

@@ -109,7 +109,7 @@ def passage_info(hit: SearchHit, session_id: str | None, *, explain: bool) -> Pa
         # The caller named it.
         source["session_id"] = None
     return PassageInfo(
-        ref=hit.passage.chunk_id,
+        ref=hit.passage.handle,
         score=round(hit.ranked.score, SCORE_DIGITS),
         text=hit.passage.text,
         trust=hit.passage.trust or UNSET,

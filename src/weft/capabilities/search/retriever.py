@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from msgspec import structs
 
+from weft.capabilities.indexing.collections.model import MEMORY
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, Embeddings, TextRefused
 from weft.capabilities.indexing.embeddings.model_selection import query_model, semantic_search_off, serving_model
 from weft.capabilities.indexing.model_migration.canary import QuerySample, overlap, rank_correlation
@@ -21,6 +22,7 @@ from weft.capabilities.plans.model import Allowance
 from weft.capabilities.search.model import Query, Ranked, Ranking, RankingWeights
 from weft.capabilities.search.passages import ChunkPassage, read_handle, read_numbers, read_siblings
 from weft.capabilities.search.persistent_memory import readable_places
+from weft.capabilities.search.pulled_memory import PulledMemory, PulledTexts, pulled_memory
 from weft.capabilities.search.recent_items import recent_items
 from weft.capabilities.search.references import expanded_query, may_refer, resolve_references
 from weft.capabilities.search.scope import resolve_scope
@@ -105,7 +107,8 @@ class SearchScope(NamedTuple):
 
     ``partial``: a replica is being rebuilt, so not everything can be found yet. ``semantic_off``: why nothing
     in scope has vectors; empty if something may. ``own_pending``: the unindexed events that the caller itself caused.
-    ``fallback_model``: the serving model, if the one it is being migrated to answers this query.
+    ``fallback_model``: the serving model, if the one it is being migrated to answers this query. ``pulled``: the memory
+    of the session, if it has a snapshot.
     """
 
     queries: Sequence[CollectionQuery]
@@ -117,6 +120,7 @@ class SearchScope(NamedTuple):
     semantic_off: str = ""
     own_pending: tuple[int, ...] = ()
     fallback_model: str | None = None
+    pulled: PulledMemory | None = None
 
     def with_fallback(self) -> SearchScope:
         """Return the same scope for the serving model."""
@@ -157,6 +161,7 @@ class Retriever:
     trials: QueryTrials
     reporter: SearchReporter
     index_wait: IndexWait
+    pulled_texts: PulledTexts
 
     async def find(self, actor: Actor, request: SearchRequest) -> RetrievalResult:
         """Return the best results, best first, and the pinned items in scope."""
@@ -235,14 +240,16 @@ class Retriever:
         scope = await self.stores.read(actor, resolve, heavy=True)
         if scope.own_pending and await self.index_wait.until_indexed(actor, scope.own_pending):
             scope = _without_indexed(await self.stores.read(actor, resolve, heavy=True), scope.own_pending)
+        if scope.pulled is not None:
+            scope = scope._replace(pulled=await self.pulled_texts.chunk(actor, scope.pulled))
         views = await self._open_views(actor, scope)
         return scope._replace(partial=any(view.lag for view in views)), views
 
-    async def read(self, actor: Actor, ranked: Iterable[Ranked]) -> list[SearchHit]:
+    async def read(self, actor: Actor, ranked: Iterable[Ranked], scope: SearchScope) -> list[SearchHit]:
         """Return the chunks that the caller may read now, in the same order."""
         candidates = list(ranked)
         keys = [(each.collection, each.number) for each in candidates]
-        passages = await self.stores.read(actor, partial(read_numbers, keys), heavy=True)
+        passages = await self.stores.read(actor, partial(read_numbers, keys, scope.pulled), heavy=True)
         return [
             SearchHit(each, passages[chunk_id])
             for each in candidates
@@ -251,7 +258,7 @@ class Retriever:
 
     async def open_passage(self, actor: Actor, handle: str, filters: RequestedScope) -> ChunkPassage | None:
         """Return the passage of a search result, by its chunk id; None if the caller may not read it in this scope."""
-        passage = await self.stores.read(actor, partial(read_handle, handle))
+        passage = await self.stores.read(actor, partial(read_handle, handle, filters))
         return passage if passage is not None and filters.includes_session(passage.session_id) else None
 
     async def _open_views(self, actor: Actor, scope: SearchScope, gone: Iterable[tuple[str, int]] = ()) -> list[View]:
@@ -259,18 +266,26 @@ class Retriever:
         without: defaultdict[str, set[int]] = defaultdict(set)
         for collection, number in gone:
             without[collection].add(number)
-        wishes = [query._replace(without=query.without | without[query.collection]) for query in scope.queries]
+        wishes = [query._replace(without=query.without.union(without[query.collection])) for query in scope.queries]
         opened = (self.views.open(actor.tenant, query, actor, scope.model) for query in wishes)
-        return list(await asyncio.gather(*opened))
+        views = list(await asyncio.gather(*opened))
+        pulled = scope.pulled
+        if pulled is not None and pulled.chunks:
+            chunks = await self.pulled_texts.indexed_chunks(actor, pulled, None if scope.semantic_off else scope.model)
+            query = next(query for query in wishes if query.collection == MEMORY)
+            # The index has all of the others.
+            views.append(await self.views.open_chunks(chunks, query._replace(places=None, items=None), actor))
+        return views
 
     def now(self) -> int:
         return to_micros(self.clock.now())
 
     async def _resolve(self, filters: RequestedScope, query: str | None, stores: SearchStores) -> SearchScope:
-        visible = await resolve_scope(filters, stores)
+        pending = await stores.lag.pending(stores.actor, filters, readable_places(stores.actor))
+        pulled = await pulled_memory(filters, pending.memories, stores)
+        visible = await resolve_scope(filters, stores, pulled)
         listed, known = await stores.models.listed(), self.embeddings.models()
         model, fallback = (serving_model(listed, known), None) if query is None else query_model(listed, known, query)
-        pending = await stores.lag.pending(stores.actor, filters, readable_places(stores.actor))
         return SearchScope(
             visible.queries,
             model.name,
@@ -280,6 +295,7 @@ class Retriever:
             semantic_off=await self._semantic_off(filters, stores),
             own_pending=pending.own,
             fallback_model=None if fallback is None else fallback.name,
+            pulled=pulled,
         )
 
     async def _semantic_off(self, filters: RequestedScope, stores: SearchStores) -> str:
@@ -311,19 +327,19 @@ class Retriever:
     ) -> RetrievalResult:
         """Rank; if results are gone, rank again without them, so that they affect neither order nor statistics."""
         ranking = await self.rank(query, views, embed)
-        found = await self._read_all(actor, ranking)
+        found = await self._read_all(actor, ranking, scope)
         unreadable = _unreadable(ranking, found)
         if unreadable:
             readable_views, probed = await self._readable_views(actor, query, scope, embed)
             ranking = await self.rank(query, readable_views, embed)
-            found = await self._read_all(actor, ranking)
+            found = await self._read_all(actor, ranking, scope)
             unreadable |= probed | _unreadable(ranking, found)
         hits, pinned = ([hit for hit in found if hit.ranked.pinned is pinned] for pinned in (False, True))
         model = scope.model if ranking.by_meaning else None
         return RetrievalResult(hits, pinned, ranking, scope, model, frozenset(unreadable))
 
-    async def _read_all(self, actor: Actor, ranking: Ranking) -> list[SearchHit]:
-        return await self.read(actor, [*ranking.ranked, *ranking.pinned])
+    async def _read_all(self, actor: Actor, ranking: Ranking, scope: SearchScope) -> list[SearchHit]:
+        return await self.read(actor, [*ranking.ranked, *ranking.pinned], scope)
 
     async def _readable_views(
         self, actor: Actor, query: Query, scope: SearchScope, embed: Embed
@@ -341,7 +357,7 @@ class Retriever:
         views, gone, found = await self._open_views(actor, scope), set[tuple[str, int]](), set[tuple[str, int]]()
         for _ in range(_MAX_PROBES):
             ranking = await self.rank(probe, views, embed)
-            unreadable = _unreadable(ranking, await self._read_all(actor, ranking))
+            unreadable = _unreadable(ranking, await self._read_all(actor, ranking, scope))
             if not unreadable:
                 break
             found |= unreadable

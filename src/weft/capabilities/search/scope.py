@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from weft.capabilities.agent_context.store import PinnedContext
 from weft.capabilities.indexing.collections.item_ids import MemoryKey
 from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS, SOURCES, WINDOWS, Source, domain_collection
 from weft.capabilities.indexing.entities import filter_term
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weft.capabilities.knowledge.model import Domain
+    from weft.capabilities.search.pulled_memory import PulledMemory
     from weft.capabilities.search.stores import SearchStores
     from weft.kernel.identity import Actor
 
@@ -38,7 +40,8 @@ class RequestedScope(msgspec.Struct, frozen=True, kw_only=True):
     the caller's own windows; it must be one that the caller may open. ``entities``: only chunks that mention all of
     them, each given by its value or as TYPE:VALUE. Times are in microseconds, ``until`` exclusive. ``waits_for`` are
     the sources whose newest items of the caller should be found. ``asked``: numbers of events of the window that ask
-    the query, so that they are not searched for its answer.
+    the query, so that they are not searched for its answer. ``held`` is the snapshot of the session, if the caller has
+    read it.
     """
 
     domains: tuple[str, ...] = ()
@@ -52,6 +55,7 @@ class RequestedScope(msgspec.Struct, frozen=True, kw_only=True):
     since: int | None = None
     until: int | None = None
     waits_for: frozenset[Source] = _ALL_SOURCES
+    held: PinnedContext | None = None
 
     @property
     def searched_sources(self) -> frozenset[Source]:
@@ -79,8 +83,10 @@ class VisibleScope(NamedTuple):
     pending_documents: int
 
 
-async def resolve_scope(filters: RequestedScope, stores: SearchStores) -> VisibleScope:
-    """Resolve filters to the collections and items that the caller may read.
+async def resolve_scope(
+    filters: RequestedScope, stores: SearchStores, pulled: PulledMemory | None = None
+) -> VisibleScope:
+    """Resolve filters to the collections and items that the caller may read, with the memory that a session has.
 
     Domains and sessions without access are reported as not found.
     """
@@ -95,7 +101,7 @@ async def resolve_scope(filters: RequestedScope, stores: SearchStores) -> Visibl
     if filters.in_sessions and _has_sessions(filters, stores.actor):
         queries.append(await _sessions_query(filters, stores))
     if "memory" in sources:
-        queries += await _memory_queries(filters, stores)
+        queries += await _memory_queries(filters, stores, pulled)
     if "event" in sources:
         queries += await _window_queries(filters, stores)
     entities = frozenset(map(filter_term, filters.entities))
@@ -179,11 +185,16 @@ async def _asked(filters: RequestedScope, stores: SearchStores) -> frozenset[int
     return frozenset(chunk.number for found in chunks for chunk in found)
 
 
-async def _memory_queries(filters: RequestedScope, stores: SearchStores) -> list[CollectionQuery]:
+async def _memory_queries(
+    filters: RequestedScope, stores: SearchStores, pulled: PulledMemory | None
+) -> list[CollectionQuery]:
     """Return the queries of the caller's private memory and of the persistent memory that it may read."""
     own, persistent = frozenset({stores.actor.principal_id}), readable_places(stores.actor)
     items = None if filters.session_id is None else await _memory_items(filters, stores)
-    query = CollectionQuery(MEMORY, places=own | persistent, since=filters.since, until=filters.until)
+    replaced = frozenset[int]()
+    if pulled is not None:
+        persistent, replaced = persistent - pulled.missing, pulled.replaced
+    query = CollectionQuery(MEMORY, places=own | persistent, since=filters.since, until=filters.until, without=replaced)
     if items is None:
         return [query]
     # Persistent memory belongs to no session.

@@ -61,7 +61,7 @@ class SimilarSearch:
             others = [
                 each for each in found if each.score >= min_score and f"{each.collection}/{each.number}" != chunk_id
             ]
-            hits = await self.retriever.read(self.actor, others[: limit + extra])
+            hits = await self.retriever.read(self.actor, others[: limit + extra], scope)
             if len(hits) >= limit or len(others) < limit + extra:
                 break
         return Similar(hits[:limit], sum(view.size for view in views), scope)

@@ -24,7 +24,7 @@ from weft.kernel.events import Outbox
 from weft.kernel.identity import Actor
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from weft.capabilities.search.scope import RequestedScope
 
@@ -32,10 +32,14 @@ T = TypeVar("T")
 
 
 class PendingEvents(NamedTuple):
-    """Number of unindexed events in scope that the caller may see; ``own`` are those that it caused, in order."""
+    """Number of unindexed events in scope that the caller may see; ``own`` are those that it caused, in order.
+
+    ``memories``: of each root of persistent memory with changes that are not indexed, the version before them.
+    """
 
     total: int
     own: tuple[int, ...] = ()
+    memories: Mapping[str, int] = {}
 
 
 class Lag(Protocol):

@@ -14,15 +14,16 @@ from weft.capabilities.search.window_events import event_numbered, live_events, 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from weft.capabilities.agent_context.store import PinnedContext
     from weft.capabilities.indexing.collections.model import Chunk
     from weft.capabilities.records.vocabulary import OmissionReason
     from weft.capabilities.search.stores import SearchStores
 
 
 async def unreadable_reasons(
-    keys: Collection[tuple[str, int]], stores: SearchStores
+    keys: Collection[tuple[str, int]], held: PinnedContext | None, stores: SearchStores
 ) -> dict[tuple[str, int], OmissionReason]:
-    """Return the reason of each chunk, given as (collection, number).
+    """Return the reason of each chunk, given as (collection, number); ``held`` is the snapshot that was searched.
 
     A redacted item is a policy block; one that was replaced, deleted or has expired is a stale source; anything else
     that the caller may not read is a missing permission.
@@ -31,14 +32,14 @@ async def unreadable_reasons(
     for collection in sorted({collection for collection, _ in keys}):
         numbers = sorted(number for each, number in keys if each == collection)
         for chunk in await stores.collections.find(collection, numbers):
-            reasons[collection, chunk.number] = await _reason(chunk, stores)
+            reasons[collection, chunk.number] = await _reason(chunk, held, stores)
     return reasons
 
 
-async def _reason(chunk: Chunk, stores: SearchStores) -> OmissionReason:
+async def _reason(chunk: Chunk, held: PinnedContext | None, stores: SearchStores) -> OmissionReason:
     if not await _place_is_readable(chunk, stores):
         return "missing_permission"
-    if await read_with_redacted([chunk], stores) or await _is_redacted_event(chunk, stores):
+    if await read_with_redacted([chunk], stores, held) or await _is_redacted_event(chunk, stores):
         return "policy_block"
     return "missing_permission" if await _is_current(chunk, stores) else "stale_source"
 

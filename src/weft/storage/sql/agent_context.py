@@ -10,6 +10,7 @@ import msgspec
 
 from weft.capabilities.agent_context.model import pin_holder
 from weft.capabilities.agent_context.store import PinnedContext
+from weft.capabilities.history.composite_lines import PartVersion
 from weft.capabilities.history.model import BRANCH_MARK, ChangeKind
 from weft.storage.sql.blobs import SqlBlobs
 from weft.storage.sql.database import BATCH_SIZE, SqlStore, flat_batches
@@ -19,11 +20,12 @@ from weft.storage.sql.history_rows import VERSION, version
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from weft.capabilities.history.composite_lines import PartVersion
     from weft.capabilities.history.model import Point, Version
     from weft.storage.sql.database import Transaction
 
 
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_versions = msgspec.json.Decoder(tuple[PartVersion, ...]).decode
 _PIN = f"""
 INSERT INTO pins (tenant, holder, line_id, seq)
 VALUES {", ".join(f"($1, $2, ${place}, ${place + 1})" for place in range(3, 2 * BATCH_SIZE + 3, 2))}
@@ -57,21 +59,21 @@ JOIN changes c ON c.tenant = latest.tenant AND c.line_id = latest.line_id AND c.
 JOIN commits k ON k.tenant = c.tenant AND k.line_id = c.line_id AND k.seq = c.seq
 """  # noqa: S608 - placeholders, and our own column names
 _FIND = """
-SELECT session_id, principal_id, line_id, held_line, version, hash, known, known_hash, pulled_at
+SELECT session_id, principal_id, line_id, held_line, version, hash, known, known_hash, pulled_at, shared
 FROM context_snapshots WHERE tenant = $1 AND session_id = $2 AND principal_id = $3
 """
 _PUT = """
 INSERT INTO context_snapshots (tenant, session_id, principal_id, line_id, held_line, version, hash, known,
-                               known_hash, pulled_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+                               known_hash, pulled_at, shared)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 ON CONFLICT (tenant, session_id, principal_id) DO UPDATE SET
     line_id = excluded.line_id, held_line = excluded.held_line, version = excluded.version,
     hash = excluded.hash, known = excluded.known, known_hash = excluded.known_hash,
-    pulled_at = excluded.pulled_at
+    pulled_at = excluded.pulled_at, shared = excluded.shared
 """
 _LEARN = """
 UPDATE context_snapshots SET known = $1, known_hash = $2
-WHERE tenant = $3 AND session_id = $4 AND principal_id = $5 AND line_id = $6
+WHERE tenant = $3 AND session_id = $4 AND principal_id = $5 AND line_id = $6 AND known >= 0
 """
 
 
@@ -80,15 +82,22 @@ class SqlSnapshotStore(SqlStore):
 
     async def find(self, session_id: str, principal_id: str) -> PinnedContext | None:
         row = await self._tx.one(_FIND, self._tenant, session_id, principal_id)
-        return None if row is None else PinnedContext(*row)
+        if row is None:
+            return None
+        *values, shared = row
+        found = PinnedContext(*values)
+        return found if shared is None else msgspec.structs.replace(found, shared=_versions(shared))
 
     async def put(self, snapshot: PinnedContext, parts: Iterable[PartVersion]) -> None:
         holder = pin_holder(snapshot.session_id, snapshot.principal_id)
         await self._tx.run("DELETE FROM pins WHERE tenant = $1 AND holder = $2", self._tenant, holder)
         points = [(snapshot.held_line, snapshot.version), *((at.line, at.seq) for at in parts)]
+        # Pruning keeps the parts that a pinned root refers to.
+        points += [(at.line, at.seq) for at in snapshot.shared or () if at.seq > 0]
         for batch in flat_batches(points):
             await self._tx.run(_PIN, self._tenant, holder, *batch)
-        await self._tx.run(_PUT, self._tenant, *msgspec.structs.astuple(snapshot))
+        *values, shared = msgspec.structs.astuple(snapshot)
+        await self._tx.run(_PUT, self._tenant, *values, None if shared is None else _encode(shared).decode())
 
     async def learn(self, session_id: str, principal_id: str, known: Point) -> None:
         await self._tx.run(_LEARN, known.seq, known.hash, self._tenant, session_id, principal_id, known.line_id)

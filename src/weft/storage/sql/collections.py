@@ -243,6 +243,19 @@ class SqlCollectionStore:
         )
         return [row[0] for row in rows]
 
+    async def numbers_of_items(self, collection: str, place: str, items: Sequence[str]) -> Sequence[int]:
+        rows = await self._tx.all(
+            """
+            SELECT number FROM chunks
+            WHERE tenant = $1 AND collection = $2 AND place = $3 AND item {among_texts}$4{end_among_texts}
+            """,
+            self._tenant,
+            collection,
+            place,
+            in_json(items),
+        )
+        return [row[0] for row in rows]
+
     async def chunks_at(
         self, collection: str, place: str, positions: Sequence[tuple[str, int, int]]
     ) -> Sequence[Chunk]:

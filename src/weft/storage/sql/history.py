@@ -45,6 +45,10 @@ if TYPE_CHECKING:
 _HEAD = "SELECT line_id, seq, head, weight, next_expiry_at, step FROM lines WHERE tenant = $1 AND line_id = $2 "
 _LINE = "SELECT line_id, seq, head, weight, next_expiry_at, step, trunk, base_line, base_seq FROM lines "
 _HEAD_COLUMNS = 6
+_HEADS = """
+SELECT line_id, seq, head, weight, next_expiry_at, step FROM lines
+WHERE tenant = $1 AND line_id {among_texts}$2{end_among_texts}
+"""
 _ROOTS_PAGE = 200
 # Compared by text, not as a range: the order of a database need not be that of bytes.
 _BEGINNING_WITH = """
@@ -255,6 +259,10 @@ class SqlLineStore:
     async def find(self, line_id: str) -> Line | None:
         row = await self._tx.one(_LINE + "WHERE tenant = $1 AND line_id = $2", self._tenant, line_id)
         return None if row is None else _line(row)
+
+    async def heads(self, line_ids: Sequence[str]) -> Mapping[str, Head]:
+        rows = await self._tx.all(_HEADS, self._tenant, msgspec.json.encode(line_ids).decode())
+        return {row[0]: Head(*row) for row in rows}
 
     async def branches(self, trunk: str) -> Sequence[Line]:
         rows = await self._tx.all(_LINE + "WHERE tenant = $1 AND trunk = $2 ORDER BY line_id", self._tenant, trunk)

@@ -51,9 +51,9 @@ COMMANDS: dict[str, dict[str, str]] = {
         "emit-metrics": "Report a model call: the provider's usage, and the answer, to learn how much of the prompt was used.",
         "validate-prompt": "Check a prompt right before you send it to the model: it must be the assembled one.",
         "push": "Write entries to your persistent memory, or to that of a team or user: all of them, or none.",
-        "pull": "Pin your latest context and layers in a session as an immutable snapshot, which replaces the previous one.",
-        "read": "Read your persistent memory: its current version or, with a session, the snapshot that you pulled there.",
-        "status": "Return the current version of your context, or of a team or user, and the one that your session pulled.",
+        "pull": "Pin your latest context, your teams' memory and the layers in a session as an immutable snapshot.",
+        "read": "Read your persistent memory: its current version or, with a session, your snapshot there.",
+        "status": "Return the current version of your context, or of a team or user, and the one that your session has.",
         "copy": "Replace an agent's persistent memory by a version of another agent's. Definitions are not copied.",
     },
     "window": {

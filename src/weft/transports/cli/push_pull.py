@@ -81,7 +81,7 @@ def push(ctx: click.Context, /, *, key: str | None, file: Path | None, as_json: 
 @_BRANCH
 @click.pass_obj
 def pull(target: Target, /, *, session: str | None, branch: str | None, as_json: bool) -> None:
-    """Pull your persistent memory into a session, as a snapshot that stays the same until the next pull."""
+    """Pull your persistent memory into a session: its prompts and searches have this version until the next pull."""
     if session is None:
         raise click.UsageError("Name the session with --session, or set WEFT_SESSION.")
     pulled = _call(target, "context.pull", {"session_id": session, **_given(branch=branch)})
@@ -102,8 +102,13 @@ def _render_push(pushed: ContextPushed) -> str:
 
 def _render_pull(pulled: ContextPulled) -> str:
     changed = [(act, entry) for act in ("added", "removed", "modified") for entry in getattr(pulled.changes, act)]
+    shared = [each for each in pulled.shared if each.version != (each.from_version or 0)]
     return "\n".join(
-        [pulled.message, *(escape_controls(f"  {act} {entry.memory_type}/{entry.key}") for act, entry in changed)]
+        [
+            pulled.message,
+            *(escape_controls(f"  {act} {entry.memory_type}/{entry.key}") for act, entry in changed),
+            *(f"  {each.context_id} v{each.from_version or 0} -> v{each.version}" for each in shared),
+        ]
     )
 
 

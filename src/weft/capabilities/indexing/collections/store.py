@@ -82,6 +82,10 @@ class CollectionStore(Protocol):
         """Return the numbers of the chunks of one version of an item."""
         ...
 
+    async def numbers_of_items(self, collection: str, place: str, items: Sequence[str]) -> Sequence[int]:
+        """Return the numbers of the chunks of items of a place, in any version."""
+        ...
+
     async def versions_of(self, collection: str, numbers: Sequence[int]) -> Mapping[int, tuple[str, str, int]]:
         """Return place, item and version of chunks, by number."""
         ...

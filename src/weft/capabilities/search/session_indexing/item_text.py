@@ -61,8 +61,10 @@ from weft.kernel.tokens import approximate_tokens
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from weft.capabilities.agent_context.views import PersistedEntry
     from weft.capabilities.indexing.entities import Entity
     from weft.capabilities.messages.model import Message
+    from weft.capabilities.search.persistent_memory import EntryContent
     from weft.capabilities.search.session_indexing.cursor import IndexItem
     from weft.capabilities.windows.model import WindowEvent
 
@@ -203,16 +205,7 @@ class ItemTexts(msgspec.Struct, frozen=True):
             return None
         if await self._is_redacted(await version_id(memory, entry)):
             return None
-        return ItemText(
-            text=content.text,
-            pointer=content.pointer,
-            media_type=content.media_type,
-            version=version_of_entry(entry.version),
-            timestamp=entry.version.committed_at,
-            heading=entry.place.key,
-            speaker=entry.version.author,
-            pinned=await self._is_pinned(item),
-        )
+        return text_of_persisted(entry, content, pinned=await self._is_pinned(item))
 
     async def _event(self, item: IndexItem) -> ItemText | None:
         if not is_number(item.item):
@@ -278,6 +271,20 @@ class ItemTexts(msgspec.Struct, frozen=True):
 
     def _now(self) -> int:
         return to_micros(self.clock.now())
+
+
+def text_of_persisted(entry: PersistedEntry, content: EntryContent, *, pinned: bool) -> ItemText:
+    """Return the text of an entry of persistent memory; its version is that of the entry."""
+    return ItemText(
+        text=content.text,
+        pointer=content.pointer,
+        media_type=content.media_type,
+        version=version_of_entry(entry.version),
+        timestamp=entry.version.committed_at,
+        heading=entry.place.key,
+        speaker=entry.version.author,
+        pinned=pinned,
+    )
 
 
 def chunks_of(item: IndexItem, content: ItemText) -> list[NewChunk]:
