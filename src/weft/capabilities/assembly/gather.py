@@ -23,6 +23,7 @@ from weft.capabilities.sessions.model import Session, SessionArchived, find_sess
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.trust.policy import TrustPolicies
 from weft.capabilities.windows.model import WindowNotFound
+from weft.capabilities.windows.review import EventHolds
 from weft.capabilities.windows.service import Windows
 from weft.kernel.clock import Clock
 from weft.kernel.events import Outbox
@@ -70,6 +71,7 @@ class AssemblyStores(msgspec.Struct, frozen=True):
     prompts: PromptCache
     policies: TrustPolicies
     budgets: Budgets
+    holds: EventHolds
 
 
 class PreviousPrompt(NamedTuple):
@@ -165,7 +167,10 @@ async def prepare(request: GatherRequest, drafts: Sequence[EventDraft], stores: 
     window = await stores.windows.open(request.session_id, request.agent_id, create=True)
     await stores.layers.for_agent(request.session_id, window.agent_id)
     if drafts:
-        await stores.windows.ingest(window, drafts)
+        writer = await stores.windows.to_write(window)
+        await writer.ingest(drafts)
+        await stores.holds.open(writer, "context.assemble")
+        await writer.publish()
 
 
 async def gather(request: GatherRequest, stores: AssemblyStores) -> Gathered:

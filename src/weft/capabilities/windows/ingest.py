@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from weft.capabilities.access.model import AgentId, AgentNotFound
+from weft.capabilities.access.model import AgentNotFound
 from weft.capabilities.history.model import BranchNotFound
 from weft.capabilities.language_models.model import ConversationMessage, Role, ToolCall, WireForm
 from weft.capabilities.language_models.wire import check_native
@@ -19,6 +19,7 @@ from weft.capabilities.trust.views import DerivedFrom, TrustInfo
 from weft.capabilities.windows.admission import submitted_texts
 from weft.capabilities.windows.model import (
     MAX_CONTENT_BYTES,
+    MAX_EVENTS,
     Category,
     EventDraft,
     EventExists,
@@ -26,8 +27,10 @@ from weft.capabilities.windows.model import (
     EventKind,
     MessageType,
     NotMember,
+    WindowAgent,
     WindowNotFound,
 )
+from weft.capabilities.windows.review import EventHolds
 from weft.capabilities.windows.service import Windows
 from weft.capabilities.windows.views import shown_trust
 from weft.capabilities.windows.window_writer import check_size
@@ -35,11 +38,6 @@ from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, 
 from weft.kernel.fields import Fraction, Name, ShortText
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, SubmittedText, operation
-
-MAX_EVENTS = 200
-WindowAgent = Annotated[
-    AgentId | None, msgspec.Meta(description="The agent whose window; yourself by default, or an agent below you.")
-]
 
 
 class NewToolCall(Request):
@@ -132,7 +130,11 @@ class IngestedEvent(Response, kw_only=True, omit_defaults=False):
 
 
 class Ingested(Response, kw_only=True, omit_defaults=False):
-    """The events, and how full the window is."""
+    """The events, and how full the window is.
+
+    ``trust`` of an event: why it is labelled; ``held``: no prompt of others contains it until a human releases it, for
+    which ``approval_id`` waits.
+    """
 
     success: Literal[True] = True
     session_id: str
@@ -140,6 +142,7 @@ class Ingested(Response, kw_only=True, omit_defaults=False):
     events: list[IngestedEvent]
     tokens: int
     limit: int
+    approval_id: str | UnsetType = UNSET
 
 
 def _texts(request: IngestEvents) -> list[SubmittedText]:
@@ -175,7 +178,7 @@ def _texts(request: IngestEvents) -> list[SubmittedText]:
     ),
     content=_texts,
 )
-async def ingest_events(request: IngestEvents, windows: Windows) -> Ingested:
+async def ingest_events(request: IngestEvents, windows: Windows, holds: EventHolds) -> Ingested:
     """Add events of your conversation to your window: messages, tool calls and their results, workflow events.
 
     Idempotent by event_id: sending an event again changes nothing. The window is made with its first event.
@@ -184,6 +187,7 @@ async def ingest_events(request: IngestEvents, windows: Windows) -> Ingested:
     writer = await windows.to_write(window)
     last = writer.owner.last_number
     events = await writer.ingest([event.draft() for event in request.events])
+    approval_id = await holds.open(writer, "context.ingest")
     await writer.publish()
     return Ingested(
         session_id=window.session_id,
@@ -201,4 +205,5 @@ async def ingest_events(request: IngestEvents, windows: Windows) -> Ingested:
         ],
         tokens=writer.head.weight,
         limit=window.limit,
+        approval_id=approval_id or UNSET,
     )
