@@ -1,4 +1,4 @@
-"""What was said is recorded, whatever it says; what looks like an attack is held out of prompts until it is released."""
+"""What was said is recorded, whatever it says; what looks like an attack is in no prompt until it is released."""
 
 from __future__ import annotations
 

@@ -442,11 +442,10 @@ class WindowConversation:
     @property
     def newest_question(self) -> str | None:
         """Return the text of the newest message of the user, unless the model has answered it: tools may run first."""
-        own = [each for each in self.events if not each.event.routed]
-        if not own or own[-1].event.message.role not in {"user", "tool"}:
+        own = [each.event for each in self.events if not each.event.routed]
+        if not own or own[-1].message.role not in {"user", "tool"}:
             return None
-        asked = next((each for each in reversed(own) if each.event.message.role == "user"), None)
-        return None if asked is None or asked.withheld is not None else asked.event.message.content
+        return next((event.message.content for event in reversed(own) if event.message.role == "user"), None)
 
     @cached_property
     def tokens_by_category(self) -> dict[str, int]:
@@ -524,7 +523,7 @@ def _withheld(message: ConversationMessage) -> ConversationMessage:
 
 
 def _plain(name: str) -> str:
-    """Return a name or id of a message that is withheld; one with a space may be a text, and is replaced by its hash."""
+    """Return a name or id of a message that is withheld: its hash if it has a space and may be a text."""
     return name if " " not in name else hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_ID_DIGITS]
 
 

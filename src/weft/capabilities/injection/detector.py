@@ -3,8 +3,8 @@
 A text is normalised and cut into segments. The networks give each segment, and each few neighbours, the probabilities
 of three classes: document, request, attack. In the text of humans and agents, only an attack counts. In data a request
 to the assistant counts too, the more so if it is out of place: unlike the rest, about something else, followed by code
-that does harm. A text that is an attack as a whole has no rest to differ from: data is scored as talk as well, at a bar of
-its own. Patterns add to the score of the best candidates.
+that does harm. A text that is an attack as a whole has no rest to differ from: data is scored as talk as well, at a
+bar of its own. Patterns add to the score of the best candidates.
 """
 
 from __future__ import annotations

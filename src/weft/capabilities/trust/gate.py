@@ -67,10 +67,14 @@ class HeldContent(msgspec.Struct, frozen=True):
 
 
 class Admission(NamedTuple):
-    """The text to store, and its label; None if there is nothing to add to its author.
+    """The text to store, and its label; None if there is nothing to add to its author."""
 
-    ``held``: why a text that is recorded is kept out of prompts until somebody releases it.
-    """
+    text: str
+    label: TrustLabel | None
+
+
+class RecordedText(NamedTuple):
+    """A text that was said, and its label. ``held``: why prompts may not have it until somebody releases it."""
 
     text: str
     label: TrustLabel | None
@@ -161,19 +165,26 @@ class ContentGate(msgspec.Struct, frozen=True):
     labels: ItemLabels
     verdicts: CallVerdicts
 
-    async def admit(self, content: IncomingContent, *, recording: bool = False) -> Admission:
-        """Return the text to store and its label; raises ContentQuarantined or ContentBlocked.
+    async def admit(self, content: IncomingContent) -> Admission:
+        """Return the text to store and its label; raises ContentQuarantined or ContentBlocked."""
+        found = await self._admit(content, recording=False)
+        return Admission(found.text, found.label)
 
-        ``recording``: the text was said, in a conversation. What looks like an attack is not refused but held by its
-        label, so that the record is whole and no prompt has it.
+    async def record(self, content: IncomingContent) -> RecordedText:
+        """Return a text that was said, in a conversation, and its label.
+
+        What looks like an attack is not refused but held by its label: the record is whole, and no prompt has it.
         """
+        return await self._admit(content, recording=True)
+
+    async def _admit(self, content: IncomingContent, *, recording: bool) -> RecordedText:
         source = self._source(content)
         policy = await self.policies.current()
         verdict = self.verdicts.get((content.text, source.is_data))
         if verdict is None:
             verdict = self.scanner.scan(self.actor, content.text, data=source.is_data)
         if verdict is CLEAN and content.source is None and not content.derived_from and policy.pii.write == "allow":
-            return Admission(content.text, None)
+            return RecordedText(content.text, None)
         action, approved_by = self._action(content, source, policy, verdict.detection)
         held = None if action == "annotate" else _held(content, source, verdict.detection)
         if held is not None and not recording:
@@ -182,7 +193,7 @@ class ContentGate(msgspec.Struct, frozen=True):
         label = await self._label(content, source, verdict.detection, found, approved_by)
         if held is not None and label is not None:
             label = structs.replace(label, held=True)
-        return Admission(text, label, held)
+        return RecordedText(text, label, held)
 
     async def admit_together(self, contents: Iterable[IncomingContent]) -> tuple[list[str], TrustLabel | None]:
         """Return the texts of one item, and the one label of all of them."""

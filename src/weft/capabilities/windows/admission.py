@@ -39,7 +39,7 @@ async def admit_draft(draft: EventDraft, gate: ContentGate) -> AdmittedDraft:
     texts, names = _texts(draft.message), _names(draft)
     contents = [IncomingContent("window_event", draft.event_id, text, source, draft.derived_from) for text in texts]
     contents += [IncomingContent("window_event", draft.event_id, name, source) for name in names]
-    admitted = [await gate.admit(content, recording=True) for content in contents]
+    admitted = [await gate.record(content) for content in contents]
     label = joined_label([each.label for each in admitted])
     if label is not None:
         draft = _with_texts(draft, [each.text for each in admitted[: len(texts)]])

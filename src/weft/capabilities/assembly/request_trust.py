@@ -1,0 +1,91 @@
+"""Trust of what a call brings along for its prompt and no gate has seen: its task, tools, questions, added turns.
+
+The task is of the caller, who may give it: what is found in it is recorded, and refused if the policy is to block.
+Definitions of tools come from others and are treated as their results are.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from weft.capabilities.assembly.prompt_trust import ItemTrust
+from weft.capabilities.layers.data_elements import contents, with_texts
+from weft.capabilities.layers.tags import texts_of
+from weft.capabilities.trust.model import Source, Trust, source_of
+from weft.capabilities.windows.admission import submitted_texts
+from weft.capabilities.windows.model import EventDraft
+from weft.kernel.operation import SubmittedText
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from weft.capabilities.language_models.model import ConversationMessage, ToolDefinition
+    from weft.capabilities.missing_context.model import Gap
+    from weft.capabilities.trust.scanner import ContentScanner, Verdicts
+    from weft.kernel.identity import Actor
+
+
+class RequestTrust(NamedTuple):
+    """What looks like an attack: the task, tools by name, and open questions by id."""
+
+    task: ItemTrust | None
+    tools: Mapping[str, ItemTrust]
+    gaps: Mapping[str, ItemTrust]
+
+
+async def request_trust(
+    scanner: ContentScanner, actor: Actor, task: str, tools: Sequence[ToolDefinition], gaps: Sequence[Gap]
+) -> RequestTrust:
+    """Scan the task, tools and open questions of a call."""
+    texts = {
+        "": SubmittedText(task),
+        **{f"tool {tool.name}": SubmittedText(_tool_text(tool), data=True) for tool in tools},
+        **{f"gap {gap.record.missing_id}": SubmittedText(gap.record.question) for gap in gaps},
+    }
+    verdicts = await scanner.prepare(actor, texts.values())
+    found = {name: trust for name, text in texts.items() if (trust := _trust(verdicts, text)) is not None}
+    task_trust = found.pop("", None)
+    return RequestTrust(
+        None if task_trust is None else task_trust._replace(source=source_of(actor)),
+        {name.removeprefix("tool "): trust for name, trust in found.items() if name.startswith("tool ")},
+        {name.removeprefix("gap "): trust for name, trust in found.items() if name.startswith("gap ")},
+    )
+
+
+async def turns_trust(
+    scanner: ContentScanner, actor: Actor, turns: Sequence[ConversationMessage]
+) -> dict[int, ItemTrust]:
+    """Return which turns that a runtime adds to its prompt look like an attack, by their place."""
+    texts = [submitted_texts(EventDraft(event_id="added", message=_unwrapped(turn))) for turn in turns]
+    verdicts = await scanner.prepare(actor, chain.from_iterable(texts))
+    found = {
+        place: [trust for text in each if (trust := _trust(verdicts, text)) is not None]
+        for place, each in enumerate(texts)
+    }
+    of_caller = source_of(actor)
+    return {
+        place: worst if worst.source is Source.TOOL else worst._replace(source=of_caller)
+        for place, each in found.items()
+        if each and (worst := min(each, key=lambda trust: trust.in_doubt))
+    }
+
+
+def _unwrapped(turn: ConversationMessage) -> ConversationMessage:
+    """Return a turn with the texts inside of its data elements: a result is scanned as it was returned."""
+    return with_texts(turn, lambda text: "\n".join(contents(text) or [text]))
+
+
+def _trust(verdicts: Verdicts, text: SubmittedText) -> ItemTrust | None:
+    detection = verdicts[text.text, text.data].detection
+    if not detection.flagged:
+        return None
+    in_doubt = not text.data and not detection.strict
+    return ItemTrust(Source.TOOL if text.data else Source.AGENT, Trust.SUSPICIOUS, in_doubt)
+
+
+def _tool_text(tool: ToolDefinition) -> str:
+    """Return what a model reads of a tool."""
+    return "\n".join(texts_of(msgspec.to_builtins((tool.description, tool.input_schema, tool.native))))
