@@ -1,7 +1,7 @@
 """Trust of what a call brings along for its prompt and no gate has seen: its task, tools, questions, added turns.
 
 The task is of the caller, who may give it: what is found in it is recorded, and refused if the policy is to block.
-Definitions of tools come from others and are treated as their results are.
+Definitions of tools come from others, but are written in the imperative: only the strict bar leaves one out.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import msgspec
 
 from weft.capabilities.assembly.prompt_trust import ItemTrust
 from weft.capabilities.layers.data_elements import contents, with_texts
-from weft.capabilities.layers.tags import texts_of
 from weft.capabilities.trust.model import Source, Trust, source_of
 from weft.capabilities.windows.admission import submitted_texts
 from weft.capabilities.windows.model import EventDraft
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
     from weft.capabilities.missing_context.model import Gap
     from weft.capabilities.trust.scanner import ContentScanner, Verdicts
     from weft.kernel.identity import Actor
+
+_encode = msgspec.json.Encoder().encode
 
 
 class RequestTrust(NamedTuple):
@@ -42,11 +43,12 @@ async def request_trust(
     """Scan the task, tools and open questions of a call."""
     texts = {
         "": SubmittedText(task),
-        **{f"tool {tool.name}": SubmittedText(_tool_text(tool), data=True) for tool in tools},
+        **{f"tool {tool.name}": SubmittedText(_encode(tool).decode(), data=True) for tool in tools},
         **{f"gap {gap.record.missing_id}": SubmittedText(gap.record.question) for gap in gaps},
     }
     verdicts = await scanner.prepare(actor, texts.values())
-    found = {name: trust for name, text in texts.items() if (trust := _trust(verdicts, text)) is not None}
+    judged = {name: _trust(verdicts, text, data_in_doubt=True) for name, text in texts.items()}
+    found = {name: trust for name, trust in judged.items() if trust is not None}
     task_trust = found.pop("", None)
     return RequestTrust(
         None if task_trust is None else task_trust._replace(source=source_of(actor)),
@@ -78,14 +80,9 @@ def _unwrapped(turn: ConversationMessage) -> ConversationMessage:
     return with_texts(turn, lambda text: "\n".join(contents(text) or [text]))
 
 
-def _trust(verdicts: Verdicts, text: SubmittedText) -> ItemTrust | None:
+def _trust(verdicts: Verdicts, text: SubmittedText, *, data_in_doubt: bool = False) -> ItemTrust | None:
     detection = verdicts[text.text, text.data].detection
     if not detection.flagged:
         return None
-    in_doubt = not text.data and not detection.strict
+    in_doubt = not detection.strict and (data_in_doubt or not text.data)
     return ItemTrust(Source.TOOL if text.data else Source.AGENT, Trust.SUSPICIOUS, in_doubt)
-
-
-def _tool_text(tool: ToolDefinition) -> str:
-    """Return what a model reads of a tool."""
-    return "\n".join(texts_of(msgspec.to_builtins((tool.description, tool.input_schema, tool.native))))
