@@ -109,6 +109,7 @@ async def test_a_prompt_of_which_the_question_is_held_has_its_task(world: World)
 @pytest.mark.req("CE-F29", part="a human releases what was recorded")
 async def test_an_approved_event_is_in_prompts(world: World, approver: Caller) -> None:
     answer = await ingest(world.analysis, {"content": ATTACK})
+    assert MARK not in await prompt(world.analysis)
     shown = await approver.call("approval.show", approval_id=answer["approval_id"])
     assert shown["operation"] == "window.release"
     assert shown["request"]["event_ids"] == ["e1"]
@@ -131,6 +132,7 @@ async def test_a_refused_event_stays_held(world: World, approver: Caller) -> Non
     assert await window_texts(world.analysis) == [ATTACK]
 
 
+@pytest.mark.req("CE-U7", part="an agent does not release what was held")
 async def test_an_agent_cannot_release_what_it_recorded(world: World, approver: Caller) -> None:
     await ingest(world.analysis, {"content": ATTACK})
     with refused("EVENTS_HELD"):

@@ -24,7 +24,7 @@ from weft.capabilities.layers.model import LayerViolation
 from weft.capabilities.messages.categories import ProtectedCategory
 from weft.capabilities.search.results import ResolvedReference, resolved_references
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
-from weft.capabilities.trust.gate import GATE_ERRORS
+from weft.capabilities.trust.gate import ContentBlocked
 from weft.capabilities.trust.views import TrustInfo, trust_info
 from weft.capabilities.windows.model import EventExists, NotMember, WindowChanged, WindowTooSmall
 from weft.kernel.correlation import NativeId
@@ -219,7 +219,7 @@ def _has_answer(request: EmitMetrics) -> bool:
         AgentNotFound,
         BranchNotFound,
         LayerViolation,
-        *GATE_ERRORS,
+        ContentBlocked,
         PromptBlocked,
     ),
 )

@@ -14,7 +14,7 @@ from weft.capabilities.language_models.model import ConversationMessage, Role, T
 from weft.capabilities.language_models.wire import check_native
 from weft.capabilities.messages.categories import ProtectedCategory
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
-from weft.capabilities.trust.gate import GATE_ERRORS
+from weft.capabilities.trust.gate import ContentBlocked
 from weft.capabilities.trust.views import DerivedFrom, TrustInfo
 from weft.capabilities.windows.admission import submitted_texts
 from weft.capabilities.windows.model import (
@@ -174,7 +174,7 @@ def _texts(request: IngestEvents) -> list[SubmittedText]:
         QuotaExceeded,
         BranchNotFound,
         WindowNotFound,
-        *GATE_ERRORS,
+        ContentBlocked,
     ),
     content=_texts,
 )

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from weft.capabilities.windows.model import Window, WindowEvent
     from weft.capabilities.windows.window_writer import WindowWriter
 
+# Texts that an approval quotes.
+_QUOTED = 20
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -87,8 +89,9 @@ class EventHolds(msgspec.Struct, frozen=True):
             return None
         names, events = [*held], [event for event, _ in held.values()]
         request = ReleaseEvents(session_id=window.session_id, event_ids=names, agent_id=window.agent_id)
-        found = [msgspec.to_builtins(each) for _, contents in held.values() for each in contents]
-        reason = structs.replace(_hold_reason(window, events), details={"events": found})
+        found = [each for _, contents in held.values() for each in contents]
+        details = {"texts": msgspec.to_builtins(found[:_QUOTED]), "more_texts": max(0, len(found) - _QUOTED)}
+        reason = structs.replace(_hold_reason(window, events), details=details)
         try:
             call = await self.approvals.hold(CallToHold(release_events, request, "quarantine", reason))
         except TooManyApprovals:
