@@ -125,6 +125,16 @@ async def test_an_approved_event_is_in_prompts(world: World, approver: Caller) -
     assert again["events"][0]["added"] is False
 
 
+async def test_an_event_recorded_within_a_step_can_be_approved(world: World, approver: Caller) -> None:
+    await world.admin.call("step.define", name="recording", tools=["ingest_event"])
+    key = await world.admin.call("key.create", agent_id="analysis", step="recording")
+    answer = await ingest(world.analysis.with_credential(key["api_key"]), {"content": ATTACK})
+    await world.admin.call("key.revoke", key_id=key["key_id"])
+    decided = await approver.call("approval.approve", approval_id=answer["approval_id"])
+    assert (decided["state"], decided.get("failed_with")) == ("performed", None)
+    assert MARK in await prompt(world.analysis)
+
+
 async def test_a_refused_event_stays_held(world: World, approver: Caller) -> None:
     await ingest(world.analysis, {"content": ATTACK})
     await approver.call("approval.refuse", approval_id=await approval_of(approver))

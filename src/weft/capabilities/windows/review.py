@@ -92,8 +92,11 @@ class EventHolds(msgspec.Struct, frozen=True):
         found = [each for _, contents in held.values() for each in contents]
         details = {"texts": msgspec.to_builtins(found[:_QUOTED]), "more_texts": max(0, len(found) - _QUOTED)}
         reason = structs.replace(_hold_reason(window, events), details=details)
+        # The release is of the caller, not of the credential that recorded: that may be bound to a step, or end.
+        caller = structs.replace(self.approvals.actor, step=None, token_id=None, key_id=None)
         try:
-            call = await self.approvals.hold(CallToHold(release_events, request, "quarantine", reason))
+            approvals = structs.replace(self.approvals, actor=caller)
+            call = await approvals.hold(CallToHold(release_events, request, "quarantine", reason))
         except TooManyApprovals:
             return None
         about = {"session_id": window.session_id, "approval_id": call.approval_id, "items": len(events)}
