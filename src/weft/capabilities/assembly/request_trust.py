@@ -41,20 +41,22 @@ async def request_trust(
     scanner: ContentScanner, actor: Actor, task: str, tools: Sequence[ToolDefinition], gaps: Sequence[Gap]
 ) -> RequestTrust:
     """Scan the task, tools and open questions of a call."""
-    texts = {
-        "": SubmittedText(task),
-        **{f"tool {tool.name}": SubmittedText(_encode(tool).decode(), data=True) for tool in tools},
-        **{f"gap {gap.record.missing_id}": SubmittedText(gap.record.question) for gap in gaps},
-    }
-    verdicts = await scanner.prepare(actor, texts.values())
-    judged = {name: _trust(verdicts, text, data_in_doubt=True) for name, text in texts.items()}
-    found = {name: trust for name, trust in judged.items() if trust is not None}
-    task_trust = found.pop("", None)
+    own = SubmittedText(task)
+    of_tools = {tool.name: SubmittedText(_encode(tool).decode(), data=True) for tool in tools}
+    of_gaps = {gap.record.missing_id: SubmittedText(gap.record.question) for gap in gaps}
+    verdicts = await scanner.prepare(actor, [own, *of_tools.values(), *of_gaps.values()])
+    found = _trust(verdicts, own)
     return RequestTrust(
-        None if task_trust is None else task_trust._replace(source=source_of(actor)),
-        {name.removeprefix("tool "): trust for name, trust in found.items() if name.startswith("tool ")},
-        {name.removeprefix("gap "): trust for name, trust in found.items() if name.startswith("gap ")},
+        None if found is None else found._replace(source=source_of(actor)),
+        _suspicious(verdicts, of_tools),
+        _suspicious(verdicts, of_gaps),
     )
+
+
+def _suspicious(verdicts: Verdicts, texts: Mapping[str, SubmittedText]) -> dict[str, ItemTrust]:
+    """Return which texts look like an attack, by their names."""
+    judged = {name: _trust(verdicts, text, data_in_doubt=True) for name, text in texts.items()}
+    return {name: trust for name, trust in judged.items() if trust is not None}
 
 
 async def turns_trust(
