@@ -112,6 +112,7 @@ from weft.capabilities.transfer.policies import PolicyBuiltIn, PolicyForbidden, 
 from weft.capabilities.trust.gate import ContentBlocked, ContentQuarantined
 from weft.capabilities.windows.model import (
     EventExists,
+    EventNotFound,
     NotMember,
     WindowChanged,
     WindowExists,
@@ -119,6 +120,7 @@ from weft.capabilities.windows.model import (
     WindowNotFound,
     WindowTooSmall,
 )
+from weft.capabilities.windows.review import EventsHeld
 from weft.kernel.errors import (
     AuthenticationError,
     Conflict,
@@ -200,6 +202,8 @@ __all__ = [
     "EmbedderUnavailable",
     "EmbeddingModelUnknown",
     "EventExists",
+    "EventNotFound",
+    "EventsHeld",
     "FolderRefused",
     "Forbidden",
     "GuardrailApproval",

@@ -37,7 +37,7 @@ from weft.capabilities.approvals.operations import (
 )
 from weft.capabilities.assembly.get_context import Citation, ContextResponse
 from weft.capabilities.assembly.model import Candidate, Modelled, OmittedCandidate, Shortening
-from weft.capabilities.assembly.operations import BlockSummary, PromptAssembled
+from weft.capabilities.assembly.operations import BlockSummary, PromptAssembled, SuspiciousItem
 from weft.capabilities.assembly.receipt_operations import (
     PromptReplayed,
     ReceiptList,
@@ -308,6 +308,7 @@ from weft.capabilities.windows.checkpoints import (
 )
 from weft.capabilities.windows.ingest import Ingested, IngestedEvent, NewToolCall, NewWindowEvent
 from weft.capabilities.windows.operations import WindowDeleted, WindowEvents, WindowList
+from weft.capabilities.windows.review import EventsReleased
 from weft.capabilities.windows.shared_windows import WindowRefreshed, WindowRoutes
 from weft.capabilities.windows.views import CategoryUse, Clamp, RouteView, WindowEventView, WindowSummary, WindowView
 from weft.kernel.events import Event
@@ -439,6 +440,7 @@ __all__ = [
     "EvaluationInfo",
     "Event",
     "Events",
+    "EventsReleased",
     "Evidence",
     "ExampleQuestion",
     "FactList",
@@ -637,6 +639,7 @@ __all__ = [
     "StoredEntry",
     "Success",
     "SummaryView",
+    "SuspiciousItem",
     "Switched",
     "SyncCounts",
     "SyncRequested",

@@ -393,6 +393,7 @@ async def call_every_operation(weft: Any, client_name: str, admin_key: str) -> d
     await note("window.list", weft.window.list(s))
     await note("window.events", weft.window.events(s))
     await note("window.update", weft.window.update(s, model="gpt-4o"))
+    await note("window.release", weft.window.release(s, ["never"]))
     await note("window.refresh", weft.window.refresh(s, agent_id=agent))
     await note("window.join", weft.window.join(s, agent))
     await note("window.leave", weft.window.leave(s))

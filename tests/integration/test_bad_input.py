@@ -151,6 +151,7 @@ VALID: dict[str, dict[str, Any]] = {
     "window.list": IN_SESSION,
     "window.events": IN_SESSION,
     "window.update": {**IN_SESSION, "autosave": False},
+    "window.release": {**IN_SESSION, "event_ids": ["e1"]},
     "window.delete": IN_SESSION,
     "window.refresh": IN_SESSION,
     "window.join": {**IN_SESSION, "with_agent_id": "analysis"},

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -155,6 +155,7 @@ from weft.storage.sql.windows import SqlWindowStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from weft.capabilities.approvals.model import HeldCall
     from weft.capabilities.trust.model import TrustLabel
     from weft.capabilities.trust.policy import TrustPolicy
     from weft.storage.sql.database import Database, Transaction
@@ -316,7 +317,6 @@ _IMPLEMENTATIONS: Mapping[type, type] = {
     AlertPort: Alerts,
     AuditFilter: DomainAuditFilter,
     CompactionQueue: ThresholdTrigger,
-    HeldCallObserver: HeldCompactions,
     EntryObserver: GapAnswers,
     ReceiptRecords: ReceiptRecordReader,
     ReplyObserver: GapAnswers,
@@ -374,6 +374,31 @@ def _policies(container: Container) -> Source:
     return lambda call: _CallPolicies(container, call)
 
 
+class _CallObserver:
+    """Builds the observer of held calls when one is shown or ends: few calls have to do with one."""
+
+    __slots__ = ("_call", "_container")
+
+    def __init__(self, container: Container, call: CallScope) -> None:
+        self._container = container
+        self._call = call
+
+    async def details(self, held: HeldCall) -> dict[str, Any]:
+        return await self._observer.details(held)
+
+    async def closed(self, held: HeldCall, decision: Literal["refused", "expired"]) -> None:
+        await self._observer.closed(held, decision)
+
+    @property
+    def _observer(self) -> HeldCompactions:
+        observer: HeldCompactions = self._container.source(HeldCompactions)(self._call)
+        return observer
+
+
+def _observer(container: Container) -> Source:
+    return lambda call: _CallObserver(container, call)
+
+
 class Container:
     """Builds what operations need, by type. How to build a type is resolved on its first use and cached."""
 
@@ -394,6 +419,7 @@ class Container:
         self._sources[LineStore] = lambda call: SqlLineStore(call.transaction, signing_secret)
         self._sources[ItemLabels] = _item_labels(self)
         self._sources[TrustPolicies] = _policies(self)
+        self._sources[HeldCallObserver] = _observer(self)
 
     def provide(self, singletons: Singletons) -> None:
         """Register the application's singletons."""

@@ -40,6 +40,7 @@ MODULES: dict[str, str] = {
     "window.events": "windows.operations",
     "window.update": "windows.operations",
     "window.delete": "windows.operations",
+    "window.release": "windows.review",
     "window.refresh": "windows.shared_windows",
     "window.join": "windows.shared_windows",
     "window.leave": "windows.shared_windows",

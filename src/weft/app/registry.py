@@ -25,6 +25,7 @@ _MODULES = (
     "messages.inbox_operations",
     "windows.ingest",
     "windows.operations",
+    "windows.review",
     "windows.shared_windows",
     "windows.checkpoints",
     "compaction.operations",

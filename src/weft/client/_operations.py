@@ -158,6 +158,7 @@ if TYPE_CHECKING:
     from weft.capabilities.windows.checkpoints import Checkpoint, CheckpointBranched, CheckpointRestored, Checkpoints
     from weft.capabilities.windows.ingest import Ingested, NewWindowEvent
     from weft.capabilities.windows.operations import WindowDeleted, WindowEvents, WindowList
+    from weft.capabilities.windows.review import EventsReleased
     from weft.capabilities.windows.shared_windows import WindowRefreshed, WindowRoutes
     from weft.capabilities.windows.views import WindowView
     from weft.kernel.operation import Success
@@ -924,8 +925,8 @@ class ContextOperations:
         """Check a prompt right before you send it to the model: it must be the assembled one.
 
         Layers present, in order, unaltered and still those of the session; texts of others unchanged and marked;
-        nothing in the system prompt but the layers and what those above the agent wrote. If not, the call fails and
-        must not be sent.
+        nothing in the system prompt but the layers and what those above the agent wrote; no attack in turns added. If
+        not, the call fails and must not be sent.
         """
         return await self._caller.call(
             "context.validate_prompt", {"receipt_id": receipt_id, "body": body, "form": form}
@@ -3278,6 +3279,14 @@ class WindowOperations:
     async def delete(self, session_id: str, *, agent_id: str | None = None) -> WindowDeleted:
         """Delete a window with its events and their history. Copies in other windows stay."""
         return await self._caller.call("window.delete", {"session_id": session_id, **given(agent_id=agent_id)})
+
+    async def release(
+        self, session_id: str, event_ids: Sequence[str], *, agent_id: str | None = None
+    ) -> EventsReleased:
+        """Release events that are held because they look like an attack. Called by an agent, it asks a human."""
+        return await self._caller.call(
+            "window.release", {"session_id": session_id, "event_ids": event_ids, **given(agent_id=agent_id)}
+        )
 
     async def refresh(self, session_id: str, *, agent_id: str | None = None) -> WindowRefreshed:
         """Copy what changed in the parent's SYSTEM and CONTEXT since a sub-agent's window was made or refreshed."""

@@ -194,6 +194,10 @@ NEEDS: dict[str, tuple[str, ...]] = {
         "what happened earlier in my dialogue",
     ),
     "context_window.update": ("change the model or the limit of a conversation", "I use another model now"),
+    "context_window.release": (
+        "a message of the conversation is withheld from the prompt although it is harmless",
+        "allow an event that was flagged as an attack",
+    ),
     "context_window.delete": ("remove a conversation of an agent", "erase a chat history"),
     "context_window.refresh": (
         "get the newer instructions of my parent agent",

@@ -5,6 +5,7 @@ Results of tools, events of other agents and summaries are data: they are marked
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -27,7 +28,7 @@ from weft.capabilities.layers.data_elements import data_element, data_message, w
 from weft.capabilities.layers.tags import sanitise_message
 from weft.capabilities.trust.model import Source, Trust
 from weft.capabilities.windows.budget import Fit, SizedEvent, budgets_for, fit, required_tokens, shorten
-from weft.capabilities.windows.model import Category, WindowEvent, event_version, window_line
+from weft.capabilities.windows.model import Category, WindowEvent, event_version, is_instruction, window_line
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
@@ -42,7 +43,9 @@ _REDACTED = "redacted"
 _WITHHELD = "withheld"
 # Of an instruction that is quoted as data; prompts from before have the same event as system text.
 _QUOTED = "quoted"
-_WITHHELD_NOTE = "[Withheld: this result looks like an attack on the prompt.]"
+_WITHHELD_NOTE = "[Withheld: this text looks like an attack on the prompt.]"
+_NO_ARGUMENTS = "{}"
+_ID_DIGITS = 32
 # Memory of a prepared event besides its content.
 _EVENT_BYTES = 2_000
 _CANDIDATE_BYTES = 300
@@ -250,7 +253,7 @@ class EventPreparer(NamedTuple):
     def _shown(self, event: WindowEvent, trust: ItemTrust, *, is_withheld: bool) -> ConversationMessage:
         message = _quoted(event) if event.routed else event.message
         if is_withheld:
-            message = structs.replace(message, content=_WITHHELD_NOTE, name=None, form=None, native=None)
+            message = _withheld(message)
         is_own = trust.trust is Trust.TRUSTED
         message = self._masked(sanitise_message(message), is_own=is_own)
         if may_shorten(event) and self.counter.message(message) > self.longest:
@@ -500,11 +503,13 @@ def event_trust(event: WindowEvent) -> ItemTrust:
     """Return the trust of an event for the agent of its window.
 
     Results of tools are data. Events of other agents are too, unless they come from an ancestor, who may instruct. So
-    are instructions that nobody above the agent gave.
+    are instructions that nobody above the agent gave. What is held is of nobody's side until it is released.
     """
     is_result = event.message.role == "tool"
     found = item_trust(event.trust, event.author, "", Source.TOOL if is_result else None)
-    if not is_result and not event.as_data and (event.superior or not event.routed):
+    is_held = event.trust is not None and event.trust.held and not is_instruction(event)
+    is_data = is_result or is_held or event.as_data
+    if not is_data and (event.superior or not event.routed):
         return found._replace(trust=Trust.TRUSTED)
     return found if found.is_suspicious else found._replace(trust=Trust.UNTRUSTED)
 
@@ -518,6 +523,18 @@ def _quoted(event: WindowEvent) -> ConversationMessage:
     text = "\n".join(filter(None, (plain_text(message), *calls)))
     is_data = event_trust(event).trust is not Trust.TRUSTED
     return ConversationMessage(role="user", content=text if is_data else f"[From {event.agent_id}]\n{text}")
+
+
+def _withheld(message: ConversationMessage) -> ConversationMessage:
+    """Return a note in the place of a message. Its calls stay, without arguments: their results refer to them."""
+    calls = tuple(ToolCall(_plain(call.call_id), _plain(call.name), _NO_ARGUMENTS) for call in message.tool_calls)
+    answered = message.tool_call_id and _plain(message.tool_call_id)
+    return ConversationMessage(message.role, _WITHHELD_NOTE, tool_calls=calls, tool_call_id=answered)
+
+
+def _plain(name: str) -> str:
+    """Return a name or id of a message that is withheld: its hash if it has a space and may be a text."""
+    return name if " " not in name else hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_ID_DIGITS]
 
 
 def without_summaries(view: CompactedView, prepared: Sequence[Prepared], redacted: AbstractSet[str]) -> CompactedView:

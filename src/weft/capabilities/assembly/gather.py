@@ -27,6 +27,7 @@ from weft.capabilities.sessions.model import Session, SessionArchived, find_sess
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.trust.policy import TrustPolicies
 from weft.capabilities.windows.model import WindowNotFound
+from weft.capabilities.windows.review import EventHolds
 from weft.capabilities.windows.service import Windows
 from weft.kernel.clock import Clock
 from weft.kernel.events import Outbox
@@ -78,6 +79,7 @@ class AssemblyStores(msgspec.Struct, frozen=True):
     policies: TrustPolicies
     budgets: Budgets
     contexts: Contexts
+    holds: EventHolds
 
 
 class PreviousPrompt(NamedTuple):
@@ -187,7 +189,10 @@ async def prepare(request: GatherRequest, drafts: Sequence[EventDraft], stores: 
     if window.agent_id == stores.actor.principal_id:
         await pin_first_memory(stores.contexts, request.session_id)
     if drafts:
-        await stores.windows.ingest(window, drafts)
+        writer = await stores.windows.to_write(window)
+        await writer.ingest(drafts)
+        await stores.holds.open(writer, "context.assemble")
+        await writer.publish()
 
 
 async def gather(request: GatherRequest, stores: AssemblyStores) -> Gathered:

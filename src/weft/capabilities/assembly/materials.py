@@ -64,8 +64,8 @@ def layer_versions(layers: Iterable[Layer]) -> dict[str, str]:
     return {layer.line_id or f"layer:{layer.name}": f"{layer.version}" for layer in layers}
 
 
-def task_block(task: str, count: CountMessages) -> PlannedBlock:
-    """Return the block of the task, which the caller itself gave."""
+def task_block(task: str, count: CountMessages, found: ItemTrust | None = None) -> PlannedBlock:
+    """Return the block of the task, which the caller itself gave; ``found``: it looks like an attack."""
     messages = (ConversationMessage(role="user", content=sanitise(task)),)
     digest = digest_of(messages).hex()[:16]
     return PlannedBlock(
@@ -74,8 +74,8 @@ def task_block(task: str, count: CountMessages) -> PlannedBlock:
         messages=messages,
         tokens=count(messages),
         items={f"task:{digest}": ""},
-        source=Source.SYSTEM,
-        trust=Trust.TRUSTED,
+        source=Source.SYSTEM if found is None else found.source,
+        trust=Trust.TRUSTED if found is None else found.trust,
     )
 
 

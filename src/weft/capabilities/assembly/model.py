@@ -121,8 +121,8 @@ class PlannedBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def is_data(self) -> bool:
-        """Whether all of its texts are in data elements."""
-        return self.kind in DATA_KINDS or self.trust is not Trust.TRUSTED
+        """Whether all of its texts are in data elements. The task is of the caller, whatever was found in it."""
+        return self.kind in DATA_KINDS or (self.trust is not Trust.TRUSTED and self.kind != "task")
 
     @cached_property
     def digest(self) -> bytes:

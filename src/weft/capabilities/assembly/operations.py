@@ -24,7 +24,8 @@ from weft.capabilities.layers.model import LayerViolation
 from weft.capabilities.messages.categories import ProtectedCategory
 from weft.capabilities.search.results import ResolvedReference, resolved_references
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
-from weft.capabilities.trust.gate import GATE_ERRORS
+from weft.capabilities.trust.gate import ContentBlocked
+from weft.capabilities.trust.views import TrustInfo, trust_info
 from weft.capabilities.windows.model import EventExists, NotMember, WindowChanged, WindowTooSmall
 from weft.kernel.correlation import NativeId
 from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, QuotaExceeded, SelfModification
@@ -119,6 +120,14 @@ class BlockSummary(Response, kw_only=True, omit_defaults=False):
     items: int
 
 
+class SuspiciousItem(Response, kw_only=True, omit_defaults=False):
+    """A text that looks like an attack: an event_id, ``task`` or ``tool:NAME``; ``withheld`` from the prompt or not."""
+
+    ref: str
+    trust: TrustInfo
+    withheld: bool
+
+
 class PromptAssembled(Success, kw_only=True):
     """The prompt, ready to send, within the limit. ``body``: the request body in the chosen form.
 
@@ -129,7 +138,8 @@ class PromptAssembled(Success, kw_only=True):
     window has reached its threshold. ``critical_update``: pull your context, it was changed with urgency.
     ``resolved``: what phrases of the task such as "that file" were taken to mean. ``unknown_model``: the catalog does
     not have the named model, so that its limit is a cautious guess. ``tool_savings``: what choosing the tools saved.
-    ``downgraded_by``: spent budgets because of which there are fewer passages.
+    ``downgraded_by``: spent budgets because of which there are fewer passages. ``suspicious``: events of the
+    conversation, the task or tools that look like an attack.
     """
 
     receipt_id: str
@@ -151,6 +161,7 @@ class PromptAssembled(Success, kw_only=True):
     unknown_model: bool | msgspec.UnsetType = UNSET
     tool_savings: ToolSavings | msgspec.UnsetType = UNSET
     downgraded_by: tuple[BudgetName, ...] = ()
+    suspicious: tuple[SuspiciousItem, ...] = ()
     took_ms: float
 
 
@@ -215,7 +226,7 @@ def _has_answer(request: EmitMetrics) -> bool:
         AgentNotFound,
         BranchNotFound,
         LayerViolation,
-        *GATE_ERRORS,
+        ContentBlocked,
         PromptBlocked,
     ),
 )
@@ -298,7 +309,17 @@ def _answer(assembled: Assembled) -> PromptAssembled:
         unknown_model=(receipt.model is not None and not assembled.model_known) or UNSET,
         tool_savings=receipt.tool_savings or UNSET,
         downgraded_by=receipt.downgraded_by,
+        suspicious=_suspicious(assembled),
         took_ms=assembled.took_ms,
+    )
+
+
+def _suspicious(assembled: Assembled) -> tuple[SuspiciousItem, ...]:
+    labelled = ((each, trust_info(each.label)) for each in assembled.suspicious)
+    return tuple(
+        SuspiciousItem(ref=each.ref, trust=trust, withheld=each.withheld)
+        for each, trust in labelled
+        if trust is not None
     )
 
 

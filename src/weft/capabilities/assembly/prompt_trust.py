@@ -19,7 +19,7 @@ from weft.kernel.errors import Forbidden
 from weft.kernel.identity import HUMAN, SYSTEM_ID, principal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from weft.capabilities.trust.model import TrustLabel
 
@@ -105,6 +105,21 @@ class Screening(NamedTuple):
     def drops(self, trust: ItemTrust) -> bool:
         return trust.is_suspicious and not trust.in_doubt and self.policy.prompt_injection in {"drop", "quarantine"}
 
+    def refuses(self, trust: ItemTrust) -> bool:
+        """Tell whether a text of this source that looks like an attack would be held if it were recorded."""
+        return trust.is_suspicious and not trust.in_doubt and self.policy.injection.of(trust.source) != "annotate"
+
+    def check_turns(self, found: Mapping[int, ItemTrust], first: int) -> list[int]:
+        """Raise PromptBlocked for added turns that the policy keeps out of prompts; return the places of others."""
+        held = [place for place, trust in found.items() if self.refuses(trust)]
+        if held and self.policy.prompt_injection != "annotate":
+            raise PromptBlocked(
+                f"{len(held)} turns that were added to the prompt look like an attack on it.",
+                hint="Do not call the model with it. Record the turns with `context.ingest` and assemble again.",
+                items=[f"messages[{first + place}]" for place in held[:_MAX_NAMED]],
+            )
+        return [first + place for place in found]
+
     def private(self, text: str) -> str | None:
         """Return for which secrets or personal data in it a text is left out."""
         excluded = self._doing("block")
@@ -126,6 +141,15 @@ class Screening(NamedTuple):
         if items:
             raise PromptBlocked(
                 f"{len(items)} items of the prompt look like an attack on it.", items=items[:_MAX_NAMED]
+            )
+
+    def check_task(self, found: ItemTrust | None) -> None:
+        """Raise PromptBlocked if the policy is to block such texts of the caller."""
+        if found is not None and self.refuses(found) and self.policy.injection.of(found.source) == "block":
+            raise PromptBlocked(
+                "The task looks like an attack on the prompt.",
+                hint="Do not call the model with it. Write the task without the instruction that it quotes.",
+                items=["task"],
             )
 
     def _doing(self, action: Literal["mask", "block"]) -> list[DetectorCategory]:

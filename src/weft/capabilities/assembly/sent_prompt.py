@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.capabilities.assembly.validation import validate_message
 from weft.capabilities.language_models.wire import parse
@@ -27,6 +27,13 @@ _SYSTEM_FIELDS = ("system", "instructions")
 _PARSED = frozenset({"messages", "input", "tools", *_SYSTEM_FIELDS})
 
 
+class AddedTurns(NamedTuple):
+    """Messages at the end of a prompt that were not assembled, and the place of the first of them."""
+
+    first: int
+    added: Sequence[ConversationMessage]
+
+
 class PromptAltered(Forbidden):
     """The prompt is not the one that was assembled."""
 
@@ -40,8 +47,10 @@ class PromptAltered(Forbidden):
     related = ("assemble_context", "ingest_event")
 
 
-def check_sent(form: PromptForm, given: dict[str, Any], assembled: dict[str, Any], layers: Sequence[Layer]) -> int:
-    """Raise LayerViolation or PromptAltered unless a body is the assembled one; return the number of messages added.
+def check_sent(
+    form: PromptForm, given: dict[str, Any], assembled: dict[str, Any], layers: Sequence[Layer]
+) -> AddedTurns:
+    """Raise LayerViolation or PromptAltered unless a body is the assembled one; return what was added to it.
 
     The runtime may add turns of user and assistant at the end, leave out tools, and set parameters and cache marks.
     """
@@ -61,7 +70,7 @@ def check_sent(form: PromptForm, given: dict[str, Any], assembled: dict[str, Any
             raise PromptAltered("A tool result was added that is not marked as data.", problem="unmarked")
         validate_message(message, must_be_data=message.role == "tool")
     _check_tools(expected.tools, found.tools)
-    return len(added)
+    return AddedTurns(len(expected.messages), added)
 
 
 def _parsed(form: PromptForm, body: dict[str, Any]) -> ParsedConversation:

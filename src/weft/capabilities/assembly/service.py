@@ -42,12 +42,18 @@ from weft.capabilities.assembly.materials import (
     missing_texts,
     task_block,
 )
-from weft.capabilities.assembly.model import Candidate, RepeatedCandidate, digest_of, with_included
+from weft.capabilities.assembly.model import (
+    Candidate,
+    OmittedCandidate,
+    RepeatedCandidate,
+    digest_of,
+    with_included,
+)
 from weft.capabilities.assembly.passage_packer import PassagePacker, candidate_of, pinned_texts, pins_packer
 from weft.capabilities.assembly.plan import Materials, make_plan
 from weft.capabilities.assembly.prompt import cache_points_of, prompt_of
 from weft.capabilities.assembly.prompt_items import expected_use
-from weft.capabilities.assembly.prompt_trust import SUSPICIOUS, DataMarking, ItemTrust, Screening
+from weft.capabilities.assembly.prompt_trust import SUSPICIOUS, DataMarking, Screening
 from weft.capabilities.assembly.receipts import (
     CompactionUse,
     Confidence,
@@ -60,6 +66,7 @@ from weft.capabilities.assembly.receipts import (
     prompt_hash,
     texts_of,
 )
+from weft.capabilities.assembly.request_trust import RequestTrust, request_trust
 from weft.capabilities.assembly.retrieval import EVERY_SCORE, RetrievalRequest, retrieve
 from weft.capabilities.assembly.savings import savings_of
 from weft.capabilities.assembly.usage_entries import call_entry
@@ -81,22 +88,22 @@ from weft.capabilities.search.model import RankingWeights
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.sessions.model import find_session
 from weft.capabilities.tools.selection import SelectionRequest, ToolSelector
-from weft.capabilities.trust.model import Source, Trust
+from weft.capabilities.trust.model import INJECTION, Trust, TrustLabel
 from weft.capabilities.trust.scanner import ContentScanner
+from weft.capabilities.trust.security_events import detection_event
 from weft.capabilities.windows.admission import submitted_texts
 from weft.capabilities.windows.budget import budgets_for
 from weft.capabilities.windows.model import WindowChanged
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import EventType, NewEvent
 from weft.kernel.fair_queue import FairSlots
-from weft.kernel.identity import CLEARANCE, HUMAN, PERMISSION, PRINCIPAL, Actor, Permission
-from weft.kernel.operation import SubmittedText
+from weft.kernel.identity import PERMISSION, PRINCIPAL, Actor, Permission
 from weft.kernel.ports import Transactions
 from weft.kernel.thread_pools import ASSEMBLY_THREADS, SEARCH_THREADS
 from weft.kernel.tokens import TokenCounters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from weft.capabilities.agent_context.critical import CriticalUpdate
     from weft.capabilities.assembly.conversation import CompactedPart, Prepared
@@ -104,25 +111,22 @@ if TYPE_CHECKING:
         BlockPacking,
         CacheCosts,
         CandidateKind,
-        OmittedCandidate,
         Plan,
         PlannedBlock,
     )
     from weft.capabilities.assembly.plan import Previous
     from weft.capabilities.assembly.retrieval import Retrieved
     from weft.capabilities.budgets.model import BudgetUse
-    from weft.capabilities.language_models.model import ConversationMessage, Prompt
+    from weft.capabilities.language_models.model import ConversationMessage, Prompt, ToolDefinition
     from weft.capabilities.language_models.prices import Rates
     from weft.capabilities.language_models.token_counts import PromptCount
-    from weft.capabilities.missing_context.model import Gap
     from weft.capabilities.search.passages import ChunkPassage
     from weft.capabilities.search.references import Reference
     from weft.capabilities.tools.selection import ToolSelection
     from weft.capabilities.windows.model import EventDraft, Window
+    from weft.kernel.errors import Violation
 
 _ADMINS = f"{PERMISSION}{Permission.ADMIN}"
-# Humans with this clearance read security events; so do admins.
-_REVIEWER_CLEARANCE = 3
 _RECEIPT_PREFIX = "receipt_"
 _ID_BYTES = 12
 # A rollback may remove what was just prepared.
@@ -137,6 +141,8 @@ _CHARACTERS_PER_EVENT = 100
 _SCREENING = "screening"
 # And the compaction of the window.
 _COMPACTION = "compaction"
+# Suspicious texts that an answer names.
+_MAX_SUSPICIOUS = 50
 P = ParamSpec("P")
 T = TypeVar("T")
 # Records that a receipt represents, in the order in which they were created.
@@ -173,11 +179,20 @@ class AssemblyRequest(NamedTuple):
     choose_tools: bool = False
 
 
+class SuspiciousText(NamedTuple):
+    """A text of the call or its conversation that looks like an attack; ``withheld``: the prompt does not have it."""
+
+    ref: str
+    label: TrustLabel
+    withheld: bool
+
+
 class Assembled(NamedTuple):
     """A prompt with its receipt, and the body of the request in the chosen form.
 
     ``compaction_due``: the events of the window have reached its threshold. ``model_known``: the catalog has the model.
-    ``references``: what phrases of the task stand for.
+    ``references``: what phrases of the task stand for. ``suspicious``: what looks like an attack, the newest events
+    first.
     """
 
     receipt: Receipt
@@ -186,6 +201,7 @@ class Assembled(NamedTuple):
     compaction_due: bool
     model_known: bool
     references: tuple[Reference, ...]
+    suspicious: Sequence[SuspiciousText]
     took_ms: float
 
 
@@ -258,7 +274,8 @@ class Assembler(msgspec.Struct, frozen=True):
         timing.mark("retrieve")
         run = _runner(request, gathered)
         conversation = await self._conversation(actor, gathered, counter, limits.limit, screening, run)
-        suspicious = await self._suspicious_gaps(actor, gathered.gaps)
+        given = request.given.tools if request.given is not None else []
+        found = await request_trust(self.scanner, actor, request.task, given, gathered.gaps)
         call = await run(
             _Call,
             request,
@@ -270,7 +287,7 @@ class Assembler(msgspec.Struct, frozen=True):
             conversation,
             chosen,
             screening,
-            suspicious,
+            found,
             self.doubt_limit.tokens(limits.limit),
         )
         previous = await self._previous(actor, call, run)
@@ -281,7 +298,9 @@ class Assembler(msgspec.Struct, frozen=True):
         timing.mark("render")
         receipt = await self._receipt(actor, call, plan, prompt, points, timing)
         update, references = gathered.critical_update, retrieved.references
-        return Assembled(receipt, body, update, call.compaction_due, info.known, references, timing.total)
+        return Assembled(
+            receipt, body, update, call.compaction_due, info.known, references, call.suspicious, timing.total
+        )
 
     async def _select_tools(self, actor: Actor, request: AssemblyRequest, gathered: Gathered) -> ToolSelection | None:
         if not request.choose_tools:
@@ -330,19 +349,6 @@ class Assembler(msgspec.Struct, frozen=True):
             actor, lambda stores: stores.records.redactions(names, ContextSummary.type)
         )
         return frozenset(found)
-
-    async def _suspicious_gaps(self, actor: Actor, gaps: Sequence[Gap]) -> dict[str, ItemTrust]:
-        """Return the open questions that look like an attack: no gate has seen them."""
-        verdicts = await self.scanner.prepare(actor, [SubmittedText(gap.record.question, data=False) for gap in gaps])
-        flagged = [gap for gap in gaps if verdicts[gap.record.question, False].detection.flagged]
-        return {
-            gap.record.missing_id: ItemTrust(
-                Source.AGENT,
-                Trust.SUSPICIOUS,
-                in_doubt=not verdicts[gap.record.question, False].detection.strict,
-            )
-            for gap in flagged
-        }
 
     async def _gather(self, actor: Actor, request: AssemblyRequest) -> Gathered:
         drafts = drafts_of(request.given.messages) if request.given is not None and request.inline else []
@@ -422,7 +428,7 @@ class Assembler(msgspec.Struct, frozen=True):
         receipt = structs.replace(receipt, estimate=estimate, timing_ms=timing.stages)
         new = plan.blocks[plan.reused :] if call.gathered.previous is not None else plan.blocks
         budgets = await self.transactions.write(
-            actor, partial(_store, call, receipt, texts_of(new, call.tools), call.newly_quarantined(plan))
+            actor, partial(_store, call, receipt, texts_of(new, call.tools), call.detections(actor, receipt, plan))
         )
         warn_of(budgets)
         PreviousPrompt(receipt, plan.blocks).keep(actor.tenant, self.prompts)
@@ -510,7 +516,7 @@ class _Call:
         conversation: WindowConversation,
         chosen: ToolSelection | None,
         screening: Screening,
-        suspicious: Mapping[str, ItemTrust],
+        found: RequestTrust,
         doubt_tokens: int,
     ) -> None:
         self.request = request
@@ -519,16 +525,21 @@ class _Call:
         self.counter = counter
         self.limits = limits
         self.retrieved = retrieved
-        given = request.given.tools if request.given is not None else []
+        self.found = found
         self.chosen = chosen
-        given = [*given, *(chosen.tools if chosen is not None else ())]
+        self.withheld_tools = [f"tool:{name}" for name, trust in found.tools.items() if screening.drops(trust)]
+        given = [tool for tool in self.given_tools if f"tool:{tool.name}" not in self.withheld_tools]
+        given += chosen.tools if chosen is not None else ()
         self.tools = tuple(sorted(map(sanitise_tool, given), key=lambda tool: tool.name))
         self.tools_digest = digest_of(self.tools).hex()
         self.conversation = conversation
         self.screening = screening
-        self._suspicious = suspicious
         self._doubt_tokens = doubt_tokens
         self.materials = self._materials()
+
+    @property
+    def given_tools(self) -> Sequence[ToolDefinition]:
+        return self.request.given.tools if self.request.given is not None else ()
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -700,18 +711,49 @@ class _Call:
         screened = {each.ref for omitted in self._screened.values() for each in omitted}
         return frozenset((listed - current) | (items & screened))
 
-    def newly_quarantined(self, plan: Plan) -> int:
-        """Return how many suspicious items reviewers have not been told of, if the policy is to quarantine them."""
-        if self.screening.policy.prompt_injection != "quarantine":
-            return 0
+    @property
+    def suspicious(self) -> list[SuspiciousText]:
+        """Return the task, tools and own events that look like an attack."""
+        task = {} if self.found.task is None else {"task": self.found.task}
+        tools = {f"tool:{name}": trust for name, trust in self.found.tools.items()}
+        found = [
+            SuspiciousText(ref, TrustLabel(trust.source, trust.trust, reasons=(INJECTION,)), ref in self.withheld_tools)
+            for ref, trust in {**task, **tools}.items()
+        ]
+        events = [each for each in reversed(self.conversation.events) if not each.event.routed]
+        labelled = ((each, each.event.trust) for each in events)
+        found += [
+            SuspiciousText(each.event.event_id, label, each.withheld is not None)
+            for each, label in labelled
+            if label is not None and label.trust is Trust.SUSPICIOUS
+        ]
+        return found[:_MAX_SUSPICIOUS]
+
+    def detections(self, actor: Actor, receipt: Receipt, plan: Plan) -> list[NewEvent]:
+        """Return the events that tell reviewers of what looks like an attack, unless they have been told of it.
+
+        Of a task and of tools always, of items that are left out if the policy is to quarantine them.
+        """
         sent = self.gathered.previous
         known = set() if sent is None else {each.ref for each in sent.receipt.omitted}
-        return sum(each.detail == SUSPICIOUS and each.ref not in known for each in plan.omitted)
+        new = [each.ref for each in plan.omitted if each.detail == SUSPICIOUS and each.ref not in known]
+        if self.screening.policy.prompt_injection != "quarantine":
+            new = [ref for ref in new if ref.startswith("tool:")]
+        is_new_task = sent is None or sent.receipt.task_digest != receipt.task_digest
+        found: list[tuple[Violation, int]] = [("quarantine", len(new))] if new else []
+        found += [("injection", 1)] if self.found.task is not None and is_new_task else []
+        about = {"session_id": receipt.session_id, "receipt_id": receipt.receipt_id}
+        return [
+            detection_event(actor, violation, "context.assemble", receipt.agent_id, **about, items=number)
+            for violation, number in found
+        ]
 
     def check_included(self, plan: Plan) -> None:
         """Raise PromptBlocked if the policy is to block suspicious content, and it is in the plan."""
         suspicious = (block for block in plan.blocks if block.trust is Trust.SUSPICIOUS)
-        self.screening.check(ref for block in suspicious for ref in block.items)
+        tools = (f"tool:{tool.name}" for tool in self.tools if tool.name in self.found.tools)
+        self.screening.check([*(ref for block in suspicious for ref in block.items), *tools])
+        self.screening.check_task(self.found.task)
 
     def _materials(self) -> Materials:
         gathered, count = self.gathered, self._count
@@ -720,12 +762,14 @@ class _Call:
         words = screening.mark_words
         entries = board_texts(window.session_id, gathered.board, _board_scores(self.retrieved), reader)
         board = ScreenedTexts.of(entries, screening)
-        missing = ScreenedTexts.of(missing_texts(gathered.gaps, self._suspicious), screening)
+        missing = ScreenedTexts.of(missing_texts(gathered.gaps, self.found.gaps), screening)
+        tools = [OmittedCandidate(ref, "policy_block", SUSPICIOUS) for ref in self.withheld_tools]
         pins = ScreenedTexts.of(pinned_texts(self.retrieved, reader), screening)
         self._screened: dict[CandidateKind, list[OmittedCandidate]] = {
             "pin": pins.omitted,
             "board": board.omitted,
             "missing": missing.omitted,
+            "tool": tools,
         }
         on_board = frozenset(each.ref for each in entries)
         question = self.conversation.newest_question
@@ -753,8 +797,8 @@ class _Call:
             passages=passages,
             board=packers[1],
             missing=packers[2],
-            screened=[*pins.omitted, *board.omitted, *missing.omitted],
-            task=None if same else task_block(self.request.task, count),
+            screened=[*pins.omitted, *board.omitted, *missing.omitted, *tools],
+            task=None if same else task_block(self.request.task, count, self.found.task),
             tools_tokens=self.counter.tools(self.tools),
             tools_digest=self.tools_digest,
             framing_tokens=FRAMING_TOKENS,
@@ -791,7 +835,7 @@ def _rendered(call: _Call, plan: Plan, model: str | None) -> tuple[Prompt, froze
 
 
 async def _store(
-    call: _Call, receipt: Receipt, texts: dict[str, bytes], quarantined: int, stores: AssemblyStores
+    call: _Call, receipt: Receipt, texts: dict[str, bytes], detections: Sequence[NewEvent], stores: AssemblyStores
 ) -> Sequence[BudgetUse]:
     """Store a receipt with its events and return the budgets that it counted for."""
     # The session may have been deleted since: nothing of it may be stored again.
@@ -810,26 +854,9 @@ async def _store(
         )
         for event_type in _EVENTS
     ]
-    if quarantined:
-        events.append(_quarantine_event(receipt, quarantined, stores.actor))
-    await stores.outbox.publish(*events)
+    await stores.outbox.publish(*events, *detections)
     await stores.usage.add(call_entry(receipt))
     return uses
-
-
-def _quarantine_event(receipt: Receipt, items: int, actor: Actor) -> NewEvent:
-    """Return the event that tells reviewers of suspicious items in the sources of a prompt."""
-    data = {"violation": "quarantine", "action": "context.assemble", "session_id": receipt.session_id}
-    return NewEvent(
-        type="security.violation",
-        session_id=None,
-        subject=receipt.agent_id,
-        actor=actor.participant,
-        # Both must match: admins match the first always.
-        participants=(f"{HUMAN}*",),
-        readable_by=(f"{CLEARANCE}{_REVIEWER_CLEARANCE}", _ADMINS),
-        data={**data, "receipt_id": receipt.receipt_id, "items": items},
-    )
 
 
 def _receipt_blocks(blocks: Sequence[PlannedBlock], points: frozenset[int]) -> tuple[ReceiptBlock, ...]:

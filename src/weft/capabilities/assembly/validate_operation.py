@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 
 from weft.capabilities.assembly.materials import layer_versions
+from weft.capabilities.assembly.prompt_trust import PromptBlocked, Screening
 from weft.capabilities.assembly.receipt_operations import ReceiptId
 from weft.capabilities.assembly.receipts import ReceiptNotFound, ReceiptPruned, ReceiptStore
+from weft.capabilities.assembly.request_trust import turns_trust
 from weft.capabilities.assembly.sent_prompt import PromptAltered, check_sent
 from weft.capabilities.assembly.stored_prompts import StoredPrompts
 from weft.capabilities.assembly.validation import system_refs, validate_prompt
@@ -17,14 +20,21 @@ from weft.capabilities.language_models.wire import PromptForm
 from weft.capabilities.layers.model import LayerViolation
 from weft.capabilities.layers.service import Layers
 from weft.capabilities.records.store import RecordStore
+from weft.capabilities.trust.policy import TrustPolicies, TrustPolicy
+from weft.capabilities.trust.scanner import ContentScanner
 from weft.capabilities.windows.model import as_read_by
 from weft.capabilities.windows.service import Windows
 from weft.kernel.errors import Conflict, PermissionDenied
-from weft.kernel.identity import Permission
+from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
+from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.capabilities.assembly.receipts import Receipt
     from weft.capabilities.assembly.stored_prompts import StoredPrompt
+    from weft.capabilities.language_models.model import ConversationMessage
     from weft.capabilities.windows.model import WindowEvent
 
 
@@ -45,12 +55,35 @@ class ValidatePrompt(Request):
 
 
 class PromptValidated(Response, kw_only=True, omit_defaults=False):
-    """The prompt may be sent. ``added``: messages that you added at its end."""
+    """The prompt may be sent. ``added``: messages that you added at its end.
+
+    ``suspicious``: the places of those that look like an attack and that the policy lets pass.
+    """
 
     receipt_id: str
     valid: bool
     prompt_hash: str
     added: int
+    suspicious: list[int]
+
+
+class PromptStores(msgspec.Struct, frozen=True):
+    """What a prompt is compared with, for one caller in one transaction."""
+
+    receipts: ReceiptStore
+    windows: Windows
+    records: RecordStore
+    layers: Layers
+    policies: TrustPolicies
+
+
+class _Compared(NamedTuple):
+    """A prompt that is the assembled one, with the turns added at its end."""
+
+    receipt: Receipt
+    first: int
+    added: Sequence[ConversationMessage]
+    policy: TrustPolicy
 
 
 @operation(
@@ -61,32 +94,53 @@ class PromptValidated(Response, kw_only=True, omit_defaults=False):
     http="POST /v1/receipts/{receipt_id}/validate",
     permission=Permission.READ,
     rate=RateClass.SEARCH,
-    effect=Effect.READ,
-    errors=(ReceiptNotFound, ReceiptPruned, PermissionDenied, PromptOutdated, LayerViolation, PromptAltered),
+    effect=Effect.OWN_TRANSACTIONS,
+    errors=(
+        ReceiptNotFound,
+        ReceiptPruned,
+        PermissionDenied,
+        PromptOutdated,
+        LayerViolation,
+        PromptAltered,
+        PromptBlocked,
+    ),
     session=SessionUse.FINDS,
 )
 async def validate_sent_prompt(
     request: ValidatePrompt,
-    receipts: ReceiptStore,
-    windows: Windows,
-    records: RecordStore,
+    actor: Actor,
+    transactions: Transactions[PromptStores],
     catalog: Catalog,
-    layers: Layers,
+    scanner: ContentScanner,
 ) -> PromptValidated:
     """Check a prompt right before you send it to the model: it must be the assembled one.
 
     Layers present, in order, unaltered and still those of the session; texts of others unchanged and marked; nothing
-    in the system prompt but the layers and what those above the agent wrote. If not, the call fails and must not be
-    sent.
+    in the system prompt but the layers and what those above the agent wrote; no attack in turns added. If not, the call
+    fails and must not be sent.
     """
-    found = await StoredPrompts(receipts, windows, records, catalog).find(request.receipt_id)
+    found = await transactions.read(actor, partial(_compare, request, catalog), heavy=True)
+    # Outside of the transaction: long texts are scanned in a thread.
+    suspicious = await turns_trust(scanner, actor, found.added)
+    return PromptValidated(
+        receipt_id=found.receipt.receipt_id,
+        valid=True,
+        prompt_hash=found.receipt.prompt_hash,
+        added=len(found.added),
+        suspicious=Screening(found.policy).check_turns(suspicious, found.first),
+    )
+
+
+async def _compare(request: ValidatePrompt, catalog: Catalog, stores: PromptStores) -> _Compared:
+    prompts = StoredPrompts(stores.receipts, stores.windows, stores.records, catalog)
+    found = await prompts.find(request.receipt_id)
     receipt = found.receipt
-    pinned = await layers.pinned(receipt.session_id, receipt.agent_id) or ()
+    pinned = await stores.layers.pinned(receipt.session_id, receipt.agent_id) or ()
     if found.layer_versions != layer_versions(pinned):
         raise PromptOutdated("The layers of the session have changed since this prompt was assembled.")
-    validate_prompt(found.blocks, found.tools, pinned, await _instructions(found, windows))
-    added = check_sent(request.form, request.body, found.body(request.form, catalog), pinned)
-    return PromptValidated(receipt_id=receipt.receipt_id, valid=True, prompt_hash=receipt.prompt_hash, added=added)
+    validate_prompt(found.blocks, found.tools, pinned, await _instructions(found, stores.windows))
+    compared = check_sent(request.form, request.body, found.body(request.form, catalog), pinned)
+    return _Compared(receipt, compared.first, compared.added, await stores.policies.current())
 
 
 async def _instructions(found: StoredPrompt, windows: Windows) -> frozenset[str]:

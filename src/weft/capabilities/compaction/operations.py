@@ -51,8 +51,7 @@ from weft.capabilities.history.model import BranchNotFound, trunk_of
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound, lock_active_session
 from weft.capabilities.trust.model import Trust
 from weft.capabilities.trust.policy import TrustPolicies
-from weft.capabilities.windows.ingest import WindowAgent
-from weft.capabilities.windows.model import NotMember, WindowNotFound
+from weft.capabilities.windows.model import NotMember, WindowAgent, WindowNotFound
 from weft.kernel.call_warnings import warn_caller
 from weft.kernel.errors import PermissionDenied, QuotaExceeded
 from weft.kernel.fields import Count

@@ -57,6 +57,7 @@ _VALUES_BY_FIELD: dict[str, Any] = {
     "task_description": "Write the release notes of version 2.",
     "compaction_id": "18aef3c2b1d09f44a1b2c3d4e5f6",
     "ids": ["turn-42"],
+    "event_ids": ["turn-42"],
     "receipt_id": "receipt_0123456789abcdef",
     "recommendation_id": "analysis.tools.1f9a3c",
     "settings": {"compaction": {"strategy": "key_facts", "threshold": 0.5}},

@@ -3,11 +3,13 @@
 A text is normalised and cut into segments. The networks give each segment, and each few neighbours, the probabilities
 of three classes: document, request, attack. In the text of humans and agents, only an attack counts. In data a request
 to the assistant counts too, the more so if it is out of place: unlike the rest, about something else, followed by code
-that does harm. Patterns add to the score of the best candidates.
+that does harm. A text that is an attack as a whole has no rest to differ from: data is scored as talk as well, at a
+bar of its own. Patterns add to the score of the best candidates.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,8 +35,9 @@ _UNKNOWN_TOKEN = 100
 # A text is scored in blocks of this many segments.
 _BLOCK_SEGMENTS = 150
 # Numbers of neighbouring segments that are scored together.
-_TALK_WINDOWS = (1, 2, 4)
-_DATA_WINDOWS = (1, 2)
+_WINDOWS = (1, 2, 4)
+# The longest window that counts as a request in data.
+_DATA_WINDOW = 2
 # Windows whose patterns and surroundings are looked at: the best ones by the networks, if above the least logit.
 _CANDIDATES = 8
 _MIN_CANDIDATE = -1.0
@@ -71,20 +74,31 @@ class Thresholds(NamedTuple):
     flagged: float
     strict: float
 
+    @property
+    def width(self) -> float:
+        return self.strict - self.flagged
+
     def level(self, score: float) -> float:
         """Return how rare a score is among harmless texts, on the scale of the two thresholds."""
-        return 2 + (score - self.flagged) / (self.strict - self.flagged)
+        return 2 + (score - self.flagged) / self.width
 
 
 class NetworkDetector:
     """Implements ``InjectionDetector``. ``tokenize`` maps a text and a maximum to WordPiece ids with start and end."""
 
     def __init__(
-        self, network: Network, tokenize: Callable[[str, int], list[int]], *, talk: Thresholds, data: Thresholds
+        self,
+        network: Network,
+        tokenize: Callable[[str, int], list[int]],
+        *,
+        talk: Thresholds,
+        data: Thresholds,
+        talk_in_data: Thresholds,
     ) -> None:
         self._network = network
         self._word_tokens = lru_cache(_CACHED_WORDS)(lambda word: tokenize(word, _SEGMENT_TOKENS + 2)[1:-1])
         self._thresholds = {False: talk, True: data}
+        self._talk_in_data = talk_in_data
 
     def detect(self, text: str, *, data: bool) -> Detection:
         normal = normalise(text)
@@ -96,7 +110,24 @@ class NetworkDetector:
         return self._thresholds[data]
 
     def _detect(self, block: _Block, *, data: bool) -> Detection:
-        windows, base = self._windows(block, data=data)
+        windows, (document, request, attack) = self._windows(block)
+        talk = attack - np.logaddexp(document, request)
+        if not data:
+            return self._best(block, windows, talk, self._thresholds[False])
+        pairs = [at for at, (start, end) in enumerate(windows) if end - start <= _DATA_WINDOW]
+        request_or_attack = (np.logaddexp(request, attack) - document)[pairs]
+        bar = self._thresholds[True]
+        found = self._best(block, [windows[at] for at in pairs], request_or_attack, bar, data=True)
+        as_talk = self._best(block, windows, talk, self._talk_in_data)
+        # On the scale of data, so that the two compare.
+        score = bar.flagged + (as_talk.score - self._talk_in_data.flagged) * bar.width / self._talk_in_data.width
+        return replace(as_talk, score=score) if as_talk.flagged and score > found.score else found
+
+    def _best(
+        self, block: _Block, windows: list[Window], logits: Floats, bar: Thresholds, *, data: bool = False
+    ) -> Detection:
+        """Return what the most suspicious window says."""
+        base = np.clip(logits, _MIN_LOGIT, _MAX_LOGIT)
         best = np.argsort(-base)[:_CANDIDATES].tolist()
         score, number = float(base[best[0]]), best[0]
         if score > _MIN_CANDIDATE:
@@ -106,7 +137,6 @@ class NetworkDetector:
                 (float(base[one]) + block.added(windows[one], float(base[one]), rest), one) for one in candidates
             )
         start, end = windows[number]
-        bar = self._thresholds[data]
         return Detection(
             score,
             flagged=score > bar.flagged,
@@ -116,15 +146,12 @@ class NetworkDetector:
             level=bar.level(score),
         )
 
-    def _windows(self, block: _Block, *, data: bool) -> tuple[list[Window], Floats]:
-        """Return the start and end of each window of segments, and its logit."""
+    def _windows(self, block: _Block) -> tuple[list[Window], Floats]:
+        """Return the start and end of each window of segments, and the log probabilities of its classes, by class."""
         tokens = [self._tokens(segment) or [_UNKNOWN_TOKEN] for segment in block.segments]
         shape = np.array([features(segment) for segment in block.segments], np.float32)
-        pooled = self._network.pooled(tokens)
-        windows, filters, shapes = _windows(pooled, shape, _DATA_WINDOWS if data else _TALK_WINDOWS)
-        document, request, attack = self._network.log_probabilities(filters, shapes).T
-        logits = np.logaddexp(request, attack) - document if data else attack - np.logaddexp(document, request)
-        return windows, np.clip(logits, _MIN_LOGIT, _MAX_LOGIT)
+        windows, filters, shapes = _windows(self._network.pooled(tokens), shape)
+        return windows, self._network.log_probabilities(filters, shapes).T
 
     def _tokens(self, segment: str) -> list[int]:
         """Return the ids of a segment. The tokens of a word depend on nothing else, and few words are frequent."""
@@ -138,12 +165,12 @@ def _score(detection: Detection) -> float:
     return detection.score
 
 
-def _windows(pooled: Floats, shape: Floats, sizes: tuple[int, ...]) -> tuple[list[tuple[int, int]], Floats, Floats]:
+def _windows(pooled: Floats, shape: Floats) -> tuple[list[Window], Floats, Floats]:
     """Return the start and end of each window, with the maximum of its filters and features."""
     number = len(pooled)
     windows = [(start, start + 1) for start in range(number)]
     filters, shapes = [pooled], [shape]
-    for size in sizes[1:]:
+    for size in _WINDOWS[1:]:
         half = size // 2
         if number <= half:
             break

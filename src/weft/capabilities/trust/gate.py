@@ -10,6 +10,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
+from msgspec import structs
 
 from weft.capabilities.trust.model import (
     DERIVED,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.injection.model import Detection
     from weft.capabilities.redaction.masker import DetectorCategory
-    from weft.capabilities.trust.policy import ContentAction, TrustPolicy
+    from weft.capabilities.trust.policy import ContentAction, InjectionAction, TrustPolicy
     from weft.capabilities.trust.scanner import Verdict
 
 _MAX_EXCERPT = 400
@@ -54,13 +55,6 @@ class IncomingContent(msgspec.Struct, frozen=True):
     derived_from: tuple[str, ...] = ()
 
 
-class Admission(NamedTuple):
-    """The text to store, and its label; None if there is nothing to add to its author."""
-
-    text: str
-    label: TrustLabel | None
-
-
 class HeldContent(msgspec.Struct, frozen=True):
     """What a reviewer needs to decide about a text. ``excerpt`` is the suspicious passage."""
 
@@ -70,6 +64,26 @@ class HeldContent(msgspec.Struct, frozen=True):
     score: float
     patterns: tuple[str, ...]
     excerpt: str
+
+
+class Admission(NamedTuple):
+    """The text to store, and its label; None if there is nothing to add to its author."""
+
+    text: str
+    label: TrustLabel | None
+
+
+class RecordedText(NamedTuple):
+    """A text that was said, and its label. ``held``: why prompts may not have it until somebody releases it."""
+
+    text: str
+    label: TrustLabel | None
+    held: HeldContent | None = None
+
+
+class _Action(NamedTuple):
+    action: InjectionAction
+    approved_by: str | None = None
 
 
 class ContentQuarantined(Forbidden):
@@ -153,16 +167,33 @@ class ContentGate(msgspec.Struct, frozen=True):
 
     async def admit(self, content: IncomingContent) -> Admission:
         """Return the text to store and its label; raises ContentQuarantined or ContentBlocked."""
+        found = await self._admit(content, recording=False)
+        return Admission(found.text, found.label)
+
+    async def record(self, content: IncomingContent) -> RecordedText:
+        """Return a text that was said, in a conversation, and its label.
+
+        What looks like an attack is not refused but held by its label: the record is whole, and no prompt has it.
+        """
+        return await self._admit(content, recording=True)
+
+    async def _admit(self, content: IncomingContent, *, recording: bool) -> RecordedText:
         source = self._source(content)
         policy = await self.policies.current()
         verdict = self.verdicts.get((content.text, source.is_data))
         if verdict is None:
             verdict = self.scanner.scan(self.actor, content.text, data=source.is_data)
         if verdict is CLEAN and content.source is None and not content.derived_from and policy.pii.write == "allow":
-            return Admission(content.text, None)
-        approved_by = self._check_injection(content, source, policy, verdict.detection)
+            return RecordedText(content.text, None)
+        action, approved_by = self._action(content, source, policy, verdict.detection)
+        held = None if action == "annotate" else _held(content, source, verdict.detection)
+        if held is not None and not recording:
+            raise _refusal(content, held, action)
         text, found = self._check_values(content, policy, verdict)
-        return Admission(text, await self._label(content, source, verdict.detection, found, approved_by))
+        label = await self._label(content, source, verdict.detection, found, approved_by)
+        if held is not None and label is not None:
+            label = structs.replace(label, held=True)
+        return RecordedText(text, label, held)
 
     async def admit_together(self, contents: Iterable[IncomingContent]) -> tuple[list[str], TrustLabel | None]:
         """Return the texts of one item, and the one label of all of them."""
@@ -183,21 +214,15 @@ class ContentGate(msgspec.Struct, frozen=True):
         """Return the source of a text: the given one, that of the data named in derived_from, or the caller."""
         return content.source or data_source(content.derived_from) or source_of(self.actor)
 
-    def _check_injection(
-        self, content: IncomingContent, source: Source, policy: TrustPolicy, detection: Detection
-    ) -> str | None:
-        """Raise if a text may not be stored as it is; return who approved it, if somebody did."""
-        if not detection.flagged:
-            return None
-        check, approval = _check_of(content.text), self.actor.approval
-        approved_by = approval.approved_by if approval is not None and approval.covers(check) else None
-        action = policy.injection.of(source)
-        if action != "annotate" and (source.is_data or detection.strict):
-            if action == "block":
-                raise ContentBlocked.of(content, "an instruction to agents", violation="injection")
-            if approved_by is None:
-                raise ContentQuarantined.of(_held(content, source, detection), check)
-        return approved_by
+    def _action(self, content: IncomingContent, source: Source, policy: TrustPolicy, found: Detection) -> _Action:
+        """Return what the policy demands for what was detected, and who approved this text, if somebody did."""
+        if not found.flagged:
+            return _Action("annotate")
+        approval = self.actor.approval
+        is_approved = approval is not None and approval.covers(_check_of(content.text))
+        approved_by = approval.approved_by if approval is not None and is_approved else None
+        action = policy.injection.of(source) if source.is_data or found.strict else "annotate"
+        return _Action("annotate" if action == "quarantine" and is_approved else action, approved_by)
 
     def _check_values(
         self, content: IncomingContent, policy: TrustPolicy, verdict: Verdict
@@ -283,6 +308,12 @@ def _held(content: IncomingContent, source: Source, detection: Detection) -> Hel
     return HeldContent(
         content.kind, content.item, source, detection.score, detection.patterns, detection.excerpt[:_MAX_EXCERPT]
     )
+
+
+def _refusal(content: IncomingContent, held: HeldContent, action: InjectionAction) -> Forbidden:
+    if action == "block":
+        return ContentBlocked.of(content, "an instruction to agents", violation="injection")
+    return ContentQuarantined.of(held, _check_of(content.text))
 
 
 def _name(kind: str, item: str) -> str:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import structs
 
 from weft.kernel.identity import SYSTEM_ID, PrincipalKind
 
@@ -60,6 +61,7 @@ class TrustLabel(msgspec.Struct, frozen=True, omit_defaults=True):
     ``reasons``: patterns of an attack, and the kinds of secrets and personal data found, such as ``secret: password``.
     ``derived_from``: items, ``tool:NAME`` or ``url:...`` that the text was made of.
     ``approved_by``: the principal that released it from quarantine; its score no longer counts.
+    ``held``: recorded although the policy refuses such a text elsewhere; no prompt contains it until it is released.
     """
 
     source: Source
@@ -68,12 +70,17 @@ class TrustLabel(msgspec.Struct, frozen=True, omit_defaults=True):
     reasons: tuple[str, ...] = ()
     derived_from: tuple[str, ...] = ()
     approved_by: str | None = None
+    held: bool = False
 
     @property
     def is_in_doubt(self) -> bool:
-        """Tell whether nothing but the wording of a human or agent speaks against an item."""
+        """Tell whether nothing but the wording of a human or agent speaks against an item, and not strongly."""
         inherited = any(reason.startswith(DERIVED) for reason in self.reasons)
-        return not self.source.is_data and self.score is not None and not inherited
+        return not self.source.is_data and self.score is not None and not inherited and not self.held
+
+    def released(self, approved_by: str) -> TrustLabel:
+        """Return the label of a held item that somebody released."""
+        return structs.replace(self, trust=default_trust(self.source), approved_by=approved_by, held=False)
 
 
 def source_of(actor: Actor) -> Source:
@@ -107,6 +114,7 @@ def joined_label(labels: Iterable[TrustLabel | None]) -> TrustLabel | None:
         reasons=tuple(dict.fromkeys(reason for label in given for reason in label.reasons)),
         derived_from=tuple(dict.fromkeys(item for label in given for item in label.derived_from)),
         approved_by=next((label.approved_by for label in given if label.approved_by), None),
+        held=any(label.held for label in given),
     )
 
 

@@ -67,7 +67,10 @@ class ContentScanner:
         verdicts: Verdicts = {}
         characters = 0
         for text, data in texts:
-            if (text, data) not in verdicts:
+            known = verdicts.get((text, data)) or self._known(actor, text, data=data)
+            if known is not None:
+                verdicts[text, data] = known
+            else:
                 # Also many short texts together would keep other calls waiting.
                 characters += len(text)
                 if characters <= _INLINE_CHARS:
@@ -75,6 +78,13 @@ class ContentScanner:
                 else:
                     verdicts[text, data] = await self._scan_in_thread(actor, text, data=data)
         return verdicts
+
+    def _known(self, actor: Actor, text: str, *, data: bool) -> Verdict | None:
+        """Return the verdict on a text that was scanned before; short texts of callers are checked as fast."""
+        if not data and len(text) <= _INLINE_CHARS:
+            return None
+        known: Verdict | None = self._cache.get(_key(actor, text, data=data))
+        return known
 
     def scan(self, actor: Actor, text: str, *, data: bool) -> Verdict:
         """Return what is in a text; ``data`` if an instruction is out of place in it."""
@@ -92,13 +102,10 @@ class ContentScanner:
         flow = actor.tenant, actor.path
         if len(text) <= _SLICE_CHARS:
             return await _GATE_THREADS.run_for(flow, partial(self.scan, actor, text, data=data))
-        key = _key(actor, text, data=data)
-        verdict: Verdict | None = self._cache.get(key)
-        if verdict is None:
-            shown = await _GATE_THREADS.run_for(flow, partial(plain_text, text))
-            scans = (partial(self._scan_slice, each, data=data, pii=True) for each in _slices(shown))
-            verdict = _joined([await _GATE_THREADS.run_for(flow, scan) for scan in scans])
-            self._cache.put(key, verdict, _CACHE_WEIGHT)
+        shown = await _GATE_THREADS.run_for(flow, partial(plain_text, text))
+        scans = (partial(self._scan_slice, each, data=data, pii=True) for each in _slices(shown))
+        verdict = _joined([await _GATE_THREADS.run_for(flow, scan) for scan in scans])
+        self._cache.put(_key(actor, text, data=data), verdict, _CACHE_WEIGHT)
         return verdict
 
     def verdict(self, text: str, *, data: bool) -> Verdict:

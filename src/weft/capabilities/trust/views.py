@@ -31,6 +31,7 @@ class TrustInfo(Response):
     reasons: tuple[str, ...] = ()
     derived_from: tuple[str, ...] = ()
     approved_by: str | None = None
+    held: bool = False
 
 
 def trust_info(label: TrustLabel | None) -> TrustInfo | None:
@@ -43,6 +44,7 @@ def trust_info(label: TrustLabel | None) -> TrustInfo | None:
         reasons=tuple(dict.fromkeys(_kind_only(reason) for reason in label.reasons)),
         derived_from=label.derived_from,
         approved_by=label.approved_by,
+        held=label.held,
     )
 
 

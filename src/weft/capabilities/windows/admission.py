@@ -8,11 +8,11 @@ import msgspec
 from msgspec import structs
 
 from weft.capabilities.trust.gate import IncomingContent, submitted
-from weft.capabilities.trust.model import Source
+from weft.capabilities.trust.model import Source, joined_label
 
 if TYPE_CHECKING:
     from weft.capabilities.language_models.model import ConversationMessage
-    from weft.capabilities.trust.gate import ContentGate
+    from weft.capabilities.trust.gate import ContentGate, HeldContent
     from weft.capabilities.trust.model import TrustLabel
     from weft.capabilities.windows.model import EventDraft
     from weft.kernel.operation import SubmittedText
@@ -23,45 +23,37 @@ _encode = msgspec.json.Encoder().encode
 
 
 class AdmittedDraft(NamedTuple):
-    """A draft with the texts to store, and their label."""
+    """A draft with the texts to store, and their label. ``held``: why prompts may not have it."""
 
     draft: EventDraft
     label: TrustLabel | None
+    held: tuple[HeldContent, ...]
 
 
 async def admit_draft(draft: EventDraft, gate: ContentGate) -> AdmittedDraft:
     """Pass every text of a message through the gate: what a tool returned has the source tool.
 
-    An instruction is none of its business: who may give one is checked, and others read it as content.
+    What was said is recorded whatever it says: a text that looks like an attack is held by its label.
     """
-    if _is_instruction(draft):
-        return AdmittedDraft(draft, None)
     source = _source(draft.message)
-    contents = [
-        IncomingContent("window_event", draft.event_id, text, source, draft.derived_from)
-        for text in _texts(draft.message)
-    ]
-    for name in _names(draft):
-        await gate.admit(IncomingContent("window_event", draft.event_id, name, source))
-    texts, label = await gate.admit_together(contents)
-    return AdmittedDraft(draft if label is None else _with_texts(draft, texts), label)
+    texts, names = _texts(draft.message), _names(draft)
+    contents = [IncomingContent("window_event", draft.event_id, text, source, draft.derived_from) for text in texts]
+    contents += [IncomingContent("window_event", draft.event_id, name, source) for name in names]
+    admitted = [await gate.record(content) for content in contents]
+    label = joined_label([each.label for each in admitted])
+    if label is not None:
+        draft = _with_texts(draft, [each.text for each in admitted[: len(texts)]])
+    return AdmittedDraft(draft, label, tuple(each.held for each in admitted if each.held is not None))
 
 
 def submitted_texts(draft: EventDraft) -> list[SubmittedText]:
     """Return the texts of a draft, for the scan before the transaction."""
-    if _is_instruction(draft):
-        return []
     source = _source(draft.message)
     return [
         submitted(text, source=source, derived_from=draft.derived_from)
         for text in (*_texts(draft.message), *_names(draft))
         if text
     ]
-
-
-def _is_instruction(draft: EventDraft) -> bool:
-    is_marked = draft.message.role == "system" or draft.category == "SYSTEM"
-    return is_marked and _source(draft.message) is None
 
 
 def _texts(message: ConversationMessage) -> list[str]:

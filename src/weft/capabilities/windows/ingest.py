@@ -9,18 +9,19 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from weft.capabilities.access.audit import AuditTrail
-from weft.capabilities.access.model import AgentId, AgentNotFound
+from weft.capabilities.access.model import AgentNotFound
 from weft.capabilities.history.model import BranchNotFound
 from weft.capabilities.language_models.model import ConversationMessage, Role, ToolCall, WireForm
 from weft.capabilities.language_models.wire import check_native
 from weft.capabilities.messages.categories import ProtectedCategory
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
-from weft.capabilities.trust.gate import GATE_ERRORS
+from weft.capabilities.trust.gate import ContentBlocked
 from weft.capabilities.trust.views import DerivedFrom, TrustInfo
 from weft.capabilities.windows.admission import submitted_texts
 from weft.capabilities.windows.instructions import self_written
 from weft.capabilities.windows.model import (
     MAX_CONTENT_BYTES,
+    MAX_EVENTS,
     Category,
     EventDraft,
     EventExists,
@@ -28,9 +29,11 @@ from weft.capabilities.windows.model import (
     EventKind,
     MessageType,
     NotMember,
+    WindowAgent,
     WindowNotFound,
     as_read_by,
 )
+from weft.capabilities.windows.review import EventHolds
 from weft.capabilities.windows.service import Windows
 from weft.capabilities.windows.views import shown_trust
 from weft.capabilities.windows.window_writer import check_size
@@ -38,11 +41,6 @@ from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, 
 from weft.kernel.fields import Fraction, Name, ShortText
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, SubmittedText, operation
-
-MAX_EVENTS = 200
-WindowAgent = Annotated[
-    AgentId | None, msgspec.Meta(description="The agent whose window; yourself by default, or an agent below you.")
-]
 
 
 class NewToolCall(Request):
@@ -139,7 +137,11 @@ class IngestedEvent(Response, kw_only=True, omit_defaults=False):
 
 
 class Ingested(Response, kw_only=True, omit_defaults=False):
-    """The events, and how full the window is."""
+    """The events, and how full the window is.
+
+    ``trust`` of an event: why it is labelled; ``held``: no prompt of others contains it until a human releases it, for
+    which ``approval_id`` waits.
+    """
 
     success: Literal[True] = True
     session_id: str
@@ -147,6 +149,7 @@ class Ingested(Response, kw_only=True, omit_defaults=False):
     events: list[IngestedEvent]
     tokens: int
     limit: int
+    approval_id: str | UnsetType = UNSET
 
 
 def _texts(request: IngestEvents) -> list[SubmittedText]:
@@ -179,11 +182,11 @@ def _texts(request: IngestEvents) -> list[SubmittedText]:
         QuotaExceeded,
         BranchNotFound,
         WindowNotFound,
-        *GATE_ERRORS,
+        ContentBlocked,
     ),
     content=_texts,
 )
-async def ingest_events(request: IngestEvents, windows: Windows, audit: AuditTrail) -> Ingested:
+async def ingest_events(request: IngestEvents, windows: Windows, audit: AuditTrail, holds: EventHolds) -> Ingested:
     """Add events of your conversation to your window: messages, tool calls and their results, workflow events.
 
     Idempotent by event_id: sending an event again changes nothing. The window is made with its first event. System
@@ -196,6 +199,7 @@ async def ingest_events(request: IngestEvents, windows: Windows, audit: AuditTra
     events = await windows.as_read([as_read_by(event, window.agent_id) for event in stored], window.agent_id)
     if any(event.as_data and event.number > last for event in events):
         await audit.note_violation("context.ingest", self_written(), window.session_id)
+    approval_id = await holds.open(writer, "context.ingest")
     await writer.publish()
     return Ingested(
         session_id=window.session_id,
@@ -214,4 +218,5 @@ async def ingest_events(request: IngestEvents, windows: Windows, audit: AuditTra
         ],
         tokens=writer.head.weight,
         limit=window.limit,
+        approval_id=approval_id or UNSET,
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import structs
 
+from weft.capabilities.access.model import AgentId
 from weft.capabilities.history.model import blob_hash, line_name, trunk_of
 from weft.capabilities.language_models.model import ConversationMessage
 from weft.capabilities.records.record_ids import VersionId
@@ -30,6 +31,8 @@ DEFAULT_RESERVED_TOKENS = 4_096
 # Small models reserve at most this part of their context for the answer.
 _RESERVED_PART = 8
 MAX_CONTENT_BYTES = 1_048_576
+# Events that one call adds or releases.
+MAX_EVENTS = 200
 # Longer contents are stored as separate values in history, so that equal ones are stored once.
 INLINE_BYTES = 4_096
 # Between agent and event in the id of a copied event; the ids that callers choose cannot contain it.
@@ -47,6 +50,9 @@ EventId = Annotated[
         pattern=EVENT_ID_PATTERN,
         description="Your id of the event, unique in the window; the same id again adds nothing.",
     ),
+]
+WindowAgent = Annotated[
+    AgentId | None, msgspec.Meta(description="The agent whose window; yourself by default, or an agent below you.")
 ]
 MessageType = Annotated[Name, msgspec.Meta(description="The kind of message, such as request or result.")]
 
@@ -104,6 +110,14 @@ class EventExists(Conflict):
     code = "EVENT_EXISTS"
     hint = "Events do not change. Use a new event_id; to send an event again, repeat it unchanged."
     related = ("ingest_event",)
+
+
+class EventNotFound(NotFound):
+    """The window has no event with this id."""
+
+    code = "EVENT_NOT_FOUND"
+    hint = "`window.events` lists the events of the window."
+    related = ("context_window",)
 
 
 class NotMember(Conflict):

@@ -19,10 +19,10 @@ from weft.capabilities.sessions.model import (
     lock_active_session,
 )
 from weft.capabilities.windows.creation import WindowOptions, create_window, note_clamp, parent_window
-from weft.capabilities.windows.ingest import WindowAgent
 from weft.capabilities.windows.model import (
     Category,
     NotMember,
+    WindowAgent,
     WindowExists,
     WindowInUse,
     WindowNotFound,

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.agent_context.compaction_settings import ResolvedCompaction
     from weft.capabilities.records.store import Redaction
-    from weft.capabilities.windows.model import EventDraft, WindowEvent, WindowSettings
+    from weft.capabilities.windows.model import WindowEvent, WindowSettings
 
 # Memory of the compaction settings of an agent, about.
 _SETTINGS_BYTES = 500
@@ -144,13 +144,6 @@ class Windows(msgspec.Struct, frozen=True):
     async def line_events(self, session_id: str, line_id: str) -> Sequence[WindowEvent]:
         """Return the events of one line, as the agent whose line it is reads them."""
         return await self._events_of(line_id, await self.records.redactions_in(session_id))
-
-    async def ingest(self, window: Window, drafts: Sequence[EventDraft]) -> list[WindowEvent]:
-        """Add events in order and return them; an event that is there already is returned as it is."""
-        writer = await self.to_write(window)
-        added = await writer.ingest(drafts)
-        await writer.publish()
-        return added
 
     async def to_write(self, window: Window, session: Session | None = None) -> WindowWriter:
         """Lock the session and the window's line; ``session`` if it is locked already."""

@@ -12,8 +12,7 @@ from weft.capabilities.sessions.model import SessionId, lock_active_session
 from weft.capabilities.teams.model import TeamName, TeamNotFound
 from weft.capabilities.teams.service import Teams
 from weft.capabilities.windows.creation import inherit, parent_window
-from weft.capabilities.windows.ingest import WindowAgent
-from weft.capabilities.windows.model import Category, NotMember, WindowInUse, WindowNotFound, WindowRoute
+from weft.capabilities.windows.model import Category, NotMember, WindowAgent, WindowInUse, WindowNotFound, WindowRoute
 from weft.capabilities.windows.operations import WRITE_ERRORS, check_not_shared, write_operation
 from weft.capabilities.windows.service import Windows
 from weft.capabilities.windows.views import RouteView, WindowView, route_view, window_view

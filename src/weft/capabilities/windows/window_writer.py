@@ -26,6 +26,7 @@ from weft.capabilities.windows.instructions import check_may_instruct, is_own, r
 from weft.capabilities.windows.model import (
     MAX_CONTENT_BYTES,
     EventExists,
+    EventNotFound,
     WindowEvent,
     category_of,
     content_hash,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.history.model import Head, Version
     from weft.capabilities.sessions.model import Session
+    from weft.capabilities.trust.gate import HeldContent
     from weft.capabilities.windows.model import EventDraft, Window, WindowSettings
     from weft.capabilities.windows.service import Windows
     from weft.kernel.events import EventType, NewEvent
@@ -58,7 +60,10 @@ _RETRY_GROWTH = 0.05
 
 @dataclass(slots=True)
 class WindowWriter:
-    """Writes to one window. ``owner`` is the stored window whose events it shows."""
+    """Writes to one window. ``owner`` is the stored window whose events it shows.
+
+    ``held``: events that were added and that prompts may not have, with what was found in them, by id.
+    """
 
     service: Windows
     session: Session
@@ -66,6 +71,7 @@ class WindowWriter:
     owner: WindowSettings
     head: Head
     now: int
+    held: dict[str, tuple[WindowEvent, tuple[HeldContent, ...]]] = field(default_factory=dict)
     _events: list[NewEvent] = field(default_factory=list)
 
     async def ingest(self, drafts: Sequence[EventDraft], *, quote: bool = False) -> list[WindowEvent]:
@@ -106,7 +112,31 @@ class WindowWriter:
     async def _admitted(self, draft: EventDraft, event: WindowEvent) -> WindowEvent:
         """Pass an event through the gate."""
         admitted = await admit_draft(draft, self.service.gate)
-        return structs.replace(self._event(admitted.draft, event.number), trust=admitted.label)
+        added = structs.replace(self._event(admitted.draft, event.number), trust=admitted.label)
+        if admitted.held:
+            self.held[added.event_id] = added, admitted.held
+        return added
+
+    async def find(self, event_ids: Sequence[str]) -> list[WindowEvent]:
+        """Return events of the window by their ids; raises EventNotFound."""
+        last = await self._last_changes(event_ids)
+        found = {event_id: await self._existing(event_id, last) for event_id in event_ids}
+        for event_id, event in found.items():
+            if event is None:
+                raise EventNotFound(f"The window has no event '{event_id}'.", resource_id=event_id)
+        return [event for event in found.values() if event is not None]
+
+    async def release(self, events: Sequence[WindowEvent], approved_by: str) -> None:
+        """Let prompts have events that are held, as new versions with the label of a released text."""
+        released = [
+            structs.replace(event, trust=event.trust.released(approved_by))
+            for event in events
+            if event.trust is not None
+        ]
+        if released:
+            await self.add(released, "release")
+            self.content_changed(updated=len(released))
+            await self.publish()
 
     async def _check_number(self, added: int) -> None:
         """Raise QuotaExceeded if new events would exceed the ceiling of the tenant's plan."""

@@ -20,13 +20,17 @@ from weft.providers.embedders.wordpiece import WordPieceTokenizer
 _SHA256 = "d7a5a946fda0dbd13fb2b73890742aaaaefee75ec5e818351fd2eda43d348540"
 _TALK = Thresholds(flagged=1.3, strict=2.8)
 _DATA = Thresholds(flagged=5.7, strict=7.8)
+# Of 4,735 harmless documents and results of tools it flags one more, of 350 attacks that are a whole text 107 more.
+_TALK_IN_DATA = Thresholds(flagged=4.0, strict=5.5)
 
 
 @cache
 def load_included() -> NetworkDetector:
     """Return the included detector; it is loaded once per process."""
     packed = resources.files("weft.providers.injection").joinpath("weights.npz").read_bytes()
-    return NetworkDetector(read_network(packed), WordPieceTokenizer().numbers, talk=_TALK, data=_DATA)
+    return NetworkDetector(
+        read_network(packed), WordPieceTokenizer().numbers, talk=_TALK, data=_DATA, talk_in_data=_TALK_IN_DATA
+    )
 
 
 def read_network(packed: bytes, sha256: str = _SHA256) -> Network:

@@ -63,6 +63,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "events": "Read the events of a window, oldest first, with those that other agents route to it.",
         "update": "Change the settings of a window, such as its model. Budgets follow the new limit.",
         "delete": "Delete a window with its events and their history. Copies in other windows stay.",
+        "release": "Release events that are held because they look like an attack. Called by an agent, it asks a human.",
         "refresh": "Copy what changed in the parent's SYSTEM and CONTEXT since a sub-agent's window was made or refreshed.",
         "join": "Let an agent use another agent's window. Its limit becomes the minimum over all that share it.",
         "leave": "Let an agent leave the window it shares and use its own again. The others' limit is computed again.",
