@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.capabilities.search.requests import MAX_QUERY_CHARACTERS
-from weft.capabilities.search.task_queries import Turn, continued_queries, task_queries
+from weft.capabilities.search.task_queries import Turn, continued_query, task_queries
 
 pytestmark = pytest.mark.req("CE-F11")
 FILLER = "Please follow the usual rules of the team and write clear text. " * 200
@@ -56,14 +56,12 @@ TURNS = (
 @pytest.mark.req("CE-L6", part="a task without content is read with the turns before it")
 @pytest.mark.parametrize("task", ["Continue.", "go on", "fix it", "yes", "👍", "mach weiter", "ship it then"])
 def test_a_task_of_few_words_is_read_with_the_turns_before_it(task: str) -> None:
-    found = continued_queries(task, TURNS)
-    assert found is not None
-    (query,), asked = found
+    query = continued_query(task, TURNS)
+    assert query is not None
     assert query.endswith(task)
     assert "session cookie" in query
     assert "sign in to the shop" in query
     assert "garden party" not in query
-    assert asked == {5, 6}
 
 
 @pytest.mark.req("CE-L6", part="a task without content is read with the turns before it")
@@ -71,5 +69,5 @@ def test_a_task_with_content_stands_for_itself_and_is_no_answer_to_itself() -> N
     task = "Which cookie does the checkout service of the shop expect today?"
     asking = (Turn(8, f"{task}\n"), *TURNS)
     assert task_queries(task, asking) == ([task], frozenset({8}))
-    assert continued_queries(task, asking) is None
-    assert continued_queries("yes", ()) is None
+    assert continued_query(task, asking) is None
+    assert continued_query("yes", ()) is None

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
+from msgspec import structs
 
 from weft.capabilities.agent_context.store import PinnedContext
 from weft.capabilities.indexing.collections.model import SOURCES, WINDOWS, Source
@@ -18,7 +19,7 @@ from weft.capabilities.search.references import Reference
 from weft.capabilities.search.results import PendingItems, pending_items
 from weft.capabilities.search.retriever import RetrievalResult, SearchHit, SearchScope
 from weft.capabilities.search.scope import RequestedScope
-from weft.capabilities.search.task_queries import Turn, continued_queries, task_queries
+from weft.capabilities.search.task_queries import Turn, continued_query, task_queries
 from weft.capabilities.search.unreadable import unreadable_reasons
 from weft.kernel.thread_pools import SEARCH_THREADS
 
@@ -160,7 +161,7 @@ async def retrieve(retriever: Retriever, actor: Actor, request: RetrievalRequest
     request give the same result.
     """
     texts, asked = await SEARCH_THREADS.run(task_queries, request.task, request.turns)
-    continued = await SEARCH_THREADS.run(continued_queries, request.task, request.turns)
+    continued = await SEARCH_THREADS.run(continued_query, request.task, request.turns)
     top_k = results_within(request.max_tokens)
     if request.reduced:
         top_k = max(_MIN_RESULTS, top_k // _REDUCTION)
@@ -180,9 +181,10 @@ async def retrieve(retriever: Retriever, actor: Actor, request: RetrievalRequest
     scope = _scope_of(request, asked)
     results = await retriever.find_each(actor, list(map(query_of, texts or [""])), scope, report=continued is None)
     if continued is not None and not any(result.ranking.relevant for result in results):
-        # "Go on" finds nothing by itself: what it goes on with may.
-        texts, asked = continued
-        results += await retriever.find_each(actor, list(map(query_of, texts)), _scope_of(request, asked))
+        # "Go on" finds nothing by itself: what it goes on with may, outside of the conversation that it goes on with.
+        texts = [continued]
+        elsewhere = (scope.sources or frozenset(SOURCES)) - {"event"}
+        results = await retriever.find_each(actor, [query_of(continued)], structs.replace(scope, sources=elsewhere))
     found = _fused(results)
     gone = found.unreadable.difference(found.hits)
     reasons = (

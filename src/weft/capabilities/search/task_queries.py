@@ -50,25 +50,17 @@ def task_queries(task: str, turns: Sequence[Turn] = ()) -> TaskQueries:
     queries.
     """
     text = task.strip()
-    return TaskQueries(_texts(text), _repeating(text, turns))
+    return TaskQueries(_texts(text), frozenset(turn.number for turn in turns if turn.text.strip() == text))
 
 
-def continued_queries(task: str, turns: Sequence[Turn]) -> TaskQueries | None:
+def continued_query(task: str, turns: Sequence[Turn]) -> str | None:
     """Return the query of a task of few words read with the turns before it, newest first; None for any other task."""
     text = task.strip()
     if not text or len(set(terms(text))) >= _MIN_TASK_TERMS:
         return None
-    telling = (turn for turn in turns if turn.text.strip() != text and len(set(terms(turn.text))) >= _MIN_TASK_TERMS)
-    before = list(islice(telling, _MAX_TURNS))
-    if not before:
-        return None
-    quoted = [turn.text.strip()[-_MAX_TURN_CHARACTERS:] for turn in reversed(before)]
-    asked = _repeating(text, turns) | {turn.number for turn in before}
-    return TaskQueries(["\n".join([*quoted, text])], asked)
-
-
-def _repeating(text: str, turns: Sequence[Turn]) -> frozenset[int]:
-    return frozenset(turn.number for turn in turns if turn.text.strip() == text)
+    telling = (turn.text.strip() for turn in turns if len(set(terms(turn.text))) >= _MIN_TASK_TERMS)
+    before = [said[-_MAX_TURN_CHARACTERS:] for said in islice(telling, _MAX_TURNS)]
+    return "\n".join([*reversed(before), text]) if before else None
 
 
 def _texts(text: str) -> list[str]:
