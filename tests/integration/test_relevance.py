@@ -62,7 +62,8 @@ async def test_continue_keeps_the_conversation_and_not_an_unrelated_document(wor
         {
             "role": ("user", "assistant")[number % 2],
             "content": f"Login bug, step {number}: the session cookie is dropped after the redirect of the sign-in "
-            f"page, so the user named tester{number} sees the login form again; attempt {number} shows status 302, and the cookie header is missing in the second request although SameSite is Lax and the path is correct.",
+            f"page, so the user named tester{number} sees the login form again; attempt {number} shows status 302, "
+            "and the cookie header is missing in the second request although SameSite is Lax and the path is right.",
         }
         for number in range(30)
     ]

@@ -96,7 +96,7 @@ async def test_documents_count_apart_and_only_with_evidence_in_the_prompt(world:
 
 @pytest.mark.req("CE-F54")
 async def test_a_conversation_that_is_sent_as_it_is_saves_nothing(world: World) -> None:
-    await ingest(world.analysis, {"role": "system", "content": "Answer briefly."}, {"content": TASK})
+    await ingest(world.analysis, {"role": "assistant", "content": "How can I help?"}, {"content": TASK})
     found = await saved(world, domains=[])
     assert found["engine_assembled_tokens"] == found["naive_baseline_tokens"]
     assert (found["savings_ratio"], found["savings_ratio_with_documents"]) == (0, 0)

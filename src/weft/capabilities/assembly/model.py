@@ -221,7 +221,9 @@ def with_included(candidates: Iterable[Candidate], blocks: Iterable[PlannedBlock
     for block in blocks:
         tokens = block.tokens if len(block.items) == 1 else 0
         for ref, version in block.items.items():
-            found.setdefault(ref, Candidate(ref=ref, kind=_KINDS[block.kind], tokens=tokens, version=version))
+            known = found.get(ref) or Candidate(ref=ref, kind=_KINDS[block.kind], tokens=tokens)
+            # What is no evidence for this task has no version, but an earlier call may have sent it.
+            found[ref] = known if known.version else msgspec.structs.replace(known, version=version)
     return tuple(found.values())
 
 
