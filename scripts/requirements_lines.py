@@ -169,7 +169,7 @@ LINES = {
 MISSING = {
     "CE-F47": "settings of learning",
     "CE-F50": "one embedding for equal texts of two items: a hit would tell that another item has the same text",
-    "CE-L6": "no passage that adds nothing for the task, whatever the budget",
+    "CE-L6": "a task without evidence that shares its subject with a document still gets passages of it",
     "CE-N": (
         "times and sizes, which are figures of benchmarks: assembly, search over 1M entries, 10M vectors "
         "(extrapolated), compaction of 100,000 tokens, 1,000 concurrent assemblies (of one tenant)"

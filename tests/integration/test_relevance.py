@@ -13,7 +13,7 @@ from support.assemblies import add_documents, assemble, ingest, receipt, texts
 if TYPE_CHECKING:
     from support.world import World
 
-pytestmark = pytest.mark.req("CE-L6")
+pytestmark = pytest.mark.req("CE-L6", part="chats and continuations get no passages, whatever the budget")
 _SCENES = Path(__file__).parents[2] / "evals/data/relevance_scenes.jsonl"
 POEM = (
     {"role": "user", "content": "My grandmother turns ninety on Sunday. Help me with a short birthday poem for her."},

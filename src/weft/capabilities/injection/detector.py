@@ -3,8 +3,8 @@
 A text is normalised and cut into segments. The networks give each segment, and each few neighbours, the probabilities
 of three classes: document, request, attack. In the text of humans and agents, only an attack counts. In data a request
 to the assistant counts too, the more so if it is out of place: unlike the rest, about something else, followed by code
-that does harm. A text that is an attack as a whole has no rest to differ from: data is scored as talk as well, at a
-bar of its own. Patterns add to the score of the best candidates.
+that does harm. A text that is an attack as a whole has no rest to differ from: short data is scored as talk as well, at
+a bar of its own. Patterns add to the score of the best candidates.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ _CACHED_WORDS = 20_000
 _UNKNOWN_TOKEN = 100
 # A text is scored in blocks of this many segments.
 _BLOCK_SEGMENTS = 150
+# Data of at most so many segments may be an attack as a whole; longer data has a rest to differ from.
+_WHOLE_SEGMENTS = 6
 # Numbers of neighbouring segments that are scored together.
 _WINDOWS = (1, 2, 4)
 # The longest window that counts as a request in data.
@@ -104,12 +106,14 @@ class NetworkDetector:
         normal = normalise(text)
         parts = [segment for one in (normal.text, *normal.decoded) for segment in segments(one)]
         blocks = (parts[start : start + _BLOCK_SEGMENTS] for start in range(0, len(parts), _BLOCK_SEGMENTS))
-        return max((self._detect(_Block(block), data=data) for block in blocks), key=_score, default=HARMLESS)
+        is_short = len(parts) <= _WHOLE_SEGMENTS
+        found = (self._detect(_Block(block), data=data, is_short=is_short) for block in blocks)
+        return max(found, key=_score, default=HARMLESS)
 
     def thresholds(self, *, data: bool) -> Thresholds:
         return self._thresholds[data]
 
-    def _detect(self, block: _Block, *, data: bool) -> Detection:
+    def _detect(self, block: _Block, *, data: bool, is_short: bool) -> Detection:
         windows, (document, request, attack) = self._windows(block)
         talk = attack - np.logaddexp(document, request)
         if not data:
@@ -118,6 +122,8 @@ class NetworkDetector:
         request_or_attack = (np.logaddexp(request, attack) - document)[pairs]
         bar = self._thresholds[True]
         found = self._best(block, [windows[at] for at in pairs], request_or_attack, bar, data=True)
+        if not is_short:
+            return found
         as_talk = self._best(block, windows, talk, self._talk_in_data)
         # On the scale of data, so that the two compare.
         score = bar.flagged + (as_talk.score - self._talk_in_data.flagged) * bar.width / self._talk_in_data.width
