@@ -22,9 +22,8 @@ from evals.product import CachedEmbedder, open_product
 from evals.relevance_cases import OTHERS, relevance_cases
 from evals.relevance_fit import left_out
 from evals.results import Row
-from weft.capabilities.assembly.costs import MAX_PASSAGE_TOKENS
 from weft.capabilities.search.calibration import calibrate
-from weft.capabilities.search.model import CONFIDENT
+from weft.capabilities.search.model import CONFIDENT, MAX_PASSAGE_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -147,8 +146,9 @@ def _is(case: RelevanceCase, name: str, kind: str) -> bool:
 
 def _by_evidence(case: RelevanceCase, found: Sequence[Evidence]) -> Chosen:
     """Choose as a prompt without other limits does."""
-    sure = [each.admitted() & ~each.doubtful() for each in found]
-    doubtful = [each.admitted() & each.doubtful() for each in found]
+    known = list(zip(case.collections, found, strict=True))
+    sure = [each.admitted(those.tokens) & ~each.doubtful() for those, each in known]
+    doubtful = [each.admitted(those.tokens) & each.doubtful() for those, each in known]
     chosen = _best_within(case, sure, MAX_PASSAGE_TOKENS)
     more = _best_within(case, doubtful, _DOUBT_TOKENS)
     return [one | other for one, other in zip(chosen, more, strict=True)]

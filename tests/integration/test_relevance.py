@@ -39,8 +39,8 @@ def retrieved_tokens(answer: dict[str, Any]) -> int:
 
 
 @pytest.mark.req("CE-F11", part="what adds nothing is out")
-@pytest.mark.req("CE-U1")
-@pytest.mark.req("CE-U8")
+@pytest.mark.req("CE-U1", part="relevant sections only, with fewer tokens than the baseline")
+@pytest.mark.req("CE-U8", part="memory, conversation and knowledge by relevance and recency, above a threshold")
 @pytest.mark.parametrize("budget", [4_000, 32_000, None])
 async def test_a_talk_about_a_poem_gets_no_product_documents_whatever_the_budget(
     world: World, budget: int | None

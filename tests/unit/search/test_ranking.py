@@ -20,8 +20,7 @@ from support.small_collections import (
 )
 from weft.capabilities.indexing.entities import Entity, pack_entities
 from weft.capabilities.search.calibration import RELIABLE_SCORE
-from weft.capabilities.search.evidence import MIN_PROBABILITY
-from weft.capabilities.search.model import Query, RankingWeights
+from weft.capabilities.search.model import MIN_PROBABILITY, Query, RankingWeights
 from weft.capabilities.search.selection import UNSURE_RESULTS, select_results
 from weft.kernel.clock import DAY_MICROS
 from weft.search_index.snapshot import IndexSnapshot

@@ -8,6 +8,7 @@ import msgspec
 
 from weft.capabilities.assembly.model import CacheCosts
 from weft.capabilities.compaction.economics import EXPECTED_CALLS
+from weft.capabilities.search.model import MAX_PASSAGE_TOKENS
 
 if TYPE_CHECKING:
     from weft.capabilities.assembly.receipts import Receipt
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 FRAMING_TOKENS = 3
 # Part of the tokens that a compaction saves which may go back into originals of what it covers, for the task.
 _ORIGINALS_SHARE = 0.25
-# More passages seldom add evidence, but cost tokens in every later call.
-MAX_PASSAGE_TOKENS = 8_000
 _MICROS = 1_000_000
 
 

@@ -152,7 +152,7 @@ async def get_context(
 ) -> ContextResponse:
     """Gather one text for a prompt: the passages that answer a question, with surroundings, within a token budget.
 
-    They are the ones that assemble_context would choose. Passages are numbered and have citations. With a ref instead
+    They are the ones that a prompt gets. Passages are numbered and have citations. With a ref instead
     of a query: the surroundings of that search result.
     """
     started = time.perf_counter()

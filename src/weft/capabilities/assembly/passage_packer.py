@@ -7,7 +7,6 @@ from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.capabilities.assembly.costs import MAX_PASSAGE_TOKENS
 from weft.capabilities.assembly.model import Candidate, OmittedCandidate, PackingLog, PlannedBlock, digest_of
 from weft.capabilities.assembly.packers import PackedText, TextPacker, data_messages, spans_of
 from weft.capabilities.assembly.passages import compact, render_context, section_body, text_pieces
@@ -16,6 +15,7 @@ from weft.capabilities.assembly.prompt_trust import item_trust, least_trusted
 from weft.capabilities.language_models.model import ConversationMessage
 from weft.capabilities.layers.data_elements import element_text
 from weft.capabilities.records.record_ids import VersionId
+from weft.capabilities.search.model import MAX_PASSAGE_TOKENS, STRONG_PROBABILITY
 from weft.capabilities.search.neighbours import passage_ref
 from weft.capabilities.trust.model import Source
 
@@ -150,7 +150,8 @@ class PassagePacker:
         return _within((each for each in self.passages if each.passage.doubtful), self.doubt_tokens)
 
     def wanted_tokens(self, known: Mapping[str, str]) -> int:
-        places = [each.places[0] for each in _unknown(self._best, known)]
+        strong = [each for each in self._best if each.passage.probability >= STRONG_PROBABILITY]
+        places = [each.places[0] for each in _unknown(strong, known)]
         return sum(place.passage.chunk.tokens + PASSAGE_OVERHEAD for place in self._within_originals(places))
 
     def pack(self, room: int, known: Mapping[str, str], *, in_doubt: bool = False) -> Packed:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from weft.capabilities.assembly.model import CacheCosts, Candidate, PlanMode, Shortening
 
 # Shares of the room that layers, pins and task leave. What one part does not use goes to the next.
-_CONVERSATION_FLOOR = 0.1
+_CONVERSATION_FLOOR = 0.18
 _BOARD_SHARE = 0.15
 _MISSING_SHARE = 0.05
 # A prompt that is rebuilt must leave room, so that the next calls can append and the prefix stays the same for many: if
@@ -69,7 +69,10 @@ class Packer(Protocol):
         ...
 
     def wanted_tokens(self, known: Mapping[str, str]) -> int:
-        """Return about how many tokens the candidates have that a prompt does not have already in this version."""
+        """Return about how many tokens the candidates have that a prompt does not have already in this version.
+
+        Of passages, only those count that are worth more than older turns.
+        """
         ...
 
     def pack(self, room: int, known: Mapping[str, str]) -> Packed:
@@ -275,6 +278,9 @@ def _share_room(materials: Materials, room: int, *, keep_free: bool) -> _Chosen:
         kept = FittedConversation(conversation.blocks, (), conversation.shortened)
     else:
         floor = min(whole, max(conversation.required_tokens, int(rest * _CONVERSATION_FLOOR)))
+        if whole <= rest:
+            # It would fit: it gives up only what strong evidence needs.
+            floor = max(floor, rest - wanted_tokens)
         kept = conversation.fit(floor)
         wanted = passages.pack(rest - kept.tokens, _known(kept.blocks, board))
         grown = rest - wanted.tokens

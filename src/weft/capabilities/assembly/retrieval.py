@@ -11,15 +11,21 @@ from msgspec import structs
 from weft.capabilities.agent_context.store import PinnedContext
 from weft.capabilities.indexing.collections.model import SOURCES, WINDOWS, Source
 from weft.capabilities.records.vocabulary import OmissionReason
-from weft.capabilities.search.evidence import LIKELY_PROBABILITY
-from weft.capabilities.search.model import OmittedChunk, Query, Ranked, RankingWeights, is_near_duplicate
+from weft.capabilities.search.model import (
+    LIKELY_PROBABILITY,
+    OmittedChunk,
+    Query,
+    Ranked,
+    RankingWeights,
+    is_near_duplicate,
+)
 from weft.capabilities.search.neighbours import PassageRef, TextLine, passage_ref, with_surroundings
 from weft.capabilities.search.passages import ChunkPassage
 from weft.capabilities.search.references import Reference
 from weft.capabilities.search.results import PendingItems, pending_items
 from weft.capabilities.search.retriever import RetrievalResult, SearchHit, SearchScope
 from weft.capabilities.search.scope import RequestedScope
-from weft.capabilities.search.task_queries import Turn, continued_query, task_queries
+from weft.capabilities.search.task_queries import Turn, continued_query, is_empty, task_queries
 from weft.capabilities.search.unreadable import unreadable_reasons
 from weft.kernel.thread_pools import SEARCH_THREADS
 
@@ -176,10 +182,13 @@ async def retrieve(retriever: Retriever, actor: Actor, request: RetrievalRequest
             purpose="prompt",
             complete=True,
             in_doubt=not request.reduced,
+            is_task=True,
         )
 
     scope = _scope_of(request, asked)
-    results = await retriever.find_each(actor, list(map(query_of, texts or [""])), scope, report=continued is None)
+    results: list[RetrievalResult] = []
+    if continued is None or not is_empty(request.task):
+        results = await retriever.find_each(actor, list(map(query_of, texts or [""])), scope, report=continued is None)
     if continued is not None and not any(result.ranking.relevant for result in results):
         # "Go on" finds nothing by itself: what it goes on with may, outside of the conversation that it goes on with.
         texts = [continued]

@@ -67,7 +67,7 @@ from weft.capabilities.assembly.receipts import (
     texts_of,
 )
 from weft.capabilities.assembly.request_trust import RequestTrust, request_trust
-from weft.capabilities.assembly.retrieval import EVERY_SCORE, RetrievalRequest, retrieve
+from weft.capabilities.assembly.retrieval import EVERY_SCORE, SURROUNDING_PLACES, RetrievalRequest, retrieve
 from weft.capabilities.assembly.savings import savings_of
 from weft.capabilities.assembly.usage_entries import call_entry
 from weft.capabilities.assembly.validation import validate_prompt
@@ -388,6 +388,8 @@ class Assembler(msgspec.Struct, frozen=True):
                 sources=_sources(actor, request, gathered),
                 weights=EVERY_SCORE if min_score is None else RankingWeights(min_score=min_score),
                 tuned=request.min_score is not None,
+                # Neighbours have no score of their own.
+                surroundings=SURROUNDING_PLACES if min_score is None else 0,
                 reduced=bool(gathered.downgraded_by),
                 held=gathered.held,
             ),

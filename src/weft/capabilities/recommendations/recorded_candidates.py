@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from weft.capabilities.assembly.costs import MAX_PASSAGE_TOKENS
 from weft.capabilities.assembly.model import Candidate, OmittedCandidate, PlannedBlock
 from weft.capabilities.assembly.passage_packer import DOUBT, MIN_PASSAGE_ROOM, PASSAGE_OVERHEAD, TURN_OVERHEAD
 from weft.capabilities.assembly.plan import Packed
 from weft.capabilities.assembly.prompt_items import item_tokens
 from weft.capabilities.language_models.model import ConversationMessage
+from weft.capabilities.search.model import MAX_PASSAGE_TOKENS, STRONG_PROBABILITY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -169,7 +169,8 @@ class RecordedPassages:
         return sum(each.tokens + PASSAGE_OVERHEAD for each in self._best)
 
     def wanted_tokens(self, known: Mapping[str, str]) -> int:
-        wanted = self._within_originals(_not_in(self._best, known))
+        strong = [each for each in self._best if (each.probability or 1.0) >= STRONG_PROBABILITY]
+        wanted = self._within_originals(_not_in(strong, known))
         return sum(each.tokens + PASSAGE_OVERHEAD for each in wanted)
 
     def pack(self, room: int, known: Mapping[str, str], *, in_doubt: bool = False) -> Packed:

@@ -14,6 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from weft.capabilities.search.calibration import RELIABLE_SCORE, calibrate
+from weft.capabilities.search.model import (
+    DOUBTFUL,
+    MAX_PASSAGE_TOKENS,
+    MIN_PROBABILITY,
+    MIN_TURN_PROBABILITY,
+    RELEVANT,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,14 +30,8 @@ if TYPE_CHECKING:
 
     Rows = NDArray[np.bool_]
 
-# A collection holds evidence from this probability on; below it is in doubt, and below the second one it holds none.
-RELEVANT, DOUBTFUL = 0.3, 0.05
-# A passage with a lower probability adds too little for its tokens. A turn of the reader's own conversation takes the
-# place of another turn only, so it needs less, and is not in doubt.
-MIN_PROBABILITY, MIN_TURN_PROBABILITY = 0.005, 0.0005
-# A passage that is as likely evidence as this gets its surroundings, and makes its document part of what a prompt
-# without retrieval would contain.
-LIKELY_PROBABILITY = 0.05
+# The less sure it is that a collection holds evidence, the less room is worth it: this power of the probability.
+_POWER = 3
 # Shared words of a short query are mostly chance: with this many terms half of the keyword matches count.
 _HALF_TERMS = 4
 # The best of few candidates is less often high by chance. Fewer than this are not in any evaluation set.
@@ -69,10 +70,14 @@ class Evidence(NamedTuple):
     probabilities: Floats
     first: int | None = None
 
-    def admitted(self, *, conversation: bool = False) -> Rows:
+    def admitted(self, tokens: NDArray[np.int32], *, conversation: bool = False) -> Rows:
         """Return which candidates may go into a prompt; ``conversation``: they are turns of the reader's own."""
         least = MIN_TURN_PROBABILITY if conversation else MIN_PROBABILITY
         chosen: Rows = (self.relevance >= DOUBTFUL) & (self.probabilities >= least)
+        if self.relevance >= RELEVANT and not conversation:
+            best = np.argsort(-self.probabilities, kind="stable")
+            room = MAX_PASSAGE_TOKENS * self.relevance**_POWER
+            chosen[best[np.cumsum(tokens[best]) > max(room, tokens[best[0]])]] = False
         if self.first is not None:
             chosen[self.first] = True
         return chosen

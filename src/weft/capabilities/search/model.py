@@ -16,6 +16,18 @@ DEFAULT_IMPORTANCE_WEIGHT = 0.15
 DEFAULT_HALF_LIFE_DAYS = 30.0
 # A search with less confidence is unsure.
 CONFIDENT = 0.5
+# A collection holds evidence from this probability on; below it is in doubt, and below the second one it holds none.
+RELEVANT, DOUBTFUL = 0.3, 0.02
+# A passage with a lower probability adds too little for its tokens. A turn of the reader's own conversation takes the
+# place of another turn only, so it needs less, and is not in doubt.
+MIN_PROBABILITY, MIN_TURN_PROBABILITY = 0.005, 0.0005
+# More passages seldom add evidence, but cost tokens in every later call.
+MAX_PASSAGE_TOKENS = 8_000
+# A passage that is as likely evidence as this gets its surroundings, and makes its document part of what a prompt
+# without retrieval would contain.
+LIKELY_PROBABILITY = 0.05
+# One with this probability is worth more than older turns of a conversation that would fit as a whole.
+STRONG_PROBABILITY = 0.2
 # Penalties of a near-duplicate of a better result, and of a chunk of the same short document; they may add up.
 DUPLICATE_PENALTY, SAME_DOCUMENT_PENALTY = -0.3, -0.15
 # Half-way between the two.
@@ -38,6 +50,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     confidence is low, unless ``low_confidence``. A prompt gets what is probably evidence, and in doubt what perhaps is.
     ``max_results`` is the plan's limit; pins come in addition. ``complete``: return every pin, and every omitted
     candidate with its reason. ``tuned``: the caller chose the weights. ``in_doubt``: a prompt gets doubtful results.
+    ``is_task``: the text was not written to search with, so that few shared words may be chance.
     """
 
     text: str
@@ -50,6 +63,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     weights: RankingWeights = RankingWeights()
     tuned: bool = False
     in_doubt: bool = True
+    is_task: bool = False
 
 
 class Ranked(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from weft.capabilities.indexing.collections.model import WINDOWS
+from weft.capabilities.indexing.collections.model import MEMORY, WINDOWS
 from weft.capabilities.search.calibration import RELIABLE_SCORE, calibrate, ranking_features
 from weft.capabilities.search.evidence import evidence
 from weft.capabilities.search.model import CONFIDENT, DEFAULT_MIN_SCORE, OmittedChunk, Ranked, Ranking
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 UNSURE_RESULTS = 2
 _PARTIAL_INDEX_FACTOR = 0.5
 _DIGITS = 4
+# The words of a query that somebody chose are as good as those of a query of so many terms.
+_CHOSEN_TERMS = 100
 
 
 class ScoredCandidates(NamedTuple):
@@ -94,9 +96,14 @@ def _eligible_for_prompt(
 ) -> _Eligible:
     """Return the candidates of a collection that a prompt may get, none of a collection without evidence."""
     features = ranking_features([scores], by_meaning=candidates.by_meaning)
-    found = evidence(features, scores.total, scores.view.size, candidates.terms)
-    conversation = scores.view.collection == WINDOWS
-    admitted, doubtful = found.admitted(conversation=conversation), found.doubtful(conversation=conversation)
+    found = evidence(features, scores.total, scores.view.size, candidates.terms if query.is_task else _CHOSEN_TERMS)
+    # Words alone tell less: then what is doubtful counts.
+    conversation = scores.view.collection == WINDOWS or not candidates.by_meaning
+    admitted = found.admitted(scores.columns.tokens, conversation=conversation)
+    doubtful = found.doubtful(conversation=conversation)
+    if scores.view.collection == MEMORY:
+        # What an agent was told to keep is short, and seldom in the words of a task: in doubt it is worth its tokens.
+        admitted |= scores.total > 0
     if not query.in_doubt:
         admitted &= ~doubtful
     rows = admitted & _from_score(scores, query.weights.min_score, calibration)

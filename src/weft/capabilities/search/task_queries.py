@@ -7,14 +7,15 @@ from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.capabilities.indexing.text_analysis import terms
+from weft.capabilities.indexing.text_analysis import FILLER_WORDS, terms
 from weft.capabilities.search.requests import MAX_QUERY_CHARACTERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# A task of fewer terms ("go on", "fix it") says too little by itself.
-_MIN_TASK_TERMS = 5
+# A task of fewer terms may say too little by itself; one with fewer than the second number of telling ones ("go on",
+# "fix it") says nothing: its own words would find whatever repeats them.
+_MIN_TASK_TERMS, _MIN_TELLING_TERMS = 5, 2
 # Turns before such a task that are read with it, and how much of each: the end of a turn is nearest to the task.
 _MAX_TURNS = 2
 _MAX_TURN_CHARACTERS = 400
@@ -51,6 +52,11 @@ def task_queries(task: str, turns: Sequence[Turn] = ()) -> TaskQueries:
     """
     text = task.strip()
     return TaskQueries(_texts(text), frozenset(turn.number for turn in turns if turn.text.strip() == text))
+
+
+def is_empty(task: str) -> bool:
+    """Tell whether a task has no content of its own."""
+    return len({term for term in terms(task) if term not in FILLER_WORDS}) < _MIN_TELLING_TERMS
 
 
 def continued_query(task: str, turns: Sequence[Turn]) -> str | None:
