@@ -215,11 +215,9 @@ async def test_tools_are_those_of_the_prompt(busy: World) -> None:
         with refused("PROMPT_ALTERED"):
             await validate(busy.analysis, answer, {**body, "tools": [changed]})
     bare = await assemble(busy.analysis, fresh=True)
-    assert (await validate(busy.analysis, bare, {**bare["body"], "tools": tools}))["valid"] is True
-    with refused("LAYER_VIOLATION"):
-        await validate(
-            busy.analysis, bare, {**bare["body"], "tools": [{"name": "t", "description": "&lt;weft:layer>"}]}
-        )
+    for added in (tools, [{"name": "t", "description": "&lt;weft:layer>"}]):
+        with refused("PROMPT_ALTERED"):
+            await validate(busy.analysis, bare, {**bare["body"], "tools": added})
 
 
 @pytest.mark.req("CE-F58")

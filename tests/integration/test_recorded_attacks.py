@@ -234,3 +234,14 @@ async def test_more_than_the_limit_of_approvals_is_recorded_all_the_same(world: 
     assert "approval_id" not in answer
     listed = await approver.call("approval.list", state="pending", limit=100)
     assert len(listed["approvals"]) == 100
+    told: list[Any] = []
+    while page := (await approver.events(types=["security.violation"], after=told[-1]["seq"] if told else 0))["events"]:
+        told += page
+    assert len(told) == 102, "reviewers are told of every one"
+    assert (told[-1]["data"]["items"], told[-1]["data"]["event_ids"]) == (1, ["n101"])
+    row = (await world.admin.audit(outcome="held"))[0]
+    assert (row["action"], row["target"]) == ("window.release", f"{SESSION}/analysis")
+    assert row["detail"]["code"] == "APPROVAL_LIMIT"
+    # What was recorded does not use up the approvals of other calls.
+    with refused("CONTENT_QUARANTINED"):
+        await world.analysis.write("k", ATTACK)

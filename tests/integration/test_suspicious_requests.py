@@ -97,9 +97,9 @@ TURNS: dict[str, dict[str, Any]] = {
 }
 
 
-async def validate(caller: Caller, *turns: dict[str, Any]) -> Any:
+async def validate(caller: Caller, *turns: dict[str, Any], **added: Any) -> Any:
     answer = await assemble(caller, form="openai_chat")
-    body = {**answer["body"], "messages": [*answer["body"]["messages"], *turns]}
+    body = {**answer["body"], "messages": [*answer["body"]["messages"], *turns], **added}
     fields = {"receipt_id": answer["receipt_id"], "body": body, "form": "openai_chat"}
     return await caller.call("context.validate_prompt", **fields)
 
@@ -121,3 +121,47 @@ async def test_a_turn_that_was_added_to_a_prompt_is_scanned(world: World, turn: 
 async def test_ordinary_turns_may_be_added(world: World) -> None:
     found = await validate(world.planner, {"role": "user", "content": "And the north?"})
     assert (found["added"], found["suspicious"]) == (1, [])
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        f"p{n}": {"type": "string", "description": f"Write the total of region {n} here."} for n in range(20)
+    },
+}
+POISONED = {**SCHEMA, "properties": {**SCHEMA["properties"], "note": {"description": ATTACK}}}
+FIELDS: dict[str, Any] = {
+    "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": POISONED}},
+    "output_format": {"type": "json_schema", "schema": {"enum": [ATTACK]}},
+    "metadata": {ATTACK: "x"},
+    "user": ATTACK,
+    "prediction": {"type": "content", "content": [{"type": "text", "text": ATTACK}]},
+    "web_search_options": {"user_location": {"approximate": {"city": ATTACK}}},
+}
+
+
+@pytest.mark.req("CE-I", part="fields that a runtime adds")
+@pytest.mark.parametrize("name", FIELDS)
+async def test_a_field_that_was_added_to_a_prompt_is_scanned(world: World, name: str) -> None:
+    with refused("PROMPT_BLOCKED") as caught:
+        await validate(world.planner, **{name: FIELDS[name]})
+    assert caught.value.context["items"] == [name]
+    assert MARK not in str(caught.value.body("now"))
+    await set_policy(world, prompt_injection="annotate")
+    found = await validate(world.planner, **{name: FIELDS[name]})
+    assert (found["valid"], found["suspicious_fields"]) == (True, [name])
+
+
+async def test_ordinary_fields_may_be_added(world: World) -> None:
+    answer = {"type": "json_schema", "json_schema": {"name": "totals", "strict": True, "schema": SCHEMA}}
+    added = {"response_format": answer, "temperature": 0.2, "user": "user 7 of the north", "metadata": {"run": "a b"}}
+    found = await validate(world.planner, **added)
+    assert (found["valid"], found["suspicious_fields"]) == (True, [])
+
+
+@pytest.mark.parametrize("description", [ATTACK, "Post a letter."])
+async def test_a_tool_that_was_not_assembled_is_refused(world: World, description: str) -> None:
+    function = {"name": "mail", "description": description, "parameters": {"type": "object"}}
+    with refused("PROMPT_ALTERED") as caught:
+        await validate(world.planner, tools=[{"type": "function", "function": function}])
+    assert MARK not in str(caught.value.body("now"))

@@ -925,8 +925,8 @@ class ContextOperations:
         """Check a prompt right before you send it to the model: it must be the assembled one.
 
         Layers present, in order, unaltered and still those of the session; texts of others unchanged and marked;
-        nothing in the system prompt but the layers and what those above the agent wrote; no attack in turns added. If
-        not, the call fails and must not be sent.
+        nothing in the system prompt but the layers and what those above the agent wrote; no other tools; no attack in
+        turns and fields added. If not, the call fails and must not be sent.
         """
         return await self._caller.call(
             "context.validate_prompt", {"receipt_id": receipt_id, "body": body, "form": form}

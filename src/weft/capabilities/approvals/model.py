@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from weft.kernel.identity import Actor
     from weft.kernel.operation import Operation, Request
 
+# Weft asks for this call on behalf of who recorded events that are held. It is counted apart from all others: what an
+# agent was told, and only recorded, must not use up the approvals of the calls that it makes.
+RELEASE = "window.release"
 # Pending approvals of a tenant and of one caller, and the bytes of their requests.
 MAX_PENDING = 1_000
 MAX_PENDING_OF_CALLER = 100

@@ -15,6 +15,7 @@ from weft.capabilities.approvals.model import (
     MAX_PENDING_BYTES_OF_CALLER,
     MAX_PENDING_OF_CALLER,
     PERFORM_MICROS,
+    RELEASE,
     ApprovalClosed,
     ApprovalNotFound,
     ApprovalState,
@@ -76,13 +77,29 @@ class Approvals(msgspec.Struct, frozen=True):
         if known is not None:
             await self.expire(known)
         held = await self._new_call(call, digest)
-        await self._check_limits(len(held.request))
+        await self._check_limits(held)
         if not await self.store.add(held):
             # Another transaction has just added it.
             return await self.store.latest(self.actor.principal_id, digest) or held
         await self._publish("approval.requested", held, hold=held.hold, expires_in=self._seconds_left(held))
         await self._audit(held, held.operation, "held", {"check": held.reason.check})
         return held
+
+    async def note_unasked(self, call: CallToHold, target: str) -> None:
+        """Audit a call that is held and that nobody is asked about, because too many others wait."""
+        detail = {"check": call.reason.check, "code": TooManyApprovals.code}
+        await self.audit.add(
+            AuditRow(
+                audit_id=new_ordered_id(),
+                at=self.now,
+                actor=self.actor.participant,
+                principal_id=self.actor.principal_id,
+                action=call.operation.name,
+                outcome="held",
+                target=target,
+                detail=detail,
+            )
+        )
 
     async def find(self, approval_id: str) -> HeldCall:
         """Return a held call that the caller may see: its own, or any for approvers."""
@@ -209,8 +226,9 @@ class Approvals(msgspec.Struct, frozen=True):
             correlation=self.actor.correlation,
         )
 
-    async def _check_limits(self, size: int) -> None:
-        pending = await self.store.pending(self.actor.principal_id)
+    async def _check_limits(self, held: HeldCall) -> None:
+        size = len(held.request)
+        pending = await self.store.pending(held.caller_id, releases=held.operation == RELEASE)
         if pending.of_caller >= MAX_PENDING_OF_CALLER:
             message = f"{MAX_PENDING_OF_CALLER} of your calls wait for approval already."
             raise TooManyApprovals(message, limit=MAX_PENDING_OF_CALLER)

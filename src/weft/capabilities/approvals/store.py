@@ -33,7 +33,9 @@ class ApprovalStore(Protocol):
         """Return the latest of identical calls of a caller."""
         ...
 
-    async def pending(self, caller_id: str) -> Pending: ...
+    async def pending(self, caller_id: str, *, releases: bool = False) -> Pending:
+        """Return how many calls wait: releases of recorded events, or all others."""
+        ...
 
     async def newest(
         self,

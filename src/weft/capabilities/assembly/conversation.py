@@ -59,6 +59,7 @@ _KEY_FACTS_SHARE = 0.2
 class PreparedEvent(NamedTuple):
     """An event as prompts have it. ``original_tokens`` is its size before it was shortened.
 
+    What is withheld has the size of its note: it is kept out because of its trust, which saves nothing.
     ``withheld`` is why its content is not in the prompt. ``in_part``: a compaction shortened it.
     """
 
@@ -152,7 +153,7 @@ class EventPreparer(NamedTuple):
         """Return a shortened event. What was cut out may come back as a passage: it does not count as in the prompt."""
         found = self._prepared(part.shown)
         block = structs.replace(found.block, items={}, covers=found.block.items)
-        tokens = self.counter.message(part.event.message)
+        tokens = found.original_tokens if found.withheld else self.counter.message(part.event.message)
         return found._replace(event=part.event, block=block, original_tokens=tokens, in_part=part)
 
     def _prepared_summary(self, part: SummaryOfEvents) -> PreparedSummary:
@@ -165,7 +166,7 @@ class EventPreparer(NamedTuple):
             Candidate(
                 ref=self.ref_of(event),
                 kind="event",
-                tokens=self.counter.scaled(event.tokens),
+                tokens=0 if self.screening.drops(event_trust(event)) else self.counter.scaled(event.tokens),
                 version=event_version(event),
             )
             for event in part.events
@@ -241,14 +242,15 @@ class EventPreparer(NamedTuple):
             source=trust.source,
             trust=trust.trust,
         )
-        return PreparedEvent(
+        found = PreparedEvent(
             event=event,
             block=block,
             candidate=Candidate(ref=ref, kind="event", tokens=tokens, version=version),
             sized=_sized(event, tokens, ref),
-            original_tokens=0 if event.registered else self.counter.message(event.message),
+            original_tokens=tokens if withheld else self.counter.message(event.message),
             withheld=withheld,
         )
+        return found._replace(original_tokens=0) if found.is_left_out else found
 
     def _shown(self, event: WindowEvent, trust: ItemTrust, *, is_withheld: bool) -> ConversationMessage:
         message = _quoted(event) if event.routed else event.message

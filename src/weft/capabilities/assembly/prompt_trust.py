@@ -120,6 +120,17 @@ class Screening(NamedTuple):
             )
         return [first + place for place in found]
 
+    def check_fields(self, found: Mapping[str, ItemTrust]) -> list[str]:
+        """Raise PromptBlocked for added fields that the policy keeps out of prompts; return the names of others."""
+        held = [_field_name(name) for name, trust in found.items() if self.refuses(trust)]
+        if held and self.policy.prompt_injection != "annotate":
+            raise PromptBlocked(
+                f"{len(held)} fields that were added to the prompt look like an attack on it.",
+                hint="Do not call the model with it. Leave the fields out, or change their texts.",
+                items=held[:_MAX_NAMED],
+            )
+        return [*map(_field_name, found)]
+
     def private(self, text: str) -> str | None:
         """Return for which secrets or personal data in it a text is left out."""
         excluded = self._doing("block")
@@ -155,6 +166,11 @@ class Screening(NamedTuple):
     def _doing(self, action: Literal["mask", "block"]) -> list[DetectorCategory]:
         actions: dict[DetectorCategory, str] = {"secrets": self.policy.secrets.prompt, "pii": self.policy.pii.prompt}
         return [category for category, chosen in actions.items() if chosen == action]
+
+
+def _field_name(name: str) -> str:
+    """Return the name of a field to report: the name itself may be a text."""
+    return name[:100] if name.isidentifier() else "?"
 
 
 def _source_of(author: str) -> Source:

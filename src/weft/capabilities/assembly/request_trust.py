@@ -1,4 +1,4 @@
-"""Trust of what a call brings along for its prompt and no gate has seen: its task, tools, questions, added turns.
+"""Trust of what a call brings along for its prompt and no gate has seen: task, tools, questions, added turns, fields.
 
 The task is of the caller, who may give it: what is found in it is recorded, and refused if the policy is to block.
 Definitions of tools come from others, but are written in the imperative: only the strict bar leaves one out.
@@ -7,12 +7,13 @@ Definitions of tools come from others, but are written in the imperative: only t
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from weft.capabilities.assembly.prompt_trust import ItemTrust
 from weft.capabilities.layers.data_elements import contents, with_texts
+from weft.capabilities.layers.tags import texts_of
 from weft.capabilities.trust.model import Source, Trust, source_of
 from weft.capabilities.windows.admission import submitted_texts
 from weft.capabilities.windows.model import EventDraft
@@ -75,6 +76,17 @@ async def turns_trust(
         for place, each in found.items()
         if each and (worst := min(each, key=lambda trust: trust.in_doubt))
     }
+
+
+async def fields_trust(scanner: ContentScanner, actor: Actor, fields: Mapping[str, Any]) -> dict[str, ItemTrust]:
+    """Return which fields that a runtime adds to its prompt look like an attack, by name.
+
+    Schemas and their descriptions are written in the imperative, as tools are: they are judged like those.
+    """
+    joined = {name: "\n".join(texts_of({name: value})) for name, value in fields.items()}
+    texts = {name: SubmittedText(text, data=True) for name, text in joined.items() if " " in text}
+    found = _suspicious(await scanner.prepare(actor, texts.values()), texts)
+    return {name: trust._replace(source=source_of(actor)) for name, trust in found.items()}
 
 
 def _unwrapped(turn: ConversationMessage) -> ConversationMessage:

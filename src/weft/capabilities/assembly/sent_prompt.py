@@ -13,7 +13,7 @@ from weft.capabilities.layers.tags import imitates, texts_of
 from weft.kernel.errors import Forbidden, InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from weft.capabilities.language_models.model import ConversationMessage, ToolDefinition
     from weft.capabilities.language_models.rendering import ParsedConversation
@@ -23,15 +23,17 @@ if TYPE_CHECKING:
 # Fields of a request that bring content which is not in it: what was assembled would not be the whole prompt.
 _OUTSIDE = ("prompt", "previous_response_id", "conversation", "functions", "mcp_servers")
 _SYSTEM_FIELDS = ("system", "instructions")
-# Fields that are compared with the assembled ones; others, such as the schema of an answer, are parameters.
+# Fields that are compared with the assembled ones; others, such as the schema of an answer, are parameters. Their texts
+# are scanned: some of them reach the model.
 _PARSED = frozenset({"messages", "input", "tools", *_SYSTEM_FIELDS})
 
 
-class AddedTurns(NamedTuple):
-    """Messages at the end of a prompt that were not assembled, and the place of the first of them."""
+class AddedParts(NamedTuple):
+    """What was not assembled: messages at the end of a prompt, the place of the first of them, and other fields."""
 
     first: int
     added: Sequence[ConversationMessage]
+    fields: Mapping[str, Any]
 
 
 class PromptAltered(Forbidden):
@@ -49,7 +51,7 @@ class PromptAltered(Forbidden):
 
 def check_sent(
     form: PromptForm, given: dict[str, Any], assembled: dict[str, Any], layers: Sequence[Layer]
-) -> AddedTurns:
+) -> AddedParts:
     """Raise LayerViolation or PromptAltered unless a body is the assembled one; return what was added to it.
 
     The runtime may add turns of user and assistant at the end, leave out tools, and set parameters and cache marks.
@@ -57,7 +59,8 @@ def check_sent(
     outside = next((name for name in _OUTSIDE if given.get(name)), None)
     if outside is not None:
         raise PromptAltered(f"The field {outside} adds content that was not assembled.", problem="outside")
-    if any(map(imitates, texts_of({name: value for name, value in given.items() if name not in _PARSED}))):
+    fields = {name: value for name, value in given.items() if name not in _PARSED and assembled.get(name) != value}
+    if any(map(imitates, texts_of(fields))):
         raise LayerViolation("A parameter of the prompt has a tag of Weft.", problem="imitated")
     expected, found = _parsed(form, assembled), _parsed(form, given)
     _check_system(expected.messages, found.messages, layers)
@@ -70,7 +73,7 @@ def check_sent(
             raise PromptAltered("A tool result was added that is not marked as data.", problem="unmarked")
         validate_message(message, must_be_data=message.role == "tool")
     _check_tools(expected.tools, found.tools)
-    return AddedTurns(len(expected.messages), added)
+    return AddedParts(len(expected.messages), added, fields)
 
 
 def _parsed(form: PromptForm, body: dict[str, Any]) -> ParsedConversation:
@@ -108,10 +111,12 @@ def _altered(position: int, found: Sequence[ConversationMessage]) -> PromptAlter
 
 
 def _check_tools(expected: Sequence[ToolDefinition], found: Sequence[ToolDefinition]) -> None:
-    """Raise unless the tools are those of the prompt; one without tools leaves them to the runtime."""
+    """Raise unless the tools are among those of the prompt: no gate has seen the definition of any other."""
     known = {tool.name: tool for tool in expected}
     for tool in found:
-        if known and known.get(tool.name) != tool:
-            raise PromptAltered(f"The tool '{tool.name[:100]}' is not as it was assembled.", problem="tools")
-        if not known and any(map(imitates, texts_of((tool.name, tool.description, tool.input_schema, tool.native)))):
-            raise LayerViolation("The definition of a tool has a tag of Weft.", problem="imitated")
+        if known.get(tool.name) != tool:
+            raise PromptAltered(
+                f"The tool '{tool.name[:100]}' is not as it was assembled.",
+                hint="Give all tools to `context.assemble` in `tools`, and send those of the assembled body.",
+                problem="tools",
+            )

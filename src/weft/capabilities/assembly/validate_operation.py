@@ -11,7 +11,7 @@ from weft.capabilities.assembly.materials import layer_versions
 from weft.capabilities.assembly.prompt_trust import PromptBlocked, Screening
 from weft.capabilities.assembly.receipt_operations import ReceiptId
 from weft.capabilities.assembly.receipts import ReceiptNotFound, ReceiptPruned, ReceiptStore
-from weft.capabilities.assembly.request_trust import turns_trust
+from weft.capabilities.assembly.request_trust import fields_trust, turns_trust
 from weft.capabilities.assembly.sent_prompt import PromptAltered, check_sent
 from weft.capabilities.assembly.stored_prompts import StoredPrompts
 from weft.capabilities.assembly.validation import system_refs, validate_prompt
@@ -30,11 +30,9 @@ from weft.kernel.operation import Effect, RateClass, Request, Response, SessionU
 from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from weft.capabilities.assembly.receipts import Receipt
+    from weft.capabilities.assembly.sent_prompt import AddedParts
     from weft.capabilities.assembly.stored_prompts import StoredPrompt
-    from weft.capabilities.language_models.model import ConversationMessage
     from weft.capabilities.windows.model import WindowEvent
 
 
@@ -57,7 +55,8 @@ class ValidatePrompt(Request):
 class PromptValidated(Response, kw_only=True, omit_defaults=False):
     """The prompt may be sent. ``added``: messages that you added at its end.
 
-    ``suspicious``: the places of those that look like an attack and that the policy lets pass.
+    ``suspicious``: the places of those that look like an attack and that the policy lets pass; ``suspicious_fields``:
+    the names of such fields that you added.
     """
 
     receipt_id: str
@@ -65,6 +64,7 @@ class PromptValidated(Response, kw_only=True, omit_defaults=False):
     prompt_hash: str
     added: int
     suspicious: list[int]
+    suspicious_fields: list[str]
 
 
 class PromptStores(msgspec.Struct, frozen=True):
@@ -78,11 +78,10 @@ class PromptStores(msgspec.Struct, frozen=True):
 
 
 class _Compared(NamedTuple):
-    """A prompt that is the assembled one, with the turns added at its end."""
+    """A prompt that is the assembled one, and what was added to it."""
 
     receipt: Receipt
-    first: int
-    added: Sequence[ConversationMessage]
+    parts: AddedParts
     policy: TrustPolicy
 
 
@@ -116,18 +115,21 @@ async def validate_sent_prompt(
     """Check a prompt right before you send it to the model: it must be the assembled one.
 
     Layers present, in order, unaltered and still those of the session; texts of others unchanged and marked; nothing
-    in the system prompt but the layers and what those above the agent wrote; no attack in turns added. If not, the call
-    fails and must not be sent.
+    in the system prompt but the layers and what those above the agent wrote; no other tools; no attack in turns and
+    fields added. If not, the call fails and must not be sent.
     """
     found = await transactions.read(actor, partial(_compare, request, catalog), heavy=True)
     # Outside of the transaction: long texts are scanned in a thread.
-    suspicious = await turns_trust(scanner, actor, found.added)
+    parts, screening = found.parts, Screening(found.policy)
+    turns = await turns_trust(scanner, actor, parts.added)
+    fields = await fields_trust(scanner, actor, parts.fields)
     return PromptValidated(
         receipt_id=found.receipt.receipt_id,
         valid=True,
         prompt_hash=found.receipt.prompt_hash,
-        added=len(found.added),
-        suspicious=Screening(found.policy).check_turns(suspicious, found.first),
+        added=len(parts.added),
+        suspicious=screening.check_turns(turns, parts.first),
+        suspicious_fields=screening.check_fields(fields),
     )
 
 
@@ -140,7 +142,7 @@ async def _compare(request: ValidatePrompt, catalog: Catalog, stores: PromptStor
         raise PromptOutdated("The layers of the session have changed since this prompt was assembled.")
     validate_prompt(found.blocks, found.tools, pinned, await _instructions(found, stores.windows))
     compared = check_sent(request.form, request.body, found.body(request.form, catalog), pinned)
-    return _Compared(receipt, compared.first, compared.added, await stores.policies.current())
+    return _Compared(receipt, compared, await stores.policies.current())
 
 
 async def _instructions(found: StoredPrompt, windows: Windows) -> frozenset[str]:

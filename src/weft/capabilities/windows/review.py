@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from weft.capabilities.windows.model import Window, WindowEvent
     from weft.capabilities.windows.window_writer import WindowWriter
 
-# Texts that an approval quotes.
+# Texts that an approval quotes, and events that reviewers are told the ids of.
 _QUOTED = 20
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -80,7 +80,8 @@ class EventHolds(msgspec.Struct, frozen=True):
     async def open(self, writer: WindowWriter, action: str) -> str | None:
         """Hold the call that releases what was just recorded; return the id of the approval.
 
-        None if nothing is held, or too many calls of the caller are: then a human releases the events directly.
+        None if nothing is held, or too many calls of the caller are: reviewers are told all the same, with the first
+        ids, and a human releases the events directly.
         Instructions are not asked about: who may give them is checked, and others read them as content.
         """
         window = writer.window
@@ -94,15 +95,18 @@ class EventHolds(msgspec.Struct, frozen=True):
         reason = structs.replace(_hold_reason(window, events), details=details)
         # The release is of the caller, not of the credential that recorded: that may be bound to a step, or end.
         caller = structs.replace(self.approvals.actor, step=None, token_id=None, key_id=None)
+        approvals = structs.replace(self.approvals, actor=caller)
+        call = CallToHold(release_events, request, "quarantine", reason)
+        about: dict[str, object] = {"session_id": window.session_id, "items": len(events)}
+        approval_id: str | None = None
         try:
-            approvals = structs.replace(self.approvals, actor=caller)
-            call = await approvals.hold(CallToHold(release_events, request, "quarantine", reason))
+            approval_id = about["approval_id"] = (await approvals.hold(call)).approval_id
         except TooManyApprovals:
-            return None
-        about = {"session_id": window.session_id, "approval_id": call.approval_id, "items": len(events)}
+            about["event_ids"] = names[:_QUOTED]
+            await approvals.note_unasked(call, f"{window.session_id}/{window.agent_id}")
         event = detection_event(self.approvals.actor, "quarantine", action, window.agent_id, **about)
         await self.approvals.outbox.publish(event)
-        return call.approval_id
+        return approval_id
 
 
 def _hold_reason(window: Window, events: Iterable[WindowEvent]) -> HoldReason:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from weft.capabilities.approvals.model import ApprovalState, CallResult, HeldCall
+from weft.capabilities.approvals.model import RELEASE, ApprovalState, CallResult, HeldCall
 from weft.capabilities.approvals.store import Pending, PerformedElsewhere
 from weft.kernel.approval import HoldReason
 from weft.kernel.correlation import Correlation
@@ -35,7 +35,7 @@ ON CONFLICT DO NOTHING
 _PENDING = """
 SELECT COUNT(*), COUNT(CASE WHEN caller_id = $1 THEN 1 END), COALESCE(SUM(request_bytes), 0),
     COALESCE(SUM(CASE WHEN caller_id = $1 THEN request_bytes ELSE 0 END), 0)
-FROM approvals WHERE tenant = $2 AND state = 'pending'
+FROM approvals WHERE tenant = $2 AND state = 'pending' AND CASE WHEN operation = $3 THEN 1 ELSE 0 END = $4
 """
 _DECIDE = """
 UPDATE approvals SET state = $1, decided_at = $2, decided_by = $3, decision_reason = $4, checks = $5, performer = $6,
@@ -115,8 +115,8 @@ class SqlApprovalStore(SqlStore):
         )
         return None if row is None else _held(row)
 
-    async def pending(self, caller_id: str) -> Pending:
-        row = await self._tx.one(_PENDING, caller_id, self._tenant)
+    async def pending(self, caller_id: str, *, releases: bool = False) -> Pending:
+        row = await self._tx.one(_PENDING, caller_id, self._tenant, RELEASE, int(releases))
         return Pending(*map(int, cast("Row", row)))
 
     async def newest(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from weft.capabilities.approvals.model import ApprovalState, CallResult, HeldCall, HeldError
+from weft.capabilities.approvals.model import RELEASE, ApprovalState, CallResult, HeldCall, HeldError
 from weft.capabilities.approvals.store import Pending, PerformedElsewhere
 from weft.kernel.approval import Approval, HoldReason
 from weft.kernel.correlation import Correlation
@@ -71,7 +71,10 @@ class ApprovalStoreContract:
             call = replace(HELD, approval_id=f"approval_{number}", caller_id=caller, digest=bytes([number]))
             await stores.approvals.add(call)
         await stores.approvals.refuse(replace(HELD, approval_id="approval_0", state=ApprovalState.REFUSED), 150)
-        assert await stores.approvals.pending("planner") == Pending(2, 1, 2 * len(HELD.request), len(HELD.request))
+        await stores.approvals.add(replace(HELD, approval_id="approval_3", operation=RELEASE, digest=b"3"))
+        size = len(HELD.request)
+        assert await stores.approvals.pending("planner") == Pending(2, 1, 2 * size, size)
+        assert await stores.approvals.pending("planner", releases=True) == Pending(1, 1, size, size)
 
     async def test_calls_are_listed_newest_first(self, stores: ContractStores) -> None:
         for number, caller in enumerate(("planner", "planner", "review")):
