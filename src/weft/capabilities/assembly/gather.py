@@ -26,6 +26,7 @@ from weft.capabilities.search.task_queries import Turn
 from weft.capabilities.sessions.model import Session, SessionArchived, find_session
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.trust.policy import TrustPolicies
+from weft.capabilities.windows.admission import is_recorded
 from weft.capabilities.windows.model import WindowNotFound
 from weft.capabilities.windows.review import EventHolds
 from weft.capabilities.windows.service import Windows
@@ -159,7 +160,7 @@ class Gathered(NamedTuple):
 
 
 class GatherRequest(NamedTuple):
-    """Whose prompt to gather for. ``inline``: ids of the events that make the conversation, instead of all.
+    """Whose prompt to gather for. ``inline``: the events that make the conversation, instead of all.
 
     ``fresh``: without the previous prompt.
     """
@@ -167,7 +168,7 @@ class GatherRequest(NamedTuple):
     session_id: str
     agent_id: str | None
     model: str | None
-    inline: Sequence[str] | None
+    inline: Sequence[EventDraft] | None
     fresh: bool
 
 
@@ -235,18 +236,24 @@ async def gather(request: GatherRequest, stores: AssemblyStores) -> Gathered:
 
 
 def _conversation(
-    events: Sequence[WindowEvent], inline: Sequence[str] | None, *, is_own: bool
+    events: Sequence[WindowEvent], inline: Sequence[EventDraft] | None, *, is_own: bool
 ) -> Sequence[WindowEvent]:
     """Return the events of the conversation; NotPrepared if some of those given inline are not stored.
 
-    System text that the agent wrote itself is data: the caller, who is above it, has to store it as an instruction.
+    An event with the id of a message and other content is not that message: storing it again is refused. System text
+    that the agent wrote itself is data: the caller, who is above it, has to store it as an instruction.
     """
     if inline is None:
         return events
-    by_id = {event.event_id: event for event in events if not event.routed and (is_own or not event.as_data)}
-    if not by_id.keys() >= set(inline):
+    sent = {draft.event_id: draft for draft in inline}
+    by_id = {
+        event.event_id: event
+        for event in events
+        if event.event_id in sent and not event.routed and is_recorded(event, sent[event.event_id], quoted=is_own)
+    }
+    if by_id.keys() != sent.keys():
         raise NotPrepared(frozenset(by_id))
-    return [by_id[event_id] for event_id in inline]
+    return [by_id[draft.event_id] for draft in inline]
 
 
 async def _previous(stores: AssemblyStores, session_id: str, agent_id: str) -> PreviousPrompt | None:
