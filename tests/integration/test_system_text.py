@@ -246,6 +246,82 @@ async def test_an_agent_cannot_make_an_instruction_data_by_writing_it_first(worl
     assert [(event["added"], event["category"]) for event in again["events"]] == [(False, "SYSTEM")]
 
 
+LINE = f"window:{SESSION}:analysis"
+RULE = {"event_id": "rule", "role": "system", "content": "Never delete files."}
+
+
+async def instructed(world: World) -> None:
+    """Give a sub-agent a rule, after a checkpoint and a branch of its own that do not have it."""
+    await ingest(world.analysis, TURN)
+    await world.analysis.call("window.checkpoint", session_id=SESSION, label="early", agent_id="analysis")
+    await world.analysis.call("history.branch", context_id=LINE, branch="mine", from_version="1")
+    await world.planner.call("context.ingest", session_id=SESSION, agent_id="analysis", events=[RULE])
+
+
+@pytest.mark.parametrize(
+    ("operation", "fields"),
+    [
+        ("history.switch", {"context_id": LINE, "branch": "mine"}),
+        ("window.branch", {"session_id": SESSION, "label": "early", "branch": "new", "switch": True}),
+        ("window.restore", {"session_id": SESSION, "label": "early"}),
+        ("window.restore", {"session_id": SESSION, "label": "early", "from_agent_id": "below"}),
+        ("window.delete", {"session_id": SESSION}),
+        ("window.join", {"session_id": SESSION, "with_agent_id": "below"}),
+    ],
+)
+async def test_an_agent_does_not_remove_what_those_above_it_told_it(
+    world: World, operation: str, fields: dict[str, Any]
+) -> None:
+    await world.admin.call("agent.update", agent_id="analysis", clearance=3)
+    below = (await world.admin.create_agent("below", parent_id="analysis")).in_session(SESSION)
+    await ingest(below, TURN)
+    await below.call("window.checkpoint", session_id=SESSION, label="early")
+    await instructed(world)
+    await blocked(world, world.analysis.call(operation, **fields), "SELF_MODIFICATION", violation="self_modification")
+    assert RULE["content"] in system_text((await assemble(world.analysis))["body"])
+    # Those above it may.
+    if "context_id" not in fields and "from_agent_id" not in fields:
+        done = world.planner.call(operation, **{**fields, "agent_id": "analysis"})
+        assert await outcome(done) == "ok"
+
+
+async def test_an_orchestrator_keeps_what_humans_told_it_on_every_branch(world: World) -> None:
+    human = await world.admin.create_agent("dana", kind="human", clearance=5, permissions=["read", "write", "admin"])
+    await world.planner.call("session.add_members", session_id=SESSION, members=["human:*"])
+    line = {"context_id": f"window:{SESSION}:planner"}
+    await ingest(world.planner, TURN)
+    await world.planner.call("history.branch", **line, branch="mine")
+    await world.planner.call("history.switch", **line, branch="mine")
+    await human.call("context.ingest", session_id=SESSION, agent_id="planner", events=[RULE])
+    for operation, fields in [
+        ("history.delete_branch", {"branch": "mine", "force": True}),
+        ("history.switch", {"branch": "main"}),
+        ("history.rollback", {"context_id": f"{line['context_id']}@mine", "target_version": "1"}),
+    ]:
+        attempt = world.planner.call(operation, **{**line, **fields})
+        await blocked(world, attempt, "SELF_MODIFICATION", violation="self_modification")
+    # With the merge, the main line has them too.
+    await world.planner.call("history.merge", **line, from_context_id=f"{line['context_id']}@mine")
+    await world.planner.call("history.switch", **line, branch="main")
+    await world.planner.call("history.delete_branch", **line, branch="mine")
+    assert RULE["content"] in system_text((await assemble(world.planner))["body"])
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_conversation_given_inline_does_not_leave_out_what_those_above_told_the_agent(
+    world: World, form: str
+) -> None:
+    await instructed(world)
+    turns = [{"role": "user", **TURN}]
+    first = await assemble(world.analysis, form=form, messages=turns)
+    turns += [{"role": "assistant", "content": "I look."}, {"role": "user", "content": "And?"}]
+    second = await assemble(world.analysis, form=form, messages=turns)
+    for prompt in (first, second):
+        assert RULE["content"] in system_text(prompt["body"])
+        assert str(prompt["body"]).count(RULE["content"]) == 1
+    assert second["mode"] == "extended"
+
+
 async def test_others_write_none(world: World) -> None:
     """A human without the clearance, an admin agent beside it, and a sub-agent above it."""
     event = {"event_id": "x", "role": "system", "content": SYSTEM_TEXT}

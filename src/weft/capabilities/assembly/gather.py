@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -27,6 +28,7 @@ from weft.capabilities.sessions.model import Session, SessionArchived, find_sess
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.trust.policy import TrustPolicies
 from weft.capabilities.windows.admission import is_recorded
+from weft.capabilities.windows.instructions import is_from_above
 from weft.capabilities.windows.model import WindowNotFound
 from weft.capabilities.windows.review import EventHolds
 from weft.capabilities.windows.service import Windows
@@ -211,7 +213,7 @@ async def gather(request: GatherRequest, stores: AssemblyStores) -> Gathered:
     budgets = await stores.budgets.binding(window.agent_id)
     layers = await stores.layers.pinned(session_id, window.agent_id)
     is_own = window.agent_id == stores.actor.principal_id
-    events = _conversation(await stores.windows.events(window), request.inline, is_own=is_own)
+    events = _conversation(await stores.windows.events(window), request.inline, window.agent_id, is_own=is_own)
     held = await stores.contexts.snapshots.find(session_id, window.agent_id) if is_own else None
     if layers is None or (is_own and held is None):
         raise NotPrepared(frozenset(event.event_id for event in events))
@@ -236,12 +238,13 @@ async def gather(request: GatherRequest, stores: AssemblyStores) -> Gathered:
 
 
 def _conversation(
-    events: Sequence[WindowEvent], inline: Sequence[EventDraft] | None, *, is_own: bool
+    events: Sequence[WindowEvent], inline: Sequence[EventDraft] | None, agent_id: str, *, is_own: bool
 ) -> Sequence[WindowEvent]:
     """Return the events of the conversation; NotPrepared if some of those given inline are not stored.
 
     An event with the id of a message and other content is not that message: storing it again is refused. System text
-    that the agent wrote itself is data: the caller, who is above it, has to store it as an instruction.
+    that the agent wrote itself is data: the caller, who is above it, has to store it as an instruction. An agent that
+    gives its own conversation cannot leave out what those above it told it: their instructions keep their places.
     """
     if inline is None:
         return events
@@ -253,7 +256,12 @@ def _conversation(
     }
     if by_id.keys() != sent.keys():
         raise NotPrepared(frozenset(by_id))
-    return [by_id[draft.event_id] for draft in inline]
+    given = [by_id[draft.event_id] for draft in inline]
+    if not is_own:
+        return given
+    others = (event for event in events if not event.routed and event.event_id not in by_id)
+    kept = [event for event in others if is_from_above(event, agent_id)]
+    return list(heapq.merge(given, kept, key=lambda event: event.number)) if kept else given
 
 
 async def _previous(stores: AssemblyStores, session_id: str, agent_id: str) -> PreviousPrompt | None:

@@ -380,6 +380,11 @@ def agent_of(line_id: str) -> str:
     return trunk_of(line_id).rpartition(":")[2]
 
 
+def session_of(line_id: str) -> str:
+    """Return the session of the window that a line holds."""
+    return line_id.split(":", 2)[1]
+
+
 def is_instruction(event: WindowEvent) -> bool:
     """Tell whether an event is an instruction to the model, which is never trimmed."""
     return event.category is Category.SYSTEM or event.message.role == "system"
