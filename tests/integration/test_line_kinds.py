@@ -74,6 +74,9 @@ class ScratchLines(msgspec.Struct, frozen=True):
     async def check_size(self, line_id: str, key: str, text: str) -> None:
         """Scratch values have any size."""
 
+    async def check_switch(self, before: str, after: str) -> None:
+        del before, after
+
     async def pin_referenced(self, line_id: str) -> None:
         """No line refers to versions of this kind."""
 

@@ -127,6 +127,10 @@ class ContextLines(msgspec.Struct, frozen=True):
         del line_id
         check_value_size(len(text.encode()), key)
 
+    async def check_switch(self, before: str, after: str) -> None:
+        """Let everybody who may read a branch switch to it."""
+        del before, after
+
     async def pin_referenced(self, line_id: str) -> None:
         """Pin the versions of a part that snapshots and branches of the whole context refer to."""
         lines, line = self.contexts.lines, ContextLine.parse(line_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -26,6 +27,8 @@ from weft.capabilities.search.task_queries import Turn
 from weft.capabilities.sessions.model import Session, SessionArchived, find_session
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.trust.policy import TrustPolicies
+from weft.capabilities.windows.admission import is_recorded
+from weft.capabilities.windows.instructions import is_from_above
 from weft.capabilities.windows.model import WindowNotFound
 from weft.capabilities.windows.review import EventHolds
 from weft.capabilities.windows.service import Windows
@@ -159,7 +162,7 @@ class Gathered(NamedTuple):
 
 
 class GatherRequest(NamedTuple):
-    """Whose prompt to gather for. ``inline``: ids of the events that make the conversation, instead of all.
+    """Whose prompt to gather for. ``inline``: the events that make the conversation, instead of all.
 
     ``fresh``: without the previous prompt.
     """
@@ -167,7 +170,7 @@ class GatherRequest(NamedTuple):
     session_id: str
     agent_id: str | None
     model: str | None
-    inline: Sequence[str] | None
+    inline: Sequence[EventDraft] | None
     fresh: bool
 
 
@@ -210,7 +213,7 @@ async def gather(request: GatherRequest, stores: AssemblyStores) -> Gathered:
     budgets = await stores.budgets.binding(window.agent_id)
     layers = await stores.layers.pinned(session_id, window.agent_id)
     is_own = window.agent_id == stores.actor.principal_id
-    events = _conversation(await stores.windows.events(window), request.inline, is_own=is_own)
+    events = _conversation(await stores.windows.events(window), request.inline, window.agent_id, is_own=is_own)
     held = await stores.contexts.snapshots.find(session_id, window.agent_id) if is_own else None
     if layers is None or (is_own and held is None):
         raise NotPrepared(frozenset(event.event_id for event in events))
@@ -235,18 +238,30 @@ async def gather(request: GatherRequest, stores: AssemblyStores) -> Gathered:
 
 
 def _conversation(
-    events: Sequence[WindowEvent], inline: Sequence[str] | None, *, is_own: bool
+    events: Sequence[WindowEvent], inline: Sequence[EventDraft] | None, agent_id: str, *, is_own: bool
 ) -> Sequence[WindowEvent]:
     """Return the events of the conversation; NotPrepared if some of those given inline are not stored.
 
-    System text that the agent wrote itself is data: the caller, who is above it, has to store it as an instruction.
+    An event with the id of a message and other content is not that message: storing it again is refused. System text
+    that the agent wrote itself is data: the caller, who is above it, has to store it as an instruction. An agent that
+    gives its own conversation cannot leave out what those above it told it: their instructions keep their places.
     """
     if inline is None:
         return events
-    by_id = {event.event_id: event for event in events if not event.routed and (is_own or not event.as_data)}
-    if not by_id.keys() >= set(inline):
+    sent = {draft.event_id: draft for draft in inline}
+    by_id = {
+        event.event_id: event
+        for event in events
+        if event.event_id in sent and not event.routed and is_recorded(event, sent[event.event_id], quoted=is_own)
+    }
+    if by_id.keys() != sent.keys():
         raise NotPrepared(frozenset(by_id))
-    return [by_id[event_id] for event_id in inline]
+    given = [by_id[draft.event_id] for draft in inline]
+    if not is_own:
+        return given
+    others = (event for event in events if not event.routed and event.event_id not in by_id)
+    kept = [event for event in others if is_from_above(event, agent_id)]
+    return list(heapq.merge(given, kept, key=lambda event: event.number)) if kept else given
 
 
 async def _previous(stores: AssemblyStores, session_id: str, agent_id: str) -> PreviousPrompt | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.capabilities.windows.model import EventDraft
+from weft.capabilities.windows.model import INLINE_ID, EventDraft
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,5 +28,5 @@ def drafts_of(messages: Sequence[ConversationMessage]) -> list[EventDraft]:
     drafts = []
     for message in messages:
         chain.update(_encode(message))
-        drafts.append(EventDraft(event_id=f"inline_{chain.hexdigest()[:_ID_DIGITS]}", message=message))
+        drafts.append(EventDraft(event_id=f"{INLINE_ID}{chain.hexdigest()[:_ID_DIGITS]}", message=message))
     return drafts

@@ -352,7 +352,7 @@ class Assembler(msgspec.Struct, frozen=True):
 
     async def _gather(self, actor: Actor, request: AssemblyRequest) -> Gathered:
         drafts = drafts_of(request.given.messages) if request.given is not None and request.inline else []
-        inline = [draft.event_id for draft in drafts] if request.inline else None
+        inline = drafts if request.inline else None
         wanted = GatherRequest(request.session_id, request.agent_id, request.model, inline, request.fresh)
         try:
             return await self.transactions.read(actor, partial(gather, wanted), heavy=True)

@@ -81,6 +81,10 @@ class BoardLines(msgspec.Struct, frozen=True):
         del key
         (await self.to_read(line_id)).board.checked_tokens(text)
 
+    async def check_switch(self, before: str, after: str) -> None:
+        """Let everybody who may read a branch switch to it."""
+        del before, after
+
     async def pin_referenced(self, line_id: str) -> None:
         """No other line refers to versions of a board."""
 

@@ -25,7 +25,7 @@ from weft.capabilities.history.revisions import HEAD, VersionName
 from weft.capabilities.history.service import History, head_point
 from weft.capabilities.history.store import SESSION_HOLDER
 from weft.capabilities.history.three_way import common_past
-from weft.kernel.errors import Conflict, InvalidInput, PermissionDenied
+from weft.kernel.errors import Conflict, InvalidInput, PermissionDenied, SelfModification
 from weft.kernel.events import NewEvent
 from weft.kernel.fields import Name
 from weft.kernel.identity import PRINCIPAL
@@ -185,7 +185,7 @@ async def list_branches(request: ListBranches, history: History) -> Branches:
     "history.switch",
     action="switch",
     http="POST /v1/history/{context_id}/switch",
-    errors=(LineNotFound, BranchNotFound),
+    errors=(LineNotFound, BranchNotFound, SelfModification),
 )
 async def switch_branch(request: SwitchBranch, history: History) -> Switched:
     """Switch to a branch. Affects only your own calls that do not name a branch."""
@@ -197,6 +197,9 @@ async def switch_branch(request: SwitchBranch, history: History) -> Switched:
         await _found(history, line_name(trunk, branch), branch)
     name, principal_id = line_name(trunk, branch), history.actor.principal_id
     before = await history.checkouts.of(trunk, principal_id)
+    if before is None or not before.gone:
+        used = line_name(trunk, before.branch if before else None)
+        await history.backends.of(trunk).check_switch(used, name)
     await history.checkouts.switch(trunk, principal_id, branch)
     if branch != (before.branch if before else None):
         await history.outbox.publish(_switched(history.actor, name, branch or MAIN))
@@ -234,6 +237,7 @@ async def delete_branch(request: DeleteBranch, history: History) -> BranchDelete
     children = await history.lines.children(name)
     if children:
         raise BranchInUse(f"Other branches start from '{request.branch}'.", branches=[*children])
+    await history.backends.of(trunk).check_switch(name, trunk)
     if not request.force:
         await _check_unused(history, found, request.branch)
     await _abandon_reviews(history, line, name)

@@ -119,6 +119,10 @@ class LineBackend(Protocol):
         """Raise PermissionDenied, with those who can, unless the caller has the clearance that a rollback needs."""
         ...
 
+    async def check_switch(self, before: str, after: str) -> None:
+        """Raise SelfModification if the caller would leave rules behind by using another branch of a line."""
+        ...
+
     async def expire(self, line_id: str, limit: int) -> bool:
         """Expire up to ``limit`` live entries that are past retention; True if more may remain."""
         ...

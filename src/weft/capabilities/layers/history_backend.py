@@ -106,6 +106,10 @@ class LayerLines(msgspec.Struct, frozen=True):
         del line_id
         check_part_size(key, len(text.encode()))
 
+    async def check_switch(self, before: str, after: str) -> None:
+        """Let everybody who may read a branch switch to it."""
+        del before, after
+
     async def pin_referenced(self, line_id: str) -> None:
         """Sessions pin the versions they use themselves."""
 

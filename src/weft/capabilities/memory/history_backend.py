@@ -63,6 +63,10 @@ class MemoryLines(msgspec.Struct, frozen=True):
         del line_id, key
         check_value_size(len(text.encode()))
 
+    async def check_switch(self, before: str, after: str) -> None:
+        """Let everybody who may read a branch switch to it."""
+        del before, after
+
     async def pin_referenced(self, line_id: str) -> None:
         """Private memory is never pruned."""
 

@@ -9,16 +9,21 @@ from msgspec import structs
 
 from weft.capabilities.trust.gate import IncomingContent, submitted
 from weft.capabilities.trust.model import Source, joined_label
+from weft.capabilities.trust.scanner import masked
+from weft.capabilities.windows.model import category_of, quoted_message
 
 if TYPE_CHECKING:
     from weft.capabilities.language_models.model import ConversationMessage
+    from weft.capabilities.redaction.masker import DetectorCategory
     from weft.capabilities.trust.gate import ContentGate, HeldContent
     from weft.capabilities.trust.model import TrustLabel
-    from weft.capabilities.windows.model import EventDraft
+    from weft.capabilities.windows.model import EventDraft, WindowEvent
     from weft.kernel.operation import SubmittedText
 
 # Parts of native messages that hold the result of a tool, in all wire forms.
 _RESULT_PARTS = ('"tool_result"', '"function_call_output"', '"functionResponse"', '"toolResult"')
+# What policies let the gate mask in a text, together or one of them.
+_MASKED: tuple[tuple[DetectorCategory, ...], ...] = (("secrets",), ("pii",), ("secrets", "pii"))
 _encode = msgspec.json.Encoder().encode
 
 
@@ -44,6 +49,27 @@ async def admit_draft(draft: EventDraft, gate: ContentGate) -> AdmittedDraft:
     if label is not None:
         draft = _with_texts(draft, [each.text for each in admitted[: len(texts)]])
     return AdmittedDraft(draft, label, tuple(each.held for each in admitted if each.held is not None))
+
+
+def is_recorded(event: WindowEvent, draft: EventDraft, *, quoted: bool) -> bool:
+    """Tell whether an event as it is read is what a draft says: unchanged, with values masked, or redacted since.
+
+    ``quoted``: an instruction may also be the data that it is for its reader.
+    """
+    if event.redacted:
+        return True
+    if event.message.role != draft.message.role:
+        if not (quoted and draft.message.role == "system"):
+            return False
+        draft = structs.replace(draft, message=quoted_message(draft.message))
+    elif event.category is not category_of(draft):
+        return False
+    if event.message == draft.message:
+        return True
+    texts = _texts(draft.message)
+    return event.trust is not None and any(
+        event.message == _with_texts(draft, [masked(text, values) for text in texts]).message for values in _MASKED
+    )
 
 
 def submitted_texts(draft: EventDraft) -> list[SubmittedText]:

@@ -27,7 +27,7 @@ from weft.capabilities.windows.operations import WRITE_ERRORS, read_operation, w
 from weft.capabilities.windows.redacted_events import redacted_keys
 from weft.capabilities.windows.service import Windows, no_window
 from weft.kernel.clock import from_micros
-from weft.kernel.errors import PermissionDenied, QuotaExceeded, Unavailable, WeftError
+from weft.kernel.errors import PermissionDenied, QuotaExceeded, SelfModification, Unavailable, WeftError
 from weft.kernel.fields import Name
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Request, Response
@@ -226,7 +226,7 @@ async def prepare_restore(request: RestoreCheckpoint, actor: Actor, transactions
     prepare=prepare_restore,
     action="restore",
     http="POST /v1/sessions/{session_id}/checkpoints/{label}/restore",
-    errors=(*WRITE_ERRORS, SnapshotNotFound, VersionPruned, QuotaExceeded),
+    errors=(*WRITE_ERRORS, SnapshotNotFound, VersionPruned, QuotaExceeded, SelfModification),
 )
 async def restore_checkpoint(request: RestoreCheckpoint, windows: Windows, history: History) -> CheckpointRestored:
     """Return windows to a checkpoint: all that have it and that you may open, or one.
@@ -247,7 +247,7 @@ async def restore_checkpoint(request: RestoreCheckpoint, windows: Windows, histo
     action="branch",
     http="POST /v1/sessions/{session_id}/checkpoints/{label}/branch",
     status=201,
-    errors=(*WRITE_ERRORS, SnapshotNotFound, BranchExists),
+    errors=(*WRITE_ERRORS, SnapshotNotFound, BranchExists, SelfModification),
 )
 async def branch_checkpoint(request: BranchCheckpoint, windows: Windows, history: History) -> CheckpointBranched:
     """Start a branch from a checkpoint in all windows that have it and that you may open, or in one."""
@@ -255,6 +255,8 @@ async def branch_checkpoint(request: BranchCheckpoint, windows: Windows, history
     for window in await _labelled(windows, request.session_id, request.label, request.agent_id):
         branch = await start_branch(history, window.line_id, request.branch, request.label)
         if request.switch:
+            if window.agent_id == windows.actor.principal_id:
+                await windows.check_keeps_instructions(window.line_id, branch.context_id)
             await windows.checkouts.switch(trunk_of(window.line_id), window.agent_id, request.branch)
         made.append(WindowVersion(agent_id=window.agent_id, context_id=branch.context_id, version=branch.version))
     return CheckpointBranched(session_id=request.session_id, label=request.label, branch=request.branch, windows=made)

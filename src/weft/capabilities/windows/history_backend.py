@@ -67,6 +67,10 @@ class WindowLines(msgspec.Struct, frozen=True):
         del line_id
         check_clearance(self.windows.actor, ROLLBACK_CLEARANCE, "A rollback")
 
+    async def check_switch(self, before: str, after: str) -> None:
+        """Refuse a branch without the instructions that those above the agent gave it."""
+        await self.windows.check_keeps_instructions(before, after)
+
     async def expire(self, line_id: str, limit: int) -> bool:
         """Events do not expire."""
         del line_id, limit

@@ -20,6 +20,7 @@ from weft.capabilities.trust.views import DerivedFrom, TrustInfo
 from weft.capabilities.windows.admission import submitted_texts
 from weft.capabilities.windows.instructions import self_written
 from weft.capabilities.windows.model import (
+    INLINE_ID,
     MAX_CONTENT_BYTES,
     MAX_EVENTS,
     Category,
@@ -162,6 +163,17 @@ def _texts(request: IngestEvents) -> list[SubmittedText]:
     return texts
 
 
+def _check_ids(request: IngestEvents) -> None:
+    """Refuse the ids of messages that are given inline: an event with one would stand for that message."""
+    for place, event in enumerate(request.events):
+        if event.event_id.startswith(INLINE_ID):
+            raise InvalidInput(
+                f"events[{place}].event_id: ids that begin with '{INLINE_ID}' are those of messages given inline",
+                hint="Choose another event_id. To send a conversation inline, pass it to `context.assemble`.",
+                field=f"events[{place}].event_id",
+            )
+
+
 @operation(
     "context.ingest",
     tool="ingest_event",
@@ -195,6 +207,7 @@ async def ingest_events(request: IngestEvents, windows: Windows, audit: AuditTra
     window = await windows.open(request.session_id, request.agent_id, create=True)
     writer = await windows.to_write(window)
     last = writer.owner.last_number
+    _check_ids(request)
     stored = await writer.ingest([event.draft() for event in request.events], quote=True)
     events = await windows.as_read([as_read_by(event, window.agent_id) for event in stored], window.agent_id)
     if any(event.as_data and event.number > last for event in events):

@@ -15,7 +15,7 @@ from weft.capabilities.messages.categories import ProtectedCategory
 from weft.capabilities.windows.agent_settings import defined_texts
 from weft.capabilities.windows.model import as_context, is_from_agent, is_instruction
 from weft.kernel.errors import SelfModification
-from weft.kernel.identity import PrincipalKind, principal_of
+from weft.kernel.identity import SYSTEM_ID, PrincipalKind, principal_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +60,19 @@ def self_written() -> SelfModification:
     return SelfModification(
         "You cannot write your own system text: only those above you define it.", hint=_REGISTER, related=()
     )
+
+
+def left_behind() -> SelfModification:
+    return SelfModification(
+        "You cannot remove the instructions that those above you gave you.",
+        hint="Keep them: merge the branch that has them, or ask the agent above you, or a human, to make this change.",
+        related=(),
+    )
+
+
+def is_from_above(event: WindowEvent, agent_id: str) -> bool:
+    """Tell whether an event, as an agent reads it, is an instruction that somebody above the agent gave."""
+    return is_instruction(event) and event.author != SYSTEM_ID and principal_of(event.author) != agent_id
 
 
 def doubtful_authors(events: Sequence[WindowEvent], agent_id: str) -> set[str]:

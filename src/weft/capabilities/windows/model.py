@@ -39,6 +39,8 @@ INLINE_BYTES = 4_096
 ORIGIN_MARK = "/"
 _CONTENT = "#content"
 _CALL_TOKENS = 8
+# The ids of messages that are given inline, which follow from their content. Nobody else chooses such an id.
+INLINE_ID = "inline_"
 EVENT_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}\Z"
 
 EventKind = Literal["message", "tool_output", "workflow"]
@@ -378,6 +380,11 @@ def agent_of(line_id: str) -> str:
     return trunk_of(line_id).rpartition(":")[2]
 
 
+def session_of(line_id: str) -> str:
+    """Return the session of the window that a line holds."""
+    return line_id.split(":", 2)[1]
+
+
 def is_instruction(event: WindowEvent) -> bool:
     """Tell whether an event is an instruction to the model, which is never trimmed."""
     return event.category is Category.SYSTEM or event.message.role == "system"
@@ -400,8 +407,12 @@ def is_from_agent(event: WindowEvent) -> bool:
 def as_context(event: WindowEvent, *, as_data: bool = False) -> WindowEvent:
     """Return an instruction as a message of the category CONTEXT."""
     category = Category.CONTEXT if event.category is Category.SYSTEM else event.category
-    message = structs.replace(event.message, role="user", form=None, native=None)
-    return structs.replace(event, category=category, message=message, as_data=as_data)
+    return structs.replace(event, category=category, message=quoted_message(event.message), as_data=as_data)
+
+
+def quoted_message(message: ConversationMessage) -> ConversationMessage:
+    """Return an instruction as a message that is none."""
+    return structs.replace(message, role="user", form=None, native=None)
 
 
 def content_hash(message: ConversationMessage) -> str | None:

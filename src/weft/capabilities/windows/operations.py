@@ -37,7 +37,7 @@ from weft.capabilities.windows.views import (
     window_summary,
     window_view,
 )
-from weft.kernel.errors import PermissionDenied
+from weft.kernel.errors import PermissionDenied, SelfModification
 from weft.kernel.fields import Count, Fraction, Ordinal, ShortText
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
@@ -246,7 +246,7 @@ async def update(request: UpdateWindow, windows: Windows) -> WindowView:
     http="DELETE /v1/sessions/{session_id}/window",
     destructive=True,
     audited=True,
-    errors=(*WRITE_ERRORS, WindowInUse),
+    errors=(*WRITE_ERRORS, WindowInUse, SelfModification),
 )
 async def delete(request: DeleteWindow, windows: Windows) -> WindowDeleted:
     """Delete a window with its events and their history. Copies in other windows stay."""
@@ -256,11 +256,13 @@ async def delete(request: DeleteWindow, windows: Windows) -> WindowDeleted:
     check_not_shared(
         window, [each.agent_id for each in await windows.store.sharing(window.session_id, window.agent_id)]
     )
+    lines = [*(branch.head.line_id for branch in await windows.lines.branches(window.line_id)), window.line_id]
+    for line_id in lines:
+        await windows.check_keeps_instructions(line_id, None)
     events = len(await windows.own_events(window))
     await windows.store.delete(window.session_id, window.agent_id)
-    for branch in await windows.lines.branches(window.line_id):
-        await windows.lines.erase(branch.head.line_id)
-    await windows.lines.erase(window.line_id)
+    for line_id in lines:
+        await windows.lines.erase(line_id)
     await windows.outbox.publish(
         windows.event("window.deleted", session, window.agent_id, [window.agent_id], {"events": events})
     )

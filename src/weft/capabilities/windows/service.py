@@ -26,7 +26,7 @@ from weft.capabilities.trust.gate import ContentGate
 from weft.capabilities.windows.agent_settings import SettingsCache, compaction_settings
 from weft.capabilities.windows.budget import budgets_for
 from weft.capabilities.windows.creation import WindowOptions, create_window
-from weft.capabilities.windows.instructions import as_data, doubtful_authors
+from weft.capabilities.windows.instructions import as_data, doubtful_authors, is_from_above, left_behind
 from weft.capabilities.windows.line_events import events_of_line
 from weft.capabilities.windows.model import (
     DEFAULT_MODEL_TOKENS,
@@ -40,6 +40,7 @@ from weft.capabilities.windows.model import (
     as_read_by,
     is_instruction,
     limit_of,
+    session_of,
     window_line,
 )
 from weft.capabilities.windows.redacted_events import apply_redactions
@@ -48,13 +49,14 @@ from weft.capabilities.windows.window_writer import WindowWriter
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.events import EventType, NewEvent, Outbox
-from weft.kernel.identity import PERMISSION, PRINCIPAL, SYSTEM_ID, Actor, Permission, principal_of
+from weft.kernel.identity import PERMISSION, PRINCIPAL, SYSTEM_ID, Actor, Permission, PrincipalKind, principal_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from weft.capabilities.agent_context.compaction_settings import ResolvedCompaction
+    from weft.capabilities.language_models.model import ConversationMessage
     from weft.capabilities.records.store import Redaction
     from weft.capabilities.windows.model import WindowEvent, WindowSettings
 
@@ -131,6 +133,12 @@ class Windows(msgspec.Struct, frozen=True):
                 lists.append(await self._routed(window, agent_id, categories, redactions))
         return list(heapq.merge(*lists, key=lambda event: event.at)) if len(lists) > 1 else lists[0]
 
+    async def _is_used(self, line_id: str) -> bool:
+        """Tell whether a line is of the caller's own window, or of the one that it shares."""
+        owner, agent_id = agent_of(line_id), self.actor.principal_id
+        settings = None if owner == agent_id else await self.store.find(session_of(line_id), agent_id)
+        return owner == agent_id or (settings is not None and settings.shares_with == owner)
+
     async def _teams(self, agent_id: str) -> AbstractSet[str]:
         if agent_id == self.actor.principal_id:
             return self.actor.teams
@@ -144,6 +152,25 @@ class Windows(msgspec.Struct, frozen=True):
     async def line_events(self, session_id: str, line_id: str) -> Sequence[WindowEvent]:
         """Return the events of one line, as the agent whose line it is reads them."""
         return await self._events_of(line_id, await self.records.redactions_in(session_id))
+
+    async def instructions(self, line_id: str | None) -> dict[str, ConversationMessage]:
+        """Return the instructions in a line of a window that those above the caller gave it, by the id of the event.
+
+        None, unless the caller is an agent.
+        """
+        if line_id is None or self.actor.kind is not PrincipalKind.AGENT:
+            return {}
+        agent_id = self.actor.principal_id
+        stored = await self.line_events(session_of(line_id), line_id)
+        events = await self.as_read([as_read_by(event, agent_id) for event in stored], agent_id)
+        return {event.event_id: event.message for event in events if is_from_above(event, agent_id)}
+
+    async def check_keeps_instructions(self, before: str, after: str | None) -> None:
+        """Refuse an agent that goes from one line to another, or to none, without instructions from above."""
+        given = await self.instructions(before) if await self._is_used(before) else {}
+        kept = list((await self.instructions(after)).values()) if given else []
+        if any(message not in kept for message in given.values()):
+            raise left_behind()
 
     async def to_write(self, window: Window, session: Session | None = None) -> WindowWriter:
         """Lock the session and the window's line; ``session`` if it is locked already."""

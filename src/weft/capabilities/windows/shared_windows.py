@@ -8,6 +8,7 @@ import msgspec
 from msgspec import structs
 
 from weft.capabilities.access.model import AgentId
+from weft.capabilities.agent_context.permissions import find_agent
 from weft.capabilities.sessions.model import SessionId, lock_active_session
 from weft.capabilities.teams.model import TeamName, TeamNotFound
 from weft.capabilities.teams.service import Teams
@@ -16,7 +17,7 @@ from weft.capabilities.windows.model import Category, NotMember, WindowAgent, Wi
 from weft.capabilities.windows.operations import WRITE_ERRORS, check_not_shared, write_operation
 from weft.capabilities.windows.service import Windows
 from weft.capabilities.windows.views import RouteView, WindowView, route_view, window_view
-from weft.kernel.errors import InvalidInput
+from weft.kernel.errors import InvalidInput, SelfModification
 from weft.kernel.fields import Name
 from weft.kernel.operation import Request, Response
 
@@ -115,7 +116,7 @@ async def refresh(request: RefreshWindow, windows: Windows) -> WindowRefreshed:
     "window.join",
     action="join",
     http="POST /v1/sessions/{session_id}/window/join",
-    errors=(*WRITE_ERRORS, WindowInUse),
+    errors=(*WRITE_ERRORS, WindowInUse, SelfModification),
 )
 async def join(request: JoinWindow, windows: Windows) -> WindowView:
     """Let an agent use another agent's window. Its limit becomes the minimum over all that share it.
@@ -135,7 +136,10 @@ async def join(request: JoinWindow, windows: Windows) -> WindowView:
 
 
 @write_operation(
-    "window.leave", action="leave", http="POST /v1/sessions/{session_id}/window/leave", errors=WRITE_ERRORS
+    "window.leave",
+    action="leave",
+    http="POST /v1/sessions/{session_id}/window/leave",
+    errors=(*WRITE_ERRORS, SelfModification),
 )
 async def leave(request: LeaveWindow, windows: Windows) -> WindowView:
     """Let an agent leave the window it shares and use its own again. The others' limit is computed again."""
@@ -181,8 +185,12 @@ async def unroute(request: RouteCategories, windows: Windows) -> WindowRoutes:
 async def _share(windows: Windows, session: Session, window: Window, owner: str | None) -> WindowView:
     """Set whose window an agent uses, and tell all that share it before or after."""
     used = sorted({window.events_of, owner or window.agent_id})
+    settings = structs.replace(window.settings, shares_with=owner, updated_at=windows.now)
+    if window.agent_id == windows.actor.principal_id:
+        after = await windows.view(settings, await find_agent(window.agent_id, windows.access))
+        await windows.check_keeps_instructions(window.line_id, after.line_id)
     before = {agent_id: await windows.shared_limit(session.session_id, agent_id) for agent_id in used}
-    await windows.store.update(structs.replace(window.settings, shares_with=owner, updated_at=windows.now))
+    await windows.store.update(settings)
     for agent_id, limit in before.items():
         settings, agent = (
             await windows.store.find(session.session_id, agent_id),

@@ -22,7 +22,7 @@ from weft.capabilities.history.model import (
 )
 from weft.capabilities.plans.model import QuotaUse
 from weft.capabilities.windows.admission import admit_draft
-from weft.capabilities.windows.instructions import check_may_instruct, is_own, registered, self_written
+from weft.capabilities.windows.instructions import check_may_instruct, is_own, left_behind, registered, self_written
 from weft.capabilities.windows.model import (
     MAX_CONTENT_BYTES,
     EventExists,
@@ -159,8 +159,7 @@ class WindowWriter:
         given, service = [event for event in events if is_instruction(event)], self.service
         if not given:
             return frozenset()
-        sharing = await service.store.sharing(self.window.session_id, self.window.events_of)
-        readers = {self.window.agent_id, self.window.events_of, *(each.agent_id for each in sharing)}
+        readers = await self._readers()
         if not is_own(service.actor, readers):
             await check_may_instruct(service.actor, readers, service.access)
             return frozenset()
@@ -193,7 +192,11 @@ class WindowWriter:
         await self._advance(max((event.number for event in events), default=0))
 
     async def apply(self, state: Mapping[str, Version | None], commit_meta: CommitMeta) -> Head:
-        """Set keys to the content of versions, of this line or of another; None deletes a key."""
+        """Set keys to the content of versions, of this line or of another; None deletes a key.
+
+        An agent that reads the window changes no instruction that those above it gave.
+        """
+        await self._check_keeps_instructions(state)
         changes: list[Change] = []
         counts: Counter[str] = Counter()
         growth = newest = 0
@@ -222,6 +225,18 @@ class WindowWriter:
             self.content_changed(**counts)
         await self.publish()
         return self.head
+
+    async def _check_keeps_instructions(self, state: Mapping[str, Version | None]) -> None:
+        if not is_own(self.service.actor, await self._readers()):
+            return
+        given = await self.service.instructions(self.head.line_id)
+        if any(key in state or content_key(key) in state for key in given):
+            raise left_behind()
+
+    async def _readers(self) -> set[str]:
+        """Return the agents whose window this is: they share it, or have it for themselves."""
+        sharing = await self.service.store.sharing(self.window.session_id, self.window.events_of)
+        return {self.window.agent_id, self.window.events_of, *(each.agent_id for each in sharing)}
 
     async def announce(self, event_type: EventType, subject: str, data: Mapping[str, object]) -> None:
         event = self._about(event_type, data)
