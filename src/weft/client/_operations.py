@@ -2673,8 +2673,8 @@ class SearchOperations:
     ) -> ContextResponse:
         """Gather one text for a prompt: the passages that answer a question, with surroundings, within a token budget.
 
-        They are the ones that assemble_context would choose. Passages are numbered and have citations. With a ref
-        instead of a query: the surroundings of that search result.
+        They are the ones that a prompt gets. Passages are numbered and have citations. With a ref instead of a query:
+        the surroundings of that search result.
         """
         return await self._caller.call(
             "search.get_context",
