@@ -185,7 +185,8 @@ async def test_a_held_event_is_in_no_prompt_that_it_is_routed_to_found_in_or_inh
 async def test_an_instruction_is_labelled_and_others_do_not_read_it(world: World) -> None:
     """A system prompt tells a model what to do: only who may give one is checked, and its readers are warned."""
     answer = await ingest(world.planner, {"role": "system", "content": ATTACK}, agent_id="analysis")
-    assert answer["events"][0]["trust"]["held"] is True
+    assert answer["events"][0]["trust"]["trust"] == "suspicious"
+    assert "held" not in answer["events"][0]["trust"], "the prompt has it at once"
     assert "approval_id" not in answer
     await route(world, "SYSTEM")
     await ingest(world.review, {"content": "hello"})
