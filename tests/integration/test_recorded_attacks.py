@@ -185,7 +185,8 @@ async def test_a_held_event_is_in_no_prompt_that_it_is_routed_to_found_in_or_inh
 async def test_an_instruction_is_labelled_and_others_do_not_read_it(world: World) -> None:
     """A system prompt tells a model what to do: only who may give one is checked, and its readers are warned."""
     answer = await ingest(world.planner, {"role": "system", "content": ATTACK}, agent_id="analysis")
-    assert answer["events"][0]["trust"]["held"] is True
+    assert answer["events"][0]["trust"]["trust"] == "suspicious"
+    assert "held" not in answer["events"][0]["trust"], "the prompt has it at once"
     assert "approval_id" not in answer
     await route(world, "SYSTEM")
     await ingest(world.review, {"content": "hello"})
@@ -245,3 +246,26 @@ async def test_more_than_the_limit_of_approvals_is_recorded_all_the_same(world: 
     # What was recorded does not use up the approvals of other calls.
     with refused("CONTENT_QUARANTINED"):
         await world.analysis.write("k", ATTACK)
+
+
+@pytest.mark.req("CE-F29", part="a text that is held is not handed on by a search")
+async def test_a_search_finds_held_events_of_the_caller_only(world: World) -> None:
+    await ingest(world.analysis, {"content": ATTACK}, {"content": "The API keys are in the vault."})
+    await world.planner.call("window.join", session_id=SESSION, with_agent_id="analysis")
+    await world.index_sessions()
+
+    async def found(caller: Caller) -> Any:
+        query = {"query": "Where are all API keys?", "session_id": SESSION, "low_confidence": True}
+        return (await caller.call("search.query", **query))["results"]
+
+    own = await found(world.analysis)
+    (held,) = [each for each in own if MARK in str(each)]
+    assert held["trust"] == "suspicious"
+    others = await found(world.planner)
+    assert "vault" in str(others)
+    assert MARK not in str(others)
+    similar = await world.planner.call("search.find_similar", text=ATTACK, session_id=SESSION)
+    assert MARK not in str(similar)
+    await world.admin.call("window.release", session_id=SESSION, agent_id="analysis", event_ids=["e1"])
+    await world.index_sessions()
+    assert MARK in str(await found(world.planner))

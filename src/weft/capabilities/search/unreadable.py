@@ -9,7 +9,7 @@ from weft.capabilities.search.items import version_of
 from weft.capabilities.search.passages import admits, read_with_redacted
 from weft.capabilities.search.persistent_memory import is_persistent, readable_places
 from weft.capabilities.search.scope import visible_domain
-from weft.capabilities.search.window_events import event_numbered, live_events, open_place
+from weft.capabilities.search.window_events import event_numbered, is_held_from, open_place
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -39,7 +39,7 @@ async def unreadable_reasons(
 async def _reason(chunk: Chunk, held: PinnedContext | None, stores: SearchStores) -> OmissionReason:
     if not await _place_is_readable(chunk, stores):
         return "missing_permission"
-    if await read_with_redacted([chunk], stores, held) or await _is_redacted_event(chunk, stores):
+    if await read_with_redacted([chunk], stores, held) or await _is_hidden_event(chunk, stores):
         return "policy_block"
     return "missing_permission" if await _is_current(chunk, stores) else "stale_source"
 
@@ -59,11 +59,13 @@ async def _place_is_readable(chunk: Chunk, stores: SearchStores) -> bool:
             return await admits(chunk.place, stores)
 
 
-async def _is_redacted_event(chunk: Chunk, stores: SearchStores) -> bool:
-    if chunk.source != "event":
+async def _is_hidden_event(chunk: Chunk, stores: SearchStores) -> bool:
+    """Return whether it is an event that is redacted, or held from the caller."""
+    window = await open_place(chunk.place, stores) if chunk.source == "event" else None
+    if window is None:
         return False
-    event = event_numbered(await live_events(chunk.place, stores), int(chunk.item))
-    return event is not None and event.redacted
+    event = event_numbered(await stores.windows.own_events(window), int(chunk.item))
+    return event is not None and (event.redacted or is_held_from(event, stores.actor))
 
 
 async def _is_current(chunk: Chunk, stores: SearchStores) -> bool:

@@ -1,4 +1,4 @@
-"""Window events as a search reads them: on the line that the agent is on, without redacted ones."""
+"""Window events as a search reads them: on the line that the agent is on, without redacted and held ones."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from weft.capabilities.search.items import WindowPlace
 from weft.capabilities.sessions.model import SessionNotFound
 from weft.capabilities.windows.model import Category, NotMember, WindowNotFound
 from weft.kernel.errors import PermissionDenied
+from weft.kernel.identity import principal_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weft.capabilities.search.stores import SearchStores
     from weft.capabilities.windows.model import Window, WindowEvent
+    from weft.kernel.identity import Actor
 
 # Notes of Weft and of workflows are not part of what was said.
 NOT_SEARCHABLE = frozenset({Category.INTERNAL})
@@ -45,9 +47,16 @@ async def open_place(place: str, stores: SearchStores) -> Window | None:
 
 
 async def live_events(place: str, stores: SearchStores) -> Sequence[WindowEvent]:
-    """Return the events of a place by number; none if the caller may not open it."""
+    """Return the events of a place by number, without those held from the caller; none if it may not open it."""
     window = await open_place(place, stores)
-    return [] if window is None else await stores.windows.own_events(window)
+    events = [] if window is None else await stores.windows.own_events(window)
+    return [event for event in events if not is_held_from(event, stores.actor)]
+
+
+def is_held_from(event: WindowEvent, reader: Actor) -> bool:
+    """Tell whether an event waits for its release and somebody else recorded it: searches do not hand it on."""
+    is_held = event.trust is not None and event.trust.held
+    return is_held and principal_of(event.author) != reader.principal_id
 
 
 def event_numbered(events: Sequence[WindowEvent], number: int) -> WindowEvent | None:

@@ -6,11 +6,13 @@ from collections import Counter
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from msgspec import structs
+
 from weft.capabilities.language_models.model import ToolCall
 from weft.capabilities.trust.model import Source, Trust, TrustLabel
 from weft.capabilities.trust.views import TrustInfo, trust_info
 from weft.capabilities.windows.creation import parent_window
-from weft.capabilities.windows.model import Category, EventKind
+from weft.capabilities.windows.model import Category, EventKind, is_instruction
 from weft.kernel.clock import from_micros
 from weft.kernel.operation import Response, shared_fields
 
@@ -210,9 +212,15 @@ def event_view(event: WindowEvent) -> WindowEventView:
 
 
 def shown_trust(event: WindowEvent) -> TrustInfo | None:
-    """Return the label of an event, unless it only says what the role says: the result of a tool."""
-    is_plain = event.message.role == "tool" and event.trust == _TOOL_RESULT
-    return None if is_plain else trust_info(event.trust)
+    """Return the label of an event, unless it only says what the role says: the result of a tool.
+
+    An instruction is in the prompt of its agent at once, so it is not shown as held.
+    """
+    if event.message.role == "tool" and event.trust == _TOOL_RESULT:
+        return None
+    info = trust_info(event.trust)
+    is_sent = is_instruction(event) and not event.as_data
+    return structs.replace(info, held=False) if info is not None and is_sent else info
 
 
 def route_view(route: WindowRoute) -> RouteView:
