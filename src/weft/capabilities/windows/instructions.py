@@ -88,7 +88,7 @@ def doubtful(events: Sequence[WindowEvent], agent_id: str) -> list[WindowEvent]:
 def may_instruct(
     event: WindowEvent, reader: Principal, above: AbstractSet[str], authors: Mapping[str, Principal]
 ) -> bool:
-    """Tell whether an instruction is for an agent, or for one above it, and of somebody who may define the agent.
+    """Tell whether an instruction is of somebody who may define the agent that reads it.
 
     ``authors`` are the humans among the authors, by id.
     """
@@ -100,7 +100,7 @@ def may_instruct(
         is_author = author_id == reader.principal_id or (
             author is not None and author.clearance >= max(EDITOR_CLEARANCE, reader.clearance)
         )
-    return is_author and (event.agent_id == reader.principal_id or event.agent_id in above)
+    return is_author
 
 
 def _is_registered(event: WindowEvent, agent_id: str) -> bool:

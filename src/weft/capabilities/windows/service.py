@@ -293,7 +293,10 @@ class Windows(msgspec.Struct, frozen=True):
         return await self.as_read(events, reader or owner)
 
     async def as_read(self, events: Sequence[WindowEvent], agent_id: str) -> Sequence[WindowEvent]:
-        """Return events as an agent reads them: an instruction is data unless one who may define the agent gave it."""
+        """Return events as an agent reads them.
+
+        An instruction is data unless one who may define the agent gave it, and if it was given to an agent below.
+        """
         given = doubtful(events, agent_id)
         if not given:
             return events
@@ -302,8 +305,12 @@ class Windows(msgspec.Struct, frozen=True):
         above = self.actor.ancestors if is_caller else await self._ancestors(agent_id)
         humans = {principal_of(event.author) for event in given if not is_from_agent(event)}
         authors = await self.access.find_principals(sorted(humans)) if humans else {}
+        addressed = {event.agent_id for event in given} - {agent_id, *above}
+        below = {each for each in addressed if agent_id in await self._ancestors(each)}
         others = {
-            event.event_id for event in given if reader is None or not may_instruct(event, reader, above, authors)
+            event.event_id
+            for event in given
+            if reader is None or event.agent_id in below or not may_instruct(event, reader, above, authors)
         }
         if not others:
             return events

@@ -185,12 +185,12 @@ async def unroute(request: RouteCategories, windows: Windows) -> WindowRoutes:
 async def _share(windows: Windows, session: Session, window: Window, owner: str | None) -> WindowView:
     """Set whose window an agent uses, and tell all that share it before or after."""
     used = sorted({window.events_of, owner or window.agent_id})
-    settings = structs.replace(window.settings, shares_with=owner, updated_at=windows.now)
+    changed = structs.replace(window.settings, shares_with=owner, updated_at=windows.now)
     if window.agent_id == windows.actor.principal_id:
-        after = await windows.view(settings, await find_agent(window.agent_id, windows.access))
+        after = await windows.view(changed, await find_agent(window.agent_id, windows.access))
         await windows.check_keeps_instructions(window.line_id, after.line_id)
     before = {agent_id: await windows.shared_limit(session.session_id, agent_id) for agent_id in used}
-    await windows.store.update(settings)
+    await windows.store.update(changed)
     for agent_id, limit in before.items():
         settings, agent = (
             await windows.store.find(session.session_id, agent_id),
