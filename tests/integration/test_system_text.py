@@ -363,6 +363,61 @@ async def test_no_merge_brings_an_agent_its_own_words_as_system_text(world: Worl
     assert SYSTEM_TEXT not in system_text(answer["body"])
 
 
+async def test_a_human_instructs_nobody_above_its_clearance_through_an_agent_below(world: World) -> None:
+    boss = (await world.admin.create_agent("boss", clearance=5)).in_session(SESSION)
+    await world.admin.create_agent("kid", parent_id="boss", clearance=1)
+    human = await world.admin.create_agent("dana", kind="human", clearance=3, permissions=["read", "write", "admin"])
+    await world.planner.call("session.add_members", session_id=SESSION, members=["human:*", "tree:boss"])
+    await ingest(boss, {"content": "hello"})
+    event = {"event_id": "d", "role": "system", "content": SYSTEM_TEXT}
+    assert await outcome(human.call("context.ingest", session_id=SESSION, agent_id="boss", events=[event])) != "ok"
+    await human.call("context.ingest", session_id=SESSION, agent_id="kid", events=[event])
+    kid = await assemble(boss, agent_id="kid")
+    assert SYSTEM_TEXT in system_text(kid["body"])
+    await boss.call("window.checkpoint", session_id=SESSION, label="mark")
+    await boss.call("window.join", session_id=SESSION, with_agent_id="kid")
+    joined = await assemble(boss)
+    await boss.call("window.leave", session_id=SESSION)
+    await boss.call("window.restore", session_id=SESSION, label="mark", from_agent_id="kid", agent_id="boss")
+    for prompt in (joined, await assemble(boss)):
+        assert SYSTEM_TEXT in str(prompt["body"])
+        assert SYSTEM_TEXT not in system_text(prompt["body"])
+
+
+async def test_a_human_whose_clearance_fell_below_that_of_the_reader_instructs_it_no_more(world: World) -> None:
+    human = await world.admin.create_agent("dana", kind="human", clearance=5, permissions=["read", "write", "admin"])
+    await world.planner.call("session.add_members", session_id=SESSION, members=["human:*"])
+    await ingest(world.analysis, TURN)
+    await human.call("context.ingest", session_id=SESSION, agent_id="analysis", events=[RULE])
+    before = await assemble(world.analysis)
+    assert RULE["content"] in system_text(before["body"])
+    await world.admin.call("agent.update", agent_id="dana", clearance=2)
+    with refused("LAYER_VIOLATION"):
+        await validate(world.analysis, before)
+    assert RULE["content"] not in system_text((await assemble(world.analysis))["body"])
+
+
+async def test_an_instruction_for_an_agent_below_is_data_for_the_one_that_reads_its_window(world: World) -> None:
+    below = (await world.admin.create_agent("below", parent_id="analysis")).in_session(SESSION)
+    await ingest(world.analysis, TURN)
+    await ingest(world.planner, {"content": "hi"}, {"role": "system", "content": SYSTEM_TEXT}, agent_id="below")
+    assert SYSTEM_TEXT in system_text((await assemble(below))["body"])
+    await world.analysis.call("window.checkpoint", session_id=SESSION, label="mark")
+    await world.analysis.call("window.join", session_id=SESSION, with_agent_id="below")
+    joined = await assemble(world.analysis)
+    # What is said to the agent itself is an instruction, also in a window that it shares.
+    await world.planner.call("context.ingest", session_id=SESSION, agent_id="analysis", events=[RULE])
+    told = await assemble(world.analysis)
+    assert RULE["content"] in system_text(told["body"])
+    assert (await validate(world.analysis, told))["valid"]
+    await world.planner.call("window.leave", session_id=SESSION, agent_id="analysis")
+    restoring = {"label": "mark", "from_agent_id": "below"}
+    await world.analysis.call("window.restore", session_id=SESSION, **restoring)
+    for prompt in (joined, told, await assemble(world.analysis)):
+        assert SYSTEM_TEXT in str(prompt["body"])
+        assert SYSTEM_TEXT not in system_text(prompt["body"])
+
+
 @pytest.mark.req("CE-F58")
 @pytest.mark.req("CE-I", part="enforcement before dispatch")
 async def test_system_text_of_who_is_not_above_the_agent_is_a_violation(world: World) -> None:

@@ -22,7 +22,6 @@ from weft.capabilities.layers.service import Layers
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.trust.policy import TrustPolicies, TrustPolicy
 from weft.capabilities.trust.scanner import ContentScanner
-from weft.capabilities.windows.model import as_read_by
 from weft.capabilities.windows.service import Windows
 from weft.kernel.errors import Conflict, PermissionDenied
 from weft.kernel.identity import Actor, Permission
@@ -150,9 +149,7 @@ async def _instructions(found: StoredPrompt, windows: Windows) -> frozenset[str]
     receipt, wanted = found.receipt, system_refs(found.blocks)
     read: dict[str, WindowEvent] = {}
     for line_id in {ref.partition("/")[0] for ref in wanted}:
-        stored = await windows.line_events(receipt.session_id, line_id)
-        own = [as_read_by(event, receipt.agent_id) for event in stored]
-        events = await windows.as_read(own, receipt.agent_id)
+        events = await windows.line_events(receipt.session_id, line_id, receipt.agent_id)
         read |= {f"{line_id}/{event.event_id}": event for event in events}
     if not wanted <= read.keys():
         raise PromptOutdated("The window no longer has all system events of this prompt.")

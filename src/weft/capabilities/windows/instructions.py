@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.capabilities.agent_context.permissions import check_may_define, find_agent
+from weft.capabilities.agent_context.permissions import EDITOR_CLEARANCE, check_may_define, find_agent
 from weft.capabilities.agent_context.views import persona_text
 from weft.capabilities.language_models.rendering import plain_text
 from weft.capabilities.messages.categories import ProtectedCategory
 from weft.capabilities.windows.agent_settings import defined_texts
-from weft.capabilities.windows.model import as_context, is_from_agent, is_instruction
+from weft.capabilities.windows.model import is_from_agent, is_instruction
 from weft.kernel.errors import SelfModification
 from weft.kernel.identity import SYSTEM_ID, PrincipalKind, principal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from weft.capabilities.access.model import Principal
     from weft.capabilities.access.store import AccessStore
     from weft.capabilities.history.store import LineStore
     from weft.capabilities.windows.model import WindowEvent
@@ -72,30 +73,42 @@ def left_behind() -> SelfModification:
 
 def is_from_above(event: WindowEvent, agent_id: str) -> bool:
     """Tell whether an event, as an agent reads it, is an instruction that somebody above the agent gave."""
-    return is_instruction(event) and event.author != SYSTEM_ID and principal_of(event.author) != agent_id
+    return is_instruction(event) and not _is_of_weft(event) and principal_of(event.author) != agent_id
 
 
-def doubtful_authors(events: Sequence[WindowEvent], agent_id: str) -> set[str]:
-    """Return the agents that wrote instructions which are system text only if they are above the reader."""
-    return {
-        event.author
-        for event in events
-        if is_instruction(event) and is_from_agent(event) and not _is_registered(event, agent_id)
-    }
-
-
-def as_data(events: Sequence[WindowEvent], authors: AbstractSet[str], agent_id: str) -> list[WindowEvent]:
-    """Return events with the instructions of these authors, who are not above the reader, as data."""
+def doubtful(events: Sequence[WindowEvent], agent_id: str) -> list[WindowEvent]:
+    """Return the instructions that are system text only if their authors may instruct the reader."""
     return [
-        as_context(event, as_data=True)
-        if event.author in authors and is_instruction(event) and not _is_registered(event, agent_id)
-        else event
+        event
         for event in events
+        if is_instruction(event) and not _is_registered(event, agent_id) and not _is_of_weft(event)
     ]
+
+
+def may_instruct(
+    event: WindowEvent, reader: Principal, above: AbstractSet[str], authors: Mapping[str, Principal]
+) -> bool:
+    """Tell whether an instruction is of somebody who may define the agent that reads it.
+
+    ``authors`` are the humans among the authors, by id.
+    """
+    author_id = principal_of(event.author)
+    if is_from_agent(event):
+        is_author = author_id in above
+    else:
+        author = authors.get(author_id)
+        is_author = author_id == reader.principal_id or (
+            author is not None and author.clearance >= max(EDITOR_CLEARANCE, reader.clearance)
+        )
+    return is_author
 
 
 def _is_registered(event: WindowEvent, agent_id: str) -> bool:
     return event.registered and principal_of(event.author) == agent_id
+
+
+def _is_of_weft(event: WindowEvent) -> bool:
+    return principal_of(event.author) == SYSTEM_ID
 
 
 def _text(event: WindowEvent) -> str:

@@ -26,7 +26,7 @@ from weft.capabilities.trust.gate import ContentGate
 from weft.capabilities.windows.agent_settings import SettingsCache, compaction_settings
 from weft.capabilities.windows.budget import budgets_for
 from weft.capabilities.windows.creation import WindowOptions, create_window
-from weft.capabilities.windows.instructions import as_data, doubtful_authors, is_from_above, left_behind
+from weft.capabilities.windows.instructions import doubtful, is_from_above, left_behind, may_instruct
 from weft.capabilities.windows.line_events import events_of_line
 from weft.capabilities.windows.model import (
     DEFAULT_MODEL_TOKENS,
@@ -38,6 +38,7 @@ from weft.capabilities.windows.model import (
     agent_of,
     as_context,
     as_read_by,
+    is_from_agent,
     is_instruction,
     limit_of,
     session_of,
@@ -149,9 +150,9 @@ class Windows(msgspec.Struct, frozen=True):
         """Return the events of a window without those routed to it."""
         return await self._own_events(window, await self.records.redactions_in(window.session_id))
 
-    async def line_events(self, session_id: str, line_id: str) -> Sequence[WindowEvent]:
-        """Return the events of one line, as the agent whose line it is reads them."""
-        return await self._events_of(line_id, await self.records.redactions_in(session_id))
+    async def line_events(self, session_id: str, line_id: str, reader: str | None = None) -> Sequence[WindowEvent]:
+        """Return the events of one line, as an agent reads them: by default the one whose line it is."""
+        return await self._events_of(line_id, await self.records.redactions_in(session_id), reader)
 
     async def instructions(self, line_id: str | None) -> dict[str, ConversationMessage]:
         """Return the instructions in a line of a window that those above the caller gave it, by the id of the event.
@@ -161,8 +162,7 @@ class Windows(msgspec.Struct, frozen=True):
         if line_id is None or self.actor.kind is not PrincipalKind.AGENT:
             return {}
         agent_id = self.actor.principal_id
-        stored = await self.line_events(session_of(line_id), line_id)
-        events = await self.as_read([as_read_by(event, agent_id) for event in stored], agent_id)
+        events = await self.line_events(session_of(line_id), line_id, agent_id)
         return {event.event_id: event.message for event in events if is_from_above(event, agent_id)}
 
     async def check_keeps_instructions(self, before: str, after: str | None) -> None:
@@ -278,27 +278,43 @@ class Windows(msgspec.Struct, frozen=True):
         )
 
     async def _own_events(self, window: Window, redactions: Mapping[str, Redaction]) -> Sequence[WindowEvent]:
-        events = await self._events_of(window.line_id, redactions)
-        if window.events_of == window.agent_id:
-            return events
-        return await self.as_read([as_read_by(event, window.agent_id) for event in events], window.agent_id)
+        return await self._events_of(window.line_id, redactions, window.agent_id)
 
-    async def _events_of(self, line_id: str, redactions: Mapping[str, Redaction]) -> Sequence[WindowEvent]:
+    async def _events_of(
+        self, line_id: str, redactions: Mapping[str, Redaction], reader: str | None = None
+    ) -> Sequence[WindowEvent]:
         line = await self.lines.find(line_id)
         if line is None:
             return []
         found = await events_of_line(self.lines, self.cache, self.actor.tenant, line.head)
-        return await self.as_read(apply_redactions(found.events, redactions), agent_of(line_id))
+        events, owner = apply_redactions(found.events, redactions), agent_of(line_id)
+        if reader not in {None, owner}:
+            events = [as_read_by(event, reader or owner) for event in events]
+        return await self.as_read(events, reader or owner)
 
     async def as_read(self, events: Sequence[WindowEvent], agent_id: str) -> Sequence[WindowEvent]:
-        """Return events as an agent reads them: an instruction that nobody above it gave is data."""
-        authors = doubtful_authors(events, agent_id)
-        if not authors:
+        """Return events as an agent reads them.
+
+        An instruction is data unless one who may define the agent gave it, and if it was given to an agent below.
+        """
+        given = doubtful(events, agent_id)
+        if not given:
             return events
+        reader = await self.access.principal(agent_id)
         is_caller = agent_id == self.actor.principal_id
         above = self.actor.ancestors if is_caller else await self._ancestors(agent_id)
-        others = {author for author in authors if principal_of(author) not in above}
-        return as_data(events, others, agent_id) if others else events
+        humans = {principal_of(event.author) for event in given if not is_from_agent(event)}
+        authors = await self.access.find_principals(sorted(humans)) if humans else {}
+        addressed = {event.agent_id for event in given} - {agent_id, *above}
+        below = {each for each in addressed if agent_id in await self._ancestors(each)}
+        others = {
+            event.event_id
+            for event in given
+            if reader is None or event.agent_id in below or not may_instruct(event, reader, above, authors)
+        }
+        if not others:
+            return events
+        return [as_context(event, as_data=True) if event.event_id in others else event for event in events]
 
     async def _ancestors(self, agent_id: str) -> AbstractSet[str]:
         return {each.principal_id for each in await self.access.ancestors(agent_id)}
