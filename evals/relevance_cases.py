@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from weft.capabilities.search.index_view import Floats
     from weft.search_index.view import CollectionView
 
-Kind = Literal["own", "mixed", "elsewhere"]
+Kind = Literal["own", "mixed", "elsewhere", "similar"]
 # Other content that the questions of a set are asked of, in turn.
 OTHERS = {
     "locomo": ("tau2_banking", "chunkeval", "bfcl_live"),
@@ -48,6 +48,8 @@ OTHERS = {
     "chunkeval": ("locomo", "bfcl_memory", "tau2_banking"),
 }
 _QUESTIONS = 100
+# Meetings of one group answer many of each other's questions; another group's name begins otherwise.
+_GROUPED, _GROUP_LENGTH = frozenset({"ami", "qmsum"}), 2
 # Of the 70 meetings of AMI one in this many: each has 800 turns to embed.
 _MEETING_STEP = 6
 _START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -107,6 +109,17 @@ class _Cases:
             yield await self._case(name, "own", question, [own])
             yield await self._case(name, "mixed", question, [own, elsewhere])
             yield await self._case(name, "elsewhere", question, [elsewhere])
+            similar = self._similar(name, question.corpus)
+            if similar is not None and place % 2 == 0:
+                yield await self._case(name, "similar", question, [(name, similar)])
+
+    def _similar(self, name: str, corpus: str) -> str | None:
+        """Return another conversation, meeting of another group or document of a set; None if it has no other."""
+        keys = list(self._dataset(name).corpora)
+        following = keys[keys.index(corpus) + 1 :] + keys[: keys.index(corpus)]
+        if name in _GROUPED:
+            following = [key for key in following if key[:_GROUP_LENGTH] != corpus[:_GROUP_LENGTH]] or following
+        return following[0] if following else None
 
     async def _case(
         self, name: str, kind: Kind, question: EvalQuestion, asked: Sequence[tuple[str, str]]
@@ -118,7 +131,7 @@ class _Cases:
         collections = []
         for scores in found.by_view:
             place = next(place for place, view in enumerate(views) if view is scores.view)
-            corpus, own = corpora[place], kind != "elsewhere" and place == 0
+            corpus, own = corpora[place], kind in {"own", "mixed"} and place == 0
             places = scores.columns.number - 1
             gold = np.array([own and is_relevant(question, corpus, each) for each in places.tolist()], np.bool_)
             features = ranking_features([scores], by_meaning=True)

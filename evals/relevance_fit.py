@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _DIGITS = 2
 _MAX_LOG_ODDS = 4.0
+_SIMILAR_WEIGHT = 0.5
 
 
 def relevance_fit(folder: Path | None) -> Iterator[Row]:
@@ -57,6 +59,7 @@ def fitted(cases: Sequence[RelevanceCase]) -> EvidenceModel:
 
 
 def _weights(asked: Sequence[Asked]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Return weights by which every set counts the same, with as much content that answers as that does not."""
-    keys = [(case.name, each.own) for case, each in asked]
-    return np.array([1 / keys.count(key) for key in keys])
+    """Return weights by which every set counts the same, and so does every kind of question; similar content half."""
+    keys = [(case.name, case.kind, each.own) for case, each in asked]
+    sizes = Counter(keys)
+    return np.array([(_SIMILAR_WEIGHT if key[1] == "similar" else 1.0) / sizes[key] for key in keys])

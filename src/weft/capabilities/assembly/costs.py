@@ -8,10 +8,10 @@ import msgspec
 
 from weft.capabilities.assembly.model import CacheCosts
 from weft.capabilities.compaction.economics import EXPECTED_CALLS
-from weft.capabilities.search.model import MAX_PASSAGE_TOKENS
+from weft.capabilities.search.model import DEFAULT_PASSAGE_TOKENS, MAX_PASSAGE_TOKENS
 
 if TYPE_CHECKING:
-    from weft.capabilities.assembly.receipts import Receipt
+    from weft.capabilities.assembly.receipts import Receipt, TokenLimits
     from weft.capabilities.language_models.catalog import ModelInfo
     from weft.capabilities.language_models.prices import Rates
 
@@ -41,6 +41,11 @@ def is_warm(info: ModelInfo, cache_ttl: str | None, previous: Receipt, at: int) 
 def originals_room(saved_tokens: int) -> int:
     """Return the room for passages of events that a compaction covers."""
     return int(saved_tokens * _ORIGINALS_SHARE)
+
+
+def passage_tokens(limits: TokenLimits) -> int:
+    """Return the most tokens of passages in a prompt: less if the caller named no budget."""
+    return DEFAULT_PASSAGE_TOKENS if limits.token_budget is None else MAX_PASSAGE_TOKENS
 
 
 class DoubtLimit(msgspec.Struct, frozen=True):

@@ -89,6 +89,7 @@ class PassagePacker:
     reader: str
     count: CountMessages
     doubt_tokens: int = 0
+    max_tokens: int = MAX_PASSAGE_TOKENS
     covered: frozenset[str] = frozenset()
     original_tokens: int = 0
 
@@ -142,12 +143,18 @@ class PassagePacker:
     @cached_property
     def _best(self) -> list[_Found]:
         """Return the passages that are evidence, up to the maximum, whether or not a prompt has them already."""
-        return _within((each for each in self.passages if not each.passage.doubtful), MAX_PASSAGE_TOKENS)
+        return _within((each for each in self.passages if not each.passage.doubtful), self.max_tokens)
 
     @cached_property
     def _doubtful(self) -> list[_Found]:
-        """Return the best doubtful passages that may be in a prompt."""
-        return _within((each for each in self.passages if each.passage.doubtful), self.doubt_tokens)
+        """Return the best doubtful passages that may be in a prompt, by their tokens as the model counts them."""
+        room, found = self.doubt_tokens, list[_Found]()
+        for each in (each for each in self.passages if each.passage.doubtful):
+            room -= self._count_text(each.passage.text) + PASSAGE_OVERHEAD
+            if room < 0:
+                break
+            found.append(each)
+        return found
 
     def wanted_tokens(self, known: Mapping[str, str]) -> int:
         strong = [each for each in self._best if each.passage.probability >= STRONG_PROBABILITY]
@@ -165,7 +172,7 @@ class PassagePacker:
         return PackingLog("passage")
 
     def _pack(self, wanted: Sequence[_Found], room: int, known: Mapping[str, str]) -> Packed:
-        room = min(room, MAX_PASSAGE_TOKENS)
+        room = min(room, self.max_tokens)
         left = [*self._left, *self._omitted_in_doubt(wanted)]
         heading = self.count(self._messages(()))
         if not wanted or room - heading < MIN_PASSAGE_ROOM:

@@ -20,7 +20,14 @@ from weft.capabilities.assembly.conversation import (
     WindowConversation,
     without_summaries,
 )
-from weft.capabilities.assembly.costs import FRAMING_TOKENS, DoubtLimit, cache_costs, is_warm, originals_room
+from weft.capabilities.assembly.costs import (
+    FRAMING_TOKENS,
+    DoubtLimit,
+    cache_costs,
+    is_warm,
+    originals_room,
+    passage_tokens,
+)
 from weft.capabilities.assembly.document_sizes import document_tokens
 from weft.capabilities.assembly.gather import (
     AssemblyStores,
@@ -783,6 +790,7 @@ class _Call:
             reader,
             count,
             self._doubt_tokens,
+            passage_tokens(self.limits),
             self.conversation.covered,
             originals_room(self.conversation.saved_tokens),
         )

@@ -19,7 +19,7 @@ from weft.capabilities.assembly.passage_packer import DOUBT, MIN_PASSAGE_ROOM, P
 from weft.capabilities.assembly.plan import Packed
 from weft.capabilities.assembly.prompt_items import item_tokens
 from weft.capabilities.language_models.model import ConversationMessage
-from weft.capabilities.search.model import MAX_PASSAGE_TOKENS, STRONG_PROBABILITY
+from weft.capabilities.search.model import STRONG_PROBABILITY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -157,6 +157,7 @@ class RecordedPassages:
     block: PlannedBlock | None
     heading: int
     doubt_tokens: int
+    max_tokens: int
     scaled: Callable[[int], int]
     covered: AbstractSet[str] = frozenset()
     original_tokens: int = 0
@@ -187,7 +188,7 @@ class RecordedPassages:
         before = self.packings.find(room, len(wanted))
         if before is not None and (before.block_id or not before.tokens):
             return self.packings.sent.get(before.block_id)
-        room = min(room, MAX_PASSAGE_TOKENS)
+        room = min(room, self.max_tokens)
         if not wanted or room - self.heading < MIN_PASSAGE_ROOM:
             return None
         if before is not None:
@@ -227,7 +228,7 @@ class RecordedPassages:
     @cached_property
     def _best(self) -> list[Candidate]:
         """Return the passages that are evidence, up to the maximum, whether or not a prompt has them already."""
-        return _within([each for each in self.candidates if not each.doubtful], MAX_PASSAGE_TOKENS)
+        return _within([each for each in self.candidates if not each.doubtful], self.max_tokens)
 
     def _within_originals(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Return the passages, of events that a compaction covers only the best ones."""

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from weft.capabilities.agent_context.compaction_settings import ResolvedCompaction
 from weft.capabilities.assembly.conversation import EventPreparer, WindowConversation
-from weft.capabilities.assembly.costs import FRAMING_TOKENS, cache_costs, is_warm, originals_room
+from weft.capabilities.assembly.costs import FRAMING_TOKENS, cache_costs, is_warm, originals_room, passage_tokens
 from weft.capabilities.assembly.model import ContextOverBudget, OmittedCandidate, digest_of
 from weft.capabilities.assembly.packers import data_messages
 from weft.capabilities.assembly.plan import CONTENT_CHANGED, Materials, Previous, make_plan
@@ -349,6 +349,7 @@ class Replay:
             self._retrieved_block(call, blocks),
             sum(map(counter.message, data_messages("found for the task", "", "", mark_words=False))),
             receipt.confidence.doubt_tokens,
+            passage_tokens(receipt.limits),
             counter.scaled,
             conversation.covered,
             originals_room(conversation.saved_tokens),

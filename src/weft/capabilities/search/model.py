@@ -23,6 +23,8 @@ RELEVANT, DOUBTFUL = 0.3, 0.02
 MIN_PROBABILITY, MIN_TURN_PROBABILITY = 0.005, 0.0005
 # More passages seldom add evidence, but cost tokens in every later call.
 MAX_PASSAGE_TOKENS = 8_000
+# Of a prompt whose caller named no budget: it did not say that it wants to spend more.
+DEFAULT_PASSAGE_TOKENS = 3_000
 # A passage that is as likely evidence as this gets its surroundings, and makes its document part of what a prompt
 # without retrieval would contain.
 LIKELY_PROBABILITY = 0.05
