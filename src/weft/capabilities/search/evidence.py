@@ -2,8 +2,8 @@
 
 A collection is judged first, by its best candidate, then each candidate by how far it is behind that one. Collections
 are judged apart, so that a match in one does not admit passages of another. The constants were fitted on the evaluation
-sets, with questions that a collection answers and questions that it does not: ``make evals ARGS=relevance_fit`` prints
-them, and ``make evals ARGS=relevance`` measures what they do, also on sets that were left out of the fit.
+sets, with questions that a collection answers and questions that it does not: ``make evals ARGS=relevance_fit`` fits
+them again, and ``make evals ARGS=relevance`` measures sets by constants fitted without them.
 """
 
 from __future__ import annotations
