@@ -171,7 +171,7 @@ async def test_a_rollback_returns_the_originals_of_what_is_left(world: World) ->
     await ingest(world.planner, *EVENTS, agent_id="analysis")
     await apply_view(world, VIEW)
     await assemble(world.analysis)
-    await world.analysis.call("window.restore", session_id=SESSION, label="early")
+    await world.planner.call("window.restore", session_id=SESSION, agent_id="analysis", label="early")
     answer = await assemble(world.analysis)
     assert texts(answer)[2] == FIRST
     assert texts(answer)[3].startswith("The budget is 40,000 euros.")

@@ -171,7 +171,7 @@ async def on_windows(do: Callable[..., Awaitable[Any]], world: World) -> None:
     await do(planner, "window.checkpoint", session_id="s1", label="start")
     await world.admin.call("context.ingest", **of_planner, events=[{**rules, "event_id": "more"}])
     await do(planner, "window.refresh", **of_analysis)
-    await planner.call("history.rollback", context_id="window:s1:planner", target_version=0)
+    await world.admin.call("history.rollback", context_id="window:s1:planner", target_version=0)
     await world.admin.call("context.ingest", **of_planner, events=[{**rules, "content": "be kind"}])
     await do(planner, "window.refresh", **of_analysis)
     await do(planner, "window.restore", **of_analysis, label="start")

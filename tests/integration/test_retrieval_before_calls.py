@@ -88,11 +88,12 @@ async def test_the_prompt_stays_within_its_budget_however_much_memory_fits_the_t
     for budget in (300, 1_000, 3_000):
         answer = await assemble(world.analysis, TASK, token_budget=budget)
         assert answer["tokens"] <= budget
-    assert answer["omitted"]["budget"]
+    assert sum(answer["omitted"].values()) >= 30
     shown = await receipt(world.analysis, answer)
     kept = min(each["score"] for each in await passages(world.analysis, answer))
-    left_out = {each["ref"] for each in shown["omitted"] if each["reason"] == "budget"}
-    assert kept >= max(each["score"] for each in shown["candidates"] if each["ref"] in left_out and "score" in each)
+    left_out = {each["ref"] for each in shown["omitted"] if each["reason"] in {"budget", "low_relevance"}}
+    scores = [each["score"] for each in shown["candidates"] if each["ref"] in left_out and "score" in each]
+    assert kept >= max(scores, default=0)
 
 
 async def test_retrieval_and_assembly_take_less_than_half_a_second(world: World) -> None:

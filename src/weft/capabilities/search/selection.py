@@ -9,7 +9,7 @@ import numpy as np
 from weft.capabilities.indexing.collections.model import MEMORY, WINDOWS
 from weft.capabilities.search.calibration import RELIABLE_SCORE, calibrate, ranking_features
 from weft.capabilities.search.evidence import evidence
-from weft.capabilities.search.model import CONFIDENT, DEFAULT_MIN_SCORE, OmittedChunk, Ranked, Ranking
+from weft.capabilities.search.model import CONFIDENT, DEFAULT_MIN_SCORE, RELEVANT, OmittedChunk, Ranked, Ranking
 from weft.capabilities.search.scoring import MAX_PINS, near_duplicates
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _eligible_for_prompt(
     conversation = scores.view.collection == WINDOWS or not candidates.by_meaning
     admitted = found.admitted(scores.columns.tokens, conversation=conversation)
     doubtful = found.doubtful(conversation=conversation)
-    if scores.view.collection == MEMORY:
+    if scores.view.collection == MEMORY and found.relevance < RELEVANT:
         # What an agent was told to keep is short, and seldom in the words of a task: in doubt it is worth its tokens.
         admitted |= scores.total > 0
     if not query.in_doubt:
