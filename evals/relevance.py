@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from evals.product import Product
     from evals.relevance_cases import RelevanceCase
-    from weft.capabilities.search.evidence import Evidence
+    from weft.capabilities.search.evidence import CollectionEvidence
 
     Chosen = list[NDArray[np.bool_]]
 
@@ -144,7 +144,7 @@ def _is(case: RelevanceCase, name: str, kind: str) -> bool:
     return case.name == name and case.kind == kind
 
 
-def _by_evidence(case: RelevanceCase, found: Sequence[Evidence]) -> Chosen:
+def _by_evidence(case: RelevanceCase, found: Sequence[CollectionEvidence]) -> Chosen:
     """Choose as a prompt without other limits does."""
     known = list(zip(case.collections, found, strict=True))
     sure = [each.admitted(those.tokens) & ~each.doubtful() for those, each in known]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from evals.relevance_cases import Candidates, RelevanceCase
-    from weft.capabilities.search.evidence import Evidence
+    from weft.capabilities.search.evidence import CollectionEvidence
 
     Asked = tuple[RelevanceCase, Candidates]
 
@@ -34,7 +34,7 @@ def relevance_fit(folder: Path | None) -> Iterator[Row]:
         yield Row(f"relevance_fit.{name}", round(value, _DIGITS), "log-odds", None, None, None)
 
 
-def left_out(cases: Sequence[RelevanceCase]) -> list[list[Evidence]]:
+def left_out(cases: Sequence[RelevanceCase]) -> list[list[CollectionEvidence]]:
     """Return the evidence of each case by a model that was fitted without its set."""
     models = {name: fitted([case for case in cases if case.name != name]) for name in OTHERS}
     return [

@@ -289,7 +289,7 @@ class PassagePacker:
 
 
 def _within(passages: Iterable[_Found], max_tokens: int) -> list[_Found]:
-    """Return the best passages that have at most so many tokens together."""
+    """Return the best passages whose tokens add up to at most ``max_tokens``."""
     found = list(passages)
     totals = accumulate(each.passage.tokens for each in found)
     return [each for each, total in zip(found, totals, strict=True) if total <= max_tokens]

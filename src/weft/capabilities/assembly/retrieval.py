@@ -139,8 +139,8 @@ class OmittedPassage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Retrieved(msgspec.Struct, frozen=True, kw_only=True):
     """Passages for a task, best first, and every other scored candidate exactly once.
 
-    ``confidence``: likelihood, from 0 to 1, that the passages contain what the task needs. ``widened``: doubtful
-    passages are among them. ``fallback``: nothing is evidence, so the newest turns of the conversation have the room.
+    ``confidence``: likelihood, from 0 to 1, that the passages contain what the task needs.
+    ``fallback``: nothing is evidence, so the newest turns of the conversation have the room.
     ``pins_truncated``: there were more pinned chunks than a search returns. ``model`` is None if only keywords were
     matched. ``queries`` are the texts that were searched, ``references`` what phrases of them stand for.
     """
@@ -148,7 +148,6 @@ class Retrieved(msgspec.Struct, frozen=True, kw_only=True):
     passages: list[RetrievedPassage]
     omitted: list[OmittedPassage]
     confidence: float
-    widened: bool
     fallback: Literal["recency"] | None
     pins_truncated: bool
     searched: int
@@ -206,7 +205,6 @@ async def retrieve(retriever: Retriever, actor: Actor, request: RetrievalRequest
         ),
         omitted=_omitted(found, selection, reasons),
         confidence=found.confidence,
-        widened=any(hit.ranked.doubtful for hit in selection.kept),
         fallback=None if any(result.ranking.relevant for result in results) else "recency",
         pins_truncated=any(result.ranking.pins_truncated for result in results),
         searched=results[0].ranking.searched,

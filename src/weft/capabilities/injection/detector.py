@@ -34,7 +34,7 @@ _CACHED_WORDS = 20_000
 _UNKNOWN_TOKEN = 100
 # A text is scored in blocks of this many segments.
 _BLOCK_SEGMENTS = 150
-# Data of at most so many segments may be an attack as a whole; longer data has a rest to differ from.
+# Maximum segments of data that may be an attack as a whole; in longer data an attack differs from the rest.
 _WHOLE_SEGMENTS = 6
 # Numbers of neighbouring segments that are scored together.
 _WINDOWS = (1, 2, 4)

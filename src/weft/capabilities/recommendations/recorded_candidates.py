@@ -265,7 +265,7 @@ class RecordedPassages:
 
 
 def _within(candidates: Sequence[Candidate], max_tokens: int) -> list[Candidate]:
-    """Return the best candidates that have at most so many tokens together."""
+    """Return the best candidates whose tokens add up to at most ``max_tokens``."""
     totals = accumulate(each.tokens for each in candidates)
     return [each for each, total in zip(candidates, totals, strict=True) if total <= max_tokens]
 

@@ -60,7 +60,7 @@ class EvidenceModel(NamedTuple):
 FITTED = EvidenceModel()
 
 
-class Evidence(NamedTuple):
+class CollectionEvidence(NamedTuple):
     """Probability that a collection holds evidence for a query, and that each of its candidates is some.
 
     ``first``: the place of a candidate that stands out so far that it is evidence in any case.
@@ -92,10 +92,10 @@ class Evidence(NamedTuple):
 
 def evidence(
     features: RankingFeatures | None, totals: Floats, size: int, terms: int, model: EvidenceModel = FITTED
-) -> Evidence:
-    """Judge a collection of ``size`` rows, and its candidates by their totals, for a query of so many terms."""
+) -> CollectionEvidence:
+    """Judge a collection of ``size`` rows and its candidates by their totals; ``terms`` is the length of the query."""
     if features is None:
-        return Evidence(0.0, np.zeros(len(totals), np.float32))
+        return CollectionEvidence(0.0, np.zeros(len(totals), np.float32))
     first = calibrate(features).first if terms >= _MIN_TERMS else 0.0
     log_odds = model.collection + model.strength * strength_of(features, terms) + model.size * log_size(size)
     bounded = min(max(log_odds, -_MAX_LOG_ODDS), _MAX_LOG_ODDS)
@@ -104,9 +104,9 @@ def evidence(
     probabilities = (1 / (1 + np.exp(-candidates))).astype(np.float32)
     best = int(np.argmax(totals))
     if first < RELIABLE_SCORE:
-        return Evidence(1 / (1 + exp(-log_odds)), probabilities)
+        return CollectionEvidence(1 / (1 + exp(-log_odds)), probabilities)
     probabilities[best] = max(probabilities[best], first)
-    return Evidence(1 / (1 + exp(-log_odds)), probabilities, best)
+    return CollectionEvidence(1 / (1 + exp(-log_odds)), probabilities, best)
 
 
 def strength_of(features: RankingFeatures, terms: int) -> float:

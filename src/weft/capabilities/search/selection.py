@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 UNSURE_RESULTS = 2
 _PARTIAL_INDEX_FACTOR = 0.5
 _DIGITS = 4
-# The words of a query that somebody chose are as good as those of a query of so many terms.
+# A query that was written to search with is not judged by its length: it counts as one of this many terms.
 _CHOSEN_TERMS = 100
 
 
 class ScoredCandidates(NamedTuple):
-    """Scored candidates of each view, for a query of so many terms; ``by_meaning``: False if only keywords matched."""
+    """Scored candidates of each view. ``by_meaning``: False if only keywords matched; ``terms``: query length."""
 
     by_view: Sequence[Scores]
     by_meaning: bool
