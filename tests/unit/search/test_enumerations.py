@@ -77,7 +77,7 @@ def test_the_query_keeps_its_words() -> None:
 )
 def test_hostile_texts_take_linear_time(unit: str) -> None:
     text = unit * (400_000 // len(unit))
-    started = time.process_time()
+    started = time.thread_time()
     options_in(text)
     resolve_references("What did she say about it and that file and the second one?", items(*[text[:8_000]] * 30), "me")
-    assert time.process_time() - started < 2
+    assert time.thread_time() - started < 2
