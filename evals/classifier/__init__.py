@@ -1,0 +1,1 @@
+"""Training and judging of the text classifier: what instructs the reader, and what a sentence states."""

