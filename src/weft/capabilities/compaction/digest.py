@@ -25,6 +25,7 @@ _HEADINGS = {
     FactKind.BLOCKER: "Blockers",
     FactKind.OWNER: "Owners",
     FactKind.DEADLINE: "Deadlines",
+    FactKind.FACT: "Facts",
     FactKind.ERROR: "Errors",
     FactKind.PENDING_CALL: "Pending tool calls",
     FactKind.IDENTIFIER: "Identifiers",

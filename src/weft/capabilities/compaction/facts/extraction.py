@@ -10,17 +10,16 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass, field
-from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.compaction.facts.errors import ERROR_WORDS, error_kind, error_template, is_error
 from weft.capabilities.compaction.facts.labels import LABEL_WORDS, header_kind, label_in
 from weft.capabilities.compaction.facts.literals import Literal, literals_in
 from weft.capabilities.compaction.facts.questions import OpenQuestions
+from weft.capabilities.compaction.facts.statements import Statement, read_statements
 from weft.capabilities.compaction.facts.supersession import CLOSING_WORDS, FactLog
 from weft.capabilities.compaction.facts.units import MAX_UNIT, Unit, units_of
 from weft.capabilities.compaction.model import RESULT_OF, FactKind, KeyFact
-from weft.capabilities.indexing.statement_patterns import statement_kind, statement_words, words_of
 from weft.capabilities.trust.model import Trust
 from weft.capabilities.windows.model import Category
 from weft.kernel.thread_pools import COMPACTION_THREADS
@@ -39,21 +38,23 @@ _MAX_LITERALS = 32
 _MAX_ERRORS = 6
 _MAX_VARIANTS = 4
 _MAX_REFERRED = 4
-# Sentences of one event that are compared with the patterns of statements.
-_MAX_COMPARED = 4_000
+# Sentences of one event that are read for statements.
+_MAX_READ = 400
 # Results of tools up to this length tell few things, and each may matter.
 _SHORT_RESULT = 600
 _MAX_RESULT_LITERALS = 3
 _MAX_RESULT_STATEMENTS = 12
 _MAX_ARGUMENTS = 300
 _MAX_ARGUMENT_LITERALS = 6
-_MIN_STATEMENT_WORDS = 2
+_MIN_STATEMENT_WORDS = 3
 _MIN_REFERENCE = 4
 _SNIPPET = 110
 _RESULT_KINDS = frozenset({FactKind.IDENTIFIER, FactKind.URL, FactKind.QUANTITY})
 _CLAUSE_END = re.compile(r"[,;:.!?](?=\s)|\s[\u2013\u2014-]\s")
 _REFERENCE = re.compile(r"[^\s,;\"'(){}\[\]<>|=*`]{4,200}")
 _EDGES = ".,;:!?"
+_WORD = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
+_CUE_WORDS = LABEL_WORDS | CLOSING_WORDS | ERROR_WORDS
 _TURN_SECONDS = 0.05
 
 
@@ -61,6 +62,7 @@ class _Draft(NamedTuple):
     kind: FactKind
     text: str
     literals: tuple[str, ...] = ()
+    probability: float = 1.0
 
 
 def extract_facts(events: Sequence[WindowEvent]) -> list[KeyFact]:
@@ -206,19 +208,16 @@ class _Reader:
     def _of_talk(self, number: int, event: WindowEvent) -> Iterator[_Draft]:
         """Yield the statements, errors and literals of what somebody said."""
         text = event.message.content
-        statements = compared = literals = position = 0
-        for unit in units_of(text):
+        units = list(units_of(text))
+        statements = literals = position = 0
+        for unit, stated in zip(units, _stated(event, units), strict=True):
             position += len(unit.text)
-            words = words_of(unit.text) & _cue_words()
+            words = words_of(unit.text) & _CUE_WORDS
             if words and not CLOSING_WORDS.isdisjoint(words):
                 self.closings.append(unit.text)
             draft = None
-            is_question = unit.text.endswith("?") and statements < _MAX_STATEMENTS
-            if is_question and self.session.questions.is_open(number, unit.text):
-                draft = _Draft(FactKind.OPEN_QUESTION, unit.text, _texts(literals_in(unit.text)))
-            elif (words or unit.header) and statements < _MAX_STATEMENTS and compared < _MAX_COMPARED:
-                compared += 1
-                draft = _statement(unit, words, is_acting=bool(event.message.tool_calls))
+            if statements < _MAX_STATEMENTS:
+                draft = _labelled(unit, words) or self._statement(number, event, unit.text, stated)
             if draft is None and statements < _MAX_STATEMENTS and is_error(unit.text, words) and not unit.is_code:
                 draft = self._error(unit.text)
             if draft is not None:
@@ -230,6 +229,14 @@ class _Reader:
                 for literal in literals_in(unit.text, is_code=unit.is_code, is_data=unit.is_data):
                     literals += 1
                     yield _literal(unit.text, literal)
+
+    def _statement(self, number: int, event: WindowEvent, text: str, stated: Statement | None) -> _Draft | None:
+        """Return the statement of a sentence. What an agent that calls a tool says it will do is being done."""
+        if stated is None or (stated.kind is FactKind.COMMITMENT and event.message.tool_calls):
+            return None
+        if stated.kind is FactKind.OPEN_QUESTION and not self.session.questions.is_open(number, text):
+            return None
+        return _Draft(stated.kind, text, _texts(literals_in(text)), stated.probability)
 
     def _of_calls(self, calls: Sequence[ToolCall]) -> Iterator[_Draft]:
         """Yield the literals in the arguments of calls, such as the files that they change, and calls that are open."""
@@ -250,7 +257,7 @@ class _Reader:
         is_short = len(text) <= _SHORT_RESULT
         referred: list[_Draft] = []
         for unit in units_of(text):
-            words = words_of(unit.text) & _cue_words()
+            words = words_of(unit.text) & _CUE_WORDS
             if errors < _MAX_ERRORS and is_error(unit.text, words):
                 is_variant = error_kind(unit.text) in self.seen_kinds
                 draft = None if is_variant and variants >= _MAX_VARIANTS else self._error(unit.text)
@@ -290,23 +297,23 @@ class _Reader:
         return _Draft(FactKind.ERROR, line, _texts(literals_in(line, is_data=True)))
 
 
-@cache
-def _cue_words() -> frozenset[str]:
-    return statement_words() | LABEL_WORDS | CLOSING_WORDS | ERROR_WORDS
+def words_of(text: str) -> set[str]:
+    """Return the distinct words of a text in lower case."""
+    return set(_WORD.findall(text.casefold().replace("\u2019", "'")))
 
 
-def _statement(unit: Unit, words: set[str], *, is_acting: bool) -> _Draft | None:
-    """Return the statement of a unit of talk. ``is_acting``: a call follows, so what the agent will do is done."""
-    labelled = _labelled(unit, words)
-    if labelled is not None or unit.is_code or unit.is_data:
-        return labelled
-    text = unit.text
-    if text.count(" ") < _MIN_STATEMENT_WORDS - 1 or text.endswith("?"):
-        return None
-    kind = statement_kind(text, words)
-    if kind is None or (kind == "commitment" and is_acting):
-        return None
-    return _Draft(FactKind(kind), text, _texts(literals_in(text)))
+def _stated(event: WindowEvent, units: Sequence[Unit]) -> list[Statement | None]:
+    """Return what each unit of a message states; sentences are read, code and data are not."""
+    places = [place for place, unit in enumerate(units) if _is_sentence(unit)][:_MAX_READ]
+    found: list[Statement | None] = [None] * len(units)
+    read = read_statements(event.item_id, [units[place].text for place in places])
+    for place, statement in zip(places, read, strict=True):
+        found[place] = statement
+    return found
+
+
+def _is_sentence(unit: Unit) -> bool:
+    return not (unit.is_code or unit.is_data) and unit.text.count(" ") >= _MIN_STATEMENT_WORDS - 1
 
 
 def _labelled(unit: Unit, words: set[str]) -> _Draft | None:
@@ -356,4 +363,5 @@ def _fact(event: WindowEvent, order: int, draft: _Draft, who: str) -> KeyFact:
         at=event.at,
         event_ids=(event.event_id,),
         literals=draft.literals,
+        probability=round(draft.probability, 3),
     )
