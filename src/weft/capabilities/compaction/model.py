@@ -58,6 +58,19 @@ class FactKind(StrEnum):
     QUOTE = "quote"
 
 
+# What somebody states; a result of a tool that claims it is quoted.
+STATED_KINDS = frozenset(
+    {
+        FactKind.DECISION,
+        FactKind.COMMITMENT,
+        FactKind.CONSTRAINT,
+        FactKind.REQUIREMENT,
+        FactKind.PREFERENCE,
+        FactKind.OWNER,
+    }
+)
+
+
 class KeyFact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something that must survive a compaction, with its source.
 
@@ -78,6 +91,11 @@ class KeyFact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     superseded_by: str | None = None
     carried: bool = False
     probability: float = 1.0
+
+    @property
+    def is_of_tool(self) -> bool:
+        """Whether a tool returned it, so that nobody said it."""
+        return self.who.startswith(RESULT_OF)
 
     @property
     def sources(self) -> tuple[str, ...]:

@@ -399,6 +399,11 @@ def as_read_by(event: WindowEvent, agent_id: str) -> WindowEvent:
     return as_context(event) if event.author.startswith(SUBAGENT) else event
 
 
+def is_from_user(event: WindowEvent) -> bool:
+    """Tell whether an event is what the user said: not an instruction or a context that somebody else handed over."""
+    return event.message.role == "user" and event.category is Category.DIALOG
+
+
 def is_from_agent(event: WindowEvent) -> bool:
     """Tell whether an agent wrote an event: neither a human nor Weft itself."""
     return not event.author.startswith(HUMAN) and event.author != SYSTEM_ID

@@ -1,8 +1,8 @@
 """Extraction of key facts from the events of a window, without a model.
 
-Statements come from what people and agents say; from results of tools only errors, labelled statements, a few literals,
-and the lines of literals that were referred to later: a log of 10,000 lines has no 10,000 facts. Time is linear in the
-length of the events, and the number of facts of an event is bounded.
+Statements come from what people and agents say; from results of tools only errors, labelled lines, a few literals, and
+the lines of literals that were referred to later: a log of 10,000 lines has no 10,000 facts. A tool decides nothing.
+Time is linear in the length of the events, and the number of facts of an event is bounded.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from weft.capabilities.compaction.facts.questions import OpenQuestions
 from weft.capabilities.compaction.facts.statements import Statement, read_statements
 from weft.capabilities.compaction.facts.supersession import CLOSING_WORDS, FactLog
 from weft.capabilities.compaction.facts.units import MAX_UNIT, Unit, units_of
-from weft.capabilities.compaction.model import RESULT_OF, FactKind, KeyFact
+from weft.capabilities.compaction.model import RESULT_OF, STATED_KINDS, FactKind, KeyFact
 from weft.capabilities.trust.model import Trust
-from weft.capabilities.windows.model import Category
+from weft.capabilities.windows.model import Category, is_from_user
+from weft.kernel.identity import HUMAN
 from weft.kernel.thread_pools import COMPACTION_THREADS
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ _EDGES = ".,;:!?"
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
 _CUE_WORDS = LABEL_WORDS | CLOSING_WORDS | ERROR_WORDS
 _TURN_SECONDS = 0.05
+_USER = "user"
 
 
 class _Draft(NamedTuple):
@@ -65,17 +67,17 @@ class _Draft(NamedTuple):
     probability: float = 1.0
 
 
-def extract_facts(events: Sequence[WindowEvent]) -> list[KeyFact]:
-    """Return the key facts of a window's events, in their order, with status and supersession."""
-    log = FactLog()
+def extract_facts(events: Sequence[WindowEvent], earlier: Sequence[KeyFact] = ()) -> list[KeyFact]:
+    """Return ``earlier`` facts and those of a window's events, in their order, with status and supersession."""
+    log = FactLog.of(earlier)
     for _ in _read_events(events, log):
         pass
     return log.facts
 
 
-async def extract_in_turns(events: Sequence[WindowEvent]) -> list[KeyFact]:
-    """Return the key facts of events, extracted in a thread in short turns: other windows have theirs in between."""
-    log = FactLog()
+async def extract_in_turns(events: Sequence[WindowEvent], earlier: Sequence[KeyFact] = ()) -> list[KeyFact]:
+    """Return facts as above, extracted in a thread in short turns: other windows have theirs in between."""
+    log = FactLog.of(earlier)
     reading = _read_events(events, log)
     while await COMPACTION_THREADS.run(_turn, reading):
         pass
@@ -96,7 +98,7 @@ def _read_events(events: Sequence[WindowEvent], log: FactLog) -> Iterator[None]:
         yield
         reader.closings.clear()
         facts = reader.facts(number, event)
-        is_data = _is_data(event)
+        is_data = is_data_event(event)
         for text in reader.closings:
             log.close(text, event.event_id, is_data=is_data)
         for fact in facts:
@@ -111,7 +113,7 @@ def is_source(event: WindowEvent) -> bool:
     return not (event.redacted or event.routed or is_suspicious or event.category is Category.SYSTEM)
 
 
-def _is_data(event: WindowEvent) -> bool:
+def is_data_event(event: WindowEvent) -> bool:
     """Tell whether an event is data rather than what somebody says: a result of a tool, or labelled as such."""
     return event.message.role == "tool" or (event.trust is not None and event.trust.source.is_data)
 
@@ -189,13 +191,15 @@ class _Reader:
         return [_fact(event, order, draft, who) for order, draft in enumerate(drafts, start=1)]
 
     def who(self, event: WindowEvent) -> str:
-        """Return who an event's statements are of: its speaker, or the tool."""
+        """Return who an event's statements are of: its speaker or the tool, never who merely recorded them."""
         if event.message.role == "tool":
             call = self.session.calls.get(event.message.tool_call_id or "")
             name = call.name if call is not None else event.message.name
             return f"{RESULT_OF}{name or 'a tool'}"
         if event.message.name:
             return event.message.name
+        if is_from_user(event) and not event.author.startswith(HUMAN):
+            return _USER
         return event.author if event.message.role == "user" else event.agent_id
 
     def _drafts(self, number: int, event: WindowEvent) -> Iterator[_Draft]:
@@ -252,7 +256,10 @@ class _Reader:
                 yield _Draft(literal.kind, literal.text, (literal.text,))
 
     def _of_result(self, number: int, text: str) -> Iterator[_Draft]:
-        """Yield errors, labelled statements, literals of a short result, and lines that were referred to later."""
+        """Yield errors, labelled lines, literals of a short result, and lines that were referred to later.
+
+        A label that only somebody's statement may have makes a quotation.
+        """
         errors = variants = statements = literals = 0
         is_short = len(text) <= _SHORT_RESULT
         referred: list[_Draft] = []
@@ -269,7 +276,7 @@ class _Reader:
             labelled = _labelled(unit, words) if statements < _MAX_RESULT_STATEMENTS else None
             if labelled is not None:
                 statements += 1
-                yield labelled
+                yield _as_claim(labelled)
                 continue
             if is_short and literals < _MAX_RESULT_LITERALS:
                 for literal in literals_in(unit.text, is_data=True):
@@ -322,6 +329,11 @@ def _labelled(unit: Unit, words: set[str]) -> _Draft | None:
     if kind is None:
         return None
     return _Draft(kind, unit.text, _texts(literals_in(unit.text, is_code=unit.is_code, is_data=unit.is_data)))
+
+
+def _as_claim(draft: _Draft) -> _Draft:
+    """Return a labelled line of a result: a quotation if its label is one of somebody's statement."""
+    return _Draft(FactKind.QUOTE, draft.text, (draft.text,)) if draft.kind in STATED_KINDS else draft
 
 
 def _texts(literals: Sequence[Literal]) -> tuple[str, ...]:

@@ -82,6 +82,14 @@ class FactLog:
     _by_term: dict[str, list[int]] = field(default_factory=dict)
     _terms: dict[int, frozenset[str]] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, facts: Iterable[KeyFact]) -> FactLog:
+        """Return the log of earlier facts."""
+        log = cls()
+        for fact in facts:
+            log.add(fact, is_data=fact.is_of_tool)
+        return log
+
     def add(self, fact: KeyFact, *, is_data: bool = False) -> None:
         """Add a fact unless it repeats a current one; earlier facts that it replaces are superseded.
 
