@@ -7,20 +7,27 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
+from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
 # Content words of a statement that stand further apart than this do not tell it.
 _PASSAGE = 600
 _CONTENT = re.compile(r"[^\W_]*\d[^\W_]*|[^\W\d_]{4,}")
 
 
-class Said(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
+def content_words(text: str) -> list[str]:
+    """Return the words of four letters or more, and those with digits."""
+    return _CONTENT.findall(text.casefold())
+
+
+class Said(msgspec.Struct, frozen=True, omit_defaults=True):
     """A message of a list; ``statement`` is the part of it that must survive, empty for mere talk."""
 
     message: str
@@ -32,6 +39,17 @@ class Said(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     statement: str = ""
 
 
+class Material(NamedTuple):
+    """What a validation draws from: the packaged sample, or own messages, by a number that the user may change."""
+
+    random_seed: int = 0
+    own: Sequence[Said] = ()
+
+    def draw(self, purpose: object = "") -> random.Random:
+        return random.Random(f"{self.random_seed} {purpose}")  # noqa: S311 - drawn again by the same number
+
+
+@cache
 def packaged() -> list[Said]:
     """Return the packaged statements and talk."""
     lines = (files("weft.validation") / "statements.jsonl").read_bytes().splitlines()
@@ -67,7 +85,7 @@ class Passages:
 
     def have(self, statement: str) -> bool:
         """Tell whether all content words of a statement stand within one passage of a message."""
-        wanted = set(_CONTENT.findall(statement.casefold()))
+        wanted = set(content_words(statement))
         length = max(_PASSAGE, len(statement))
         return any(
             wanted <= words and _is_near(wanted, text, length)
