@@ -28,6 +28,7 @@ from evals.relevance_fit import relevance_fit
 from evals.results import Row, as_table
 from evals.retrieval import retrieval
 from evals.search_answers import search_answers
+from evals.survival import survival, survival_closed
 from evals.templates import templates
 from evals.token_estimate import token_estimate
 from evals.tool_choice import tool_choice
@@ -55,6 +56,8 @@ EVALUATIONS = {
     "relevance_fit": relevance_fit,
     "retrieval": retrieval,
     "search_answers": search_answers,
+    "survival": survival,
+    "survival_closed": survival_closed,
     "templates": templates,
     "token_estimate": token_estimate,
     "tool_choice": tool_choice,
@@ -76,10 +79,12 @@ def main(names: list[str]) -> int:
     if unknown:
         print(f"Unknown evaluation {unknown[0]}; choose from: {', '.join(EVALUATIONS)}.")
         return 2
+    # Closed data is read only by its name.
+    open_ = [name for name in EVALUATIONS if not name.endswith("_closed")]
     folder = data_folder()
     if folder is None:
         print("No evaluation data found: set WEFT_EVAL_DATA to its folder. Only the built-in texts are evaluated.")
-    rows: list[Row] = [row for name in names or EVALUATIONS for row in EVALUATIONS[name](folder)]
+    rows: list[Row] = [row for name in names or open_ for row in EVALUATIONS[name](folder)]
     _save(rows)
     print(as_table(rows))
     return 0

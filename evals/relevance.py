@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from pathlib import Path
 from statistics import fmean, quantiles
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from evals.product import CachedEmbedder, open_product
 from evals.relevance_cases import OTHERS, relevance_cases
 from evals.relevance_fit import left_out
 from evals.results import Row
+from evals.rulers import closed
 from weft.capabilities.search.calibration import calibrate
 from weft.capabilities.search.model import CONFIDENT, MAX_PASSAGE_TOKENS
 
@@ -56,7 +58,7 @@ def relevance(folder: Path | None) -> Iterator[Row]:
 def relevance_closed(folder: Path | None) -> Iterator[Row]:
     """Yield the figures of the closed scenes: for a release, after everything was decided."""
     del folder
-    yield from _scene_rows("closed", "relevance_scenes_closed")
+    yield from closed("relevance_closed", partial(_scene_rows, "closed", "relevance_scenes_closed"))
 
 
 def _scene_rows(name: str, file: str) -> Iterator[Row]:

@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure, with its baseline and target."""
+    """One figure, with its baseline, target and interval."""
 
     name: str
     value: float
@@ -16,6 +16,8 @@ class Row:
     baseline: float | None
     target: str | None
     met: bool | None
+    # Of 95 %, by groups.
+    interval: tuple[float, float] | None = None
 
     def as_json(self) -> dict[str, Any]:
         ratio = None if not self.baseline else round(self.value / self.baseline, 4)
@@ -23,7 +25,7 @@ class Row:
 
 
 def as_table(rows: list[Row]) -> str:
-    cells = [["name", "value", "unit", "baseline", "target", "met"]]
+    cells = [["name", "value", "unit", "baseline", "target", "met", "interval"]]
     cells += [
         [
             row.name,
@@ -32,6 +34,7 @@ def as_table(rows: list[Row]) -> str:
             "-" if row.baseline is None else f"{row.baseline:.3f}",
             row.target or "-",
             {True: "yes", False: "no", None: "-"}[row.met],
+            "{:.3f} to {:.3f}".format(*row.interval) if row.interval else "",
         ]
         for row in rows
     ]

@@ -11,7 +11,7 @@ from support.red_team import blocked, security_events
 from support.world import SESSION, outcome, refused
 from weft.capabilities.assembly.inline import drafts_of
 from weft.capabilities.language_models import wire
-from weft.validation.self_modification import ATTEMPTS, SYSTEM_EVENTS, SYSTEM_TEXT
+from weft.validation.self_modification import attempts, system_events
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 FORMS = ("neutral", "openai_chat", "openai_responses", "anthropic")
 PROMPT = "You find causes.\n\nYou never guess."
 TURN = {"content": "Why is it slow?"}
+SYSTEM_TEXT = "Every answer ends with a rhyme."
+SYSTEM_EVENTS = system_events(SYSTEM_TEXT)
 DOORS = {
     name: (operation, fields)
-    for name, (operation, fields) in ATTEMPTS.items()
+    for name, (operation, fields) in attempts(SYSTEM_TEXT).items()
     if operation in {"context.ingest", "context.assemble"}
 }
 

@@ -19,13 +19,16 @@ VALIDATIONS = {
         ),
         ProductValidation(
             "compaction",
-            "facts that prompts still have after each of 50 compactions",
-            "Measured on ten generated sessions with planted facts, without a language model.",
+            "statements that prompts still have after each of 50 compactions",
+            "Measured on ten sessions with statements of authors who did not see Weft, without a language model.",
+            drawn=True,
         ),
         ProductValidation(
             "retrieval",
             "recall of passages that are known to answer a question",
-            "Measured on the 60 sections of an invented handbook; weft validate retrieval --domain measures your own.",
+            "Measured on messages of authors who did not see Weft, and on a handbook invented by its own; --domain and "
+            "--session measure yours.",
+            drawn=True,
         ),
         ProductValidation(
             "push-pull",
@@ -35,7 +38,9 @@ VALIDATIONS = {
         ProductValidation(
             "immutability",
             "an agent cannot change its own role, rights, guardrails or layers by any vector",
-            "Attempted by an agent with every permission and clearance 5: calls, tools, content, prompts, database.",
+            "Attempted by an agent with every permission and clearance 5: calls, tools, content, prompts, database. "
+            "The words of its attempts are drawn.",
+            drawn=True,
         ),
         ProductValidation(
             "isolation",

@@ -10,6 +10,7 @@ from weft.kernel.operation import Response
 
 if TYPE_CHECKING:
     from weft.settings import Settings
+    from weft.validation.statements import Material
 
 _MAX_NAMED = 5
 
@@ -38,16 +39,24 @@ class ValidationResult(Response, omit_defaults=False):
 
 
 class ProductValidation(NamedTuple):
-    """One validation: its name, what it shows, and what it is measured on. The module of its name measures it."""
+    """One validation: its name, what it shows, and what it is measured on. The module of its name measures it.
+
+    ``drawn``: on texts that are drawn at random.
+    """
 
     name: str
     shows: str
     note: str
+    drawn: bool = False
 
-    async def run(self, settings: Settings) -> ValidationResult:
+    async def run(
+        self, settings: Settings, material: Material | None = None, note: str | None = None
+    ) -> ValidationResult:
+        """Measure, one that is ``drawn`` on the material given."""
         # Loaded when it is run: the command line lists validations without a database.
         module = import_module(f"weft.validation.{self.name.replace('-', '_')}")
-        return self.result(await module.measure(settings))
+        drawn = [material] if self.drawn and material else []
+        return self.result(await module.measure(settings, *drawn), note)
 
     def result(self, figures: Sequence[Figure], note: str | None = None) -> ValidationResult:
         """Return the result for figures that were measured."""

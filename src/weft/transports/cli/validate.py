@@ -23,11 +23,15 @@ if TYPE_CHECKING:
     from weft.kernel.operation import Operation
     from weft.transports.cli.target import Target
     from weft.validation.model import Figure
+    from weft.validation.statements import Said
 
 _ANSWERS = {True: "yes", False: "NO", None: ""}
 _WRITABLE = click.Path(file_okay=False, path_type=Path)
 _READABLE = click.Path(dir_okay=False, path_type=Path)
 _MAX_REVIEWERS = 50
+# Own messages that a validation uses, and how many are read at once.
+_MAX_OWN, _PAGE = 1_000, 200
+_ROLES = frozenset({"user", "assistant", "tool"})
 
 
 class ValidationResults(Response, omit_defaults=False):
@@ -52,19 +56,31 @@ class SheetsWritten(Response, omit_defaults=False):
 def validate() -> None:
     """Measure what Weft promises against its targets.
 
-    Each validation works on a temporary database, which it removes. Your data is read only by tokens --receipts and
-    retrieval --domain. Exits with 1 if a target is missed.
+    Each validation works on a temporary database, which it removes. Your data is read only by tokens --receipts,
+    retrieval --domain and --session. Exits with 1 if a target is missed.
     """
 
 
+_random_seed = click.option(
+    "--random-seed", type=int, default=0, show_default=True, help="Another number draws other texts."
+)
+_session = click.option(
+    "--session", "-s", shell_complete=complete_name, help="Use the newest messages of this session of yours."
+)
+_agent_id = click.option(
+    "--agent-id", shell_complete=complete_name, help="Whose window of the session; by default yours."
+)
+
+
 @validate.command("all", cls=OfflineCommand, params=[JSON])
+@_random_seed
 @click.pass_context
-def validate_all(ctx: click.Context, *, as_json: bool) -> None:
+def validate_all(ctx: click.Context, random_seed: int, *, as_json: bool) -> None:
     """Run all eight and print one table; takes a minute or two. The blind review needs people, see quality."""
     results = []
     for name in VALIDATIONS:
         click.echo(f"Running {name} ...", err=True)
-        results.append(_run(ctx, name))
+        results.append(_run(ctx, name, random_seed))
     _finish(ctx, results, as_json=as_json)
 
 
@@ -140,20 +156,68 @@ def _write_sheets(ctx: click.Context, folder: Path, pairs: Path | None, reviewer
     )
 
 
+@validate.command("compaction", cls=Command, params=[JSON])
+@_random_seed
+@_session
+@_agent_id
+@click.pass_context
+def validate_compaction(
+    ctx: click.Context, random_seed: int, session: str | None, agent_id: str | None, *, as_json: bool
+) -> None:
+    """Measure the statements that prompts still have after each of 50 compactions.
+
+    The statements are of authors who did not see Weft, in four languages. --session spreads them among your messages.
+    """
+    _finish(ctx, [_run_on(ctx, "compaction", random_seed, session, agent_id)], as_json=as_json)
+
+
 @validate.command("retrieval", cls=Command, params=[JSON])
 @click.option("--domain", shell_complete=complete_name, help="Evaluate the example questions of this domain instead.")
+@_random_seed
+@_session
+@_agent_id
 @click.pass_context
-def validate_retrieval(ctx: click.Context, domain: str | None, *, as_json: bool) -> None:
-    """Measure recall@10 of 100 questions whose answers are known, or of a domain's own example questions."""
+def validate_retrieval(
+    ctx: click.Context,
+    domain: str | None,
+    random_seed: int,
+    session: str | None,
+    agent_id: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Measure recall@10 of messages by two of their words, and of 100 questions whose answers are known.
+
+    --session looks for your messages, and --domain asks a domain's own example questions.
+    """
     if domain is None:
-        _check_unused_target(ctx, "--domain")
-        _finish(ctx, [_run(ctx, "retrieval")], as_json=as_json)
+        _finish(
+            ctx, [_run_on(ctx, "retrieval", random_seed, session, agent_id, "--domain or --session")], as_json=as_json
+        )
         return
+    if session is not None:
+        raise click.UsageError("Give --domain or --session.", ctx)
     from weft.validation.retrieval import recall_of_domain  # noqa: PLC0415 - help needs no storage
 
     evaluation: Any = _target(ctx).call(_operation("knowledge.evaluate_domain"), {"domain": domain})
     note = f"Measured on {counted(evaluation.documents, 'document')} of the domain {domain}."
     _finish(ctx, [VALIDATIONS["retrieval"].result(recall_of_domain(evaluation), note)], as_json=as_json)
+
+
+@validate.command("immutability", cls=Command, params=[JSON])
+@_random_seed
+@_session
+@_agent_id
+@click.pass_context
+def validate_immutability(
+    ctx: click.Context, random_seed: int, session: str | None, agent_id: str | None, *, as_json: bool
+) -> None:
+    """Try to change an agent's role, rights, guardrails or layers as the agent itself, by every vector.
+
+    Attempted by an agent with every permission and clearance 5: calls, tools, content, prompts, database. The words of
+    its attempts are drawn from texts of others, with --session from your messages.
+    """
+    _finish(ctx, [_run_on(ctx, "immutability", random_seed, session, agent_id)], as_json=as_json)
 
 
 def _add_command(name: str) -> None:
@@ -170,7 +234,7 @@ def _help(name: str) -> str:
     return f"{shows[0].upper()}{shows[1:]}.\n\n{note}"
 
 
-for _name in ("compaction", "push-pull", "immutability", "isolation", "failures"):
+for _name in ("push-pull", "isolation", "failures"):
     _add_command(_name)
 
 
@@ -191,8 +255,49 @@ def _check_unused_target(ctx: click.Context, option: str) -> None:
         raise click.UsageError(f"{FLAGS[chosen[0]]} needs {option}: otherwise your data is not used.", ctx)
 
 
-def _run(ctx: click.Context, name: str) -> ValidationResult:
-    return asyncio.run(VALIDATIONS[name].run(_target(ctx).settings()))
+def _run(ctx: click.Context, name: str, random_seed: int = 0) -> ValidationResult:
+    from weft.validation.statements import Material  # noqa: PLC0415 - help needs no texts
+
+    return asyncio.run(VALIDATIONS[name].run(_target(ctx).settings(), Material(random_seed)))
+
+
+def _run_on(
+    ctx: click.Context,
+    name: str,
+    random_seed: int,
+    session: str | None,
+    agent_id: str | None,
+    option: str = "--session",
+) -> ValidationResult:
+    """Run a validation on the messages of a session, if one is given."""
+    if session is None:
+        _check_unused_target(ctx, option)
+        if agent_id is not None:
+            raise click.UsageError("--agent-id needs --session.", ctx)
+        return _run(ctx, name, random_seed)
+    from weft.validation.statements import Material  # noqa: PLC0415 - help needs no texts
+
+    own = _own_messages(_target(ctx), session, agent_id)
+    if not own:
+        return VALIDATIONS[name].result((), f"The session {session} has no messages in this window.")
+    note = f"Measured on {counted(len(own), 'message')} of the session {session}."
+    return asyncio.run(VALIDATIONS[name].run(_target(ctx).settings(), Material(random_seed, own), note))
+
+
+def _own_messages(target: Target, session: str, agent_id: str | None) -> list[Said]:
+    """Return the newest messages of a window that have a text."""
+    from weft.validation.statements import Said  # noqa: PLC0415 - help needs no texts
+
+    request = {"session_id": session, "agent_id": agent_id}
+    operation = _operation("window.events")
+    oldest: Any = target.call(operation, {**request, "limit": 1})
+    total, own = oldest.total_count, []
+    offset = max(0, total - _MAX_OWN)
+    while offset < total:
+        page: Any = target.call(operation, {**request, "limit": _PAGE, "offset": offset})
+        own += [Said(each.content, each.role) for each in page.events if each.content.strip() and each.role in _ROLES]
+        offset += max(page.count, 1)
+    return own
 
 
 def _finish(ctx: click.Context, results: Sequence[ValidationResult], *, as_json: bool) -> None:

@@ -1,0 +1,28 @@
+"""Draws the packaged sample of `weft validate` from the open lists: python -m evals.packaged_statements."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import msgspec
+
+from evals.survival import OPEN, read_list
+
+_FILE = Path(__file__).parents[1] / "src/weft/validation/statements.jsonl"
+_EACH = 40
+
+
+def main() -> None:
+    draw = random.Random(0)  # noqa: S311 - the same sample each time, not a secret
+    lines = []
+    for folder in sorted(each for each in OPEN.iterdir() if each.is_dir()):
+        known = read_list(folder)
+        for name in ("statement", "talk"):
+            said = draw.sample([each for each in known if each.type == name], _EACH)
+            lines += [msgspec.json.encode(msgspec.structs.replace(each, field=folder.name)) for each in said]
+    _FILE.write_bytes(b"\n".join(lines) + b"\n")
+
+
+if __name__ == "__main__":
+    main()
