@@ -128,7 +128,9 @@ def _ordinary(data: Path, tokens: _Tokens) -> Iterator[Example]:
         fold = -1 if text.is_for_calibration else corpora.digest(text.source) % FOLDS
         if fold < 0 or number % 2 == 0:
             labels = (0, -1) if text.talk else (-1, 0)
-            yield Example("injection", f"ordinary:{text.source}", (fold, fold), tokens.windows(text.text), labels, kind="ordinary")
+            yield Example(
+                "injection", f"ordinary:{text.source}", (fold, fold), tokens.windows(text.text), labels, kind="ordinary"
+            )
 
 
 def statements(name: str, rows: Iterable[dict[str, Any]], tokens: _Tokens) -> Iterator[Example]:

@@ -76,7 +76,9 @@ class Classifier(nn.Module):
     def __init__(self, weights: Weights) -> None:
         super().__init__()
         inner = "inner.embeddings."
-        words = weights[f"{inner}word_embeddings.weight_q"] * weights[f"{inner}word_embeddings.weight_scale"].astype("f4")
+        words = weights[f"{inner}word_embeddings.weight_q"] * weights[f"{inner}word_embeddings.weight_scale"].astype(
+            "f4"
+        )
         places = weights[f"{inner}position_embeddings.weight_q"] * weights[
             f"{inner}position_embeddings.weight_scale"
         ].astype("f4")

@@ -183,7 +183,7 @@ class Settings:
     embedding_idle_seconds: int = setting(
         600,
         "WEFT_EMBEDDING_IDLE_SECONDS",
-        "Unused for so long, the included model is released from memory until the next text; 0: never.",
+        "Unused for so long, an included model is released from memory until the next text; 0: never.",
     )
     embedding_cache_entries: int = setting(200_000, "WEFT_EMBEDDING_CACHE_ENTRIES", "Cached vectors per tenant.")
     knowledge_folders: str = setting(

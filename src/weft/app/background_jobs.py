@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from weft.app.approved_calls import ADVANCE, ADVANCE_EVERY_SECONDS, ADVANCE_SOON_SECONDS
@@ -74,8 +75,12 @@ def _process_jobs(app: App) -> list[Job]:
 
 
 async def _release_models(app: App) -> None:
-    if app.settings.embedding_idle_seconds:
-        await app.embeddings.release_idle(app.settings.embedding_idle_seconds)
+    seconds = app.settings.embedding_idle_seconds
+    if seconds:
+        await app.embeddings.release_idle(seconds)
+    classifier = sys.modules.get("weft.encoder.classifier")
+    if seconds and classifier is not None:
+        classifier.CLASSIFIER.release_idle(seconds)
 
 
 def _cleanup_jobs(app: App) -> list[Job]:

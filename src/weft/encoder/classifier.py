@@ -12,9 +12,9 @@ from __future__ import annotations
 import hashlib
 import io
 import threading
+import time
 from importlib import resources
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -32,9 +32,6 @@ _SHA256 = "fd1d421bc0b067b78af2b6cb46f16fb1d428e511a5f914daed6b12b01c32392c"
 _LAYERS, _EARLY = 6, 3
 _START, _END = 101, 102
 _MAX_SIDE = 100
-_loading = threading.Lock()
-# The classifier of this process while something uses it.
-_loaded: WeakValueDictionary[str, TextClassifier] = WeakValueDictionary()
 
 
 class TextClassifier:
@@ -99,14 +96,38 @@ class TextClassifier:
         return logits
 
 
-def load_classifier() -> TextClassifier:
-    """Return the classifier of this process; it is loaded unless something holds it."""
-    with _loading:
-        classifier = _loaded.get(_SHA256)
-        if classifier is None:
-            packed = resources.files("weft.encoder").joinpath("weights.npz").read_bytes()
-            classifier = _loaded[_SHA256] = TextClassifier(read_weights(packed), installed_weights())
-        return classifier
+class SharedClassifier:
+    """The classifier of this process: loaded with the first text, and again after it was released."""
+
+    def __init__(self) -> None:
+        self._loading = threading.Lock()
+        self._loaded: TextClassifier | None = None
+        self._used_at = 0.0
+
+    def get(self) -> TextClassifier:
+        """Return the classifier; raises WeightsUnreadable."""
+        self._used_at = time.monotonic()
+        with self._loading:
+            if self._loaded is None:
+                packed = resources.files("weft.encoder").joinpath("weights.npz").read_bytes()
+                self._loaded = TextClassifier(read_weights(packed), installed_weights())
+            return self._loaded
+
+    def release_idle(self, seconds: float) -> bool:
+        """Free the memory of a classifier that nothing used for so long; tell whether it did."""
+        # One that a thread loads is not idle, and the event loop must not wait for it.
+        if not self._loading.acquire(blocking=False):
+            return False
+        try:
+            is_idle = self._loaded is not None and time.monotonic() - self._used_at >= seconds
+            if is_idle:
+                self._loaded = None
+            return is_idle
+        finally:
+            self._loading.release()
+
+
+CLASSIFIER = SharedClassifier()
 
 
 def read_weights(packed: bytes, sha256: str = _SHA256) -> dict[str, Array]:

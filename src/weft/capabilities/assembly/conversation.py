@@ -29,7 +29,14 @@ from weft.capabilities.layers.data_elements import data_element, data_message, w
 from weft.capabilities.layers.tags import sanitise_message
 from weft.capabilities.trust.model import Source, Trust
 from weft.capabilities.windows.budget import Fit, SizedEvent, budgets_for, fit, required_tokens, shorten
-from weft.capabilities.windows.model import Category, WindowEvent, event_version, is_instruction, window_line
+from weft.capabilities.windows.model import (
+    Category,
+    WindowEvent,
+    event_version,
+    is_from_user,
+    is_instruction,
+    window_line,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -58,6 +65,8 @@ _KEY_FACTS_ID = "summary:key_facts"
 _KEY_FACTS_SHARE = 0.4
 # Messages after one that may answer it.
 _FOLLOWING = 2
+# Tokens of messages that one prompt reads for what they state; the next prompts read more of them.
+_READ_TOKENS = 1_500
 
 
 class PreparedEvent(NamedTuple):
@@ -294,6 +303,18 @@ class _Choice(NamedTuple):
         return self.events.tokens + sum(each.block.tokens for each in self.summaries)
 
 
+def _within_reading(messages: Sequence[PreparedEvent], places: Sequence[int]) -> list[int]:
+    """Return the places of the messages that one prompt reads: those of users first, then the newest."""
+    chosen: list[int] = []
+    room = _READ_TOKENS
+    for place in sorted(places, key=lambda at: (is_from_user(messages[at].event), at), reverse=True):
+        room -= messages[place].event.tokens
+        if room < 0 and chosen:
+            break
+        chosen.append(place)
+    return sorted(chosen)
+
+
 @dataclass(frozen=True)
 class WindowConversation:
     """A conversation for a prompt. ``shares`` are those of the window's categories.
@@ -381,11 +402,14 @@ class WindowConversation:
     def unread(self, left_out: AbstractSet[str]) -> Unread | None:
         """Return the messages to read among the refs that a prompt leaves out; None if all are known."""
         messages = [each for each in self.events if each.withheld is None and is_message(each.event)]
-        places = [
-            place
-            for place, each in enumerate(messages)
-            if each.reading.statements is None and each.candidate.ref in left_out
-        ]
+        places = _within_reading(
+            messages,
+            [
+                place
+                for place, each in enumerate(messages)
+                if each.reading.statements is None and each.candidate.ref in left_out
+            ],
+        )
         if not places:
             return None
         following = {after for place in places for after in range(place, place + _FOLLOWING + 1)}

@@ -12,6 +12,7 @@ from msgspec import structs
 
 from weft.capabilities.compaction.digest import is_literal, statement
 from weft.capabilities.compaction.facts.extraction import is_data_event, is_source
+from weft.capabilities.compaction.group_facts import is_stated
 from weft.capabilities.compaction.model import STATED_KINDS, FactKind, KeyFact
 from weft.capabilities.windows.model import is_from_user
 from weft.kernel.identity import HUMAN
@@ -75,7 +76,8 @@ class Unread(NamedTuple):
             if fact.status != "current" and fact.sources[-1] in settled:
                 settled[fact.sources[-1]].add(fact.fact_id)
             # Calls without a result are in the prompt, or were left out with it.
-            if fact.event_ids[0] in stated and not is_literal(fact) and fact.kind is not FactKind.PENDING_CALL:
+            is_statement = is_stated(fact) and fact.kind is not FactKind.PENDING_CALL
+            if fact.event_ids[0] in stated and is_statement and not is_literal(fact):
                 own = structs.replace(fact, status="current", superseded_by=None, event_ids=fact.event_ids[:1])
                 stated[fact.event_ids[0]].append(own)
         for name, reading in self.readings.items():

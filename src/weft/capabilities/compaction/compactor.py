@@ -14,10 +14,11 @@ from msgspec import structs
 
 from weft.capabilities.compaction.digest import is_literal, statement
 from weft.capabilities.compaction.facts.extraction import extract_in_turns
-from weft.capabilities.compaction.group_facts import facts_by_event, facts_of
+from weft.capabilities.compaction.group_facts import facts_by_event, facts_in_room, facts_of
 from weft.capabilities.compaction.model import (
     CompactedView,
     CompactionDraft,
+    FactKind,
     Layout,
     ShortenedEvent,
     Summary,
@@ -91,6 +92,9 @@ class Compactor:
         compacted: list[_Compacted] = []
         for group in layout.groups:
             known, later = await COMPACTION_THREADS.run(facts_of, group, facts)
+            known = facts_in_room(known, group.target_tokens, source.count)
+            kept = {fact.fact_id for fact in known}
+            later = [fact for fact in later if fact.fact_id in kept or fact.kind is FactKind.QUOTE]
             request = SummaryRequest(group, known, source.count, layout.facts_only)
             compacted.append(await self._compacted(request, later, layout, summariser))
         shortened = await COMPACTION_THREADS.run(_shortened, source, layout, facts)

@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from weft.capabilities.compaction.model import EventGroup, KeyFact
+    from weft.kernel.tokens import TokenCounter
+
+
+# From this probability on a sentence is shown as a statement, and from this on it must be kept if it binds.
+_STATED, _BINDING = 0.3, 0.5
+# Part of a group's room for whole sentences; the rest is for words of the others.
+_ROOM = 0.75
 
 
 class GroupFacts(NamedTuple):
@@ -23,6 +30,34 @@ class GroupFacts(NamedTuple):
 
     known: Sequence[KeyFact]
     later: Sequence[KeyFact]
+
+
+def is_stated(fact: KeyFact) -> bool:
+    """Tell whether a fact is more probably one than not."""
+    return fact.probability >= _STATED
+
+
+def facts_in_room(facts: Sequence[KeyFact], room: int, count: TokenCounter) -> list[KeyFact]:
+    """Return the facts that the text of a group must have, in their order.
+
+    What binds, and every literal, in any case; sentences that only tell something, or perhaps nothing, as far as there
+    is room, the most probable first.
+    """
+    room = int(room * _ROOM)
+    chosen: set[str] = set()
+    optional: list[KeyFact] = []
+    for fact in facts:
+        if fact.probability < _BINDING or (fact.kind is FactKind.FACT and fact.probability < 1):
+            optional.append(fact)
+        else:
+            chosen.add(fact.fact_id)
+            room -= count(fact.text)
+    for fact in sorted(optional, key=lambda each: -each.probability):
+        room -= count(fact.text)
+        if room < 0:
+            break
+        chosen.add(fact.fact_id)
+    return [fact for fact in facts if fact.fact_id in chosen]
 
 
 def facts_by_event(facts: Iterable[KeyFact]) -> dict[str, list[KeyFact]]:

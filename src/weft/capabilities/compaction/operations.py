@@ -16,6 +16,7 @@ from weft.capabilities.approvals.model import is_approver
 from weft.capabilities.compaction.compacted_events import holding_summaries
 from weft.capabilities.compaction.expansion import expand_ids, named_compactions
 from weft.capabilities.compaction.facts.extraction import extract_in_turns
+from weft.capabilities.compaction.group_facts import is_stated
 from weft.capabilities.compaction.model import (
     DEFAULT_STRATEGY,
     CompactionNotFound,
@@ -340,7 +341,11 @@ async def list_facts(
     """
     events, view = await transactions.read(actor, partial(_events_and_view, request), heavy=True)
     facts = await _facts_of(events, actor, cache)
-    matching = [fact for fact in facts if request.kind in {None, fact.kind} and request.status in {None, fact.status}]
+    matching = [
+        fact
+        for fact in facts
+        if is_stated(fact) and request.kind in {None, fact.kind} and request.status in {None, fact.status}
+    ]
     page = matching[request.offset : request.offset + request.limit]
     shown = _facts_within(page, {event.event_id: event for event in events}, _covered(events, view))
     end = request.offset + len(shown)

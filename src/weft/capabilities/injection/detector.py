@@ -15,12 +15,14 @@ from weft.capabilities.injection.segments import segments
 from weft.capabilities.injection.windows import MAX_TOKENS, token_windows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from weft.capabilities.injection.windows import TokenWindow
 
 _UNKNOWN, _START, _END = 100, 101, 102
 _MAX_EXCERPT = 300
+# Lower than any logit: read to the end.
+_WHATEVER = -100.0
 
 
 class Thresholds(NamedTuple):
@@ -49,17 +51,22 @@ class Encoder(Protocol):
 class EncoderDetector:
     """Implements ``InjectionDetector``."""
 
-    def __init__(self, encoder: Encoder, *, talk: Thresholds, data: Thresholds) -> None:
+    def __init__(self, encoder: Callable[[], Encoder], *, talk: Thresholds, data: Thresholds) -> None:
+        """Judge by an encoder, which is asked for with each text: it may have been released meanwhile."""
         self._encoder = encoder
         self._thresholds = {False: talk, True: data}
 
     def detect(self, text: str, *, data: bool) -> Detection:
         normal = normalise(text)
         parts = [segment for each in (normal.text, *normal.decoded) for segment in segments(each)]
-        tokens = [self._encoder.tokens(part)[: MAX_TOKENS - 2] or [_UNKNOWN] for part in parts]
-        scored = [(self._score(window.tokens, data=data), window) for window in token_windows(tokens)]
-        if not scored:
+        if not parts:
             return HARMLESS
+        encoder = self._encoder()
+        tokens = [encoder.tokens(part)[: MAX_TOKENS - 2] or [_UNKNOWN] for part in parts]
+        least = self._thresholds[data].least
+        scored = [
+            (encoder.instructs(window.tokens, data=data, least=least), window) for window in token_windows(tokens)
+        ]
         score, window = max(scored, key=lambda each: each[0])
         bar = self._thresholds[data]
         is_flagged = score > bar.flagged
@@ -67,20 +74,18 @@ class EncoderDetector:
             score,
             flagged=is_flagged,
             strict=score > bar.strict,
-            excerpt=self._excerpt(window, parts, tokens, data=data) if is_flagged else "",
+            excerpt=_excerpt(encoder, window, parts, tokens, data=data) if is_flagged else "",
             level=bar.level(score),
         )
 
     def thresholds(self, *, data: bool) -> Thresholds:
         return self._thresholds[data]
 
-    def _score(self, tokens: Sequence[int], *, data: bool) -> float:
-        return self._encoder.instructs(tokens, data=data, least=self._thresholds[data].least)
 
-    def _excerpt(self, window: TokenWindow, parts: list[str], tokens: list[list[int]], *, data: bool) -> str:
-        """Return the segment of a window that says most by itself, with the one after it."""
-        worst = max(
-            range(window.first, window.last + 1),
-            key=lambda place: self._score([_START, *tokens[place], _END], data=data),
-        )
-        return " ".join(parts[worst : worst + 2])[:_MAX_EXCERPT]
+def _excerpt(encoder: Encoder, window: TokenWindow, parts: list[str], tokens: list[list[int]], *, data: bool) -> str:
+    """Return the segment of a window that says most by itself, with the one after it."""
+    worst = max(
+        range(window.first, window.last + 1),
+        key=lambda place: encoder.instructs([_START, *tokens[place], _END], data=data, least=_WHATEVER),
+    )
+    return " ".join(parts[worst : worst + 2])[:_MAX_EXCERPT]

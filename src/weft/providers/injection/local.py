@@ -6,7 +6,9 @@ Slow to import (numpy): imported by the first use. docs/concepts/injection.md sa
 from __future__ import annotations
 
 from weft.capabilities.injection.detector import EncoderDetector, Thresholds
-from weft.encoder.classifier import load_classifier
+from weft.capabilities.injection.model import DetectorUnavailable
+from weft.encoder.classifier import CLASSIFIER, TextClassifier
+from weft.encoder.installed import WeightsUnreadable
 
 TALK = Thresholds(flagged=3.5, strict=7.5, least=-2.0)
 DATA = Thresholds(flagged=5.0, strict=8.5, least=-2.5)
@@ -14,4 +16,11 @@ DATA = Thresholds(flagged=5.0, strict=8.5, least=-2.5)
 
 def load_included() -> EncoderDetector:
     """Return the included detector."""
-    return EncoderDetector(load_classifier(), talk=TALK, data=DATA)
+    return EncoderDetector(_classifier, talk=TALK, data=DATA)
+
+
+def _classifier() -> TextClassifier:
+    try:
+        return CLASSIFIER.get()
+    except WeightsUnreadable as error:
+        raise DetectorUnavailable(str(error)) from error

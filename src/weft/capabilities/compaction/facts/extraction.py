@@ -48,6 +48,8 @@ _MAX_RESULT_STATEMENTS = 12
 _MAX_ARGUMENTS = 300
 _MAX_ARGUMENT_LITERALS = 6
 _MIN_STATEMENT_WORDS = 3
+# From this probability on it is looked for whether a question was answered.
+_ASKED = 0.3
 _MIN_REFERENCE = 4
 _SNIPPET = 110
 _RESULT_KINDS = frozenset({FactKind.IDENTIFIER, FactKind.URL, FactKind.QUANTITY})
@@ -238,7 +240,8 @@ class _Reader:
         """Return the statement of a sentence. What an agent that calls a tool says it will do is being done."""
         if stated is None or (stated.kind is FactKind.COMMITMENT and event.message.tool_calls):
             return None
-        if stated.kind is FactKind.OPEN_QUESTION and not self.session.questions.is_open(number, text):
+        is_question = stated.kind is FactKind.OPEN_QUESTION and stated.probability >= _ASKED
+        if is_question and not self.session.questions.is_open(number, text):
             return None
         return _Draft(stated.kind, text, _texts(literals_in(text)), stated.probability)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _READ = 600
 # Later messages of others that may answer a question.
-_REPLIES = 3
+_REPLIES = 2
 # A reply as short as this need not repeat a word of the question.
 _SHORT_REPLY = 120
 

@@ -27,7 +27,7 @@ _KINDS = (
     FactKind.FACT,
 )
 # A sentence that states something with less than this probability is talk.
-_LEAST = 0.15
+_LEAST = 0.04
 # Neighbouring sentences are read together, up to so many tokens.
 _WINDOW_TOKENS = 158
 _START, _END = 101, 102
@@ -89,9 +89,9 @@ def replaces(later: str, earlier: str) -> bool:
 
 
 def _classifier() -> TextClassifier:
-    from weft.encoder.classifier import load_classifier  # noqa: PLC0415 - slow to import
+    from weft.encoder.classifier import CLASSIFIER  # noqa: PLC0415 - slow to import
 
-    return load_classifier()
+    return CLASSIFIER.get()
 
 
 def _statements(classifier: TextClassifier, sentences: Sequence[str]) -> list[Statement | None]:
@@ -108,9 +108,7 @@ def _statements(classifier: TextClassifier, sentences: Sequence[str]) -> list[St
     return found + (_of_window(classifier, window, spans) if spans else [])
 
 
-def _of_window(
-    classifier: TextClassifier, window: list[int], spans: list[tuple[int, int]]
-) -> list[Statement | None]:
+def _of_window(classifier: TextClassifier, window: list[int], spans: list[tuple[int, int]]) -> list[Statement | None]:
     found: list[Statement | None] = []
     for nothing, *shares in classifier.kinds([*window, _END], spans).tolist():
         kind = _KINDS[1 + shares.index(max(shares))]

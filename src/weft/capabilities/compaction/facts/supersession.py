@@ -51,6 +51,9 @@ _OPEN = frozenset({FactKind.OPEN_QUESTION, FactKind.BLOCKER, FactKind.COMMITMENT
 _NAMED_SHARE = 0.66
 _CHANGED_SHARE = 0.4
 _CLOSED_SHARE = 0.5
+_ALIKE_SHARE = 0.5
+# Only what is more probably a statement than not is compared by the classifier.
+_STATED = 0.5
 _MIN_SHARED = 2
 # Only the newest facts with a term are compared.
 _MAX_COMPARED = 24
@@ -164,14 +167,22 @@ class FactLog:
                 self._supersede(found, place)
         least = max(_MIN_SHARED, _CHANGED_SHARE * len(own))
         if not is_change(fact.text):
-            found = self._newest(own, least, before=place)
-            if found is not None and not self._is_data[place] and replaces(fact.text, self.facts[found].text):
-                self._supersede(found, place)
+            self._supersede_alike(place, own)
             return
         found = self._newest(own, least, before=place)
         if found is None and takes_back_last(fact.text):
             found = next(self._latest_of(fact.who, place), None)
         if found is not None:
+            self._supersede(found, place)
+
+    def _supersede_alike(self, place: int, terms: Sequence[str]) -> None:
+        """Supersede the newest statement about the same that the classifier takes for replaced."""
+        if self._is_data[place] or self.facts[place].probability < _STATED:
+            return
+        found = self._newest(terms, max(_MIN_SHARED, _ALIKE_SHARE * len(terms)), before=place)
+        if found is None or self.facts[found].probability < _STATED:
+            return
+        if replaces(self.facts[place].text, self.facts[found].text):
             self._supersede(found, place)
 
     def _newest(self, terms: Sequence[str], least: float, before: int) -> int | None:
