@@ -12,6 +12,7 @@ from support.compaction_runs import compact
 from support.windows import ingest, message
 from support.world import SESSION, Caller, World
 from weft.capabilities.assembly import service
+from weft.capabilities.compaction.facts.extraction import extract_in_turns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,11 +93,10 @@ async def test_what_a_later_message_replaced_is_not_listed_until_that_one_is_gon
 @pytest.mark.req("CE-U2")
 async def test_a_message_is_read_once_and_only_without_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    extract = service.extract_in_turns
 
     async def noted(events: Sequence[Any], earlier: Sequence[Any]) -> Any:
         read.extend(event.event_id for event in events)
-        return await extract(events, earlier)
+        return await extract_in_turns(events, earlier)
 
     monkeypatch.setattr(service, "extract_in_turns", noted)
     await renovate(world.analysis, message("tiles", DECISION), *mails(), turns=100)

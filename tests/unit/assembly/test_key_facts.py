@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.window_events import assistant, from_user, result
-from weft.capabilities.assembly.key_facts import Statement, chosen_facts
+from weft.capabilities.assembly.key_facts import FactsRoom, Statement, chosen_facts
 from weft.capabilities.compaction.model import RESULT_OF, FactKind, KeyFact
 from weft.capabilities.windows.model import WindowEvent
 
@@ -19,8 +19,8 @@ def stated(number: int, kind: FactKind, text: str = AGREED, event: WindowEvent |
     return Statement(fact, event)
 
 
-def chosen(statements: list[Statement], room: int) -> list[int]:
-    return [each.fact.at for each in chosen_facts(statements, room, lambda tokens: tokens)]
+def chosen(statements: list[Statement], room: int, of_others: int = 1_000) -> list[int]:
+    return [each.fact.at for each in chosen_facts(statements, FactsRoom(room, of_others), lambda tokens: tokens)]
 
 
 @pytest.mark.req("CE-E", part="over the limit")
@@ -50,6 +50,8 @@ def test_the_user_comes_before_agents_and_a_tool_states_no_decision() -> None:
 
 
 def test_others_than_humans_get_a_part_of_the_room_only() -> None:
-    facts = [stated(number, FactKind.DECISION, event=assistant(AGREED)) for number in range(20)]
-    of_agents = chosen(facts, 100)
-    assert 0 < len(of_agents) <= len(chosen([stated(number, FactKind.DECISION) for number in range(20)], 100)) / 2
+    of_agents = [stated(number, FactKind.DECISION, event=assistant(AGREED)) for number in range(20)]
+    of_humans = [stated(number, FactKind.DECISION) for number in range(100, 120)]
+    found = chosen([*of_agents, *of_humans], 10_000, of_others=30)
+    assert [number for number in found if number >= 100] == [*range(119, 99, -1)]
+    assert 0 < len(found) - len(of_humans) <= 3

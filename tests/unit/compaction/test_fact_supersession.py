@@ -122,3 +122,11 @@ def test_an_error_is_resolved_by_the_same_call_without_one() -> None:
     assert [fact.status for fact in extract_facts(conversation.events)] == ["current"]
     conversation.call("run_tests", '{"suite": "billing"}', "12 tests ok")
     assert extract_facts(conversation.events)[0].status == "resolved"
+
+
+def test_choices_for_numbered_things_stand_beside_each_other() -> None:
+    conversation = Conversation()
+    conversation.user("Let's go with the oak door for room 2.")
+    conversation.user("Let's go with the pine door for room 3.")
+    conversation.user("Let's go with the steel door for room 3.")
+    assert [fact.status for fact in extract_facts(conversation.events)] == ["current", "superseded", "current"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import structs
 
-from weft.capabilities.assembly.key_facts import Reading, Statement, Unread, chosen_facts, is_message
+from weft.capabilities.assembly.key_facts import FactsRoom, Reading, Statement, Unread, chosen_facts, is_message
 from weft.capabilities.assembly.model import Candidate, OmittedCandidate, PlannedBlock, Shortening
 from weft.capabilities.assembly.plan import FittedConversation
 from weft.capabilities.assembly.prompt_trust import ItemTrust, Screening, item_trust, least_trusted
@@ -61,8 +61,10 @@ _CANDIDATE_BYTES = 300
 _SUMMARY = "summary {} of earlier events"
 _KEY_FACTS = "key facts of earlier events"
 _KEY_FACTS_ID = "summary:key_facts"
-# Part of the conversation's room that the key facts of what has no room may take from it.
+# Parts of the conversation's room that the key facts of what has no room may take from it: all, and those of others
+# than humans.
 _KEY_FACTS_SHARE = 0.4
+_OTHERS_SHARE = 0.2
 # Messages after one that may answer it.
 _FOLLOWING = 2
 # Tokens of messages that one prompt reads for what they state; the next prompts read more of them.
@@ -199,13 +201,13 @@ class EventPreparer(NamedTuple):
         )
         return PreparedSummary(part, block, Candidate(ref=ref, kind="summary", tokens=tokens), covered)
 
-    def key_facts(self, statements: Sequence[Statement], room: int) -> PlannedBlock | None:
-        """Return statements as a list of at most ``room`` tokens; None if none fits."""
+    def key_facts(self, statements: Sequence[Statement], room: FactsRoom) -> PlannedBlock | None:
+        """Return statements as a list that fits into the room; None if none does."""
         chosen = chosen_facts(statements, room, self.counter.scaled)
         while chosen:
             names = {each.fact.fact_id for each in chosen}
             block = self._facts_block([each for each in statements if each.fact.fact_id in names])
-            if block.tokens <= room:
+            if block.tokens <= room.tokens:
                 return block
             # Headings and framing are not part of the estimate.
             chosen = chosen[: len(chosen) * 9 // 10]
@@ -392,11 +394,12 @@ class WindowConversation:
         """
         choice = self._choice(room, events_room)
         share = min(int(room * _KEY_FACTS_SHARE), room - self.required_tokens)
-        facts = self._key_facts(choice, max(share, room - choice.tokens))
+        of_others = max(int(room * _OTHERS_SHARE), room - choice.tokens)
+        facts = self._key_facts(choice, FactsRoom(max(share, room - choice.tokens), of_others))
         if facts is not None and facts.tokens > room - choice.tokens:
             rest = room - facts.tokens
             choice = self._choice(rest, None if events_room is None else min(rest, events_room))
-            facts = self._key_facts(choice, room - choice.tokens)
+            facts = self._key_facts(choice, FactsRoom(room - choice.tokens, of_others))
         return self._fitted(choice, facts)
 
     def unread(self, left_out: AbstractSet[str]) -> Unread | None:
@@ -434,7 +437,7 @@ class WindowConversation:
                 found += (Statement(fact, each.event) for fact in each.reading.statements or ())
         return [each for each in found if each.fact.fact_id not in settled]
 
-    def _key_facts(self, choice: _Choice, room: int) -> PlannedBlock | None:
+    def _key_facts(self, choice: _Choice, room: FactsRoom) -> PlannedBlock | None:
         """Return the key facts of what is left out."""
         trimmed = {*choice.events.trimmed, *self._covered_by(self._left_out(choice))}
         if not trimmed:

@@ -27,8 +27,13 @@ if TYPE_CHECKING:
 _FIRST = frozenset({FactKind.DECISION, FactKind.CONSTRAINT, FactKind.COMMITMENT, FactKind.OPEN_QUESTION})
 # How often a prompt is planned again: what messages state takes room, for which a few more are left out.
 READINGS = 2
-# Part of the room that is not for what the user and other humans said.
-_SHARE_OF_OTHERS = 0.5
+
+
+class FactsRoom(NamedTuple):
+    """The tokens that key facts may take, and how many of them others than humans may take."""
+
+    tokens: int
+    of_others: int
 
 
 @dataclass(slots=True)
@@ -90,17 +95,18 @@ def is_message(event: WindowEvent) -> bool:
     return is_source(event) and not event.as_data and not is_data_event(event)
 
 
-def chosen_facts(statements: Sequence[Statement], room: int, scaled: Callable[[int], int]) -> list[Statement]:
-    """Return what fits into about ``room`` tokens: that of humans first, then that of agents, claims of data last.
+def chosen_facts(statements: Sequence[Statement], room: FactsRoom, scaled: Callable[[int], int]) -> list[Statement]:
+    """Return what about fits into the room: that of humans first, then that of agents, claims of data last.
 
-    Of each the most binding kinds come first, then the newest. Others than humans get a part of the room only.
+    Of each the most binding kinds come first, then the newest.
     """
     stated = [each for each in statements if not (each.is_claim and each.fact.kind in STATED_KINDS)]
     chosen: list[Statement] = []
-    used = 0
+    used = of_others = 0
     for _, each in sorted(enumerate(stated), key=lambda at: (at[1].rank, at[0]), reverse=True):
         tokens = scaled(approximate_tokens(statement(each.fact)))
-        if used + tokens <= (room if each.is_of_human else room * _SHARE_OF_OTHERS):
+        others = 0 if each.is_of_human else of_others + tokens
+        if used + tokens <= room.tokens and others <= room.of_others:
             chosen.append(each)
-            used += tokens
+            used, of_others = used + tokens, max(of_others, others)
     return chosen

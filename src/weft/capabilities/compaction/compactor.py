@@ -15,6 +15,7 @@ from msgspec import structs
 from weft.capabilities.compaction.digest import is_literal, statement
 from weft.capabilities.compaction.facts.extraction import extract_in_turns
 from weft.capabilities.compaction.group_facts import facts_by_event, facts_in_room, facts_of
+from weft.capabilities.compaction.losses import event_losses, loss_list
 from weft.capabilities.compaction.model import (
     CompactedView,
     CompactionDraft,
@@ -230,7 +231,7 @@ def _tokens_of(carried: Sequence[KeyFact], count: TokenCounter) -> int:
 def _truncated(group: EventGroup, facts: Sequence[KeyFact], count: TokenCounter) -> _Compacted:
     """Leave a group out; its statements are carried."""
     note = truncation_note(group.events)
-    written = SummaryText(note, "structured_digest", 0.0, (f"{len(group.events)} events left out.",))
+    written = SummaryText(note, "structured_digest", 0.0, (f"Left out: {loss_list(event_losses(group.events))}.",))
     summary = _summary(SummaryRequest(group, facts, count), written, (), 0.0)
     return _Compacted(summary, [structs.replace(fact, carried=True) for fact in facts if not is_literal(fact)])
 

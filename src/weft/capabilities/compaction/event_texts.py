@@ -28,10 +28,10 @@ _ROLES = frozenset({"user", "human", "assistant", "system", "developer", "tool",
 
 
 class GroupTexts(NamedTuple):
-    """The utterances of a group, and what was left out of its tool results."""
+    """The utterances of a group, and what was left out of its tool results, with the tool."""
 
     utterances: Sequence[Utterance]
-    left_out: Sequence[str]
+    left_out: Sequence[tuple[str, str]]
 
 
 def group_texts(group: EventGroup, count: TokenCounter) -> GroupTexts:
@@ -42,15 +42,16 @@ def group_texts(group: EventGroup, count: TokenCounter) -> GroupTexts:
     wanted = references_to(group) if has_results else frozenset()
     speakers = frozenset(speaker(event).casefold() for event in group.events)
     utterances: list[Utterance] = []
-    left_out: list[str] = []
+    left_out: list[tuple[str, str]] = []
     for event in group.events:
         text = plain_text(event.message)
         if event.message.role == "tool":
             most = max(int(event.tokens * share), _MIN_RESULT_TOKENS)
             slim = slim_output(text, most, count, wanted)
-            name = f"{RESULT_OF}{names.get(event.event_id, 'a tool')}"
-            utterances.append(Utterance(name, _quoted(slim.text, speakers), is_verbatim=True))
-            left_out += filter(None, [slim.left_out])
+            name = names.get(event.event_id, "a tool")
+            utterances.append(Utterance(f"{RESULT_OF}{name}", _quoted(slim.text, speakers), is_verbatim=True))
+            if slim.left_out:
+                left_out.append((name, slim.left_out))
             continue
         if text:
             utterances.append(Utterance(speaker(event), text))
@@ -103,7 +104,7 @@ def call_names(events: Sequence[WindowEvent]) -> Mapping[str, str]:
 
 def _call(event: WindowEvent, call: ToolCall, count: TokenCounter) -> Utterance:
     arguments = slim_output(call.arguments, _MAX_ARGUMENT_TOKENS, count).text
-    return Utterance(f"{speaker(event)} called", f"{call.name}({arguments})", is_verbatim=True)
+    return Utterance(f"{speaker(event)} called", f"{call.name}({arguments})", is_verbatim=True, is_call=True)
 
 
 def references_to(group: EventGroup) -> frozenset[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from weft.capabilities.compaction.digest import digest
 from weft.capabilities.compaction.event_texts import group_texts
+from weft.capabilities.compaction.losses import event_losses, loss_list, result_losses
 from weft.capabilities.compaction.reduction.model import ReducedText
 from weft.capabilities.compaction.verification import verify
 from weft.kernel.thread_pools import COMPACTION_THREADS
@@ -25,7 +27,6 @@ _FIRST_ROOM = 0.97
 # Facts that need this part of the room are listed; words beside them need at least that part.
 _DENSE = 0.8
 _LEAST_ROOM = 0.1
-_MAX_NOTES = 4
 
 
 class SummaryRequest(NamedTuple):
@@ -68,7 +69,7 @@ class Summariser(Protocol):
 
 
 # What a reduction reports that left nothing out.
-_IN_FULL = ReducedText("", 0, [], 0, 0, [])
+_IN_FULL = ReducedText("", 0, Counter(), 0, [])
 
 
 class ExtractiveSummariser:
@@ -162,25 +163,23 @@ def _reduced(request: SummaryRequest, texts: GroupTexts, facts: Sequence[KeyFact
 def _digest(request: SummaryRequest, facts: Sequence[KeyFact]) -> SummaryText:
     events = request.group.events
     stated = {event_id for fact in facts for event_id in fact.event_ids}
-    without = sum(event.event_id not in stated for event in events)
-    notes = [f"Only key facts are listed: {len(facts)} from {len(events) - without} of {len(events)} events."]
+    without = [event for event in events if event.event_id not in stated]
+    notes = [f"Only key facts are listed: {len(facts)} from {len(events) - len(without)} of {len(events)} events."]
+    if without:
+        notes.append(f"Left out whole: {loss_list(event_losses(without))}.")
     return SummaryText(digest(facts), "structured_digest", loss_notes=tuple(notes))
 
 
 def _losses(request: SummaryRequest, texts: GroupTexts, attempt: _Attempt) -> tuple[str, ...]:
-    """Say in plain words what is not in a text."""
-    notes = []
+    """Say in plain words what is not in a text, by kind and source."""
     reduced = attempt.reduced
-    if reduced is None:
-        notes.append(f"Only key facts are listed, of {len(request.group.events)} events.")
-    elif reduced.words < reduced.words_before:
-        notes.append(f"{reduced.words_before - reduced.words:,} of {reduced.words_before:,} words left out.")
-        if reduced.dropped_utterances:
-            notes.append(f"{len(reduced.dropped_utterances)} of {len(texts.utterances)} messages left out whole.")
-    if texts.left_out:
-        shown = ", ".join(texts.left_out[:_MAX_NOTES])
-        more = f" and more in {len(texts.left_out) - _MAX_NOTES} others" if len(texts.left_out) > _MAX_NOTES else ""
-        notes.append(f"Left out of tool results: {shown}{more}.")
+    losses = result_losses(texts.left_out)
+    losses += event_losses(request.group.events) if reduced is None else reduced.losses
+    left_out = f"{loss_list(losses)}." if losses else ""
+    beginning = "Left out: " if reduced is not None else "Left out, except key facts: "
+    notes = [f"{beginning}{left_out}"] if left_out else []
+    if reduced is not None and reduced.shortened:
+        notes.append(f"Shortened: {reduced.shortened:,} {'sentence' if reduced.shortened == 1 else 'sentences'}.")
     if attempt.is_over:
         over = request.count(attempt.text) - request.group.target_tokens
         notes.append(f"{over:,} tokens over its target, so that no key fact is lost.")

@@ -136,7 +136,8 @@ def subjects_of(fact: KeyFact) -> Iterator[Subject]:
         yield Subject(("label", fact.kind, *_terms(match["inner"] or match["subject"])), (text[match.end() :],))
     if (match := _CHOICE.search(text)) is not None:
         about = _REPLACED.sub("", match["subject"])
-        yield Subject(("choice", who, *_terms(about)), _terms(match["value"]))
+        # The numbers of what a choice is for tell it from others: room 2 is not room 3.
+        yield Subject(("choice", who, *sorted(content_terms(about))), _terms(match["value"]))
     if fact.kind is FactKind.QUANTITY and (match := _SETTING.search(fact.literals[0])) is not None:
         yield Subject(("setting", match[1].casefold()), (fact.literals[0],))
         return

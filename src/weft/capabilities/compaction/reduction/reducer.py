@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from weft.capabilities.compaction.verification import CRITICAL_WORDS, IGNORED_WO
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from weft.capabilities.compaction.reduction.model import Losses
     from weft.capabilities.compaction.reduction.word_model import WordModel
     from weft.kernel.tokens import TokenCounter
 
@@ -71,7 +73,7 @@ def reduce_texts(
     """
     units = split(texts, count)
     if not len(units.form):
-        return ReducedText("", 0, list(range(len(texts))), 0, 0, list(protected))
+        return ReducedText("", 0, Counter(), 0, list(protected))
     share = target_tokens / max(float(units.cost.sum()), 1.0)
     values = unit_values(units, share, model or load_model())
     is_protected = _protected_units(texts, units, protected, target_tokens)
@@ -85,15 +87,21 @@ def reduce_texts(
         units, values, density, order, rank, find_bindings(units), speakers, _set_apart(units, is_protected)
     )
     kept, text, tokens = _fit(selection, target_tokens, count)
-    said = set(units.utterance[kept].tolist())
-    return ReducedText(
-        text,
-        tokens,
-        [number for number in range(len(texts)) if number not in said],
-        len(kept),
-        int(kept.sum()),
-        [literal for literal in protected if literal not in text],
-    )
+    losses, shortened = _losses(texts, units, kept)
+    return ReducedText(text, tokens, losses, shortened, [literal for literal in protected if literal not in text])
+
+
+def _losses(texts: Sequence[Utterance], units: Units, kept: Array) -> tuple[Losses, int]:
+    """Return the sentences and lines that are left out, by speaker and kind, and how many lost a part."""
+    sentences, first, sizes = np.unique(units.sentence, return_index=True, return_counts=True)
+    left = np.bincount(units.sentence[kept], minlength=int(sentences[-1]) + 1)[sentences]
+    gone = first[left == 0]
+    losses: Losses = Counter()
+    for number, is_question in zip(units.utterance[gone].tolist(), units.is_question[gone].tolist(), strict=True):
+        said = texts[number]
+        kind = "calls" if said.is_call else "lines" if said.is_verbatim else "questions" if is_question else "sentences"
+        losses[said.speaker.removesuffix(" called") if said.is_call else said.speaker, kind] += 1
+    return losses, int(((left > 0) & (left < sizes)).sum())
 
 
 def _protected_units(texts: Sequence[Utterance], units: Units, protected: Sequence[str], target: int) -> Array:
