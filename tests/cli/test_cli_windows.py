@@ -38,6 +38,19 @@ def test_the_events_of_a_window_are_printed_as_a_conversation(launch: CommandLin
     )
 
 
+@pytest.mark.req("CE-L1")
+def test_an_event_is_printed_with_the_time_at_which_it_happened_its_step_and_its_reason(launch: CommandLine) -> None:
+    event = {"event_id": "old", "content": "Rest on Tuesdays.", "occurred_at": "2025-03-04T09:30:00+01:00"}
+    event |= {"step": "planning", "reason": "old chat"}
+    launch.run("context", "ingest", msgspec.json.encode([event]).decode(), "-s", "launch")
+    shown = launch.run("window", "events", "-s", "launch").stdout
+    assert re.search(rf"· step planning · 2025-03-04 08:30:00Z, recorded {TIMESTAMP} · old chat\n", shown)
+    assert "old chat (step planning)" in launch.run("history", "log", "window:launch:admin").stdout
+    future = msgspec.json.encode([event | {"event_id": "new", "occurred_at": "2190-01-01T00:00:00Z"}]).decode()
+    refused = launch.run("context", "ingest", future, "-s", "launch", code=1).stderr
+    assert "events[0].occurred_at" in refused
+
+
 @pytest.mark.req("CE-F31")
 @pytest.mark.req("CE-U7")
 def test_an_agent_hands_over_only_the_system_prompt_that_is_registered(launch: CommandLine) -> None:

@@ -20,7 +20,7 @@ import pytest
 from support.alerts import add_calls, evaluate
 from support.approvals import QUESTION, Asking
 from support.assemblies import assemble
-from support.compaction_runs import long_window
+from support.compaction_runs import compact, long_window
 from support.http_server import served
 from support.world import SESSION, refused
 from weft.transports.console.actions import DONE
@@ -611,6 +611,25 @@ async def test_no_value_is_logged(world: World, caplog: pytest.LogCaptureFixture
     assert logged
     for secret in (SECRET, token, world.admin.credential):
         assert not [text for text in logged if secret in text]
+
+
+@pytest.mark.req("CE-H")
+async def test_an_approver_outside_the_session_reads_the_compaction_that_waits(world: World) -> None:
+    planner = await world.planner.create_session("critical", compaction_review=True)
+    await long_window(planner, turns=150, limit=10_000)
+    held = await compact(planner)
+    assert held["state"] == "held"
+    who = {"kind": "human", "permissions": ["read", "write"]}
+    approver = await world.admin.create_agent("approver", clearance=3, **who)
+    async with reading(world, approver) as reader:
+        page = (await reader.open(f"/approvals/{held['approval_id']}")).text
+        link = re.search(r"/console(/compactions/\w+)", page)
+        assert link is not None
+        assert "Turn 0." in (await reader.open(link[1])).text
+    junior = await world.admin.create_agent("junior", clearance=2, **who)
+    async with reading(world, junior) as reader:
+        refusal = await reader.open(link[1])
+        assert (refusal.status_code, "Turn 0." in refusal.text) == (404, False)
 
 
 async def test_an_approval_is_given_by_its_form(world: World) -> None:

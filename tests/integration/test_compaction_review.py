@@ -125,7 +125,11 @@ async def test_who_may_decide_about_a_compaction_reads_it_until_the_decision(cri
     assert "4,200" in str([each["facts"] for each in summaries])
     assert any(each["loss_notes"] for each in summaries)
     assert "hall in Rennes" in summaries[0]["originals"][0]["content"]
-    (row,) = [row for row in await critical.admin.audit() if row["action"] == "compaction.show"]
+    with refused("PERMISSION_DENIED") as error:
+        await approver.call("compaction.apply", **named)
+    assert error.value.context["approval_id"] == held.approval_id
+    rows: Any = await critical.admin.audit()
+    (row,) = [row for row in rows if row["action"] == "compaction.show"]
     assert (row["outcome"], row["actor"], row["target"]) == ("done", "human:approver", held.compaction_id)
     await approver.call("approval.approve", approval_id=held.approval_id)
     with refused("COMPACTION_NOT_FOUND"):

@@ -347,6 +347,7 @@ CONTENT: dict[str, dict[str, Door]] = {
         ),
         "events[].references[]": lambda world, text: _ingest(world, content="hello", references=[text]),
         "events[].source_refs[]": lambda world, text: _ingest(world, content="hello", source_refs=[text]),
+        "events[].reason": lambda world, text: _ingest(world, content="hello", reason=text),
     },
     "agent.define": {
         "reason": lambda world, text: world.planner.call("agent.define", agent_id="analysis", role="x", reason=text)

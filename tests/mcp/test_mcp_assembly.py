@@ -79,6 +79,22 @@ async def test_an_agent_works_with_prompts_and_receipts(connect: Connect, sessio
         assert [(row["group"], row["calls"], row["reported"]) for row in totals["rows"]] == [(session, 2, 1)]
 
 
+@pytest.mark.req("CE-L1")
+async def test_an_agent_imports_an_earlier_conversation(connect: Connect, session: str) -> None:
+    old = {
+        "event_id": "old",
+        "content": "Rest on Tuesdays.",
+        "occurred_at": "2025-03-04T09:30:00+01:00",
+        "step": "plan",
+    }
+    async with connect("analysis", session) as client:
+        await answer(client, "ingest_event", events=[old])
+        (shown,) = (await answer(client, "context_window", action="events"))["events"]
+        assert (shown["occurred_at"], shown["step"]) == ("2025-03-04T08:30:00Z", "plan")
+        refusal = await refused(client, "ingest_event", events=[old | {"event_id": "x", "occurred_at": "2190-01-01"}])
+        assert refusal["code"] == "INVALID_INPUT_FORMAT"
+
+
 async def test_the_tools_name_what_they_need(web: Connect, session: str) -> None:
     async with web("analysis", tools="full") as client:
         tools = await tools_of(client)

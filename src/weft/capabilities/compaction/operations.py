@@ -361,17 +361,23 @@ async def list_facts(
     session=SessionUse.FINDS,
 )
 async def apply_compaction(
-    request: ApplyCompaction, actor: Actor, compactions: Compactions, policies: TrustPolicies
+    request: ApplyCompaction, actor: Actor, readable: ReadableCompactions, policies: TrustPolicies
 ) -> CompactionInfo:
     """Apply a compaction that is held for review. It is applied when its review is approved, or by an approver."""
-    found = await compactions.find(request.compaction_id)
+    found, is_review = await readable.find(request.compaction_id)
+    if is_review:
+        raise PermissionDenied(
+            "The window of this compaction is not open to you.",
+            hint="Approve it with `approval.approve`: then it is applied on behalf of its agent.",
+            approval_id=found.approval_id,
+        )
     is_approved = actor.approval is not None and actor.approval.covers(check_of(found))
     if not is_approved and not is_approver(actor, await policies.current()):
         raise PermissionDenied(
             "A held compaction is applied by a human who may approve calls, or when its review is approved.",
             hint="Wait for the review; `approval.list` shows it. The window is used as it is meanwhile.",
         )
-    return compaction_info(await compactions.apply(request.compaction_id))
+    return compaction_info(await readable.compactions.apply(request.compaction_id))
 
 
 @_write(
