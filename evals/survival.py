@@ -111,9 +111,9 @@ def stated_conversations(
 ) -> list[StatedConversation]:
     """Return conversations of each list, the same in every run; talk is of the list first, then of the others."""
     draw = random.Random(_RANDOM_NUMBER)  # noqa: S311 - the same conversations each time, not a secret
-    known = {each.name: read_list(each) for each in sorted(lists.iterdir()) if each.is_dir()}
+    known = read_lists(lists)
     # Two closed lists have too little talk.
-    every = known | {each.name: read_list(each) for each in sorted(OPEN.iterdir()) if each.is_dir()}
+    every = known | read_lists(OPEN)
     made = []
     for name, lines in known.items():
         stated = draw.sample(_of_type(lines, "statement"), conversations * statements)
@@ -127,8 +127,13 @@ def stated_conversations(
     return made
 
 
-def read_list(folder: Path) -> list[Said]:
-    """Return the messages of a list; pairs have none."""
+def read_lists(folder: Path) -> dict[str, list[Said]]:
+    """Return the messages of each list that has statements; pairs of messages are not among them."""
+    known = {each.name: _read_list(each) for each in sorted(folder.iterdir()) if each.is_dir()}
+    return {name: lines for name, lines in known.items() if lines}
+
+
+def _read_list(folder: Path) -> list[Said]:
     lines = [line for path in sorted(folder.glob("*.jsonl")) for line in path.read_bytes().splitlines()]
     rows = [msgspec.json.decode(line) for line in lines]
     return [msgspec.convert(row, Said) for row in rows if "message" in row]
