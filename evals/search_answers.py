@@ -76,9 +76,10 @@ async def _measure(folder: Path) -> list[Row]:
 
 async def _add(product: Product, turns: Sequence[Turn]) -> None:
     """Add the conversation as messages of a session, each by an agent named like its speaker."""
-    for speaker in sorted({turn.speaker for turn in turns}):
+    speakers = sorted({turn.speaker for turn in turns})
+    for speaker in speakers:
         await product.call("agent.create", principal="admin", agent_id=speaker)
-    await product.call("session.create", session_id=_CONVERSATION, purpose="An evaluation.")
+    await product.call("session.create", session_id=_CONVERSATION, purpose="An evaluation.", members=speakers)
     for turn in turns:
         product.clock.at = turn.at
         await product.call("message.add", principal=turn.speaker, session_id=_CONVERSATION, content=turn.text)

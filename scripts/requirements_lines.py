@@ -154,6 +154,7 @@ LINES = {
     "CE-K": "A domain made from a template brings chunking, metadata, pins, retention and example queries.",
     "CE-I": "Inputs are sanitised before assembly; layers are enforced after assembly and before dispatch.",
     "CE-H": "A compaction can be held for human review before it takes effect.",
+    "CE-L1": "Events carry the time at which they happened; ingestion, too, carries step and reason.",
     "CE-L6": "A prompt holds no passage that adds nothing for the task; adding junk never raises the reported savings.",
     "WX-01": "Default tool lists stay within their token budgets; other tools are called through one meta-tool.",
     "WX-02": "Who wrote, said, changed or read is an agent id everywhere.",

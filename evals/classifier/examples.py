@@ -19,7 +19,7 @@ from weft.capabilities.compaction.facts.units import units_of
 from weft.capabilities.injection.normal_form import normalise
 from weft.capabilities.injection.segments import segments
 from weft.capabilities.injection.windows import token_windows
-from weft.providers.embedders.wordpiece import WordPieceTokenizer
+from weft.encoder.wordpiece import WordPieceTokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -53,13 +53,6 @@ _BOTH = frozenset(
     agent_message_injection benign_agent_message benign_dialog benign_dialog_insert benign_memory benign_request_to_human
     benign_role_tags benign_security_prose benign_security_text direct_injection jailbreak jailbreak_in_the_wild
     system_prompt_extraction
-    """.split()
-)
-_PROSE = frozenset(
-    """
-    benign_agent_message benign_agent_rules benign_agent_task benign_article benign_dialog benign_doc benign_email
-    benign_memory benign_policy benign_query benign_request_to_human benign_security_prose benign_system_prompt
-    benign_todo benign_trigger_words
     """.split()
 )
 # The development set has fewer rows and better labels than the training corpus.
@@ -102,20 +95,8 @@ def examples(data: Path) -> Iterator[Example]:
     tokens = _Tokens()
     yield from _injection_sets(data, tokens)
     yield from _ordinary(data, tokens)
-    yield from _unlabelled(data, tokens)
     for folder in sorted(each for each in LISTS.iterdir() if each.is_dir()):
         yield from statements(folder.name, list_lines(folder), tokens)
-
-
-def _unlabelled(data: Path, tokens: _Tokens) -> Iterator[Example]:
-    """Yield messages whose sentences the smaller network learns as the larger one reads them."""
-    talk = [text.text for text in corpora.texts(data) if text.talk]
-    rows = corpora.lines_of(data / "injection_training/train.jsonl")
-    talk += [row["text"] for row in rows if row["label"] == 0 and row["kind"] in _PROSE]
-    for text in talk:
-        ids, spans = labelled_sentences({"message": text[:900], "kind": "nothing"}, tokens)
-        if spans:
-            yield Example("unlabelled", "public", (corpora.digest(text) % FOLDS,) * 2, [ids], spans=spans)
 
 
 def list_lines(folder: Path) -> list[dict[str, Any]]:
@@ -124,7 +105,8 @@ def list_lines(folder: Path) -> list[dict[str, Any]]:
 
 def _injection_sets(data: Path, tokens: _Tokens) -> Iterator[Example]:
     for row in corpora.lines_of(data / "injection/injection.jsonl"):
-        group = row.get("subkind") if row["source"] == "bipia" else row.get("carrier") or row["text"]
+        attack = row.get("subkind") if row["source"] == "bipia" else row.get("carrier")
+        group = (row["label"] and attack) or row["text"]
         folds = _FOLD_OF_SOURCE[row["source"]], corpora.digest(str(group)) % FOLDS
         yield _of_row(row, folds, _DEVELOPMENT_WEIGHT, f"dev:{row['source']}", tokens)
     for row in corpora.lines_of(data / "injection_training/train.jsonl"):

@@ -1,4 +1,4 @@
-"""Train the text classifier: the first layers of the installed encoder, with a head for each question.
+"""Train the text classifier: the layers of the installed encoder, with a head for each question.
 
     python -m evals.classifier.examples ../shared/eval-data examples.jsonl
     python -m evals.classifier.train --examples examples.jsonl --model MINILM.onnx --out FOLDER
@@ -23,7 +23,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from weft.providers.embedders.onnx_files import read_weights
+from weft.encoder.bert import outlier_factors, quantised
+from weft.encoder.onnx_files import read_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     Weights = dict[str, np.ndarray[Any, Any]]
 
 WIDTH, HEADS = 384, 12
+# Half of the layers answer first: what is clearly harmless goes no further, and kinds are read from them.
+LAYERS, EXIT = 6, 3
 KINDS = 7
 MODES = ("talk", "data")
 PAIRS = ("answer", "replacement")
@@ -39,12 +42,10 @@ _PARTS = ("query", "key", "value")
 
 
 class Config(NamedTuple):
-    layers: int = 3
     epochs: int = 6
     rate: float = 8e-5
     dropped: float = 0.05
     seed: int = 1
-    statement_rounds: int = 2
 
 
 class Layer(nn.Module):
@@ -72,7 +73,7 @@ class Layer(nn.Module):
 class Classifier(nn.Module):
     """The encoder and its heads: windows by mode, sentences by kind, pairs."""
 
-    def __init__(self, weights: Weights, layers: int) -> None:
+    def __init__(self, weights: Weights) -> None:
         super().__init__()
         inner = "inner.embeddings."
         words = weights[f"{inner}word_embeddings.weight_q"] * weights[f"{inner}word_embeddings.weight_scale"].astype("f4")
@@ -89,18 +90,25 @@ class Classifier(nn.Module):
         self.norm.weight.data = torch.tensor(weights[f"{inner}LayerNorm.weight"])
         self.norm.bias.data = torch.tensor(weights[f"{inner}LayerNorm.bias"])
         self.norm.requires_grad_(False)
-        self.layers = nn.ModuleList(Layer() for _ in range(layers))
+        self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
         matrices = [name[:-2] for name in weights if name.startswith("val_") and name.endswith("_q")]
         for number, layer in enumerate(self.layers):
             _load(layer, weights, number, matrices[6 * number : 6 * number + 6])
+        self.early = nn.Linear(2 * WIDTH, len(MODES))
         self.window = nn.Linear(2 * WIDTH, len(MODES))
         self.kind = nn.Linear(2 * WIDTH, KINDS)
         self.pair = nn.Linear(4 * WIDTH, len(PAIRS))
 
     def states(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Return the states of tokens after the first half of the layers."""
         hidden = self.norm(self.words[ids] + self.places[: ids.shape[1]])
         hidden = functional.dropout(hidden, 0.1, self.training)
-        for layer in self.layers:
+        for layer in self.layers[:EXIT]:
+            hidden = layer(hidden, mask)
+        return hidden
+
+    def last_states(self, hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers[EXIT:]:
             hidden = layer(hidden, mask)
         return hidden
 
@@ -119,29 +127,6 @@ def _load(layer: Layer, weights: Weights, number: int, names: list[str]) -> None
     for module, name in ((layer.attention_norm, "attention.output.LayerNorm"), (layer.output_norm, "output.LayerNorm")):
         module.weight.data = torch.tensor(weights[f"{inner}{name}.weight"])
         module.bias.data = torch.tensor(weights[f"{inner}{name}.bias"])
-
-
-class Student(nn.Module):
-    """Convolutions over the words of a message, a fraction of the encoder's cost; learns kinds from the encoder."""
-
-    def __init__(self, words: torch.Tensor, width: int = 64, filters: int = 96) -> None:
-        super().__init__()
-        _, _, components = torch.pca_lowrank(words.float(), q=width, niter=4)
-        start = words.float() @ components
-        self.words = nn.Embedding.from_pretrained(start / start.std(0), freeze=False)
-        self.first = nn.Conv1d(width, filters, 3, padding=1)
-        self.others = nn.ModuleList(nn.Conv1d(filters, filters, 3, padding=d, dilation=d) for d in (2, 4))
-        self.hidden = nn.Linear(2 * filters, 64)
-        self.out = nn.Linear(64, KINDS)
-
-    def kinds(self, examples: list[dict[str, Any]], dropped: float = 0.0) -> torch.Tensor:
-        ids, mask = _padded([each["windows"][0] for each in examples], dropped)
-        keep = mask[:, None, :].float()
-        states = functional.relu(self.first(self.words(ids).transpose(1, 2) * keep)) * keep
-        for layer in self.others:
-            states = (states + functional.relu(layer(functional.dropout(states, 0.1, self.training)))) * keep
-        found = spans_pooled(states.transpose(1, 2), examples)
-        return self.out(functional.relu(self.hidden(functional.dropout(found, 0.2, self.training)))).float()
 
 
 def pooled(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -172,12 +157,14 @@ def _padded(windows: list[list[int]], dropped: float = 0.0) -> tuple[torch.Tenso
 
 
 def window_logits(model: Classifier, examples: list[dict[str, Any]], dropped: float = 0.0) -> torch.Tensor:
-    """Return the logits of texts by mode: those of the best of their windows."""
+    """Return the logits of texts by mode, early and last: those of the best of their windows."""
     windows = [window for each in examples for window in each["windows"]]
     owner = torch.tensor([n for n, each in enumerate(examples) for _ in each["windows"]], device=_device())
     ids, mask = _padded(windows, dropped)
-    logits = model.window(pooled(model.states(ids, mask), mask)).float()
-    best = torch.full((len(examples), len(MODES)), -1e4, device=_device())
+    states = model.states(ids, mask)
+    last = model.last_states(states, mask)
+    logits = torch.cat([model.early(pooled(states, mask)), model.window(pooled(last, mask))], 1).float()
+    best = torch.full((len(examples), 2 * len(MODES)), -1e4, device=_device())
     return best.scatter_reduce(0, owner[:, None].expand_as(logits), logits, "amax")
 
 
@@ -199,47 +186,9 @@ def spans_pooled(states: torch.Tensor, examples: list[dict[str, Any]]) -> torch.
     return pooled(states[torch.tensor(rows, device=_device())], inside)
 
 
-def distil(examples: list[dict[str, Any]], teacher: Classifier, config: Config, epochs: int = 12) -> Student:
-    """Train the smaller network to give the kinds that the larger one gives, on labelled and other messages."""
-    torch.manual_seed(config.seed)
-    chance = random.Random(config.seed)
-    student = Student(teacher.words).to(_device())
-    own = [each for each in examples if each["task"] in {"statement", "unlabelled"}]
-    with torch.no_grad():
-        wanted: dict[int, torch.Tensor] = {}
-        for start in range(0, len(own), 256):
-            part = own[start : start + 256]
-            probabilities = kind_logits(teacher, part).softmax(1)
-            sizes = [len(each["spans"]) for each in part]
-            for each, found in zip(part, probabilities.split(sizes), strict=True):
-                wanted[id(each)] = found
-    labelled = [each for each in own if each["task"] == "statement"]
-    optimizer = torch.optim.AdamW(student.parameters(), lr=2e-3, weight_decay=0.01)
-    step_count = epochs * (len(own) // 64 + 1)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2e-3, step_count + epochs)
-    for _ in range(epochs):
-        student.train()
-        rows = [each for each in own if each["task"] == "unlabelled"]
-        rows = chance.sample(rows, min(len(rows), 12_000)) + labelled
-        chance.shuffle(rows)
-        for start in range(0, len(rows), 64):
-            part = rows[start : start + 64]
-            logits = student.kinds(part, 0.08)
-            target = torch.cat([wanted[id(each)] for each in part])
-            hard = torch.tensor([k if each["task"] == "statement" else -1 for each in part for *_, k in each["spans"]], device=_device())
-            loss = -(target * logits.log_softmax(1)).sum(1)
-            known = hard >= 0
-            loss = torch.where(known, 0.5 * loss + 0.5 * functional.cross_entropy(logits, hard.clamp(min=0), reduction="none"), loss).mean()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            schedule.step()
-    return student.eval()
-
-
 def pair_logits(model: Classifier, examples: list[dict[str, Any]], dropped: float = 0.0) -> torch.Tensor:
     ids, mask = _padded([each["windows"][0] for each in examples], dropped)
-    states = model.states(ids, mask)
+    states = model.last_states(model.states(ids, mask), mask)
     place = torch.arange(ids.shape[1], device=_device())
     means = []
     for side in (0, 1):
@@ -254,7 +203,7 @@ def _loss(model: Classifier, batch: Batch, config: Config) -> torch.Tensor:
     examples = batch.examples
     if batch.task == "injection":
         logits = window_logits(model, examples, config.dropped)
-        labels = torch.tensor([each["labels"] for each in examples], device=_device(), dtype=torch.float32)
+        labels = torch.tensor([each["labels"] * 2 for each in examples], device=_device(), dtype=torch.float32)
         weight = torch.tensor([[each["weight"]] for each in examples], device=_device()) * (labels >= 0)
         losses = functional.binary_cross_entropy_with_logits(logits, labels.clamp(min=0), reduction="none")
         return (losses * weight).sum() / weight.sum().clamp(min=1)
@@ -269,11 +218,45 @@ def _loss(model: Classifier, batch: Batch, config: Config) -> torch.Tensor:
     )
 
 
+def mixed(examples: list[dict[str, Any]], chance: random.Random) -> list[dict[str, Any]]:
+    """Return the messages of lists, their sentences alone, and messages of random sentences of a list and language.
+
+    An author puts few statements into a long message: without this, the length of a message would tell the kind.
+    """
+    by_list: dict[tuple[str, str], list[tuple[list[int], int]]] = {}
+    for each in examples:
+        sentences = [(each["windows"][0][start:end], kind) for start, end, kind in each["spans"]]
+        by_list.setdefault((each["source"], each["lang"]), []).extend(sentences)
+    found = [each for each in examples if chance.random() < 0.7]  # noqa: PLR2004 - shares of the mixture
+    for (source, lang), sentences in by_list.items():
+        stated = [one for one in sentences if one[1]]
+        talk = [one for one in sentences if not one[1]]
+        for one in [*stated, *chance.sample(talk, min(len(talk), len(stated)))]:
+            found.append(_message(source, lang, [one]))
+        for _ in range(len(stated) // 2):
+            share = chance.choice((0.1, 0.3, 0.6))
+            drawn = [chance.choice(stated if chance.random() < share else talk) for _ in range(chance.randint(2, 8))]
+            found.append(_message(source, lang, drawn))
+    return found
+
+
+def _message(source: str, lang: str, sentences: list[tuple[list[int], int]]) -> dict[str, Any]:
+    ids, spans = [101], []
+    for tokens, kind in sentences:
+        if len(ids) + len(tokens) > 250:  # noqa: PLR2004 - as the classifier reads them
+            break
+        spans.append((len(ids), len(ids) + len(tokens), kind))
+        ids += tokens
+    return {"task": "statement", "source": source, "lang": lang, "windows": [[*ids, 102]], "spans": spans}
+
+
 def _batches(examples: list[dict[str, Any]], config: Config, chance: random.Random) -> Iterator[Batch]:
     """Yield the batches of an epoch: texts of about the same length together, in random order."""
     found = []
-    for task, size, rounds in (("injection", 64, 1), ("statement", 32, config.statement_rounds), *((p, 16, 1) for p in PAIRS)):
-        own = [each for each in examples if each["task"] == task] * rounds
+    for task, size in (("injection", 64), ("statement", 32), *((pair, 16) for pair in PAIRS)):
+        own = [each for each in examples if each["task"] == task]
+        if task == "statement":
+            own = mixed(own, chance)
         own.sort(key=lambda each: sum(map(len, each["windows"])) * chance.uniform(0.7, 1.4))
         found += [Batch(task, own[start : start + size]) for start in range(0, len(own), size)]
     chance.shuffle(found)
@@ -283,15 +266,15 @@ def _batches(examples: list[dict[str, Any]], config: Config, chance: random.Rand
 def train(examples: list[dict[str, Any]], weights: Weights, config: Config) -> Classifier:
     torch.manual_seed(config.seed)
     chance = random.Random(config.seed)
-    model = Classifier(weights, config.layers).to(_device())
-    heads = [*model.window.parameters(), *model.kind.parameters(), *model.pair.parameters()]
+    model = Classifier(weights).to(_device())
+    heads = [*model.early.parameters(), *model.window.parameters(), *model.kind.parameters(), *model.pair.parameters()]
     optimizer = torch.optim.AdamW(
         [{"params": model.layers.parameters(), "lr": config.rate}, {"params": heads, "lr": 10 * config.rate}],
         weight_decay=0.01,
     )
-    steps = config.epochs * sum(1 for _ in _batches(examples, config, random.Random(0)))
+    steps = config.epochs * (2 + sum(1 for _ in _batches(examples, config, random.Random(0))))
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min(step / (0.06 * steps), (steps - step) / (0.94 * steps))
+        optimizer, lambda step: max(0.0, min(step / (0.06 * steps), (steps - step) / (0.94 * steps)))
     )
     for _ in range(config.epochs):
         model.train()
@@ -325,9 +308,23 @@ def scores(model: Classifier, examples: list[dict[str, Any]]) -> list[list[list[
 
 
 def write(model: Classifier, path: Path) -> None:
-    """Write the trained layers and heads in half precision."""
-    state = {name: value.detach().cpu().half().numpy() for name, value in model.state_dict().items()}
-    np.savez_compressed(path, **{name: value for name, value in state.items() if not name.startswith("norm.")})
+    """Write the trained layers with int8 matrices, and the heads."""
+    arrays: Weights = {}
+    for number, layer in enumerate(model.layers):
+        for place, name in enumerate(("qkv", "out", "into", "back")):
+            module = getattr(layer, name)
+            matrix = module.weight.detach().float().cpu().numpy().T
+            factors = outlier_factors(4 * number + place, len(matrix))
+            arrays[f"{number}.{name}.matrix"], arrays[f"{number}.{name}.scale"] = quantised(matrix * factors[:, None])
+            arrays[f"{number}.{name}.bias"] = module.bias.detach().float().cpu().numpy()
+        for name in ("attention_norm", "output_norm"):
+            for part in ("weight", "bias"):
+                arrays[f"{number}.{name}.{part}"] = getattr(getattr(layer, name), part).detach().float().cpu().numpy()
+    for name in ("early", "window", "kind", "pair"):
+        head = getattr(model, name)
+        arrays[f"{name}.weight"] = head.weight.detach().float().cpu().numpy()
+        arrays[f"{name}.bias"] = head.bias.detach().float().cpu().numpy()
+    np.savez_compressed(path, **arrays)
 
 
 def main() -> None:
@@ -336,7 +333,6 @@ def main() -> None:
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--folds", type=int, nargs="*", default=[])
-    parser.add_argument("--layers", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--rate", type=float, default=8e-5)
     parser.add_argument("--seed", type=int, default=1)
@@ -344,6 +340,8 @@ def main() -> None:
     parser.add_argument("--no-final", action="store_true")
     given = parser.parse_args()
     torch.set_float32_matmul_precision("high")
+    # Its attention fails when several trainings share a device.
+    torch.backends.cuda.enable_cudnn_sdp(False)  # noqa: FBT003 - PyTorch's own signature
     weights = read_weights(given.model.read_bytes())
     with gzip.open(given.examples, "rt", encoding="utf-8") as lines:
         examples = [json.loads(line) for line in lines]
@@ -351,9 +349,9 @@ def main() -> None:
     split = ("source", "group").index(given.split)
     for each in examples:
         each["fold"] = each["folds"][split]
-    config = Config(layers=given.layers, epochs=given.epochs, rate=given.rate, seed=given.seed)
+    config = Config(epochs=given.epochs, rate=given.rate, seed=given.seed)
     given.out.mkdir(parents=True, exist_ok=True)
-    name = f"l{given.layers}e{given.epochs}s{given.seed}{given.split}"
+    name = f"{given.split}{given.seed}"
     for fold in given.folds:
         started = time.monotonic()
         model = train([each for each in examples if each["fold"] not in {fold, -1}], weights, config)
@@ -362,20 +360,17 @@ def main() -> None:
         for task in ("injection", "statement", *PAIRS):
             own = [(n, each) for n, each in held if each["task"] == task]
             lines += [{"n": n, "scores": s} for (n, _), s in zip(own, scores(model, [e for _, e in own]), strict=True)]
-        student = distil([each for each in examples if each["fold"] not in {fold, -1}], model, config)
-        own = [(n, each) for n, each in held if each["task"] == "statement"]
-        with torch.no_grad():
-            for n, each in own:
-                lines.append({"n": n, "student": student.kinds([each]).tolist()})
+        own = [each for _, each in held if each["task"] == "statement"]
+        messages = [each for each in mixed(own, random.Random(7)) if each["spans"]]
+        for each, found in zip(messages, scores(model, messages), strict=True):
+            kinds = [kind for *_, kind in each["spans"]]
+            lines.append({"source": each["source"], "lang": each["lang"], "kinds": kinds, "mixed": found})
         (given.out / f"{name}.fold{fold}.json").write_text(json.dumps(lines))
         print(name, "fold", fold, round(time.monotonic() - started), "s", flush=True)
     if not given.no_final:
         started = time.monotonic()
         model = train([each for each in examples if each["fold"] != -1], weights, config)
         write(model, given.out / f"{name}.npz")
-        student = distil([each for each in examples if each["fold"] != -1], model, config)
-        state = {key: value.detach().cpu().half().numpy() for key, value in student.state_dict().items()}
-        np.savez_compressed(given.out / f"{name}.student.npz", **state)
         print(name, "final", round(time.monotonic() - started), "s", flush=True)
 
 

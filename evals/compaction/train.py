@@ -25,7 +25,7 @@ from weft.capabilities.compaction.reduction.reducer import Utterance, reduce_tex
 from weft.capabilities.compaction.reduction.units import split
 from weft.capabilities.compaction.reduction.word_lists import ENGLISH
 from weft.capabilities.compaction.reduction.word_model import WordModel, load_model
-from weft.providers.embedders.wordpiece import bert_vocabulary
+from weft.encoder.wordpiece import bert_vocabulary
 from weft.providers.tokenizers import TokenizerRegistry
 
 if TYPE_CHECKING:

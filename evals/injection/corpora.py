@@ -1,8 +1,6 @@
-"""Public documents, requests and conversations for training and calibrating the injection detector. Deterministic.
+"""Harmless public documents, requests and conversations for training and calibrating the injection detector.
 
-    python -m evals.injection.corpora DATA FILE
-
-writes them to a file, for a machine that has only that. No injection data set is among them, nor LoCoMo (CC BY-NC).
+Deterministic. No injection data set is among them, nor LoCoMo (CC BY-NC).
 Licences: SciFact CC BY 4.0 and ODC-By; tau2, QMSum, chunking_evaluation and MetaTool MIT; AMI CC BY 4.0; LiveMCP and
 BFCL Apache-2.0; Python's reference and library PSF; descriptions of installed packages only where MIT, BSD or Apache;
 the rest are Weft's own texts. One text in four is kept for calibration, and all of tau2, which the evaluation scores.
@@ -14,15 +12,12 @@ import hashlib
 import importlib.metadata
 import json
 import re
-import sys
 import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from evals.injection.generator import DOCUMENT, REQUEST
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 _TURNS = 14
 _PARAGRAPHS = 6
@@ -34,10 +29,9 @@ _MIN_MESSAGE = 25
 
 
 class Text(NamedTuple):
-    """A text with its source and the classes it may belong to; ``talk`` if it is what people say to each other."""
+    """A harmless text with its source; ``talk`` if it is what people say to each other."""
 
     source: str
-    classes: int
     text: str
     talk: bool = False
 
@@ -56,11 +50,6 @@ def lines_of(path: Path) -> list[Any]:
         return [json.loads(line) for line in lines]
 
 
-def read(path: Path) -> list[Text]:
-    """Return the texts that were written to a file."""
-    return [Text(*line) for line in lines_of(path)]
-
-
 def texts(data: Path, repository: Path = Path()) -> Iterator[Text]:
     yield from _documents(data)
     yield from _requests(data)
@@ -73,19 +62,19 @@ def more_for_calibration(data: Path) -> Iterator[Text]:
     """Yield further texts of the larger sources that are not among ``texts``."""
     for row in lines_of(data / "doc_retrieval/scifact_docs.jsonl"):
         if digest(str(row["id"])) % 3 == 1:
-            yield Text("scifact", DOCUMENT, f"{row['title']}\n{row['text']}")
+            yield Text("scifact", f"{row['title']}\n{row['text']}")
     for source, messages in _conversations(data).items():
         every = _MESSAGES_EVERY[source]
         for message in messages[every // 2 :: every] if every > 1 else ():
-            yield Text(source, DOCUMENT | REQUEST, message, talk=True)
+            yield Text(source, message, talk=True)
 
 
 def _documents(data: Path) -> Iterator[Text]:
     for row in lines_of(data / "doc_retrieval/scifact_docs.jsonl"):
         if digest(str(row["id"])) % 3 == 0:
-            yield Text("scifact", DOCUMENT, f"{row['title']}\n{row['text']}")
+            yield Text("scifact", f"{row['title']}\n{row['text']}")
     for row in lines_of(data / "doc_retrieval/tau2_banking_docs.jsonl"):
-        yield Text("tau2_banking", DOCUMENT, f"{row['title']}\n\n{row['text']}")
+        yield Text("tau2_banking", f"{row['title']}\n\n{row['text']}")
     for row in lines_of(data / "chunking/qmsum_docs.jsonl"):
         yield from _grouped("qmsum", row["text"].split("\n"), 3)
     for row in lines_of(data / "compaction/ami_conversations.jsonl"):
@@ -97,7 +86,7 @@ def _documents(data: Path) -> Iterator[Text]:
         yield from _grouped(row["doc_id"], parts, 3 if row["doc_id"] == "finance" else 1, _PARAGRAPHS)
     for name in ("livemcp_tools", "bfcl_live_tools", "metatool_tools"):
         for row in lines_of(data / f"tools/{name}.jsonl"):
-            yield Text(name, DOCUMENT, f"{row['name']}: {row['description']}")
+            yield Text(name, f"{row['name']}: {row['description']}")
 
 
 def _requests(data: Path) -> Iterator[Text]:
@@ -109,7 +98,7 @@ def _requests(data: Path) -> Iterator[Text]:
         "chunking/chunkeval_queries",
     ):
         for row in lines_of(data / f"{name}.jsonl"):
-            yield Text(name.split("/")[1], REQUEST, row["query"], talk=True)
+            yield Text(name.split("/")[1], row["query"], talk=True)
 
 
 _MESSAGES_EVERY = {"ami_messages": 12, "qmsum_messages": 4, "bfcl_memory": 1}
@@ -118,7 +107,7 @@ _MESSAGES_EVERY = {"ami_messages": 12, "qmsum_messages": 4, "bfcl_memory": 1}
 def _messages(data: Path) -> Iterator[Text]:
     for source, messages in _conversations(data).items():
         for message in messages[:: _MESSAGES_EVERY[source]]:
-            yield Text(source, DOCUMENT | REQUEST, message, talk=True)
+            yield Text(source, message, talk=True)
 
 
 def _conversations(data: Path) -> dict[str, list[str]]:
@@ -166,43 +155,4 @@ def _grouped(source: str, parts: list[str], every: int, size: int = _TURNS, join
     for number, start in enumerate(range(0, len(parts), size)):
         text = joint.join(parts[start : start + size])
         if number % every == 0 and text.strip():
-            yield Text(source, DOCUMENT, text)
-
-
-_FUNCTION_WORDS = frozenset(
-    re.findall(
-        r"\w+",
-        "the a an of in on and or to for with by from as is are was were be been that this these those it its at not "
-        "which we can may has have had their than into also between after during no but if will would i you he she "
-        "they our your his her there all any each such more most other some",
-    )
-)
-_BEFORE_NOUN = r"\b(?:[Tt]he|an?|of|our|your|for|with)"
-_NOUN_PHRASE = re.compile(
-    rf"{_BEFORE_NOUN} ((?:[a-z][a-z-]{{2,}} ){{1,3}})(?=[a-z(]|$)"
-    rf"|{_BEFORE_NOUN} ((?:[a-z][a-z-]{{2,}} ){{0,2}}[a-z][a-z-]{{2,}})[.,;]"
-)
-
-
-def phrases(documents: Iterable[str], number: int) -> list[str]:
-    """Return noun phrases of documents: runs of two or three words after an article, without function words."""
-    found: dict[str, None] = {}
-    for text in documents:
-        for match in _NOUN_PHRASE.finditer(text):
-            words = (match[1] or match[2]).split()
-            while words and words[-1] in _FUNCTION_WORDS:
-                words.pop()
-            if words and not _FUNCTION_WORDS & set(words):
-                found[" ".join(words)] = None
-    return sorted(found, key=digest)[:number]
-
-
-def main() -> None:
-    data, out = map(Path, sys.argv[1:])
-    with out.open("w", encoding="utf-8") as lines:
-        for text in texts(data):
-            lines.write(json.dumps(text, ensure_ascii=False) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+            yield Text(source, text)

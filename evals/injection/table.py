@@ -17,7 +17,7 @@ import numpy as np
 from evals.injection import corpora
 from evals.results import Row
 from weft.capabilities.trust.precheck import precheck
-from weft.providers.embedders.wordpiece import WordPieceTokenizer
+from weft.encoder.wordpiece import WordPieceTokenizer
 from weft.providers.injection.local import load_included
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from weft.jobs.compaction import COMPACT
 from weft.kernel.call_warnings import collected_warnings
 
 if TYPE_CHECKING:
-    from support.world import World
+    from support.world import Caller, World
 
 pytestmark = pytest.mark.req("CE-H")
 ANALYSIS = f"window:{SESSION}:analysis"
@@ -34,8 +34,9 @@ async def critical(world: World) -> World:
     return world
 
 
-async def held_compaction(world: World) -> Any:
-    await long_window(world.analysis, turns=150, limit=10_000)
+async def held_compaction(world: World, *, made: bool = False) -> Any:
+    """Fill a window, which may be made already, and return the compaction of it that is held."""
+    await (say(world.analysis, 150) if made else long_window(world.analysis, turns=150, limit=10_000))
     await world.app.scheduler.drain(COMPACT)
     (held,) = await compactions(world, ANALYSIS)
     assert held.state == "held"
@@ -102,6 +103,72 @@ async def test_an_approver_sees_the_summaries_next_to_the_originals(critical: Wo
     assert summary["dropped"]
     own = await critical.analysis.call("approval.show", approval_id=held.approval_id)
     assert own.get("details") is None
+
+
+async def reviewer(world: World, agent_id: str = "approver", **fields: Any) -> Caller:
+    """Return a human outside the session who may approve calls, by default, and is no admin."""
+    who = {"kind": "human", "clearance": 3, "permissions": ["read", "write"]} | fields
+    return await world.admin.create_agent(agent_id, **who)
+
+
+@pytest.mark.both_databases
+async def test_who_may_decide_about_a_compaction_reads_it_until_the_decision(critical: World) -> None:
+    approver = await reviewer(critical)
+    await create(critical.analysis, model_max_tokens=10_000, reserved_tokens=0)
+    await ingest(critical.analysis, message("rent", "We decided: the hall in Rennes is rented for 4,200 euros."))
+    held = await held_compaction(critical, made=True)
+    named = {"compaction_id": held.compaction_id}
+    shown = await approver.call("compaction.show", **named, limit=50)
+    assert shown == await critical.analysis.call("compaction.show", **named, limit=50)
+    summaries = shown["summaries"]
+    assert shown["compaction"]["approval_id"] == held.approval_id
+    assert "4,200" in str([each["facts"] for each in summaries])
+    assert any(each["loss_notes"] for each in summaries)
+    assert "hall in Rennes" in summaries[0]["originals"][0]["content"]
+    (row,) = [row for row in await critical.admin.audit() if row["action"] == "compaction.show"]
+    assert (row["outcome"], row["actor"], row["target"]) == ("done", "human:approver", held.compaction_id)
+    await approver.call("approval.approve", approval_id=held.approval_id)
+    with refused("COMPACTION_NOT_FOUND"):
+        await approver.call("compaction.show", **named)
+
+
+@pytest.mark.both_databases
+async def test_nobody_else_reads_a_held_compaction(critical: World) -> None:
+    held = await held_compaction(critical)
+    named = {"compaction_id": held.compaction_id}
+    hostile = [
+        await reviewer(critical, "junior", clearance=2),
+        # Agents approve nothing, whatever their clearance.
+        await reviewer(critical, "machine", kind="agent", clearance=5),
+        critical.review,
+        critical.stranger,
+    ]
+    for caller in hostile:
+        with refused("COMPACTION_NOT_FOUND"):
+            await caller.call("compaction.show", **named)
+    approver = await reviewer(critical)
+    for operation in ("compaction.facts", "compaction.list", "window.events"):
+        with refused("SESSION_NOT_FOUND"):
+            await approver.call(operation, session_id=SESSION, agent_id="analysis")
+    critical.clock.advance(days=40)
+    with refused("COMPACTION_NOT_FOUND"):
+        await approver.call("compaction.show", **named)
+
+
+@pytest.mark.both_databases
+async def test_an_approver_reads_no_other_compaction_of_the_window(critical: World) -> None:
+    first = await held_compaction(critical)
+    await critical.admin.call("approval.approve", approval_id=first.approval_id)
+    await say(critical.analysis, 150, first=150)
+    await critical.app.scheduler.drain(COMPACT)
+    applied, second = await compactions(critical, ANALYSIS)
+    approver = await reviewer(critical)
+    assert (await approver.call("compaction.show", compaction_id=second.compaction_id))["summaries"]
+    with refused("COMPACTION_NOT_FOUND"):
+        await approver.call("compaction.show", compaction_id=applied.compaction_id)
+    await critical.analysis.call("compaction.drop", session_id=SESSION)
+    with refused("COMPACTION_NOT_FOUND"):
+        await approver.call("compaction.show", compaction_id=second.compaction_id)
 
 
 async def test_what_is_redacted_during_the_review_is_neither_shown_nor_stored_with_the_approval(

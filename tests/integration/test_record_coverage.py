@@ -32,6 +32,7 @@ READS = frozenset(
     {
         "approval.show",
         "compaction.facts",
+        "compaction.show",
         "context.read",
         "context.validate_prompt",
         "events.read",

@@ -29,7 +29,7 @@ LISTED = {
     "weft.capabilities.indexing.text_analysis._words": "word",
     "weft.capabilities.indexing.text_analysis._stem": "word",
     "weft.capabilities.injection.detector.NetworkDetector.__init__.<locals>.<lambda>": "word",
-    "weft.providers.embedders.wordpiece.WordPieceTokenizer._cut": "word",
+    "weft.encoder.wordpiece.WordPieceTokenizer._cut": "word",
     "weft.search_index.segment.term_hash": "word",
     "weft.capabilities.guardrails.conditions.check_condition": "rule",
     "weft.capabilities.guardrails.conditions._group_of": "rule",

@@ -713,7 +713,10 @@ class CompactionOperations:
     async def show(
         self, compaction_id: str, *, limit: int = 2, offset: int = 0, originals: bool = True
     ) -> CompactionShown:
-        """Show a compaction: each summary next to its original events, what was dropped and why, and the key facts."""
+        """Show a compaction: each summary next to its original events, what was dropped and why, and the key facts.
+
+        One that is held for review is also open to the humans who may approve it. Their views are audited.
+        """
         return await self._caller.call(
             "compaction.show",
             {"compaction_id": compaction_id, "limit": limit, "offset": offset, "originals": originals},

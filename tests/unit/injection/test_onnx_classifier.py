@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from weft.capabilities.injection.model import DetectorUnavailable
-from weft.providers.embedders.onnx_files import FLOAT, INT64, Graph
-from weft.providers.embedders.wordpiece import WordPieceTokenizer, bert_vocabulary
+from weft.encoder.onnx_files import FLOAT, INT64, Graph
+from weft.encoder.wordpiece import WordPieceTokenizer, bert_vocabulary
 from weft.providers.injection.factory import configured_detector
 from weft.settings import InvalidSetting, Settings
 

@@ -118,6 +118,13 @@ class Approvals(msgspec.Struct, frozen=True):
     async def may_decide(self) -> bool:
         return is_approver(self.actor, await self.policies.current())
 
+    async def may_decide_about(self, approval_id: str) -> bool:
+        """Tell whether a call of somebody else waits for the decision of the caller."""
+        held = await self.store.find(approval_id)
+        if held is None or held.state is not ApprovalState.PENDING or self.now >= held.expires_at:
+            return False
+        return held.caller_id != self.actor.principal_id and await self._may_see(held)
+
     async def approve(self, approval_id: str, reason: str | None) -> HeldCall:
         """Approve a call for this process to perform."""
         held = await self._to_decide(approval_id)

@@ -8,11 +8,12 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import structs
 
-from weft.capabilities.assembly.key_facts import chosen_facts
+from weft.capabilities.assembly.key_facts import Reading, Statement, Unread, chosen_facts, is_message
 from weft.capabilities.assembly.model import Candidate, OmittedCandidate, PlannedBlock, Shortening
 from weft.capabilities.assembly.plan import FittedConversation
 from weft.capabilities.assembly.prompt_trust import ItemTrust, Screening, item_trust, least_trusted
@@ -31,10 +32,10 @@ from weft.capabilities.windows.budget import Fit, SizedEvent, budgets_for, fit, 
 from weft.capabilities.windows.model import Category, WindowEvent, event_version, is_instruction, window_line
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from weft.capabilities.compaction.model import CompactedView, KeyFact
+    from weft.capabilities.compaction.model import CompactedView
     from weft.kernel.ports import CacheKey
 
 # An event above this part of the limit is shortened in the middle, so that it does not evict all others.
@@ -52,15 +53,19 @@ _CANDIDATE_BYTES = 300
 # Names the summary, so that an agent can ask for its originals.
 _SUMMARY = "summary {} of earlier events"
 _KEY_FACTS = "key facts of earlier events"
-# Part of the conversation's room that the key facts of summaries without room may take from it.
-_KEY_FACTS_SHARE = 0.2
+_KEY_FACTS_ID = "summary:key_facts"
+# Part of the conversation's room that the key facts of what has no room may take from it.
+_KEY_FACTS_SHARE = 0.4
+# Messages after one that may answer it.
+_FOLLOWING = 2
 
 
 class PreparedEvent(NamedTuple):
     """An event as prompts have it. ``original_tokens`` is its size before it was shortened.
 
     What is withheld has the size of its note: it is kept out because of its trust, which saves nothing.
-    ``withheld`` is why its content is not in the prompt. ``in_part``: a compaction shortened it.
+    ``withheld`` is why its content is not in the prompt. ``in_part``: a compaction shortened it. ``reading`` is what it
+    states, filled in when a prompt has no room for it.
     """
 
     event: WindowEvent
@@ -68,6 +73,7 @@ class PreparedEvent(NamedTuple):
     candidate: Candidate
     sized: SizedEvent
     original_tokens: int
+    reading: Reading
     withheld: OmittedCandidate | None = None
     in_part: EventInPart | None = None
 
@@ -184,28 +190,29 @@ class EventPreparer(NamedTuple):
         )
         return PreparedSummary(part, block, Candidate(ref=ref, kind="summary", tokens=tokens), covered)
 
-    def key_facts(self, summaries: Sequence[PreparedSummary], room: int) -> PlannedBlock | None:
-        """Return the current statements of summaries as a list of at most ``room`` tokens; None if none fits."""
-        statements = [fact for each in summaries for fact in each.part.statements]
-        facts = chosen_facts(statements, room, self.counter.scaled)
-        while facts:
-            names = {fact.fact_id for fact in facts}
-            block = self._facts_block(summaries, [fact for fact in statements if fact.fact_id in names])
+    def key_facts(self, statements: Sequence[Statement], room: int) -> PlannedBlock | None:
+        """Return statements as a list of at most ``room`` tokens; None if none fits."""
+        chosen = chosen_facts(statements, room, self.counter.scaled)
+        while chosen:
+            names = {each.fact.fact_id for each in chosen}
+            block = self._facts_block([each for each in statements if each.fact.fact_id in names])
             if block.tokens <= room:
                 return block
             # Headings and framing are not part of the estimate.
-            facts = facts[: len(facts) * 9 // 10]
+            chosen = chosen[: len(chosen) * 9 // 10]
         return None
 
-    def _facts_block(self, summaries: Sequence[PreparedSummary], facts: Sequence[KeyFact]) -> PlannedBlock:
-        named = {event_id for fact in facts for event_id in fact.event_ids}
-        events = [event for each in summaries for event in each.part.events if event.event_id in named]
+    def _facts_block(self, statements: Sequence[Statement]) -> PlannedBlock:
+        events = {each.event.event_id: each.event for each in statements}.values()
         least = least_trusted(map(event_trust, events))
-        shown = self.screening.shown_own(digest(facts))
+        # What data claims comes last in its list.
+        shown = self.screening.shown_own(
+            digest([each.fact for each in sorted(statements, key=lambda each: each.is_claim)])
+        )
         text = data_element(shown, _KEY_FACTS, mark_words=self.screening.mark_words)
         message = ConversationMessage(role="user", content=text)
         return PlannedBlock(
-            block_id="summary:key_facts",
+            block_id=_KEY_FACTS_ID,
             kind="summary",
             messages=(message,),
             tokens=self.counter.message(message),
@@ -248,6 +255,7 @@ class EventPreparer(NamedTuple):
             candidate=Candidate(ref=ref, kind="event", tokens=tokens, version=version),
             sized=_sized(event, tokens, ref),
             original_tokens=tokens if withheld else self.counter.message(event.message),
+            reading=Reading(),
             withheld=withheld,
         )
         return found._replace(original_tokens=0) if found.is_left_out else found
@@ -359,19 +367,60 @@ class WindowConversation:
     def fit(self, room: int, events_room: int | None = None) -> FittedConversation:
         """Trim to ``room`` tokens: summaries first, oldest first, then events by category, oldest first.
 
-        Key facts take the place of summaries that are left out.
+        Key facts take the place of what is left out, as far as it was read.
         """
         choice = self._choice(room, events_room)
-        left_out = self._left_out(choice)
-        if not left_out:
-            return self._fitted(choice, None)
         share = min(int(room * _KEY_FACTS_SHARE), room - self.required_tokens)
-        facts = self.preparer.key_facts(left_out, max(share, room - choice.tokens))
+        facts = self._key_facts(choice, max(share, room - choice.tokens))
         if facts is not None and facts.tokens > room - choice.tokens:
             rest = room - facts.tokens
             choice = self._choice(rest, None if events_room is None else min(rest, events_room))
-            facts = self.preparer.key_facts(self._left_out(choice), room - choice.tokens)
+            facts = self._key_facts(choice, room - choice.tokens)
         return self._fitted(choice, facts)
+
+    def unread(self, left_out: AbstractSet[str]) -> Unread | None:
+        """Return the messages to read among the refs that a prompt leaves out; None if all are known."""
+        messages = [each for each in self.events if each.withheld is None and is_message(each.event)]
+        places = [
+            place
+            for place, each in enumerate(messages)
+            if each.reading.statements is None and each.candidate.ref in left_out
+        ]
+        if not places:
+            return None
+        following = {after for place in places for after in range(place, place + _FOLLOWING + 1)}
+        first = messages[places[0]].event.number
+        earlier = [each.fact for each in self._statements if each.event.number < first]
+        return Unread(
+            {messages[place].event.event_id: messages[place].reading for place in places},
+            [messages[place].event for place in sorted(following) if place < len(messages)],
+            earlier,
+        )
+
+    @property
+    def _statements(self) -> list[Statement]:
+        """Return what summaries and messages state, as far as they were read, without what later ones settled."""
+        settled = frozenset[str]().union(*(each.reading.settled for each in self.events))
+        found: list[Statement] = []
+        for each in self.sent:
+            if isinstance(each, PreparedSummary):
+                events = {event.event_id: event for event in each.part.events}
+                found += (Statement(fact, events[fact.event_ids[0]]) for fact in each.part.statements)
+            else:
+                found += (Statement(fact, each.event) for fact in each.reading.statements or ())
+        return [each for each in found if each.fact.fact_id not in settled]
+
+    def _key_facts(self, choice: _Choice, room: int) -> PlannedBlock | None:
+        """Return the key facts of what is left out."""
+        trimmed = {*choice.events.trimmed, *self._covered_by(self._left_out(choice))}
+        if not trimmed:
+            return None
+        statements = [each for each in self._statements if self.preparer.ref_of(each.event) in trimmed]
+        return self.preparer.key_facts(statements, room)
+
+    @staticmethod
+    def _covered_by(summaries: Sequence[PreparedSummary]) -> Iterator[str]:
+        return chain.from_iterable(each.block.covers for each in summaries)
 
     def _choice(self, room: int, events_room: int | None) -> _Choice:
         """Choose what fits."""
@@ -386,17 +435,20 @@ class WindowConversation:
 
     def _fitted(self, choice: _Choice, facts: PlannedBlock | None) -> FittedConversation:
         kept = {*choice.events.kept, *(each.candidate.ref for each in choice.summaries)}
-        left_out = self._left_out(choice)
-        first = left_out[0] if left_out else None
-        blocks: list[PlannedBlock] = []
-        for each in self.sent:
-            if each is first and facts is not None:
-                blocks.append(facts)
-            if each.candidate.ref in kept:
-                blocks.append(each.block)
-        omitted = [OmittedCandidate(ref, "budget", "trimmed, oldest first") for ref in choice.events.trimmed]
+        blocks = [each.block for each in self.sent if each.candidate.ref in kept]
         stated = facts.covers if facts is not None else {}
-        for each in left_out:
+        if facts is not None:
+            # What is left out is older than most that stays, and no block may stand between a call and its result.
+            start = next(
+                (at for at, block in enumerate(blocks) if self.instructions.isdisjoint(block.items)), len(blocks)
+            )
+            blocks.insert(start, facts)
+        omitted = [
+            OmittedCandidate(ref, "budget", "trimmed, oldest first")
+            for ref in choice.events.trimmed
+            if ref not in stated
+        ]
+        for each in self._left_out(choice):
             refs = (ref for ref in (each.candidate.ref, *each.block.covers) if ref not in stated)
             omitted += [OmittedCandidate(ref, "budget", "summaries are left out first") for ref in refs]
         return FittedConversation(blocks, omitted, [each for each in self.shortened if each.ref in kept])
@@ -417,7 +469,9 @@ class WindowConversation:
         A summary of an earlier compaction may stay as long as its events do, unless the compaction was dropped.
         """
         if block.kind == "summary":
-            items, has_view = block.covers, bool(self.summaries) and block.block_id not in self.redacted
+            # Key facts are in the words of their events.
+            has_view = block.block_id == _KEY_FACTS_ID or bool(self.summaries)
+            items, has_view = block.covers, has_view and block.block_id not in self.redacted
         else:
             items, has_view = {**block.items, **block.covers}, True
         return has_view and all(self._live.get(ref) == version for ref, version in items.items())

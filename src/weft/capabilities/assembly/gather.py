@@ -139,7 +139,7 @@ class Gathered(NamedTuple):
     def latest(self) -> int:
         """Return the time of the newest content, which recency is measured against: the clock plays no part."""
         session = self.session
-        written = [event.at for event in self.events] + [found.entry.written_at for found in self.board]
+        written = [event.time for event in self.events] + [found.entry.written_at for found in self.board]
         return max([session.created_at, session.last_message_at or 0, *written])
 
     @property

@@ -195,6 +195,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return covers_of(self.blocks)
 
     @property
+    def trimmed(self) -> frozenset[str]:
+        """Return the refs that it has no room for; none if it extends a prompt, which says what it left out."""
+        return frozenset(each.ref for each in self.omitted if each.reason == "budget" and self.mode != "extended")
+
+    @property
     def reused_tokens(self) -> int:
         return sum(block.tokens for block in self.blocks[: self.reused])
 

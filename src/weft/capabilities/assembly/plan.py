@@ -194,7 +194,7 @@ def make_plan(materials: Materials, limit: int, costs: CacheCosts, previous: Pre
     if previous is None:
         return _plan(materials, rebuilt, "first", "There is no earlier call in this window.", ())
     extended, reason = _extend(materials, limit, previous)
-    if not covers_of(previous.blocks) and not covers_of(rebuilt.blocks).keys().isdisjoint(previous.omitted):
+    if _is_newly_compacted(rebuilt.blocks, previous):
         extended, reason = None, "A compaction has summarised events that there was no room for before."
     if extended is None:
         return _plan(materials, rebuilt, "rebuilt", reason, previous.blocks)
@@ -205,6 +205,17 @@ def make_plan(materials: Materials, limit: int, costs: CacheCosts, previous: Pre
         reason = "A shorter prompt saves more than the cached part of the longer one."
         return _plan(materials, rebuilt, "rebuilt", reason, previous.blocks, modelled)
     return _plan(materials, extended, "extended", reason, previous.blocks, modelled)
+
+
+def _is_newly_compacted(blocks: Sequence[PlannedBlock], previous: Previous) -> bool:
+    """Tell whether summaries stand for events that the previous prompt, which had none, left out or had facts of."""
+    compacted, before = covers_of(_compacted(blocks)), covers_of(_compacted(previous.blocks))
+    return not before and not compacted.keys().isdisjoint(previous.omitted | covers_of(previous.blocks).keys())
+
+
+def _compacted(blocks: Iterable[PlannedBlock]) -> list[PlannedBlock]:
+    """Return the blocks that a compaction made: summaries and shortened events, not the key facts of either."""
+    return [block for block in blocks if block.kind != "summary" or block.items]
 
 
 class _Draft(NamedTuple):

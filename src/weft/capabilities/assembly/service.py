@@ -40,6 +40,7 @@ from weft.capabilities.assembly.gather import (
     prepare,
 )
 from weft.capabilities.assembly.inline import drafts_of
+from weft.capabilities.assembly.key_facts import READINGS
 from weft.capabilities.assembly.materials import (
     ScreenedTexts,
     board_packer,
@@ -82,6 +83,7 @@ from weft.capabilities.assembly.validity import ValidityStores, invalid_items, t
 from weft.capabilities.budgets.model import BudgetExceeded
 from weft.capabilities.budgets.service import warn_of
 from weft.capabilities.compaction.compacted_events import compacted_parts
+from weft.capabilities.compaction.facts.extraction import extract_in_turns
 from weft.capabilities.language_models.catalog import Catalog, ModelInfo
 from weft.capabilities.language_models.prices import Prices
 from weft.capabilities.language_models.prompt_cache import check_ttl
@@ -298,7 +300,7 @@ class Assembler(msgspec.Struct, frozen=True):
             self.doubt_limit.tokens(limits.limit),
         )
         previous = await self._previous(actor, call, run)
-        plan = await run(make_plan, call.materials, limits.limit, self._costs(call), previous)
+        plan = await self._plan(call, limits.limit, previous, run)
         call.check_included(plan)
         timing.mark("plan")
         prompt, points, body = await run(_rendered, call, plan, model)
@@ -308,6 +310,18 @@ class Assembler(msgspec.Struct, frozen=True):
         return Assembled(
             receipt, body, update, call.compaction_due, info.known, references, call.suspicious, timing.total
         )
+
+    async def _plan(self, call: _Call, limit: int, previous: Previous | None, run: Run) -> Plan:
+        """Return the plan of a prompt. Messages that it has no room for are read once, and what they state has room."""
+        costs = self._costs(call)
+        plan = await run(make_plan, call.materials, limit, costs, previous)
+        for _ in range(READINGS):
+            unread = call.conversation.unread(plan.trimmed)
+            if unread is None:
+                break
+            unread.note(await extract_in_turns(unread.events, unread.earlier))
+            plan = await run(make_plan, call.materials, limit, costs, previous)
+        return plan
 
     async def _select_tools(self, actor: Actor, request: AssemblyRequest, gathered: Gathered) -> ToolSelection | None:
         if not request.choose_tools:

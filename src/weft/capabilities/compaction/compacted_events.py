@@ -13,7 +13,7 @@ from msgspec import structs
 from weft.capabilities.compaction.digest import is_literal
 from weft.capabilities.compaction.summary_text import facts_text, summary_text
 from weft.capabilities.trust.model import Trust
-from weft.capabilities.windows.model import Category, event_version
+from weft.capabilities.windows.model import event_version, is_from_user
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
@@ -158,12 +158,7 @@ def _with_lost_facts(own: Mapping[str, WindowEvent], view: CompactedView, coveri
 
 def _newest_request(own: dict[str, WindowEvent]) -> str | None:
     """Return the id of the newest message of the user, which is always shown in full."""
-    requests = (
-        event_id
-        for event_id, event in reversed(own.items())
-        if event.message.role == "user" and event.category is Category.DIALOG
-    )
-    return next(requests, None)
+    return next((event_id for event_id, event in reversed(own.items()) if is_from_user(event)), None)
 
 
 def _summaries(

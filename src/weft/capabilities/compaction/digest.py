@@ -25,6 +25,7 @@ _HEADINGS = {
     FactKind.BLOCKER: "Blockers",
     FactKind.OWNER: "Owners",
     FactKind.DEADLINE: "Deadlines",
+    FactKind.FACT: "Facts",
     FactKind.ERROR: "Errors",
     FactKind.PENDING_CALL: "Pending tool calls",
     FactKind.IDENTIFIER: "Identifiers",
@@ -52,12 +53,14 @@ def is_literal(fact: KeyFact) -> bool:
 
 def _section(kind: FactKind, facts: Sequence[KeyFact]) -> str:
     heading = _HEADINGS[kind]
-    if kind in LITERALS:
-        return f"{heading}: {', '.join(_distinct(fact.text for fact in facts))}"
-    return "\n".join([f"{heading}:", *_lines(facts)])
+    # A line that a tool returned stands by itself, because it may read like somebody's statement.
+    is_listed = [kind not in LITERALS or (kind is FactKind.QUOTE and fact.is_of_tool) for fact in facts]
+    literals = ", ".join(_distinct(fact.text for fact, listed in zip(facts, is_listed, strict=True) if not listed))
+    lines = _lines(fact for fact, listed in zip(facts, is_listed, strict=True) if listed)
+    return "\n".join([f"{heading}: {literals}".rstrip(), *lines])
 
 
-def _lines(facts: Sequence[KeyFact]) -> Iterator[str]:
+def _lines(facts: Iterable[KeyFact]) -> Iterator[str]:
     """Yield statements, with who made them where that changes; of tools always, as they may name somebody else."""
     before = ""
     for who, text in _distinct((fact.who, f"{fact.text}{_LATER[fact.status]}") for fact in facts):

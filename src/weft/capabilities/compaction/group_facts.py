@@ -43,8 +43,9 @@ def facts_of(group: EventGroup, facts: Mapping[str, Sequence[KeyFact]]) -> Group
     known: list[KeyFact] = []
     later: list[KeyFact] = []
     for fact in own:
-        # Lines of results are facts if a message refers to them.
+        # Lines of results are facts if a message refers to them, or they are labelled: then the line is the literal.
         is_line = fact.kind is FactKind.QUOTE and fact.event_ids[0] in results
+        is_line = is_line and (" " not in fact.text or fact.literals != (fact.text,))
         if is_line and not wanted.intersection(fact.literals):
             later.append(fact)
         else:

@@ -45,6 +45,7 @@ class FactKind(StrEnum):
     BLOCKER = "blocker"
     OWNER = "owner"
     DEADLINE = "deadline"
+    FACT = "fact"
     ERROR = "error"
     PENDING_CALL = "pending_call"
 
@@ -57,12 +58,26 @@ class FactKind(StrEnum):
     QUOTE = "quote"
 
 
+# What somebody states; a result of a tool that claims it is quoted.
+STATED_KINDS = frozenset(
+    {
+        FactKind.DECISION,
+        FactKind.COMMITMENT,
+        FactKind.CONSTRAINT,
+        FactKind.REQUIREMENT,
+        FactKind.PREFERENCE,
+        FactKind.OWNER,
+    }
+)
+
+
 class KeyFact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something that must survive a compaction, with its source.
 
     ``text`` is the statement as it was written, or the literal. ``literals`` are the strings in a statement that must
     be found unchanged. A later decision supersedes an earlier one: that one has ``superseded_by``, the id of the later
-    fact. ``carried``: the summary did not contain it, so it is listed beside the summary.
+    fact. ``carried``: the summary did not contain it, so it is listed beside the summary. ``probability``: that its
+    sentence states anything; 1 where a label or a form says so.
     """
 
     fact_id: str
@@ -75,6 +90,12 @@ class KeyFact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: FactStatus = "current"
     superseded_by: str | None = None
     carried: bool = False
+    probability: float = 1.0
+
+    @property
+    def is_of_tool(self) -> bool:
+        """Whether a tool returned it, so that nobody said it."""
+        return self.who.startswith(RESULT_OF)
 
     @property
     def sources(self) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from weft.capabilities.compaction.model import (
     FactStatus,
     StrategyName,
 )
-from weft.capabilities.compaction.review import check_of
+from weft.capabilities.compaction.review import ReadableCompactions, check_of
 from weft.capabilities.compaction.runner import CompactionRunner
 from weft.capabilities.compaction.service import Compactions, no_compaction
 from weft.capabilities.compaction.store import FactCache
@@ -282,19 +282,23 @@ async def list_compactions(request: ListCompactions, compactions: Compactions) -
     "compaction.show",
     action="show",
     http="GET /v1/compactions/{compaction_id}",
-    effect=Effect.READ,
+    effect=Effect.OWN_TRANSACTIONS,
     heavy=True,
     errors=(CompactionNotFound,),
     session=SessionUse.FINDS,
 )
-async def show_compaction(request: ShowCompaction, compactions: Compactions) -> CompactionShown:
-    """Show a compaction: each summary next to its original events, what was dropped and why, and the key facts."""
-    found = await compactions.find(request.compaction_id)
-    view = await compactions.view(found)
-    if view is None:
-        return CompactionShown(compaction=compaction_info(found), summaries=[], expired=found.version is not None)
-    events = await compactions.windows.line_events(found.session_id, found.line_id)
-    return _shown(found, LineNow.of(events, view), request)
+async def show_compaction(
+    request: ShowCompaction, actor: Actor, transactions: Transactions[ReadableCompactions]
+) -> CompactionShown:
+    """Show a compaction: each summary next to its original events, what was dropped and why, and the key facts.
+
+    One that is held for review is also open to the humans who may approve it. Their views are audited.
+    """
+    shown, is_review = await transactions.read(actor, partial(_read_compaction, request), heavy=True)
+    if is_review:
+        # Committed before anything is shown.
+        await transactions.write(actor, lambda readable: readable.audit.record(show_compaction, request))
+    return shown
 
 
 @_read(
@@ -432,6 +436,16 @@ def _answer(compaction: Compaction) -> ContextCompacted:
         degraded=compaction.degraded,
         approval_id=compaction.approval_id,
     )
+
+
+async def _read_compaction(request: ShowCompaction, readable: ReadableCompactions) -> tuple[CompactionShown, bool]:
+    found, is_review = await readable.find(request.compaction_id)
+    view = await readable.compactions.view(found)
+    if view is None:
+        shown = CompactionShown(compaction=compaction_info(found), summaries=[], expired=found.version is not None)
+        return shown, is_review
+    events = await readable.compactions.windows.line_events(found.session_id, found.line_id)
+    return _shown(found, LineNow.of(events, view), request), is_review
 
 
 def _shown(compaction: Compaction, now: LineNow, request: ShowCompaction) -> CompactionShown:

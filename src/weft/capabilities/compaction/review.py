@@ -1,7 +1,8 @@
 """Human review of compactions: a finished view is held until it is approved; the agent goes on with the one before.
 
-Approving performs the call ``compaction.apply`` on behalf of the window's agent. Refusing, or letting the approval
-expire, ends the compaction in the transaction of the decision.
+Whoever may decide about it may read it until then; that is audited. Approving performs the call ``compaction.apply`` on
+behalf of the window's agent. Refusing, or letting the approval expire, ends the compaction in the transaction of the
+decision.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec import structs
 
+from weft.capabilities.access.audit import AuditTrail
 from weft.capabilities.approvals.model import HeldCall
+from weft.capabilities.approvals.service import Approvals
 from weft.capabilities.compaction.compacted_events import holding_summaries
-from weft.capabilities.compaction.model import CompactionState
+from weft.capabilities.compaction.model import CompactionNotFound, CompactionState
+from weft.capabilities.compaction.service import Compactions
 from weft.capabilities.compaction.store import CompactionStore
 from weft.capabilities.windows.service import Windows
 from weft.kernel.approval import HoldReason
@@ -76,6 +80,26 @@ def _excerpt(text: str) -> str:
 
 class _ApplyRequest(msgspec.Struct):
     compaction_id: str
+
+
+class ReadableCompactions(msgspec.Struct, frozen=True):
+    """Compactions that the caller may read: of windows that are open to it, and those that it is asked to decide on."""
+
+    compactions: Compactions
+    approvals: Approvals
+    audit: AuditTrail
+
+    async def find(self, compaction_id: str) -> tuple[Compaction, bool]:
+        """Return a compaction, and whether the caller reads it as its reviewer only; raises CompactionNotFound."""
+        try:
+            return await self.compactions.find(compaction_id), False
+        except CompactionNotFound:
+            found = await self.compactions.store.find(compaction_id)
+            if found is None or found.state is not CompactionState.HELD or found.approval_id is None:
+                raise
+            if not await self.approvals.may_decide_about(found.approval_id):
+                raise
+            return found, True
 
 
 class HeldCompactions(msgspec.Struct, frozen=True):

@@ -22,7 +22,7 @@ from weft.capabilities.trust.model import Source, Trust, TrustLabel, joined_labe
 from weft.capabilities.trust.views import TrustInfo
 from weft.capabilities.windows.model import event_version
 from weft.capabilities.windows.views import shown_trust
-from weft.kernel.clock import from_micros
+from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.operation import Response, shared_fields
 
 if TYPE_CHECKING:
@@ -106,6 +106,7 @@ class OriginalEvent(Response):
     name: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
     at: datetime | None = None
+    occurred_at: datetime | None = None
     shortened: bool = False
     redacted: bool = False
     trust: TrustInfo | None = None
@@ -188,6 +189,7 @@ def original_event(event: WindowEvent, *, whole: bool = False) -> OriginalEvent:
         if not whole
         else event.message.tool_calls,
         at=from_micros(event.at),
+        occurred_at=optional_datetime(event.occurred_at),
         shortened=cut,
         redacted=event.redacted,
         trust=shown_trust(event),

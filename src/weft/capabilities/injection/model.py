@@ -35,8 +35,6 @@ class Detection:
     strict: bool
     # The most suspicious passage, in normal form: decoded, without invisible characters.
     excerpt: str
-    # Names of the patterns found in the passage.
-    patterns: tuple[str, ...]
     # How rare such a score is among harmless texts of this kind: 2 for one in a hundred, 3 for one in a thousand. None
     # if the detector knows no more than its two thresholds.
     level: float | None = None
@@ -52,7 +50,7 @@ class Detection:
         return self.level >= _FLAGGED_LEVEL + _LEVEL_OF_TEN_TEXTS * math.log10(max(texts, 1))
 
 
-HARMLESS = Detection(score=-8.0, flagged=False, strict=False, excerpt="", patterns=())
+HARMLESS = Detection(score=-8.0, flagged=False, strict=False, excerpt="")
 
 
 class InjectionDetector(Protocol):

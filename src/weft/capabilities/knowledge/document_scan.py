@@ -49,12 +49,11 @@ class DocumentScan(NamedTuple):
         if not self.flagged and not values:
             return None
         suspicious = bool(self.flagged) and approved_by is None
-        patterns = dict.fromkeys(f"{INJECTION}: {pattern}" for passage in self.shown for pattern in passage.patterns)
         return TrustLabel(
             source=Source.DOCUMENT,
             trust=Trust.SUSPICIOUS if suspicious else Trust.UNTRUSTED,
             score=round(self.flagged[0].score, 2) if self.flagged else None,
-            reasons=(*((patterns or (INJECTION,)) if self.flagged else ()), *values),
+            reasons=(*((INJECTION,) if self.flagged else ()), *values),
             approved_by=approved_by if self.flagged else None,
         )
 
@@ -85,9 +84,7 @@ def _texts(document: Document, layout: ChunkLayout) -> Iterator[tuple[int, int, 
 
 
 def _passage(start: int, end: int, detection: Detection) -> FlaggedPassage:
-    return FlaggedPassage(
-        start, end, round(detection.score, 2), detection.excerpt[:_MAX_EXCERPT], tuple(detection.patterns)
-    )
+    return FlaggedPassage(start, end, round(detection.score, 2), detection.excerpt[:_MAX_EXCERPT])
 
 
 def blocked_reason(policy: TrustPolicy, scan: DocumentScan) -> str | None:

@@ -183,13 +183,12 @@ def check_may_pin(actor: Actor) -> None:
 
 
 class FlaggedPassage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A passage that looks like an instruction to agents: where it is, the most suspicious words, what was found."""
+    """A passage that looks like an instruction to agents: where it is, the most suspicious words."""
 
     start: int
     end: int
     score: float
     excerpt: str
-    patterns: tuple[str, ...] = ()
 
 
 class Quarantine(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -16,11 +16,13 @@ from msgspec import structs
 from weft.capabilities.agent_context.compaction_settings import ResolvedCompaction
 from weft.capabilities.assembly.conversation import EventPreparer, WindowConversation
 from weft.capabilities.assembly.costs import FRAMING_TOKENS, cache_costs, is_warm, originals_room, passage_tokens
+from weft.capabilities.assembly.key_facts import READINGS
 from weft.capabilities.assembly.model import ContextOverBudget, OmittedCandidate, digest_of
 from weft.capabilities.assembly.packers import data_messages
 from weft.capabilities.assembly.plan import CONTENT_CHANGED, Materials, Previous, make_plan
 from weft.capabilities.assembly.savings import savings_of
 from weft.capabilities.compaction.compacted_events import compacted_parts
+from weft.capabilities.compaction.facts.extraction import extract_facts
 from weft.capabilities.language_models.token_counts import PromptCounter
 from weft.capabilities.recommendations.model import ProposedSettings
 from weft.capabilities.recommendations.recorded_candidates import (
@@ -188,10 +190,18 @@ class Replay:
         limit = self._limit(call)
         warm = before is not None and is_warm(info, receipt.cache_ttl, self._sent_to(before), receipt.created_at)
         rates = self._services.prices.rates(info, from_micros(receipt.created_at), limit)
-        materials = self._materials(place, call, counter, limit)
+        conversation = self._conversation(place, receipt, counter, limit)
+        materials = self._materials(call, counter, conversation)
         previous = None if before is None else self._previous(call, before, counter)
         try:
-            plan = make_plan(materials, limit, cache_costs(info, rates, warm=warm), previous)
+            costs = cache_costs(info, rates, warm=warm)
+            plan = make_plan(materials, limit, costs, previous)
+            for _ in range(READINGS):
+                unread = conversation.unread(plan.trimmed)
+                if unread is None:
+                    break
+                unread.note(extract_facts(unread.events, unread.earlier))
+                plan = make_plan(materials, limit, costs, previous)
         except ContextOverBudget as error:
             return ReplayedCall(call, None, receipt.tokens, 0, None, error.message)
         tokens = plan.tokens + FRAMING_TOKENS
@@ -280,12 +290,11 @@ class Replay:
         min_score = self._proposal.min_score
         return min_score is None or candidate.score is None or candidate.score >= min_score
 
-    def _materials(self, place: int, call: RecordedCall, counter: PromptCounter, limit: int) -> Materials:
+    def _materials(self, call: RecordedCall, counter: PromptCounter, conversation: WindowConversation) -> Materials:
         receipt = call.receipt
         changed = self._proposal.model is not None
         blocks = tuple(_counted(block, counter) for block in call.blocks) if changed else call.blocks
         ratio = _ratio(blocks, call.blocks) if changed else 1.0
-        conversation = self._conversation(place, receipt, counter, limit)
         tools = self._tools(call)
         texts = {kind: self._texts(call, kind, blocks, ratio, counter) for kind in _PACKED_KINDS}
         return Materials(

@@ -174,7 +174,7 @@ async def _events(place: str, numbers: Collection[int], stores: SearchStores) ->
     found = [event for number in sorted(numbers) if (event := event_numbered(events, number)) is not None]
     return [
         of_event(
-            place, event, _turn("event", place, event.number, text_of_event(event), event.at, speaker_of_event(event))
+            place, event, _turn("event", place, event.number, text_of_event(event), event.time, speaker_of_event(event))
         )
         for event in found
         # Long tool outputs would crowd out the results.

@@ -58,7 +58,7 @@ async def _messages(session_id: str, stores: SearchStores) -> list[RecentItem]:
 async def _events(session_id: str, window: str | None, stores: SearchStores) -> list[RecentItem]:
     places = await own_places(session_id, stores) if window is None else [window]
     return [
-        RecentItem(event.item_id, speaker_of_event(event), text_of_event(event)[:_MAX_CHARACTERS], event.at)
+        RecentItem(event.item_id, speaker_of_event(event), text_of_event(event)[:_MAX_CHARACTERS], event.time)
         for place in places
         for event in islice(filter(is_searchable, reversed(await live_events(place, stores))), _MAX_ITEMS)
     ]

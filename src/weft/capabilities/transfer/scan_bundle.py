@@ -46,7 +46,7 @@ def _label(known: TrustLabel | None, verdict: Verdict) -> TrustLabel:
     found = verdict.detection.flagged
     reasons = (
         *(() if known is None else known.reasons),
-        *([f"{INJECTION}: {pattern}" for pattern in verdict.detection.patterns] or [INJECTION] if found else ()),
+        *((INJECTION,) if found else ()),
         *(f"{SECRET}: {kind}" for kind in verdict.secrets),
     )
     was_suspicious = known is not None and known.trust is Trust.SUSPICIOUS

@@ -62,7 +62,6 @@ class HeldContent(msgspec.Struct, frozen=True):
     item: str
     source: Source
     score: float
-    patterns: tuple[str, ...]
     excerpt: str
 
 
@@ -290,9 +289,7 @@ def _check_of(text: str) -> str:
 
 
 def _reasons(detection: Detection) -> list[str]:
-    if not detection.flagged:
-        return []
-    return [f"{INJECTION}: {pattern}" for pattern in detection.patterns] or [INJECTION]
+    return [INJECTION] if detection.flagged else []
 
 
 def _inherited(sources: Mapping[str, TrustLabel]) -> list[str]:
@@ -305,9 +302,7 @@ def _inherited(sources: Mapping[str, TrustLabel]) -> list[str]:
 
 
 def _held(content: IncomingContent, source: Source, detection: Detection) -> HeldContent:
-    return HeldContent(
-        content.kind, content.item, source, detection.score, detection.patterns, detection.excerpt[:_MAX_EXCERPT]
-    )
+    return HeldContent(content.kind, content.item, source, detection.score, detection.excerpt[:_MAX_EXCERPT])
 
 
 def _refusal(content: IncomingContent, held: HeldContent, action: InjectionAction) -> Forbidden:

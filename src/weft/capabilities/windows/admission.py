@@ -44,10 +44,13 @@ async def admit_draft(draft: EventDraft, gate: ContentGate) -> AdmittedDraft:
     texts, names = _texts(draft.message), _names(draft)
     contents = [IncomingContent("window_event", draft.event_id, text, source, draft.derived_from) for text in texts]
     contents += [IncomingContent("window_event", draft.event_id, name, source) for name in names]
+    contents += [] if draft.reason is None else [IncomingContent("reason", draft.event_id, draft.reason)]
     admitted = [await gate.record(content) for content in contents]
     label = joined_label([each.label for each in admitted])
     if label is not None:
         draft = _with_texts(draft, [each.text for each in admitted[: len(texts)]])
+        if draft.reason is not None:
+            draft = structs.replace(draft, reason=admitted[-1].text)
     return AdmittedDraft(draft, label, tuple(each.held for each in admitted if each.held is not None))
 
 
@@ -75,7 +78,8 @@ def is_recorded(event: WindowEvent, draft: EventDraft, *, quoted: bool) -> bool:
 def submitted_texts(draft: EventDraft) -> list[SubmittedText]:
     """Return the texts of a draft, for the scan before the transaction."""
     source = _source(draft.message)
-    return [
+    reason = [] if draft.reason is None else [submitted(draft.reason)]
+    return reason + [
         submitted(text, source=source, derived_from=draft.derived_from)
         for text in (*_texts(draft.message), *_names(draft))
         if text

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.capabilities.windows.model import DEFAULT_SHARES, Category, WindowTooSmall
+from weft.capabilities.windows.model import DEFAULT_SHARES, Category, WindowTooSmall, is_from_user
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class SizedEvent(msgspec.Struct, frozen=True, kw_only=True):
             event_id=event.event_id,
             category=event.category,
             tokens=event.tokens if tokens is None else tokens,
-            is_user=event.message.role == "user" and event.category is Category.DIALOG,
+            is_user=is_from_user(event),
             pinned=event.pinned,
             fixed=event.message.native is not None or bool(event.message.tool_calls),
             calls=tuple(call.call_id for call in event.message.tool_calls),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -38,10 +39,14 @@ from weft.capabilities.windows.review import EventHolds
 from weft.capabilities.windows.service import Windows
 from weft.capabilities.windows.views import shown_trust
 from weft.capabilities.windows.window_writer import check_size
+from weft.kernel.clock import from_micros, to_micros
 from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, QuotaExceeded, SelfModification
 from weft.kernel.fields import Fraction, Name, ShortText
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, SubmittedText, operation
+
+# How far the clock of a caller may be ahead.
+_CLOCK_SKEW = timedelta(minutes=5)
 
 
 class NewToolCall(Request):
@@ -86,6 +91,11 @@ class NewWindowEvent(Request):
         tuple[ShortText, ...], msgspec.Meta(max_length=100, description="Sources of its content.")
     ] = ()
     derived_from: DerivedFrom = ()
+    occurred_at: Annotated[
+        Annotated[datetime, msgspec.Meta(tz=True)] | None, msgspec.Meta(description="When it happened; default: now.")
+    ] = None
+    step: Annotated[Name | None, msgspec.Meta(description="The workflow step it belongs to.")] = None
+    reason: Annotated[ShortText | None, msgspec.Meta(description="Why it is added.")] = None
 
     def draft(self) -> EventDraft:
         message = ConversationMessage(
@@ -109,6 +119,9 @@ class NewWindowEvent(Request):
             references=self.references,
             source_refs=self.source_refs,
             derived_from=self.derived_from,
+            occurred_at=None if self.occurred_at is None else to_micros(self.occurred_at),
+            step=self.step,
+            reason=self.reason,
         )
 
 
@@ -174,6 +187,18 @@ def _check_ids(request: IngestEvents) -> None:
             )
 
 
+def _check_times(request: IngestEvents, now: int) -> None:
+    """Refuse times that no recorded event can have: before computers kept them, and after now."""
+    for place, event in enumerate(request.events):
+        time = event.occurred_at
+        if time is not None and not from_micros(0) <= time <= from_micros(now) + _CLOCK_SKEW:
+            raise InvalidInput(
+                f"events[{place}].occurred_at: {time.isoformat()} is not between 1970 and now",
+                hint="Give the time at which the event happened, or leave it out for now.",
+                field=f"events[{place}].occurred_at",
+            )
+
+
 @operation(
     "context.ingest",
     tool="ingest_event",
@@ -208,6 +233,7 @@ async def ingest_events(request: IngestEvents, windows: Windows, audit: AuditTra
     writer = await windows.to_write(window)
     last = writer.owner.last_number
     _check_ids(request)
+    _check_times(request, windows.now)
     stored = await writer.ingest([event.draft() for event in request.events], quote=True)
     events = await windows.as_read([as_read_by(event, window.agent_id) for event in stored], window.agent_id)
     if any(event.as_data and event.number > last for event in events):

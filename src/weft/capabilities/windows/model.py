@@ -174,13 +174,17 @@ class EventDraft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         tuple[ShortText, ...], msgspec.Meta(max_length=100, description="Ids of the sources of its content.")
     ] = ()
     derived_from: DerivedFrom = ()
+    occurred_at: int | None = None
+    step: Name | None = None
+    reason: ShortText | None = None
 
 
 class WindowEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One event of a window, the envelope of a message.
 
     ``agent_id`` is the agent whose event it is: for a copied or routed event another than the window's. ``at`` is the
-    time, in microseconds, at which it entered the window. ``content_hash`` is set if the content is a value of its own
+    time, in microseconds, at which it entered the window, ``occurred_at`` the one at which it happened, if that was
+    given. ``content_hash`` is set if the content is a value of its own
     in history, ``origin`` if the event was copied: the record item it was copied from. ``item_id`` is its own record
     item; it, the flags and ``trust`` are set when an event is read. ``superior``: an ancestor of the reader routes it.
     ``registered`` is stored: an agent handed over the system prompt that its definition has, which the layers of its
@@ -211,9 +215,19 @@ class WindowEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     registered: bool = False
     as_data: bool = False
     trust: TrustLabel | None = None
+    occurred_at: int | None = None
+    step: str | None = None
+    reason: str | None = None
+
+    @property
+    def time(self) -> int:
+        """Return when it happened, as far as that is known. The order of events is that of their recording."""
+        return self.at if self.occurred_at is None else self.occurred_at
 
     def repeats(self, draft: EventDraft) -> bool:
-        """Tell whether a draft is this event again."""
+        """Tell whether a draft is this event again; one without a time, whenever that happened."""
+        if draft.occurred_at not in {None, self.time}:
+            return False
         mine = EventDraft(
             event_id=self.event_id,
             message=self.message,
@@ -226,7 +240,15 @@ class WindowEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             references=self.references,
             source_refs=self.source_refs,
         )
-        return mine == structs.replace(draft, kind=kind_of_draft(draft), category=category_of(draft), derived_from=())
+        return mine == structs.replace(
+            draft,
+            kind=kind_of_draft(draft),
+            category=category_of(draft),
+            derived_from=(),
+            occurred_at=None,
+            step=None,
+            reason=None,
+        )
 
 
 class WindowSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -397,6 +419,11 @@ def as_read_by(event: WindowEvent, agent_id: str) -> WindowEvent:
     # Only its own prompts begin with the definition that has the text.
     event = structs.replace(event, registered=False) if event.registered else event
     return as_context(event) if event.author.startswith(SUBAGENT) else event
+
+
+def is_from_user(event: WindowEvent) -> bool:
+    """Tell whether an event is what the user said: not an instruction or a context that somebody else handed over."""
+    return event.message.role == "user" and event.category is Category.DIALOG
 
 
 def is_from_agent(event: WindowEvent) -> bool:

@@ -79,7 +79,13 @@ def _event_name(item_id: str) -> str:
 def _redacted(event: WindowEvent, redaction: Redaction) -> WindowEvent:
     message = _masked(event.message) if redaction.state == "masked" else _replaced(event.message, redaction)
     return structs.replace(
-        event, message=message, tokens=message_tokens(message), content_hash=None, references=(), redacted=True
+        event,
+        message=message,
+        tokens=message_tokens(message),
+        content_hash=None,
+        references=(),
+        reason=None,
+        redacted=True,
     )
 
 

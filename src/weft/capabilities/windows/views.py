@@ -13,7 +13,7 @@ from weft.capabilities.trust.model import Source, Trust, TrustLabel
 from weft.capabilities.trust.views import TrustInfo, trust_info
 from weft.capabilities.windows.creation import parent_window
 from weft.capabilities.windows.model import Category, EventKind, is_instruction
-from weft.kernel.clock import from_micros
+from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.operation import Response, shared_fields
 
 if TYPE_CHECKING:
@@ -96,7 +96,9 @@ class WindowSummary(Response, omit_defaults=False):
 
 
 class WindowEventView(Response, kw_only=True):
-    """An event of a window. ``routed``: it is in the window of ``agent_id``; ``redacted``: its content is hidden.
+    """An event of a window, recorded ``at``; ``occurred_at`` if it happened before.
+
+    ``routed``: it is in the window of ``agent_id``; ``redacted``: its content is hidden.
 
     ``shown_as`` data: it was written as system text by an agent that is not above the reader; prompts only quote it.
     """
@@ -112,6 +114,9 @@ class WindowEventView(Response, kw_only=True):
     at: datetime
     tokens: int
     item_id: str
+    occurred_at: datetime | None = None
+    step: str | None = None
+    reason: str | None = None
     name: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
@@ -194,6 +199,9 @@ def event_view(event: WindowEvent) -> WindowEventView:
         at=from_micros(event.at),
         tokens=event.tokens,
         item_id=event.item_id,
+        occurred_at=optional_datetime(event.occurred_at),
+        step=event.step,
+        reason=event.reason,
         name=message.name,
         tool_calls=message.tool_calls,
         tool_call_id=message.tool_call_id,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -104,9 +105,11 @@ class WindowWriter:
             for draft in drafts_to_add
         ]
         found |= {event.event_id: event for event in new}
-        await self.add(new, "ingest", last=last)
-        if new:
-            self._announce(new)
+        # A commit has one step and one reason.
+        for (reason, step), group in groupby(new, key=lambda event: (event.reason, event.step)):
+            added = [*group]
+            await self.add(added, reason or "ingest", step=step, last=last)
+            self._announce(added)
         return [found[draft.event_id] for draft in drafts]
 
     async def _admitted(self, draft: EventDraft, event: WindowEvent) -> WindowEvent:
@@ -174,6 +177,7 @@ class WindowWriter:
         reason: str,
         removed: Sequence[Version] = (),
         *,
+        step: str | None = None,
         last: Mapping[str, Version] | None = None,
     ) -> None:
         """Write events, and delete keys, as one commit. ``last``: the last changes of their keys, if known."""
@@ -188,7 +192,7 @@ class WindowWriter:
             replaced += before
         await self.service.lines.put_blobs(values)
         growth = sum(event.tokens for event in events) - sum(version.change.meta.tokens for version in replaced)
-        await self._commit(changes, CommitMeta(reason), growth)
+        await self._commit(changes, CommitMeta(reason, step), growth)
         await self._advance(max((event.number for event in events), default=0))
 
     async def apply(self, state: Mapping[str, Version | None], commit_meta: CommitMeta) -> Head:
@@ -289,6 +293,9 @@ class WindowWriter:
             references=draft.references,
             source_refs=draft.source_refs,
             content_hash=content_hash(draft.message),
+            occurred_at=draft.occurred_at,
+            step=draft.step,
+            reason=draft.reason,
         )
 
     def _writes(

@@ -18,7 +18,7 @@ import onnxruntime
 from weft.capabilities.injection.model import Detection, DetectorUnavailable
 from weft.capabilities.injection.normal_form import normalise
 from weft.capabilities.injection.segments import segments
-from weft.providers.embedders.wordpiece import WordPieceTokenizer, bert_vocabulary
+from weft.encoder.wordpiece import WordPieceTokenizer, bert_vocabulary
 from weft.providers.extras import is_installed
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ class OnnxClassifier:
             flagged=is_strict or score > _FLAGGED,
             strict=is_strict,
             excerpt=known.excerpt if known.flagged else excerpt[:_MAX_EXCERPT],
-            patterns=known.patterns,
         )
 
     def _score(self, window: str) -> float:

@@ -1,8 +1,8 @@
 """Extraction of key facts from the events of a window, without a model.
 
-Statements come from what people and agents say; from results of tools only errors, labelled statements, a few literals,
-and the lines of literals that were referred to later: a log of 10,000 lines has no 10,000 facts. Time is linear in the
-length of the events, and the number of facts of an event is bounded.
+Statements come from what people and agents say; from results of tools only errors, labelled lines, a few literals, and
+the lines of literals that were referred to later: a log of 10,000 lines has no 10,000 facts. A tool decides nothing.
+Time is linear in the length of the events, and the number of facts of an event is bounded.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass, field
-from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.compaction.facts.errors import ERROR_WORDS, error_kind, error_template, is_error
 from weft.capabilities.compaction.facts.labels import LABEL_WORDS, header_kind, label_in
 from weft.capabilities.compaction.facts.literals import Literal, literals_in
 from weft.capabilities.compaction.facts.questions import OpenQuestions
+from weft.capabilities.compaction.facts.statements import Statement, read_statements
 from weft.capabilities.compaction.facts.supersession import CLOSING_WORDS, FactLog
 from weft.capabilities.compaction.facts.units import MAX_UNIT, Unit, units_of
-from weft.capabilities.compaction.model import RESULT_OF, FactKind, KeyFact
-from weft.capabilities.indexing.statement_patterns import statement_kind, statement_words, words_of
+from weft.capabilities.compaction.model import RESULT_OF, STATED_KINDS, FactKind, KeyFact
 from weft.capabilities.trust.model import Trust
-from weft.capabilities.windows.model import Category
+from weft.capabilities.windows.model import Category, is_from_user
+from weft.kernel.identity import HUMAN
 from weft.kernel.thread_pools import COMPACTION_THREADS
 
 if TYPE_CHECKING:
@@ -39,41 +39,45 @@ _MAX_LITERALS = 32
 _MAX_ERRORS = 6
 _MAX_VARIANTS = 4
 _MAX_REFERRED = 4
-# Sentences of one event that are compared with the patterns of statements.
-_MAX_COMPARED = 4_000
+# Sentences of one event that are read for statements.
+_MAX_READ = 400
 # Results of tools up to this length tell few things, and each may matter.
 _SHORT_RESULT = 600
 _MAX_RESULT_LITERALS = 3
 _MAX_RESULT_STATEMENTS = 12
 _MAX_ARGUMENTS = 300
 _MAX_ARGUMENT_LITERALS = 6
-_MIN_STATEMENT_WORDS = 2
+_MIN_STATEMENT_WORDS = 3
 _MIN_REFERENCE = 4
 _SNIPPET = 110
 _RESULT_KINDS = frozenset({FactKind.IDENTIFIER, FactKind.URL, FactKind.QUANTITY})
 _CLAUSE_END = re.compile(r"[,;:.!?](?=\s)|\s[\u2013\u2014-]\s")
 _REFERENCE = re.compile(r"[^\s,;\"'(){}\[\]<>|=*`]{4,200}")
 _EDGES = ".,;:!?"
+_WORD = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
+_CUE_WORDS = LABEL_WORDS | CLOSING_WORDS | ERROR_WORDS
 _TURN_SECONDS = 0.05
+_USER = "user"
 
 
 class _Draft(NamedTuple):
     kind: FactKind
     text: str
     literals: tuple[str, ...] = ()
+    probability: float = 1.0
 
 
-def extract_facts(events: Sequence[WindowEvent]) -> list[KeyFact]:
-    """Return the key facts of a window's events, in their order, with status and supersession."""
-    log = FactLog()
+def extract_facts(events: Sequence[WindowEvent], earlier: Sequence[KeyFact] = ()) -> list[KeyFact]:
+    """Return ``earlier`` facts and those of a window's events, in their order, with status and supersession."""
+    log = FactLog.of(earlier)
     for _ in _read_events(events, log):
         pass
     return log.facts
 
 
-async def extract_in_turns(events: Sequence[WindowEvent]) -> list[KeyFact]:
-    """Return the key facts of events, extracted in a thread in short turns: other windows have theirs in between."""
-    log = FactLog()
+async def extract_in_turns(events: Sequence[WindowEvent], earlier: Sequence[KeyFact] = ()) -> list[KeyFact]:
+    """Return facts as above, extracted in a thread in short turns: other windows have theirs in between."""
+    log = FactLog.of(earlier)
     reading = _read_events(events, log)
     while await COMPACTION_THREADS.run(_turn, reading):
         pass
@@ -94,7 +98,7 @@ def _read_events(events: Sequence[WindowEvent], log: FactLog) -> Iterator[None]:
         yield
         reader.closings.clear()
         facts = reader.facts(number, event)
-        is_data = _is_data(event)
+        is_data = is_data_event(event)
         for text in reader.closings:
             log.close(text, event.event_id, is_data=is_data)
         for fact in facts:
@@ -109,7 +113,7 @@ def is_source(event: WindowEvent) -> bool:
     return not (event.redacted or event.routed or is_suspicious or event.category is Category.SYSTEM)
 
 
-def _is_data(event: WindowEvent) -> bool:
+def is_data_event(event: WindowEvent) -> bool:
     """Tell whether an event is data rather than what somebody says: a result of a tool, or labelled as such."""
     return event.message.role == "tool" or (event.trust is not None and event.trust.source.is_data)
 
@@ -187,13 +191,15 @@ class _Reader:
         return [_fact(event, order, draft, who) for order, draft in enumerate(drafts, start=1)]
 
     def who(self, event: WindowEvent) -> str:
-        """Return who an event's statements are of: its speaker, or the tool."""
+        """Return who an event's statements are of: its speaker or the tool, never who merely recorded them."""
         if event.message.role == "tool":
             call = self.session.calls.get(event.message.tool_call_id or "")
             name = call.name if call is not None else event.message.name
             return f"{RESULT_OF}{name or 'a tool'}"
         if event.message.name:
             return event.message.name
+        if is_from_user(event) and not event.author.startswith(HUMAN):
+            return _USER
         return event.author if event.message.role == "user" else event.agent_id
 
     def _drafts(self, number: int, event: WindowEvent) -> Iterator[_Draft]:
@@ -206,19 +212,16 @@ class _Reader:
     def _of_talk(self, number: int, event: WindowEvent) -> Iterator[_Draft]:
         """Yield the statements, errors and literals of what somebody said."""
         text = event.message.content
-        statements = compared = literals = position = 0
-        for unit in units_of(text):
+        units = list(units_of(text))
+        statements = literals = position = 0
+        for unit, stated in zip(units, _stated(event, units), strict=True):
             position += len(unit.text)
-            words = words_of(unit.text) & _cue_words()
+            words = words_of(unit.text) & _CUE_WORDS
             if words and not CLOSING_WORDS.isdisjoint(words):
                 self.closings.append(unit.text)
             draft = None
-            is_question = unit.text.endswith("?") and statements < _MAX_STATEMENTS
-            if is_question and self.session.questions.is_open(number, unit.text):
-                draft = _Draft(FactKind.OPEN_QUESTION, unit.text, _texts(literals_in(unit.text)))
-            elif (words or unit.header) and statements < _MAX_STATEMENTS and compared < _MAX_COMPARED:
-                compared += 1
-                draft = _statement(unit, words, is_acting=bool(event.message.tool_calls))
+            if statements < _MAX_STATEMENTS:
+                draft = _labelled(unit, words) or self._statement(number, event, unit.text, stated)
             if draft is None and statements < _MAX_STATEMENTS and is_error(unit.text, words) and not unit.is_code:
                 draft = self._error(unit.text)
             if draft is not None:
@@ -230,6 +233,14 @@ class _Reader:
                 for literal in literals_in(unit.text, is_code=unit.is_code, is_data=unit.is_data):
                     literals += 1
                     yield _literal(unit.text, literal)
+
+    def _statement(self, number: int, event: WindowEvent, text: str, stated: Statement | None) -> _Draft | None:
+        """Return the statement of a sentence. What an agent that calls a tool says it will do is being done."""
+        if stated is None or (stated.kind is FactKind.COMMITMENT and event.message.tool_calls):
+            return None
+        if stated.kind is FactKind.OPEN_QUESTION and not self.session.questions.is_open(number, text):
+            return None
+        return _Draft(stated.kind, text, _texts(literals_in(text)), stated.probability)
 
     def _of_calls(self, calls: Sequence[ToolCall]) -> Iterator[_Draft]:
         """Yield the literals in the arguments of calls, such as the files that they change, and calls that are open."""
@@ -245,12 +256,15 @@ class _Reader:
                 yield _Draft(literal.kind, literal.text, (literal.text,))
 
     def _of_result(self, number: int, text: str) -> Iterator[_Draft]:
-        """Yield errors, labelled statements, literals of a short result, and lines that were referred to later."""
+        """Yield errors, labelled lines, literals of a short result, and lines that were referred to later.
+
+        A label that only somebody's statement may have makes a quotation.
+        """
         errors = variants = statements = literals = 0
         is_short = len(text) <= _SHORT_RESULT
         referred: list[_Draft] = []
         for unit in units_of(text):
-            words = words_of(unit.text) & _cue_words()
+            words = words_of(unit.text) & _CUE_WORDS
             if errors < _MAX_ERRORS and is_error(unit.text, words):
                 is_variant = error_kind(unit.text) in self.seen_kinds
                 draft = None if is_variant and variants >= _MAX_VARIANTS else self._error(unit.text)
@@ -262,7 +276,7 @@ class _Reader:
             labelled = _labelled(unit, words) if statements < _MAX_RESULT_STATEMENTS else None
             if labelled is not None:
                 statements += 1
-                yield labelled
+                yield _as_claim(labelled)
                 continue
             if is_short and literals < _MAX_RESULT_LITERALS:
                 for literal in literals_in(unit.text, is_data=True):
@@ -290,23 +304,23 @@ class _Reader:
         return _Draft(FactKind.ERROR, line, _texts(literals_in(line, is_data=True)))
 
 
-@cache
-def _cue_words() -> frozenset[str]:
-    return statement_words() | LABEL_WORDS | CLOSING_WORDS | ERROR_WORDS
+def words_of(text: str) -> set[str]:
+    """Return the distinct words of a text in lower case."""
+    return set(_WORD.findall(text.casefold().replace("\u2019", "'")))
 
 
-def _statement(unit: Unit, words: set[str], *, is_acting: bool) -> _Draft | None:
-    """Return the statement of a unit of talk. ``is_acting``: a call follows, so what the agent will do is done."""
-    labelled = _labelled(unit, words)
-    if labelled is not None or unit.is_code or unit.is_data:
-        return labelled
-    text = unit.text
-    if text.count(" ") < _MIN_STATEMENT_WORDS - 1 or text.endswith("?"):
-        return None
-    kind = statement_kind(text, words)
-    if kind is None or (kind == "commitment" and is_acting):
-        return None
-    return _Draft(FactKind(kind), text, _texts(literals_in(text)))
+def _stated(event: WindowEvent, units: Sequence[Unit]) -> list[Statement | None]:
+    """Return what each unit of a message states; sentences are read, code and data are not."""
+    places = [place for place, unit in enumerate(units) if _is_sentence(unit)][:_MAX_READ]
+    found: list[Statement | None] = [None] * len(units)
+    read = read_statements(event.item_id, [units[place].text for place in places])
+    for place, statement in zip(places, read, strict=True):
+        found[place] = statement
+    return found
+
+
+def _is_sentence(unit: Unit) -> bool:
+    return not (unit.is_code or unit.is_data) and unit.text.count(" ") >= _MIN_STATEMENT_WORDS - 1
 
 
 def _labelled(unit: Unit, words: set[str]) -> _Draft | None:
@@ -315,6 +329,11 @@ def _labelled(unit: Unit, words: set[str]) -> _Draft | None:
     if kind is None:
         return None
     return _Draft(kind, unit.text, _texts(literals_in(unit.text, is_code=unit.is_code, is_data=unit.is_data)))
+
+
+def _as_claim(draft: _Draft) -> _Draft:
+    """Return a labelled line of a result: a quotation if its label is one of somebody's statement."""
+    return _Draft(FactKind.QUOTE, draft.text, (draft.text,)) if draft.kind in STATED_KINDS else draft
 
 
 def _texts(literals: Sequence[Literal]) -> tuple[str, ...]:
@@ -356,4 +375,5 @@ def _fact(event: WindowEvent, order: int, draft: _Draft, who: str) -> KeyFact:
         at=event.at,
         event_ids=(event.event_id,),
         literals=draft.literals,
+        probability=round(draft.probability, 3),
     )

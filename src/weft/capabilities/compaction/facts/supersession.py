@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from weft.capabilities.compaction.facts.normal_form import normal_form, one_line, plain_form
+from weft.capabilities.compaction.facts.statements import replaces
 from weft.capabilities.compaction.facts.subjects import (
     Subject,
     content_terms,
@@ -41,6 +42,7 @@ _STATEMENTS = frozenset(
         FactKind.PREFERENCE,
         FactKind.OWNER,
         FactKind.DEADLINE,
+        FactKind.FACT,
     }
 )
 _VALUES = frozenset({FactKind.QUANTITY, FactKind.DATE})
@@ -79,6 +81,14 @@ class FactLog:
     _by_subject: dict[tuple[bool, *tuple[str, ...]], tuple[int, Subject]] = field(default_factory=dict)
     _by_term: dict[str, list[int]] = field(default_factory=dict)
     _terms: dict[int, frozenset[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, facts: Iterable[KeyFact]) -> FactLog:
+        """Return the log of earlier facts."""
+        log = cls()
+        for fact in facts:
+            log.add(fact, is_data=fact.is_of_tool)
+        return log
 
     def add(self, fact: KeyFact, *, is_data: bool = False) -> None:
         """Add a fact unless it repeats a current one; earlier facts that it replaces are superseded.
@@ -152,9 +162,13 @@ class FactLog:
             found = self._newest(named, _NAMED_SHARE * len(named), before=place)
             if found is not None:
                 self._supersede(found, place)
+        least = max(_MIN_SHARED, _CHANGED_SHARE * len(own))
         if not is_change(fact.text):
+            found = self._newest(own, least, before=place)
+            if found is not None and not self._is_data[place] and replaces(fact.text, self.facts[found].text):
+                self._supersede(found, place)
             return
-        found = self._newest(own, max(_MIN_SHARED, _CHANGED_SHARE * len(own)), before=place)
+        found = self._newest(own, least, before=place)
         if found is None and takes_back_last(fact.text):
             found = next(self._latest_of(fact.who, place), None)
         if found is not None:

@@ -80,5 +80,5 @@ def _content(source: CompactionSource) -> _Content:
         finished_share=finished / total,
         tasks=len(named),
         finished_tasks=sum(task.is_finished for task in named),
-        days=len({event.at // _DAY for _, event in older}),
+        days=len({event.time // _DAY for _, event in older}),
     )

@@ -71,11 +71,11 @@ def hierarchical(source: CompactionSource) -> Layout:
 
 def _parts(events: Sequence[WindowEvent], ends: Sequence[int]) -> Iterator[tuple[int, int, _Bucket]]:
     """Yield start, end and bucket of the segments."""
-    newest = max((event.at for event in events), default=0)
+    newest = max((event.time for event in events), default=0)
     start = last = tokens = 0
     current: _Bucket | None = None
     for end in ends:
-        bucket = _bucket(events[last].at, newest)
+        bucket = _bucket(events[last].time, newest)
         if current is not None and tokens and _is_over(current, bucket, tokens):
             yield start, last, current
             start, tokens, current = last, 0, None
@@ -126,7 +126,7 @@ def _boost(events: Sequence[WindowEvent], parts: Sequence[tuple[int, int, _Bucke
 
 
 def _title(bucket: _Bucket, events: Sequence[WindowEvent]) -> str:
-    first, last = (_time(events[at].at) for at in (0, -1))
+    first, last = (_time(events[at].time) for at in (0, -1))
     if bucket.level == 0:
         return f"{first:%Y-%m-%d %H:%M} to {last:%H:%M}"
     if bucket.level == 1:

@@ -76,7 +76,7 @@ def title_of(events: Sequence[WindowEvent]) -> str:
     numbers = f"Event {first.number}" if first is last else f"Events {first.number} to {last.number}"
     if sum(event.tokens for event in events) < _LEAST_TIMED:
         return numbers
-    begin, end = time_text(first.at), time_text(last.at)
+    begin, end = time_text(first.time), time_text(last.time)
     if begin == end:
         return f"{numbers}, {begin}"
     (begin_day, _, _), (day, _, hour) = begin.partition(" "), end.partition(" ")

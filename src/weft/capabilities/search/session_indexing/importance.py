@@ -10,12 +10,6 @@ import re
 from typing import TYPE_CHECKING
 
 from weft.capabilities.indexing.collections.model import SOURCES
-from weft.capabilities.indexing.statement_patterns import (
-    COMMITMENT_CUE,
-    CONSTRAINT_CUE,
-    DECISION_CUE,
-    FINDING_CUE,
-)
 
 if TYPE_CHECKING:
     from weft.capabilities.indexing.collections.model import Source
@@ -28,6 +22,27 @@ _FEW_WORDS = 6
 _BRIEF_WORDS = 10
 _BRIEF_WEIGHT = -0.1
 
+_DECISION = re.compile(
+    r"\b(decided|decision|decide[sd]? (to|on|against)|agreed|we (chose|choose|picked|settled)|go(ing)? with|approved|"
+    r"rejected|concluded|conclusion|final(ly|ised|ized)?|verdict)\b",
+    re.IGNORECASE,
+)
+_COMMITMENT = re.compile(
+    r"\b(I|we|you|they)('ll| will| shall| promise| commit| am going to| are going to)\b|\b(deadline|due (by|on)|"
+    r"by (monday|tuesday|wednesday|thursday|friday|saturday|sunday|tomorrow|end of)|action item|assigned to|"
+    r"responsible for|owner:)",
+    re.IGNORECASE,
+)
+_CONSTRAINT = re.compile(
+    r"\b(must( not)?|mustn't|never|always|required?|requirement|shall not|may not|cannot|can't|only if|at (most|least)|"
+    r"no (more|less) than|limit(ed)?|constraint|forbidden|not allowed|mandatory|depends on|blocked|blocker)\b",
+    re.IGNORECASE,
+)
+_FINDING = re.compile(
+    r"\b(root cause|because|found that|turns out|failed|failure|error|bug|broken|fixed|risk|warning|important|critical|"
+    r"urgent|note that|remember)\b",
+    re.IGNORECASE,
+)
 _PERIOD = (
     "day|night|week|weekend|month|year|summer|winter|spring|fall|autumn|morning|monday|tuesday|wednesday|thursday|"
     "friday|saturday|sunday|january|february|march|april|may|june|july|august|september|october|november|december"
@@ -47,10 +62,10 @@ _NUMBER = re.compile(r"\d")
 # A capitalised word within a sentence, an e-mail address, a URL, a path or code.
 _NAME = re.compile(r"(?<=[a-z,;:] )[A-Z][\w-]+|[\w.]+@[\w.]+\.\w+|https?://|`[^`]+`|\b[\w-]+[./_][\w./-]+\w")
 _RULES = (
-    (0.3, DECISION_CUE),
-    (0.25, CONSTRAINT_CUE),
-    (0.2, COMMITMENT_CUE),
-    (0.15, FINDING_CUE),
+    (0.3, _DECISION),
+    (0.25, _CONSTRAINT),
+    (0.2, _COMMITMENT),
+    (0.15, _FINDING),
     (0.15, _TIME),
     (0.15, _HAPPENED),
     (0.1, _NUMBER),

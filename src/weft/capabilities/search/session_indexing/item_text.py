@@ -221,7 +221,7 @@ class ItemTexts(msgspec.Struct, frozen=True):
         return ItemText(
             text=text,
             version=version_of_event(event),
-            timestamp=event.at,
+            timestamp=event.time,
             speaker=speaker_of_event(event),
             pinned=event.pinned,
             importance=event.importance,

@@ -93,7 +93,14 @@ def _event_facts(event: WindowEventView) -> Iterator[str]:
     if event.recipient_id is not None:
         yield f"to {escape_controls(event.recipient_id)}"
     yield from (name for name in ("pinned", "routed", "redacted") if getattr(event, name))
-    yield cell(event.at)
+    if event.step is not None:
+        yield f"step {escape_controls(event.step)}"
+    if event.occurred_at is not None:
+        yield f"{cell(event.occurred_at)}, recorded {cell(event.at)}"
+    else:
+        yield cell(event.at)
+    if event.reason is not None:
+        yield escape_controls(event.reason)
 
 
 FORMATTERS: dict[str, Callable[[Any], str]] = {"window.show": _render_window, "window.events": _render_events}

@@ -99,5 +99,5 @@ def _is_ideograph(code: int) -> bool:
 
 def bert_vocabulary() -> dict[str, int]:
     """Return the pieces of BERT's uncased models with their ids."""
-    packed = resources.files("weft.providers.embedders").joinpath("vocabulary.txt.xz").read_bytes()
+    packed = resources.files("weft.encoder").joinpath("vocabulary.txt.xz").read_bytes()
     return {piece: number for number, piece in enumerate(lzma.decompress(packed).decode().splitlines())}

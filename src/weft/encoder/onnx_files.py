@@ -123,10 +123,10 @@ class Graph:
         names = [f"step{len(self._nodes)}part{offset}" for offset in range(len(sizes))]
         return self._add("Split", (whole, self.numbers(*sizes)), names, "", {"axis": -1})
 
-    def model(self, inputs: Mapping[str, int], outputs: Mapping[str, int]) -> bytes:
-        """Return the model file; inputs and outputs are two-dimensional."""
-        value_infos = [_value_info(11, *each) for each in inputs.items()] + [
-            _value_info(12, *each) for each in outputs.items()
+    def model(self, inputs: Mapping[str, tuple[int, int]], outputs: Mapping[str, tuple[int, int]]) -> bytes:
+        """Return the model file; of each input and output the type and the number of dimensions."""
+        value_infos = [_value_info(11, name, *each) for name, each in inputs.items()] + [
+            _value_info(12, name, *each) for name, each in outputs.items()
         ]
         graph = b"".join([*self._nodes, _bytes(2, "weft"), *self._weights, *value_infos])
         opsets = [_bytes(8, _bytes(1, "") + _number(2, _OPSET)), _bytes(8, _bytes(1, MICROSOFT) + _number(2, 1))]
@@ -147,8 +147,8 @@ def _location(size: int) -> bytes:
     return b"".join(_bytes(13, _bytes(1, key) + _bytes(2, value)) for key, value in entries.items())
 
 
-def _value_info(number: int, name: str, dtype: int) -> bytes:
-    shape = _bytes(1, _bytes(2, "texts")) + _bytes(1, _bytes(2, f"{name}s"))
+def _value_info(number: int, name: str, dtype: int, dimensions: int) -> bytes:
+    shape = b"".join(_bytes(1, _bytes(2, f"{name}{place}")) for place in range(dimensions))
     return _bytes(number, _bytes(1, name) + _bytes(2, _bytes(1, _number(1, dtype) + _bytes(2, shape))))
 
 
