@@ -8,7 +8,8 @@ nothing in these conversations: what it marks stays in full or is withheld, whic
 compaction; the rows `as_shipped` have it. Baselines: the newest messages, and random sentences, of the target's size.
 `chance`: statements of another conversation that are "found" in the prompt.
 
-Intervals are over conversations for a list and over lists otherwise. Closed lists are read by `survival_closed` only.
+Intervals are over conversations for a list and over lists otherwise. What was trained on the open lists has seen their
+statements: figures of unseen lists are those of `survival_closed`, which alone reads the closed ones.
 """
 
 from __future__ import annotations
