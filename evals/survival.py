@@ -92,7 +92,8 @@ def survival(folder: Path | None) -> Iterator[Row]:
     conversations = stated_conversations(OPEN)
     yield from _rows("survival", conversations)
     for target in TARGETS:
-        shipped = measure(conversations, target, detects=True)
+        # The detector reads every message: one conversation of each list will do.
+        shipped = measure(conversations[::_CONVERSATIONS], target, detects=True)
         yield _share(
             f"survival.{round(100 * target)}.as_shipped", shipped.statements, "with the injection detector", None
         )
