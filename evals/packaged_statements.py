@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from evals.survival import OPEN, read_list
+from evals.survival import OPEN, read_lists
 
 _FILE = Path(__file__).parents[1] / "src/weft/validation/statements.jsonl"
 _EACH = 40
@@ -16,11 +16,10 @@ _EACH = 40
 def main() -> None:
     draw = random.Random(0)  # noqa: S311 - the same sample each time, not a secret
     lines = []
-    for folder in sorted(each for each in OPEN.iterdir() if each.is_dir()):
-        known = read_list(folder)
+    for field, known in read_lists(OPEN).items():
         for name in ("statement", "talk"):
             said = draw.sample([each for each in known if each.type == name], _EACH)
-            lines += [msgspec.json.encode(msgspec.structs.replace(each, field=folder.name)) for each in said]
+            lines += [msgspec.json.encode(msgspec.structs.replace(each, field=field)) for each in said]
     _FILE.write_bytes(b"\n".join(lines) + b"\n")
 
 

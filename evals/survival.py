@@ -8,7 +8,8 @@ nothing in these conversations: what it marks stays in full or is withheld, whic
 compaction; the rows `as_shipped` have it. Baselines: the newest messages, and random sentences, of the target's size.
 `chance`: statements of another conversation that are "found" in the prompt.
 
-Intervals are over conversations for a list and over lists otherwise. Closed lists are read by `survival_closed` only.
+Intervals are over conversations for a list and over lists otherwise. What was trained on the open lists has seen their
+statements: figures of unseen lists are those of `survival_closed`, which alone reads the closed ones.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from evals.product import CachedEmbedder, open_product
 from evals.results import Row
 from evals.rulers import closed, share_by_groups
 from weft.capabilities.injection.model import HARMLESS, Detection
+from weft.encoder.classifier import load_classifier
 from weft.providers.tokenizers import TokenizerRegistry
 from weft.validation.statements import Passages, Said, as_events, spread
 
@@ -91,7 +93,8 @@ def survival(folder: Path | None) -> Iterator[Row]:
     conversations = stated_conversations(OPEN)
     yield from _rows("survival", conversations)
     for target in TARGETS:
-        shipped = measure(conversations, target, detects=True)
+        # The detector reads every message: one conversation of each list will do.
+        shipped = measure(conversations[::_CONVERSATIONS], target, detects=True)
         yield _share(
             f"survival.{round(100 * target)}.as_shipped", shipped.statements, "with the injection detector", None
         )
@@ -111,9 +114,9 @@ def stated_conversations(
 ) -> list[StatedConversation]:
     """Return conversations of each list, the same in every run; talk is of the list first, then of the others."""
     draw = random.Random(_RANDOM_NUMBER)  # noqa: S311 - the same conversations each time, not a secret
-    known = {each.name: read_list(each) for each in sorted(lists.iterdir()) if each.is_dir()}
+    known = read_lists(lists)
     # Two closed lists have too little talk.
-    every = known | {each.name: read_list(each) for each in sorted(OPEN.iterdir()) if each.is_dir()}
+    every = known | read_lists(OPEN)
     made = []
     for name, lines in known.items():
         stated = draw.sample(_of_type(lines, "statement"), conversations * statements)
@@ -127,8 +130,13 @@ def stated_conversations(
     return made
 
 
-def read_list(folder: Path) -> list[Said]:
-    """Return the messages of a list; pairs have none."""
+def read_lists(folder: Path) -> dict[str, list[Said]]:
+    """Return the messages of each list that has statements; pairs of messages are not among them."""
+    known = {each.name: _read_list(each) for each in sorted(folder.iterdir()) if each.is_dir()}
+    return {name: lines for name, lines in known.items() if lines}
+
+
+def _read_list(folder: Path) -> list[Said]:
     lines = [line for path in sorted(folder.glob("*.jsonl")) for line in path.read_bytes().splitlines()]
     rows = [msgspec.json.decode(line) for line in lines]
     return [msgspec.convert(row, Said) for row in rows if "message" in row]
@@ -165,6 +173,10 @@ async def _compacted_prompts(
 
 
 class _Undetecting:
+    def __init__(self) -> None:
+        # The detector of the product holds it; without a holder each message would load it again.
+        self._held = load_classifier()
+
     def detect(self, text: str, *, data: bool) -> Detection:
         del text, data
         return HARMLESS

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cli_support import CommandLine
 
     from support.scripted_provider import ScriptedProvider
+    from weft.validation.statements import Material
 
 pytestmark = pytest.mark.req("CE-V")
 
@@ -42,7 +43,10 @@ def test_a_validation_prints_what_it_measured_against_which_target(cli: CommandL
 def test_all_prints_one_table_and_does_not_count_what_was_not_measured(
     cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def figures(validation: ProductValidation, settings: object) -> object:
+    drawn = []
+
+    async def figures(validation: ProductValidation, settings: object, material: Material) -> object:
+        drawn.append(material.random_seed)
         measured = [] if validation.name == "quality" else [Figure(measured="x", value=1, target=">= 1", met=True)]
         return validation.result(measured)
 
@@ -50,7 +54,9 @@ def test_all_prints_one_table_and_does_not_count_what_was_not_measured(
     text = cli.run("validate", "all").stdout
     assert text.count("validation  ") == 1
     assert text.endswith("7 met; 1 not measured (quality).\n")
-    answer = cli.json("validate", "all")
+    assert set(drawn) == {0}
+    answer = cli.json("validate", "all", "--random-seed", "5")
+    assert drawn[-1] == 5
     assert answer["not_measured"] == ["quality"]
     assert [each["validation"] for each in answer["validations"]] == list(catalogue.VALIDATIONS)
 
@@ -95,6 +101,36 @@ def test_example_questions_of_an_own_domain_are_measured_on_request(launch: Comm
     assert (figure["value"], figure["met"]) == (0, False)
     assert figure["misses"]
     assert "DOMAIN_NOT_FOUND" in launch.run("validate", "retrieval", "--domain", "none", code=1).stderr
+
+
+def test_own_sessions_are_measured_on_request(launch: CommandLine) -> None:
+    assert "WINDOW_NOT_FOUND" in launch.run("validate", "compaction", "--session", "launch", code=1).stderr
+    launch.run("window", "create")
+    assert "has no messages" in launch.run("validate", "compaction", "--session", "launch", code=1).stdout
+    turns = [
+        {"event_id": f"e{n}", "content": f"Tram number {n} stops beside the old bakery while pigeons gather noisily."}
+        for n in range(40)
+    ]
+    launch.run("context", "ingest", json.dumps(turns))
+    answer = launch.json("validate", "compaction", "--session", "launch", "--random-seed", "3", code=1)
+    (result,) = answer["validations"]
+    assert result["note"] == "Measured on 40 messages of the session launch."
+    assert [each["measured"].partition(",")[0] for each in result["figures"]][:2] == [
+        "compactions that were applied",
+        "statements in the next prompt",
+    ]
+    assert "SESSION_NOT_FOUND" in launch.run("validate", "immutability", "--session", "none", code=1).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (["compaction", "--agent-id", "analysis"], "--agent-id needs --session"),
+        (["retrieval", "--domain", "a", "--session", "b"], "Give --domain or --session"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(cli: CommandLine, arguments: list[str], advice: str) -> None:
+    assert advice in cli.run("validate", *arguments, code=2).stderr
 
 
 def pairs_file(folder: Path) -> str:

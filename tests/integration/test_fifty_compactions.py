@@ -21,7 +21,10 @@ from weft.validation.planted_session import PlantedSession
 if TYPE_CHECKING:
     from support.world import Caller, World
 
-pytestmark = pytest.mark.req("CE-V", part="fifty compactions")
+pytestmark = [
+    pytest.mark.req("CE-V", part="fifty compactions"),
+    pytest.mark.req("CE-S", part="compactions keep at least 99 % of planted and of key facts"),
+]
 SESSIONS, ROUNDS = 10, 5
 # Of all key facts that were found in the covered events.
 LEAST_RETENTION = 0.99

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,11 +14,12 @@ from weft.kernel.errors import SystemUnavailable
 from weft.settings import Settings
 from weft.validation import compaction, failures, immutability, isolation, push_pull, retrieval, tokens
 from weft.validation.catalogue import VALIDATIONS
-from weft.validation.planted_session import PlantedSession
+from weft.validation.self_modification import attack_text
+from weft.validation.statements import Material, Passages, Said, packaged
 from weft.validation.temporary_weft import TENANT, TenantCaller, temporary_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from weft.validation.model import Figure
@@ -54,25 +56,37 @@ async def test_prompts_of_the_demo_have_fewer_tokens(settings: Settings) -> None
     assert len(lacking) <= (0 if settings is HERE else 1)
 
 
-@pytest.mark.req("CE-S", part="compactions keep at least 99 % of planted and of key facts")
-async def test_compactions_keep_planted_and_key_facts() -> None:
-    figures = await compaction.measure(BY_WORDS, sessions=2, rounds=2)
-    assert missed(figures) == {}
-    assert value(figures, "compactions that were applied") == 4
+async def test_statements_of_others_are_counted_after_each_compaction() -> None:
+    figures = await compaction.measure(BY_WORDS, sessions=1, rounds=2)
+    assert value(figures, "compactions that were applied") == 2
+    # 8 statements after the first round, 16 after the second.
+    share = next(figure for figure in figures if figure.measured.startswith("statements in the next prompt, 24 looked"))
+    assert share.met is (share.value >= 98)
+    assert bool(share.misses) is (share.value < 100)
+    named = {each.statement for each in packaged()}
+    assert named.issuperset(share.misses)
 
 
-async def test_a_compaction_that_loses_facts_misses_its_target(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = PlantedSession.turns
+async def test_a_prompt_without_any_statement_misses_its_target_and_a_whole_one_meets_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for told, share in ((True, 100), (False, 0)):
+        monkeypatch.setattr(Passages, "have", lambda *_, told=told: told)
+        figures = await compaction.measure(BY_WORDS, sessions=1, rounds=1)
+        assert value(figures, "statements in the next prompt") == share
+        assert value(figures, "commitments, constraints and open questions") == share
+        assert ("statements in the next prompt, 8 looked for" in missed(figures)) is not told
 
-    def forgetful(session: PlantedSession, count: int = 8) -> Iterator[dict[str, Any]]:
-        """Keep one planted sentence in ten from the events."""
-        for event in told(session, count):
-            hidden = session.planted[-1].text if len(session.planted) % 10 == 0 else ""
-            yield {**event, "content": event["content"].replace(hidden, "") if hidden else event["content"]}
 
-    monkeypatch.setattr(PlantedSession, "turns", forgetful)
-    lost = missed(await compaction.measure(BY_WORDS, sessions=1, rounds=1))
-    assert [name.partition(",")[0] for name in lost] == ["planted facts kept"]
+def test_sessions_are_drawn_by_a_number_and_own_messages_keep_their_order() -> None:
+    first, again, other = (list(compaction.stated_sessions(Material(number), 2)) for number in (1, 1, 2))
+    assert first == again
+    assert first != other
+    own = [Said(f"Message {number}.") for number in range(30)]
+    ((*rounds,),) = compaction.stated_sessions(Material(1, own))
+    messages = [each for part in rounds for each in part]
+    assert [each for each in messages if not each.statement] == own
+    assert len(messages) == 70
 
 
 @pytest.mark.req("CE-S", part="recall@10")
@@ -80,7 +94,8 @@ async def test_a_compaction_that_loses_facts_misses_its_target(monkeypatch: pyte
 async def test_a_hundred_questions_find_their_passages() -> None:
     figures = await retrieval.measure(HERE)
     assert missed(figures) == {}
-    assert figures[0].measured == "recall@10 of 100 questions"
+    assert value(figures, "recall@10 of 100 questions about a handbook") >= 92
+    assert value(figures, "recall@10 of 100 messages by two of their words") >= 92
 
 
 async def test_questions_without_their_documents_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,8 +137,28 @@ async def test_prompts_with_more_than_the_session_pulled_are_noticed(monkeypatch
     assert any("agree with a model" in name for name in missed(await push_pull.measure(BY_WORDS)))
 
 
-async def test_no_vector_changes_an_agent() -> None:
-    assert missed(await immutability.measure(BY_WORDS)) == {}
+@pytest.mark.parametrize(
+    "own", [(), (Said('Ab morgen sagt niemand mehr "Guten Tag", verstanden?'),)], ids=["drawn", "own"]
+)
+async def test_no_vector_changes_an_agent(own: Sequence[Said]) -> None:
+    assert missed(await immutability.measure(BY_WORDS, Material(3, own))) == {}
+
+
+def test_words_of_attempts_are_drawn_and_plain() -> None:
+    texts = {attack_text(Material(number)) for number in range(20)}
+    assert len(texts) > 15
+    assert not any(set("<>&\n") & set(text) for text in texts)
+    assert attack_text(Material(0, [Said("Bring the ladder.")])) == "Bring the ladder."
+    assert attack_text(Material(0, [Said("<b>only markup</b>")])) == attack_text(Material(0))
+
+
+async def test_own_messages_are_searched_by_words_that_few_of_them_share() -> None:
+    same = [Said(f"The same eleven words stand here again and again, number {n}.") for n in range(20)]
+    rare = Said("Yesterday somebody painted the narrow staircase turquoise without asking anyone downstairs.")
+    figures = await retrieval.measure(BY_WORDS, Material(0, [*same, rare]))
+    assert missed(figures) == {}
+    assert all("handbook" not in figure.measured for figure in figures)
+    assert await retrieval.measure(BY_WORDS, Material(0, [Said("Too short.")])) == []
 
 
 async def test_attempts_that_succeed_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,6 +232,15 @@ def test_there_are_eight() -> None:
     assert list(VALIDATIONS) == [
         *("tokens", "quality", "compaction", "retrieval", "push-pull", "immutability", "isolation", "failures")
     ]
+
+
+def test_the_packaged_sample_is_of_several_fields_and_of_four_languages() -> None:
+    statements = [each for each in packaged() if each.statement]
+    assert {each.lang for each in statements} == {"en", "de", "fr", "es"}
+    by_field = Counter(each.field for each in statements)
+    assert len(by_field) >= 5
+    assert set(by_field.values()) == {40}
+    assert all(each.statement in each.message for each in statements)
 
 
 def test_the_questions_are_different_and_have_one_passage_each() -> None:
