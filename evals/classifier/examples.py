@@ -42,18 +42,35 @@ _FOLD_OF_SOURCE = {
 }
 # What people and agents say to an assistant: there a request is in place, and only the wording of an attack counts.
 _TALK = frozenset(
-    """
-    benign_query benign_trigger_words benign_agent_task benign_system_prompt direct_injection direct_role_assignment
-    jailbreak jailbreak_in_the_wild system_prompt_extraction
-    """.split()
+    [
+        "benign_query",
+        "benign_trigger_words",
+        "benign_agent_task",
+        "benign_system_prompt",
+        "direct_injection",
+        "direct_role_assignment",
+        "jailbreak",
+        "jailbreak_in_the_wild",
+        "system_prompt_extraction",
+    ]
 )
 # Harmless or not wherever they stand.
 _BOTH = frozenset(
-    """
-    agent_message_injection benign_agent_message benign_dialog benign_dialog_insert benign_memory benign_request_to_human
-    benign_role_tags benign_security_prose benign_security_text direct_injection jailbreak jailbreak_in_the_wild
-    system_prompt_extraction
-    """.split()
+    [
+        "agent_message_injection",
+        "benign_agent_message",
+        "benign_dialog",
+        "benign_dialog_insert",
+        "benign_memory",
+        "benign_request_to_human",
+        "benign_role_tags",
+        "benign_security_prose",
+        "benign_security_text",
+        "direct_injection",
+        "jailbreak",
+        "jailbreak_in_the_wild",
+        "system_prompt_extraction",
+    ]
 )
 # The development set has fewer rows and better labels than the training corpus.
 _DEVELOPMENT_WEIGHT = 4.0

@@ -229,7 +229,7 @@ def mixed(examples: list[dict[str, Any]], chance: random.Random) -> list[dict[st
     for each in examples:
         sentences = [(each["windows"][0][start:end], kind) for start, end, kind in each["spans"]]
         by_list.setdefault((each["source"], each["lang"]), []).extend(sentences)
-    found = [each for each in examples if chance.random() < 0.7]  # noqa: PLR2004 - shares of the mixture
+    found = [each for each in examples if chance.random() < 0.7]
     for (source, lang), sentences in by_list.items():
         stated = [one for one in sentences if one[1]]
         talk = [one for one in sentences if not one[1]]
@@ -245,7 +245,7 @@ def mixed(examples: list[dict[str, Any]], chance: random.Random) -> list[dict[st
 def _message(source: str, lang: str, sentences: list[tuple[list[int], int]]) -> dict[str, Any]:
     ids, spans = [101], []
     for tokens, kind in sentences:
-        if len(ids) + len(tokens) > 250:  # noqa: PLR2004 - as the classifier reads them
+        if len(ids) + len(tokens) > 250:
             break
         spans.append((len(ids), len(ids) + len(tokens), kind))
         ids += tokens

