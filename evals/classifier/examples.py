@@ -122,13 +122,19 @@ def list_lines(folder: Path) -> list[dict[str, Any]]:
 
 def _injection_sets(data: Path, tokens: _Tokens) -> Iterator[Example]:
     for row in corpora.lines_of(data / "injection/injection.jsonl"):
-        attack = row.get("subkind") if row["source"] == "bipia" else row.get("carrier")
-        group = (row["label"] and attack) or row["text"]
-        folds = _FOLD_OF_SOURCE[row["source"]], corpora.digest(str(group)) % FOLDS
+        folds = _FOLD_OF_SOURCE[row["source"]], corpora.digest(str(group_of(row))) % FOLDS
         yield _of_row(row, folds, _DEVELOPMENT_WEIGHT, f"dev:{row['source']}", tokens)
     for row in corpora.lines_of(data / "injection_training/train.jsonl"):
-        fold = corpora.digest(str(row["group"])) % FOLDS
+        fold = corpora.digest(str(group_of(row))) % FOLDS
         yield _of_row(row, (fold, fold), 1.0, f"train:{row['source']}", tokens)
+
+
+def group_of(row: dict[str, Any]) -> object:
+    """Return what the texts that are alike have in common: a payload with its carriers, or the text itself."""
+    if "group" in row:
+        return row["group"]
+    attack = row.get("subkind") if row["source"] == "bipia" else row.get("carrier")
+    return (row["label"] and attack) or row["text"]
 
 
 def _of_row(row: dict[str, Any], folds: tuple[int, int], weight: float, source: str, tokens: _Tokens) -> Example:

@@ -244,8 +244,7 @@ class Settings:
     injection_model: str = setting(
         "",
         "WEFT_INJECTION_MODEL",
-        "Folder with model.onnx, a classifier of prompt injection to use in place of the included detector; needs "
-        "weft[search].",
+        "Folder with model.onnx, a classifier of prompt injection to use in place of the included detector.",
     )
     metrics_token: str = setting(
         "",

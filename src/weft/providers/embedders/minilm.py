@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from weft.capabilities.indexing.embeddings.model import Vectors
     from weft.encoder.onnx_files import Array
 
-_INSTALL = "Run pip install --force-reinstall 'weft[search]' where Weft runs; weft doctor checks it."
+_INSTALL = "Run pip install --force-reinstall weft where Weft runs; weft doctor checks it."
 _LAYERS = 6
 # The model's training length; a longer text is run in two halves and their vectors are averaged.
 _MAX_TOKENS = 256

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.providers.extras import INSTALL, NOT_INSTALLED, is_installed
 from weft.settings import InvalidSetting
 
 if TYPE_CHECKING:
@@ -42,8 +41,6 @@ def configured_detector(settings: Settings) -> InjectionDetector:
     folder = Path(settings.injection_model).expanduser()
     if not (folder / "model.onnx").is_file():
         raise InvalidSetting("WEFT_INJECTION_MODEL must name a folder with a file model.onnx.")
-    if not is_installed("onnxruntime"):
-        raise InvalidSetting(f"WEFT_INJECTION_MODEL: {NOT_INSTALLED}. {INSTALL}")
     return LazyDetector(partial(_classifier, folder))
 
 

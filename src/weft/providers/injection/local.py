@@ -24,3 +24,7 @@ def _classifier() -> TextClassifier:
         return CLASSIFIER.get()
     except WeightsUnreadable as error:
         raise DetectorUnavailable(str(error)) from error
+    except ImportError as error:
+        raise DetectorUnavailable(
+            "The package onnxruntime, which runs the text classifier, is not installed."
+        ) from error
