@@ -19,7 +19,7 @@ from evals.efficiency import efficiency
 from evals.efficiency_alerts import efficiency_alerts
 from evals.efficiency_fit import efficiency_fit
 from evals.entities import entities
-from evals.injection.table import injection
+from evals.injection.table import injection, injection_closed
 from evals.message_search import message_search
 from evals.public_schemas import public_schemas
 from evals.recommendations import recommendations
@@ -48,6 +48,7 @@ EVALUATIONS = {
     "efficiency_fit": efficiency_fit,
     "entities": entities,
     "injection": injection,
+    "injection_closed": injection_closed,
     "message_search": message_search,
     "public_schemas": public_schemas,
     "recommendations": recommendations,

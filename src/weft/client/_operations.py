@@ -759,6 +759,7 @@ class CompactionOperations:
             "blocker",
             "owner",
             "deadline",
+            "fact",
             "error",
             "pending_call",
             "identifier",

@@ -753,6 +753,7 @@ class SyncCompactionOperations:
             "blocker",
             "owner",
             "deadline",
+            "fact",
             "error",
             "pending_call",
             "identifier",
