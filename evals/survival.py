@@ -29,7 +29,6 @@ from evals.product import CachedEmbedder, open_product
 from evals.results import Row
 from evals.rulers import closed, share_by_groups
 from weft.capabilities.injection.model import HARMLESS, Detection
-from weft.encoder.classifier import load_classifier
 from weft.providers.tokenizers import TokenizerRegistry
 from weft.validation.statements import Passages, Said, as_events, spread
 
@@ -173,10 +172,6 @@ async def _compacted_prompts(
 
 
 class _Undetecting:
-    def __init__(self) -> None:
-        # The detector of the product holds it; without a holder each message would load it again.
-        self._held = load_classifier()
-
     def detect(self, text: str, *, data: bool) -> Detection:
         del text, data
         return HARMLESS

@@ -45,7 +45,7 @@ class Config(NamedTuple):
     epochs: int = 6
     rate: float = 8e-5
     dropped: float = 0.05
-    seed: int = 1
+    random_state: int = 1
 
 
 class Layer(nn.Module):
@@ -266,8 +266,8 @@ def _batches(examples: list[dict[str, Any]], config: Config, chance: random.Rand
 
 
 def train(examples: list[dict[str, Any]], weights: Weights, config: Config) -> Classifier:
-    torch.manual_seed(config.seed)
-    chance = random.Random(config.seed)
+    torch.manual_seed(config.random_state)
+    chance = random.Random(config.random_state)
     model = Classifier(weights).to(_device())
     heads = [*model.early.parameters(), *model.window.parameters(), *model.kind.parameters(), *model.pair.parameters()]
     optimizer = torch.optim.AdamW(
@@ -337,7 +337,7 @@ def main() -> None:
     parser.add_argument("--folds", type=int, nargs="*", default=[])
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--rate", type=float, default=8e-5)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--random-state", type=int, default=1)
     parser.add_argument("--split", choices=("source", "group"), default="group")
     parser.add_argument("--no-final", action="store_true")
     given = parser.parse_args()
@@ -351,9 +351,9 @@ def main() -> None:
     split = ("source", "group").index(given.split)
     for each in examples:
         each["fold"] = each["folds"][split]
-    config = Config(epochs=given.epochs, rate=given.rate, seed=given.seed)
+    config = Config(epochs=given.epochs, rate=given.rate, random_state=given.random_state)
     given.out.mkdir(parents=True, exist_ok=True)
-    name = f"{given.split}{given.seed}"
+    name = f"{given.split}{given.random_state}"
     for fold in given.folds:
         started = time.monotonic()
         model = train([each for each in examples if each["fold"] not in {fold, -1}], weights, config)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from weft.encoder.onnx_files import Array
 
-_SHA256 = "fd1d421bc0b067b78af2b6cb46f16fb1d428e511a5f914daed6b12b01c32392c"
+_SHA256 = "e24339a03f4e5dfc302b02c32dd0f0a38fe440c45722d104d2134497c20c4717"
 _LAYERS, _EARLY = 6, 3
 _START, _END = 101, 102
 _MAX_SIDE = 100
@@ -44,7 +44,7 @@ class TextClassifier:
         self._second = session(*_second_graph(layers[_EARLY:]))
         self._heads = {
             name: (weights[f"{name}.weight"].T.copy(), weights[f"{name}.bias"])
-            for name in ("early", "window", "kind", "pair")
+            for name in ("early", "window", "kind", "stated", "pair")
         }
 
     def tokens(self, text: str) -> list[int]:
@@ -57,32 +57,37 @@ class TextClassifier:
         ``data`` if the text is a document or a result, where any instruction to the reader is out of place. A window
         whose first logit is below ``least`` is read no further.
         """
-        states = self._states(tokens)
-        early = float(self._head("early", _pooled(states))[int(data)])
+        states = self.states(tokens)
+        early = float(self._head("early", pooled(states))[int(data)])
         if early < least:
             return early
-        return float(self._head("window", _pooled(self._last_states(states)))[int(data)])
+        return float(self._head("window", pooled(self._last_states(states)))[int(data)])
 
     def kinds(self, tokens: Sequence[int], spans: Sequence[tuple[int, int]]) -> Array:
         """Return the probabilities of the kinds of each sentence, given by its place among the tokens of a window."""
-        states = self._states(tokens)
-        logits = self._head("kind", np.array([_pooled(states[start:end]) for start, end in spans]))
-        exponentials = np.exp(logits - logits.max(1, keepdims=True))
-        shares: Array = exponentials / exponentials.sum(1, keepdims=True)
-        return shares
+        states = self.states(tokens)
+        sentences = np.array([pooled(states[start:end]) for start, end in spans])
+        logits = self._head("kind", sentences)
+        shares = np.exp(logits - logits.max(1, keepdims=True))
+        shares /= shares.sum(1, keepdims=True)
+        # In doubt a sentence states something: the larger of what the two heads say.
+        stated = np.maximum(1 - shares[:, 0], 1 / (1 + np.exp(-self._head("stated", sentences)[:, 0])))
+        of_kind = shares[:, 1:] / shares[:, 1:].sum(1, keepdims=True)
+        return np.concatenate([1 - stated[:, None], of_kind * stated[:, None]], 1)
 
     def pair(self, first: str, second: str) -> tuple[float, float]:
         """Return the probabilities that the second text answers the first, and that it replaces it."""
         one, two = self.tokens(first)[:_MAX_SIDE], self.tokens(second)[:_MAX_SIDE]
         if not one or not two:
             return 0.0, 0.0
-        states = self._last_states(self._states([_START, *one, _END, *two, _END]))
+        states = self._last_states(self.states([_START, *one, _END, *two, _END]))
         left, right = states[1 : 1 + len(one)].mean(0), states[2 + len(one) : -1].mean(0)
         logits = self._head("pair", np.concatenate([left, right, np.abs(left - right), left * right]))
         answers, replaces = (1 / (1 + np.exp(-logits))).tolist()
         return answers, replaces
 
-    def _states(self, tokens: Sequence[int]) -> Array:
+    def states(self, tokens: Sequence[int]) -> Array:
+        """Return the states of tokens after the first half of the layers."""
         states: Array = self._first.run(["states"], {"piece": np.array([tokens], np.int64)})[0][0]
         return states
 
@@ -138,7 +143,7 @@ def read_weights(packed: bytes, sha256: str = _SHA256) -> dict[str, Array]:
         return dict(weights)
 
 
-def _pooled(states: Array) -> Array:
+def pooled(states: Array) -> Array:
     """Return mean and maximum of the states of tokens."""
     return np.concatenate([states.mean(0), states.max(0)])
 

@@ -305,16 +305,11 @@ def test_without_tasks_each_request_of_the_user_is_one() -> None:
             "Task scoped was chosen because 1 of 2 tasks are finished and hold 46% of the older tokens.",
         ),
         (
-            dialogue(40, seconds=3 * _HOUR),
-            "hierarchical",
-            "Hierarchical was chosen because the older messages spread over 10 days.",
-        ),
-        (
             numbered(
                 [from_user(f"We decided to call table {at} orders_{at}, and never to drop it.") for at in range(60)]
             ),
             "key_facts",
-            "Key facts was chosen because key facts need 250% of the room for summaries.",
+            "Key facts was chosen because key facts need 235% of the room for summaries.",
         ),
         (
             numbered([draft for at in range(30) for draft in (called(f"c{at}"), result(f"c{at}", "a,1,2\n" * 300))]),

@@ -188,7 +188,7 @@ async def test_a_target_is_exceeded_rather_than_a_fact_lost_and_the_summary_says
 
 
 async def test_facts_that_a_summariser_drops_are_carried() -> None:
-    text = "The agent looked at orders " + ", ".join(f"A-{at:03}" for at in range(30)) + "."
+    text = " ".join(f"Please look at order A-{at:03}. Order A-{at:03} is open." for at in range(30))
     draft = await compact(session(), summariser=Scripted(SummaryText(text, "abstractive_summary", 0.9)))
     assert "PostgreSQL 16.2" in written(draft)
     assert any(fact.carried and fact.text == DECISION for fact in draft.view.facts)

@@ -12,8 +12,7 @@ from msgspec import structs
 
 from weft.capabilities.compaction.digest import is_literal, statement
 from weft.capabilities.compaction.facts.extraction import is_data_event, is_source
-from weft.capabilities.compaction.group_facts import is_stated
-from weft.capabilities.compaction.model import STATED_KINDS, FactKind, KeyFact
+from weft.capabilities.compaction.model import STATED_KINDS, FactKind, KeyFact, is_stated
 from weft.capabilities.windows.model import is_from_user
 from weft.kernel.identity import HUMAN
 from weft.kernel.tokens import approximate_tokens

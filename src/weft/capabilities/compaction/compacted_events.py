@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import structs
 
 from weft.capabilities.compaction.digest import is_literal
+from weft.capabilities.compaction.model import is_stated
 from weft.capabilities.compaction.summary_text import facts_text, summary_text
 from weft.capabilities.trust.model import Trust
 from weft.capabilities.windows.model import event_version, is_from_user
@@ -172,7 +173,8 @@ def _summaries(
             continue
         if fact.carried:
             facts.setdefault(number, []).append(fact)
-        if fact.status == "current" and not is_literal(fact) and all(each in covering for each in fact.event_ids):
+        is_statement = fact.status == "current" and is_stated(fact) and not is_literal(fact)
+        if is_statement and all(each in covering for each in fact.event_ids):
             statements.setdefault(number, []).append(fact)
     return {
         number: SummaryOfEvents(

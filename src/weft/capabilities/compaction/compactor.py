@@ -23,6 +23,7 @@ from weft.capabilities.compaction.model import (
     Layout,
     ShortenedEvent,
     Summary,
+    binds,
 )
 from weft.capabilities.compaction.strategies.choice import lay_out
 from weft.capabilities.compaction.strategies.truncation import truncation, truncation_note
@@ -131,8 +132,10 @@ class Compactor:
             return _truncated(request.group, request.facts, request.count)
         reason = ""
         if not isinstance(summariser, ExtractiveSummariser):
-            written, reason = await _attempt(summariser, request)
-            found = await self._checked(request, written, later)
+            # What only tells something, or perhaps nothing, is the model's to choose.
+            binding = request._replace(facts=[fact for fact in request.facts if binds(fact.kind, fact.probability)])
+            written, reason = await _attempt(summariser, binding)
+            found = await self._checked(binding, written, later)
             if found is not None:
                 return found
             reason = reason or _LOST_FACTS

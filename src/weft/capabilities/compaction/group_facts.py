@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import structs
 
 from weft.capabilities.compaction.event_texts import references_to
-from weft.capabilities.compaction.model import FactKind
+from weft.capabilities.compaction.model import FactKind, binds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from weft.kernel.tokens import TokenCounter
 
 
-# From this probability on a sentence is shown as a statement, and from this on it must be kept if it binds.
-_STATED, _BINDING = 0.3, 0.5
 # Part of a group's room for whole sentences; the rest is for words of the others.
 _ROOM = 0.75
 
@@ -32,11 +30,6 @@ class GroupFacts(NamedTuple):
     later: Sequence[KeyFact]
 
 
-def is_stated(fact: KeyFact) -> bool:
-    """Tell whether a fact is more probably one than not."""
-    return fact.probability >= _STATED
-
-
 def facts_in_room(facts: Sequence[KeyFact], room: int, count: TokenCounter) -> list[KeyFact]:
     """Return the facts that the text of a group must have, in their order.
 
@@ -47,11 +40,11 @@ def facts_in_room(facts: Sequence[KeyFact], room: int, count: TokenCounter) -> l
     chosen: set[str] = set()
     optional: list[KeyFact] = []
     for fact in facts:
-        if fact.probability < _BINDING or (fact.kind is FactKind.FACT and fact.probability < 1):
-            optional.append(fact)
-        else:
+        if binds(fact.kind, fact.probability):
             chosen.add(fact.fact_id)
             room -= count(fact.text)
+        else:
+            optional.append(fact)
     for fact in sorted(optional, key=lambda each: -each.probability):
         room -= count(fact.text)
         if room < 0:

@@ -105,6 +105,20 @@ class KeyFact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return (*self.event_ids, self.superseded_by.rpartition("#")[0])
 
 
+# From this probability on a sentence counts as a statement, and must be kept if its kind binds.
+_STATED = 0.3
+
+
+def is_stated(fact: KeyFact) -> bool:
+    """Tell whether a fact is probable enough to be shown as one."""
+    return fact.probability >= _STATED
+
+
+def binds(kind: FactKind, probability: float) -> bool:
+    """Tell whether a statement is kept in any case; one that only tells something is kept while there is room."""
+    return probability >= (1.0 if kind is FactKind.FACT else _STATED)
+
+
 class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A text that stands for consecutive events, which remain as they are.
 

@@ -16,7 +16,6 @@ from weft.capabilities.approvals.model import is_approver
 from weft.capabilities.compaction.compacted_events import holding_summaries
 from weft.capabilities.compaction.expansion import expand_ids, named_compactions
 from weft.capabilities.compaction.facts.extraction import extract_in_turns
-from weft.capabilities.compaction.group_facts import is_stated
 from weft.capabilities.compaction.model import (
     DEFAULT_STRATEGY,
     CompactionNotFound,
@@ -26,6 +25,7 @@ from weft.capabilities.compaction.model import (
     FactKind,
     FactStatus,
     StrategyName,
+    is_stated,
 )
 from weft.capabilities.compaction.review import ReadableCompactions, check_of
 from weft.capabilities.compaction.runner import CompactionRunner

@@ -19,7 +19,7 @@ from weft.capabilities.compaction.facts.questions import OpenQuestions
 from weft.capabilities.compaction.facts.statements import Statement, read_statements
 from weft.capabilities.compaction.facts.supersession import CLOSING_WORDS, FactLog
 from weft.capabilities.compaction.facts.units import MAX_UNIT, Unit, units_of
-from weft.capabilities.compaction.model import RESULT_OF, STATED_KINDS, FactKind, KeyFact
+from weft.capabilities.compaction.model import RESULT_OF, STATED_KINDS, FactKind, KeyFact, binds
 from weft.capabilities.trust.model import Trust
 from weft.capabilities.windows.model import Category, is_from_user
 from weft.kernel.identity import HUMAN
@@ -39,15 +39,15 @@ _MAX_LITERALS = 32
 _MAX_ERRORS = 6
 _MAX_VARIANTS = 4
 _MAX_REFERRED = 4
-# Sentences of one event that are read for statements.
-_MAX_READ = 400
+# Sentences of one event that are read for statements, from its beginning and from its end.
+_MAX_READ, _READ_AT_END = 200, 50
 # Results of tools up to this length tell few things, and each may matter.
 _SHORT_RESULT = 600
 _MAX_RESULT_LITERALS = 3
 _MAX_RESULT_STATEMENTS = 12
 _MAX_ARGUMENTS = 300
 _MAX_ARGUMENT_LITERALS = 6
-_MIN_STATEMENT_WORDS = 3
+_MIN_STATEMENT_WORDS = 2
 # From this probability on it is looked for whether a question was answered.
 _ASKED = 0.3
 _MIN_REFERENCE = 4
@@ -229,7 +229,8 @@ class _Reader:
             if draft is not None:
                 statements += 1
                 yield draft
-                continue
+                if binds(draft.kind, draft.probability):
+                    continue
             is_read = position < _LONG_TEXT or len(text) - position < _LONG_TEXT // 2
             if is_read and literals < _MAX_LITERALS:
                 for literal in literals_in(unit.text, is_code=unit.is_code, is_data=unit.is_data):
@@ -314,7 +315,9 @@ def words_of(text: str) -> set[str]:
 
 def _stated(event: WindowEvent, units: Sequence[Unit]) -> list[Statement | None]:
     """Return what each unit of a message states; sentences are read, code and data are not."""
-    places = [place for place, unit in enumerate(units) if _is_sentence(unit)][:_MAX_READ]
+    places = [place for place, unit in enumerate(units) if _is_sentence(unit)]
+    if len(places) > _MAX_READ:
+        places = [*places[: _MAX_READ - _READ_AT_END], *places[-_READ_AT_END:]]
     found: list[Statement | None] = [None] * len(units)
     read = read_statements(event.item_id, [units[place].text for place in places])
     for place, statement in zip(places, read, strict=True):

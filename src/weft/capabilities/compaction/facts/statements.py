@@ -5,6 +5,7 @@ Slow to load: numpy and the weights are imported with the first sentence.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
@@ -32,7 +33,7 @@ _LEAST = 0.04
 _WINDOW_TOKENS = 158
 _START, _END = 101, 102
 _REMEMBERED = 50_000
-_ANSWERS, _REPLACES = 0.8, 0.9
+_ANSWERS, _REPLACES = 0.9, 0.95
 
 
 class Statement(NamedTuple):
@@ -43,25 +44,26 @@ class Statement(NamedTuple):
 
 
 class _Read:
-    """Statements by the id of the event that they were read in: a window is compacted again and again as it grows.
+    """Statements by the event that they were read in and its text: a window is compacted again and again as it grows.
 
-    The ids are Weft's own, so nobody can tell by the time whether another caller stored the same text.
+    A caller who wants to tell by the time that another one stored a text must know the session, the agent, the event
+    and the text already.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: OrderedDict[str, list[Statement | None]] = OrderedDict()
+        self._found: OrderedDict[bytes, list[Statement | None]] = OrderedDict()
 
-    def get(self, item_id: str) -> list[Statement | None] | None:
+    def get(self, key: bytes) -> list[Statement | None] | None:
         with self._lock:
-            found = self._found.get(item_id)
+            found = self._found.get(key)
             if found is not None:
-                self._found.move_to_end(item_id)
+                self._found.move_to_end(key)
             return found
 
-    def put(self, item_id: str, found: list[Statement | None]) -> None:
+    def put(self, key: bytes, found: list[Statement | None]) -> None:
         with self._lock:
-            self._found[item_id] = found
+            self._found[key] = found
             if len(self._found) > _REMEMBERED:
                 self._found.popitem(last=False)
 
@@ -71,10 +73,13 @@ _read = _Read()
 
 def read_statements(item_id: str, sentences: Sequence[str]) -> list[Statement | None]:
     """Return what each sentence of an event states; None for those that state nothing."""
-    known = _read.get(item_id) if item_id else None
-    if known is None or len(known) != len(sentences):
+    if not sentences:
+        return []
+    key = hashlib.sha256("\n".join((item_id, *sentences)).encode("utf-8", "surrogatepass")).digest()
+    known = _read.get(key)
+    if known is None:
         known = _statements(_classifier(), sentences)
-        _read.put(item_id, known)
+        _read.put(key, known)
     return known
 
 

@@ -47,7 +47,15 @@ _SAYING = words_listed(
 )
 _IGNORED = FILLER_WORDS | _SAYING
 _WITH_VALUE = frozenset(
-    {FactKind.DEADLINE, FactKind.COMMITMENT, FactKind.DECISION, FactKind.DATE, FactKind.QUANTITY, FactKind.REQUIREMENT}
+    {
+        FactKind.DEADLINE,
+        FactKind.COMMITMENT,
+        FactKind.DECISION,
+        FactKind.FACT,
+        FactKind.DATE,
+        FactKind.QUANTITY,
+        FactKind.REQUIREMENT,
+    }
 )
 _PERSONAL = frozenset({FactKind.PREFERENCE, FactKind.COMMITMENT})
 _CHOICE = re.compile(

@@ -26,7 +26,7 @@ from weft.capabilities.compaction.facts.subjects import (
     takes_back_last,
     words_listed,
 )
-from weft.capabilities.compaction.model import FactKind
+from weft.capabilities.compaction.model import FactKind, binds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -144,7 +144,7 @@ class FactLog:
             if is_covered:
                 return True
         self._by_text[key] = len(self.facts)
-        for literal in fact.literals:
+        for literal in fact.literals if binds(fact.kind, fact.probability) else ():
             # A literal of a statement is kept with it.
             self._by_text.setdefault(("literal", _literal_key(literal)), len(self.facts))
         return False

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from weft.capabilities.compaction.model import binds
 from weft.capabilities.compaction.strategies.call_units import call_units
-from weft.capabilities.compaction.strategies.hierarchical import hierarchical
 from weft.capabilities.compaction.strategies.kept_events import kept_events
 from weft.capabilities.compaction.strategies.key_facts import key_facts
 from weft.capabilities.compaction.strategies.sliding_window import sliding_window
@@ -20,7 +20,6 @@ _MIN_TASKS = 2
 # Part of the older tokens that finished tasks must hold, and of the room for summaries that key facts must need.
 _FINISHED_SHARE = 0.4
 _FACT_SHARE = 0.6
-_MIN_DAYS = 3
 
 
 class _Content(NamedTuple):
@@ -44,8 +43,6 @@ def auto(source: CompactionSource) -> Layout:
         layout = task_scoped(source)
         why = f"{content.finished_tasks} of {content.tasks} tasks are finished and hold {content.finished_share:.0%}"
         return _because(layout, f"{why} of the older tokens")
-    if content.days >= _MIN_DAYS:
-        return _because(hierarchical(source), f"the older messages spread over {content.days} days")
     if content.fact_share >= _FACT_SHARE:
         return _because(key_facts(source), f"key facts need {content.fact_share:.0%} of the room for summaries")
     return _because(sliding_window(source), _mixed(content))
@@ -71,7 +68,11 @@ def _content(source: CompactionSource) -> _Content:
     total = max(sum(event.tokens for _, event in older), 1)
     tool = sum(event.tokens for _, event in older if event.message.role == "tool")
     ids = {event.event_id for _, event in older}
-    facts = sum(source.count(fact.text) for fact in source.facts if fact.event_ids and fact.event_ids[0] in ids)
+    facts = sum(
+        source.count(fact.text)
+        for fact in source.facts
+        if binds(fact.kind, fact.probability) and fact.event_ids and fact.event_ids[0] in ids
+    )
     named = [task for task in tasks.by_id.values() if task.is_named]
     finished = sum(event.tokens for at, event in older if named and tasks.is_finished(at))
     return _Content(
