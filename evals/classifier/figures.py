@@ -104,7 +104,13 @@ def _injection_examples(data: Path, path: Path) -> dict[int, dict[str, Any]]:
         if number < len(rows) and not each["source"].endswith(f":{rows[number]['source']}"):
             raise SystemExit(f"Example {number} is not of the row with its number: make the examples again.")
     kept = [each for each in found if each["windows"] and each["windows"][0]]
-    return {number: each for number, each in enumerate(kept) if each["task"] == "injection"}
+    # A text may be in two sources: one that is trained on calibrates nothing.
+    trained = {json.dumps(each["windows"]) for each in kept if each["folds"][0] != _NO_FOLD}
+    return {
+        number: each
+        for number, each in enumerate(kept)
+        if each["task"] == "injection" and (each["folds"][0] != _NO_FOLD or json.dumps(each["windows"]) not in trained)
+    }
 
 
 def _judged(known: dict[int, dict[str, Any]], scores: Path, split: str) -> Iterator[Judged]:
