@@ -75,8 +75,8 @@ def figures(data: Path, examples: Path, scores: Path) -> Iterator[Figure]:
         for part, name_of in _PARTS.items():
             for (set_, name, is_attack), own in _grouped(judged, name_of).items():
                 share = share_by_groups([each.is_flagged for each in own], [each.group for each in own])
-                rounded = (round(value, 4) for value in share)
-                yield Figure(split, set_, "caught" if is_attack else "false", part, name, *rounded, len(own))
+                value, low, high = (round(each, 4) for each in share)
+                yield Figure(split, set_, "caught" if is_attack else "false", part, name, value, low, high, len(own))
 
 
 def read_figures() -> list[Figure]:
