@@ -116,9 +116,10 @@ def _injection_examples(data: Path, path: Path) -> dict[int, dict[str, Any]]:
 def _judged(known: dict[int, dict[str, Any]], scores: Path, split: str) -> Iterator[Judged]:
     for fold in range(FOLDS):
         for line in json.loads((scores / f"{split}1.fold{fold}.json").read_text("utf-8")):
-            each = known.get(line.get("n", -1))
-            # Texts that no model saw are scored by all of them: the first one counts.
-            if each is None or (each["folds"][0] == _NO_FOLD and fold):
+            number = line.get("n", -1)
+            each = known.get(number)
+            # Texts that no model saw are scored by all of them: one counts, another for each text.
+            if each is None or (each["folds"][0] == _NO_FOLD and number % FOLDS != fold):
                 continue
             yield from _modes(each, line["scores"][0])
 
