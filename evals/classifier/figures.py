@@ -75,8 +75,8 @@ def figures(data: Path, examples: Path, scores: Path) -> Iterator[Figure]:
         for part, name_of in _PARTS.items():
             for (set_, name, is_attack), own in _grouped(judged, name_of).items():
                 share = share_by_groups([each.is_flagged for each in own], [each.group for each in own])
-                rounded = (round(value, 4) for value in share)
-                yield Figure(split, set_, "caught" if is_attack else "false", part, name, *rounded, len(own))
+                value, low, high = (round(each, 4) for each in share)
+                yield Figure(split, set_, "caught" if is_attack else "false", part, name, value, low, high, len(own))
 
 
 def read_figures() -> list[Figure]:
@@ -104,15 +104,22 @@ def _injection_examples(data: Path, path: Path) -> dict[int, dict[str, Any]]:
         if number < len(rows) and not each["source"].endswith(f":{rows[number]['source']}"):
             raise SystemExit(f"Example {number} is not of the row with its number: make the examples again.")
     kept = [each for each in found if each["windows"] and each["windows"][0]]
-    return {number: each for number, each in enumerate(kept) if each["task"] == "injection"}
+    # A text may be in two sources: one that is trained on calibrates nothing.
+    trained = {json.dumps(each["windows"]) for each in kept if each["folds"][0] != _NO_FOLD}
+    return {
+        number: each
+        for number, each in enumerate(kept)
+        if each["task"] == "injection" and (each["folds"][0] != _NO_FOLD or json.dumps(each["windows"]) not in trained)
+    }
 
 
 def _judged(known: dict[int, dict[str, Any]], scores: Path, split: str) -> Iterator[Judged]:
     for fold in range(FOLDS):
         for line in json.loads((scores / f"{split}1.fold{fold}.json").read_text("utf-8")):
-            each = known.get(line.get("n", -1))
-            # Texts that no model saw are scored by all of them: the first one counts.
-            if each is None or (each["folds"][0] == _NO_FOLD and fold):
+            number = line.get("n", -1)
+            each = known.get(number)
+            # Texts that no model saw are scored by all of them: one counts, another for each text.
+            if each is None or (each["folds"][0] == _NO_FOLD and number % FOLDS != fold):
                 continue
             yield from _modes(each, line["scores"][0])
 

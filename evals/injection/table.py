@@ -104,7 +104,7 @@ def _share_row(
 
 def _ordinary(detector: EncoderDetector, folder: Path) -> Iterator[Row]:
     """Yield the false alarms on harmless texts that are in no training, by source."""
-    kept = [text for text in (*corpora.texts(folder), *corpora.more_for_calibration(folder)) if text.is_for_calibration]
+    kept = _in_no_training(folder)
     found = [(text, detector.detect(text.text, data=not text.talk)) for text in kept]
     for talk in (True, False):
         own = [(text, one) for text, one in found if text.talk is talk]
@@ -116,6 +116,19 @@ def _ordinary(detector: EncoderDetector, folder: Path) -> Iterator[Row]:
         yield _share_row(
             f"injection.ordinary.{source}", [one.flagged for _, one in own], [text.text for text, _ in own]
         )
+
+
+def _in_no_training(folder: Path) -> list[corpora.Text]:
+    """Return the texts for calibration; one that is in a trained source as well is not among them."""
+    ordinary = [*corpora.texts(folder), *corpora.more_for_calibration(folder)]
+    trained = {_words(text.text) for text in ordinary if not text.is_for_calibration}
+    for name in ("injection/injection.jsonl", "injection_training/train.jsonl"):
+        trained |= {_words(row["text"]) for row in corpora.lines_of(folder / name)}
+    return [text for text in ordinary if text.is_for_calibration and _words(text.text) not in trained]
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _cost(detector: EncoderDetector, rows: list[dict[str, Any]]) -> Iterator[Row]:
