@@ -25,7 +25,7 @@ def _status(*texts: str) -> list[tuple[str, str]]:
     [
         ("We decided to use MySQL for the journal.", "We decided to use Postgres for the journal."),
         ("We decided to use MySQL for the journal.", "Change of plan: we use Postgres instead of MySQL."),
-        ("The deadline for the launch is 12 May 2026.", "The deadline for the launch is now 19 May 2026."),
+        ("Deadline for the launch: 12 May 2026", "Deadline for the launch: 19 May 2026"),
         ("The report is due by Friday.", "The report is now due by Monday."),
         ("The budget is limited to 40,000 EUR.", "Update: the budget is limited to 55,000 EUR."),
         ("Always squash the commits of a branch.", "Never squash the commits of a branch."),

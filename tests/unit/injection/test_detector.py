@@ -256,7 +256,14 @@ def test_the_shipped_weights_are_those_of_the_code() -> None:
     assert hashlib.sha256(packed).hexdigest() == classifier._SHA256
     weights = classifier.read_weights(packed)
     assert weights["0.qkv.matrix"].dtype == np.int8
-    assert {name.partition(".")[0] for name in weights} == {*map(str, range(6)), "early", "window", "kind", "pair", "stated"}
+    assert {name.partition(".")[0] for name in weights} == {
+        *map(str, range(6)),
+        "early",
+        "window",
+        "kind",
+        "pair",
+        "stated",
+    }
 
 
 @pytest.mark.req("CE-F29", part="nothing is accepted unchecked")
