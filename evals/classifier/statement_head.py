@@ -55,7 +55,7 @@ def _states(classifier: TextClassifier, sentences: list[str]) -> Array:
     ids, spans = [101], []
     for sentence in sentences:
         tokens = classifier.tokens(sentence)[:120] or [102]
-        if len(ids) + len(tokens) > 200:  # noqa: PLR2004 - about a window
+        if len(ids) + len(tokens) > 200:
             break
         spans.append((len(ids), len(ids) + len(tokens)))
         ids += tokens
@@ -120,9 +120,9 @@ def among_talk(statements: list[str], talk: list[list[Sentence]], chance: random
     found: list[list[Sentence]] = []
     for statement in statements:
         form = chance.random()
-        if form < 0.35:  # noqa: PLR2004 - shares of the three forms
+        if form < 0.35:
             found.append([(statement, _ANY_KIND)])
-        elif form < 0.8:  # noqa: PLR2004
+        elif form < 0.8:
             near = chance.choice(talk)[:5]
             place = chance.randrange(len(near) + 1)
             found.append([*near[:place], (statement, _ANY_KIND), *near[place:]])
@@ -172,7 +172,7 @@ def main() -> None:
     area = float((stated[:, None] > talk[None]).mean())
     print(json.dumps({"auc": area, "recall": float((stated > 0.3).mean()), "false": float((talk > 0.3).mean())}))
     weights["stated.weight"], weights["stated.bias"] = weight[None], np.array([bias], np.float32)
-    np.savez_compressed(path, **weights)
+    np.savez_compressed(path, **weights)  # type: ignore[arg-type]
 
 
 def _scored(

@@ -91,7 +91,7 @@ class Classifier(nn.Module):
         self.norm = nn.LayerNorm(WIDTH, eps=1e-12)
         self.norm.weight.data = torch.tensor(weights[f"{inner}LayerNorm.weight"])
         self.norm.bias.data = torch.tensor(weights[f"{inner}LayerNorm.bias"])
-        self.norm.requires_grad_(False)
+        self.norm.requires_grad_(requires_grad=False)
         self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
         matrices = [name[:-2] for name in weights if name.startswith("val_") and name.endswith("_q")]
         for number, layer in enumerate(self.layers):
@@ -233,8 +233,8 @@ def mixed(examples: list[dict[str, Any]], chance: random.Random) -> list[dict[st
     for (source, lang), sentences in by_list.items():
         stated = [one for one in sentences if one[1]]
         talk = [one for one in sentences if not one[1]]
-        for one in [*stated, *chance.sample(talk, min(len(talk), len(stated)))]:
-            found.append(_message(source, lang, [one]))
+        alone = [*stated, *chance.sample(talk, min(len(talk), len(stated)))]
+        found += [_message(source, lang, [one]) for one in alone]
         for _ in range(len(stated) // 2):
             share = chance.choice((0.1, 0.3, 0.6))
             drawn = [chance.choice(stated if chance.random() < share else talk) for _ in range(chance.randint(2, 8))]
@@ -252,7 +252,7 @@ def _message(source: str, lang: str, sentences: list[tuple[list[int], int]]) -> 
     return {"task": "statement", "source": source, "lang": lang, "windows": [[*ids, 102]], "spans": spans}
 
 
-def _batches(examples: list[dict[str, Any]], config: Config, chance: random.Random) -> Iterator[Batch]:
+def _batches(examples: list[dict[str, Any]], chance: random.Random) -> Iterator[Batch]:
     """Yield the batches of an epoch: texts of about the same length together, in random order."""
     found = []
     for task, size in (("injection", 64), ("statement", 32), *((pair, 16) for pair in PAIRS)):
@@ -267,20 +267,22 @@ def _batches(examples: list[dict[str, Any]], config: Config, chance: random.Rand
 
 def train(examples: list[dict[str, Any]], weights: Weights, config: Config) -> Classifier:
     torch.manual_seed(config.random_state)
-    chance = random.Random(config.random_state)
+    chance = random.Random(config.random_state)  # noqa: S311 - training data, no secret
     model = Classifier(weights).to(_device())
     heads = [*model.early.parameters(), *model.window.parameters(), *model.kind.parameters(), *model.pair.parameters()]
     optimizer = torch.optim.AdamW(
         [{"params": model.layers.parameters(), "lr": config.rate}, {"params": heads, "lr": 10 * config.rate}],
         weight_decay=0.01,
     )
-    steps = config.epochs * (2 + sum(1 for _ in _batches(examples, config, random.Random(0))))
+    # The mixture of sentences makes some epochs a little longer than others.
+    batches = sum(1 for _ in _batches(examples, random.Random(0)))  # noqa: S311 - training data, no secret
+    steps = config.epochs * (batches + 2)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: max(0.0, min(step / (0.06 * steps), (steps - step) / (0.94 * steps)))
     )
     for _ in range(config.epochs):
         model.train()
-        for batch in _batches(examples, config, chance):
+        for batch in _batches(examples, chance):
             with torch.autocast(_device(), torch.bfloat16):
                 loss = _loss(model, batch, config)
             optimizer.zero_grad()
@@ -309,6 +311,23 @@ def scores(model: Classifier, examples: list[dict[str, Any]]) -> list[list[list[
     return found
 
 
+def held_out_scores(model: Classifier, examples: list[dict[str, Any]], fold: int) -> list[dict[str, Any]]:
+    """Return the scores of the texts that a model has not seen; of statements also of mixed messages."""
+    held = [(number, each) for number, each in enumerate(examples) if each["fold"] in {fold, -1}]
+    found: list[dict[str, Any]] = []
+    for task in ("injection", "statement", *PAIRS):
+        own = [(number, each) for number, each in held if each["task"] == task]
+        scored = scores(model, [each for _, each in own])
+        found += [{"n": number, "scores": each} for (number, _), each in zip(own, scored, strict=True)]
+    stated = [each for _, each in held if each["task"] == "statement"]
+    drawn = mixed(stated, random.Random(7))  # noqa: S311 - training data, no secret
+    messages = [each for each in drawn if each["spans"]]
+    for each, logits in zip(messages, scores(model, messages), strict=True):
+        kinds = [kind for *_, kind in each["spans"]]
+        found.append({"source": each["source"], "lang": each["lang"], "kinds": kinds, "mixed": logits})
+    return found
+
+
 def write(model: Classifier, path: Path) -> None:
     """Write the trained layers with int8 matrices, and the heads."""
     arrays: Weights = {}
@@ -326,7 +345,7 @@ def write(model: Classifier, path: Path) -> None:
         head = getattr(model, name)
         arrays[f"{name}.weight"] = head.weight.detach().float().cpu().numpy()
         arrays[f"{name}.bias"] = head.bias.detach().float().cpu().numpy()
-    np.savez_compressed(path, **arrays)
+    np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
 
 
 def main() -> None:
@@ -357,17 +376,8 @@ def main() -> None:
     for fold in given.folds:
         started = time.monotonic()
         model = train([each for each in examples if each["fold"] not in {fold, -1}], weights, config)
-        held = [(n, each) for n, each in enumerate(examples) if each["fold"] in {fold, -1}]
-        lines = []
-        for task in ("injection", "statement", *PAIRS):
-            own = [(n, each) for n, each in held if each["task"] == task]
-            lines += [{"n": n, "scores": s} for (n, _), s in zip(own, scores(model, [e for _, e in own]), strict=True)]
-        own = [each for _, each in held if each["task"] == "statement"]
-        messages = [each for each in mixed(own, random.Random(7)) if each["spans"]]
-        for each, found in zip(messages, scores(model, messages), strict=True):
-            kinds = [kind for *_, kind in each["spans"]]
-            lines.append({"source": each["source"], "lang": each["lang"], "kinds": kinds, "mixed": found})
-        (given.out / f"{name}.fold{fold}.json").write_text(json.dumps(lines))
+        found = held_out_scores(model, examples, fold)
+        (given.out / f"{name}.fold{fold}.json").write_text(json.dumps(found))
         print(name, "fold", fold, round(time.monotonic() - started), "s", flush=True)
     if not given.no_final:
         started = time.monotonic()

@@ -59,7 +59,7 @@ _OUTLIERS: dict[int, dict[int, float]] = {
 
 
 class Matrix(NamedTuple):
-    """An int8 matrix with the scale of each column, and the bias that is added; ``factors`` divide the values before."""
+    """An int8 matrix with the scale of each column, and the bias to add; ``factors`` divide the values before."""
 
     matrix: Array
     scale: Array

@@ -61,7 +61,7 @@ class TextClassifier:
         early = float(self._head("early", pooled(states))[int(data)])
         if early < least:
             return early
-        return float(self._head("window", pooled(self._last_states(states)))[int(data)])
+        return float(self._head("window", pooled(self.last_states(states)))[int(data)])
 
     def kinds(self, tokens: Sequence[int], spans: Sequence[tuple[int, int]]) -> Array:
         """Return the probabilities of the kinds of each sentence, given by its place among the tokens of a window."""
@@ -80,7 +80,7 @@ class TextClassifier:
         one, two = self.tokens(first)[:_MAX_SIDE], self.tokens(second)[:_MAX_SIDE]
         if not one or not two:
             return 0.0, 0.0
-        states = self._last_states(self.states([_START, *one, _END, *two, _END]))
+        states = self.last_states(self.states([_START, *one, _END, *two, _END]))
         left, right = states[1 : 1 + len(one)].mean(0), states[2 + len(one) : -1].mean(0)
         logits = self._head("pair", np.concatenate([left, right, np.abs(left - right), left * right]))
         answers, replaces = (1 / (1 + np.exp(-logits))).tolist()
@@ -91,7 +91,8 @@ class TextClassifier:
         states: Array = self._first.run(["states"], {"piece": np.array([tokens], np.int64)})[0][0]
         return states
 
-    def _last_states(self, states: Array) -> Array:
+    def last_states(self, states: Array) -> Array:
+        """Return the states of tokens after all layers, from those after the first half."""
         last: Array = self._second.run(["last"], {"states": states[None]})[0][0]
         return last
 

@@ -1,4 +1,4 @@
-"""Segments of a normalised text, sentences, lines and pieces of code, and their features."""
+"""Segments of a normalised text: sentences, lines and pieces of code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 # Longer segments are cut.
 _MAX_WORDS = 40
-# Bounds the time of the patterns that are matched against a segment.
+# So are those of few words that are very long.
 _MAX_CHARACTERS = 800
 # Every segment costs the same, so a text of many short ones, such as one letter in each line, is cut into longer ones.
 _MANY_SEGMENTS = 150
@@ -27,40 +27,6 @@ _PROSE_START = re.compile(r"[A-Z][a-z']+(?: [A-Za-z',-]+){4}")
 _CODE_CHARACTER = re.compile(r"[=;{}()\[\]]")
 _OPEN_END = re.compile(r"[\w,)\]'\"-]\Z")
 _CONTINUED = re.compile(r"[a-z(\"']")
-
-_UPPER = bytes(range(ord("A"), ord("Z") + 1))
-_ASCII_PUNCTUATION = b"!\"#$%&'()*+,-./:;<=>?@[\\]^`{|}~"
-_PUNCTUATION = re.compile(r"[^\w\s]")
-_CAPITALS = re.compile(r"\b[A-Z]{3,}\b")
-_ADDRESS = re.compile(r"https?://|www\.|@\w")
-_CAPITALS_LENGTH = 3
-_MAX_CAPITALS = 4
-_MAX_LENGTH = 300
-FEATURES = 8
-
-
-def features(segment: str) -> tuple[float, ...]:
-    """Return what the tokens of a segment do not show: case, punctuation and length."""
-    length = max(len(segment), 1)
-    encoded = segment.encode("utf-8", "surrogatepass")
-    upper = len(encoded) - len(encoded.translate(None, _UPPER))
-    capitals = len(_CAPITALS.findall(segment)) if upper >= _CAPITALS_LENGTH else 0
-    return (
-        upper / length,
-        _punctuation(segment, encoded) / length,
-        float("?" in segment or "\uff1f" in segment),
-        float("!" in segment or "\uff01" in segment),
-        min(capitals, _MAX_CAPITALS) / _MAX_CAPITALS,
-        float(_ADDRESS.search(segment) is not None),
-        float("\n" in segment),
-        min(length, _MAX_LENGTH) / _MAX_LENGTH,
-    )
-
-
-def _punctuation(segment: str, encoded: bytes) -> int:
-    if len(encoded) == len(segment):
-        return len(encoded) - len(encoded.translate(None, _ASCII_PUNCTUATION))
-    return len(_PUNCTUATION.findall(segment))
 
 
 def segments(text: str) -> list[str]:
