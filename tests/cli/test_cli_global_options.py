@@ -50,10 +50,7 @@ USED = {
     "tenant plan": DATA_FOLDER,
     "tenant semantic-search": DATA_FOLDER,
     "records validate": NONE,
-    **{
-        f"validate {name}": NONE
-        for name in ("all", "quality", "compaction", "push-pull", "immutability", "isolation", "failures")
-    },
+    **{f"validate {name}": NONE for name in ("all", "quality", "push-pull", "isolation", "failures")},
 }
 VALUES = {"url": SERVER, "database_url": "x.db", "data_dir": "x", "principal": "planner", "key": "@/dev/null"}
 
@@ -146,6 +143,8 @@ HAND_WRITTEN = {
     "import": [__file__],
     "knowledge add": ["handbook", __file__],
     "records resolve": ["source-1"],
+    "validate compaction": ["--session", "s1"],
+    "validate immutability": ["--session", "s1"],
     "validate tokens": ["--receipts"],
     "validate retrieval": ["--domain", "handbook"],
 }

@@ -64,7 +64,10 @@ def test_a_receipt_is_shown_with_blocks_omissions_budget_and_savings(launch: Com
 
 
 def test_omitted_candidates_are_shown_by_reason(launch: CommandLine) -> None:
-    events = [{"event_id": f"e{number}", "content": f"Line {number} of the log. " * 40} for number in range(12)]
+    events = [
+        {"event_id": f"e{number}", "content": "Well, thanks, that was really helpful! " * (30 + number)}
+        for number in range(12)
+    ]
     ingest(launch, *events)
     receipt = assemble(launch, "--token-budget", "2000")
     output = launch.run("receipt", "show", receipt).stdout

@@ -75,7 +75,8 @@ async def test_a_receipt_shows_the_same_prompt_again_in_any_form(world: World) -
 
 @pytest.mark.req("CE-F13")
 async def test_a_receipt_accounts_for_every_candidate_once(world: World) -> None:
-    events = [{"content": f"Message {number} about the incident. " * 30} for number in range(20)]
+    # Talk that states nothing, so that no list of key facts stands for it.
+    events = [{"content": "Well, thanks, that was really helpful! " * (30 + number)} for number in range(20)]
     await ingest(world.analysis, *events)
     await world.planner.write("status", "down")
     answer = await assemble(world.analysis, token_budget=1_500)

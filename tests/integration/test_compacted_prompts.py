@@ -373,7 +373,7 @@ async def test_a_conversation_sent_whole_again_uses_the_view_of_its_window(world
 async def test_what_was_left_out_for_lack_of_room_comes_back_as_a_summary(world: World) -> None:
     await ingest(world.planner, *EVENTS, agent_id="analysis")
     small = await assemble(world.analysis, token_budget=700)
-    assert small["omitted"]["budget"] > 0
+    assert FIRST not in texts(small)
     await apply_view(world, VIEW)
     answer = await assemble(world.analysis, token_budget=700)
     assert answer["mode"] == "rebuilt"
@@ -419,7 +419,7 @@ async def test_an_agent_keeps_its_decisions_when_its_window_is_compacted_at_its_
     await world.app.scheduler.drain(COMPACT)
     await world.index_sessions()
     window = await show(world.analysis)
-    assert window["compacted_tokens"] < window["tokens"] / 2
+    assert window["compacted_tokens"] < window["tokens"] * 0.6
     assert window["threshold_reached"] is False
     answer = await assemble(world.analysis, "Write the next message.")
     body = "\n".join(texts(answer))

@@ -29,7 +29,7 @@ def chatter(count: int, first: int = 0) -> list[dict[str, Any]]:
 
     def sentence() -> str:
         one, two, three = drawn.sample(NOUNS, 3)
-        return f"My aunt told me how the {one} behind her {two} looked rather like the {three} of a painter."
+        return f"Haha, well, the {one}, the {two} and the {three} again, what a lovely picture, thanks!"
 
     roles = ("user", "assistant")
     return [

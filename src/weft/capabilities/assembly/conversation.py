@@ -67,8 +67,8 @@ _KEY_FACTS_SHARE = 0.4
 _OTHERS_SHARE = 0.2
 # Messages after one that may answer it.
 _FOLLOWING = 2
-# Tokens of messages that one prompt reads for what they state; the next prompts read more of them.
-_READ_TOKENS = 1_500
+# Tokens of messages that a prompt has no room for and reads for what they state. Each is read once.
+_READ_OF_USERS, _READ_OF_OTHERS = 16_000, 1_500
 
 
 class PreparedEvent(NamedTuple):
@@ -306,14 +306,17 @@ class _Choice(NamedTuple):
 
 
 def _within_reading(messages: Sequence[PreparedEvent], places: Sequence[int]) -> list[int]:
-    """Return the places of the messages that one prompt reads: those of users first, then the newest."""
+    """Return the places of the messages that a prompt reads: of users and of others the newest, up to a limit each."""
     chosen: list[int] = []
-    room = _READ_TOKENS
-    for place in sorted(places, key=lambda at: (is_from_user(messages[at].event), at), reverse=True):
-        room -= messages[place].event.tokens
-        if room < 0 and chosen:
-            break
-        chosen.append(place)
+    for is_of_user, limit in ((True, _READ_OF_USERS), (False, _READ_OF_OTHERS)):
+        room = limit
+        for place in reversed(places):
+            if is_from_user(messages[place].event) is not is_of_user:
+                continue
+            room -= messages[place].event.tokens
+            if room < 0:
+                break
+            chosen.append(place)
     return sorted(chosen)
 
 
@@ -404,15 +407,8 @@ class WindowConversation:
 
     def unread(self, left_out: AbstractSet[str]) -> Unread | None:
         """Return the messages to read among the refs that a prompt leaves out; None if all are known."""
-        messages = [each for each in self.events if each.withheld is None and is_message(each.event)]
-        places = _within_reading(
-            messages,
-            [
-                place
-                for place, each in enumerate(messages)
-                if each.reading.statements is None and each.candidate.ref in left_out
-            ],
-        )
+        messages, chosen = self._readable(left_out)
+        places = [place for place in chosen if messages[place].reading.statements is None]
         if not places:
             return None
         following = {after for place in places for after in range(place, place + _FOLLOWING + 1)}
@@ -423,6 +419,12 @@ class WindowConversation:
             [messages[place].event for place in sorted(following) if place < len(messages)],
             earlier,
         )
+
+    def _readable(self, left_out: AbstractSet[str]) -> tuple[list[PreparedEvent], list[int]]:
+        """Return the messages of the window, and the places of those that a prompt without them reads."""
+        messages = [each for each in self.events if each.withheld is None and is_message(each.event)]
+        places = [place for place, each in enumerate(messages) if each.candidate.ref in left_out]
+        return messages, _within_reading(messages, places)
 
     @property
     def _statements(self) -> list[Statement]:
@@ -442,7 +444,11 @@ class WindowConversation:
         trimmed = {*choice.events.trimmed, *self._covered_by(self._left_out(choice))}
         if not trimmed:
             return None
-        statements = [each for each in self._statements if self.preparer.ref_of(each.event) in trimmed]
+        messages, chosen = self._readable(frozenset(choice.events.trimmed))
+        # The same messages whatever an earlier prompt read, so that a prompt can be replayed.
+        read = {messages[place].candidate.ref for place in chosen}
+        stated = trimmed.difference(choice.events.trimmed) | read
+        statements = [each for each in self._statements if self.preparer.ref_of(each.event) in stated]
         return self.preparer.key_facts(statements, room)
 
     @staticmethod

@@ -106,7 +106,7 @@ class KeyFact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 # From this probability on a sentence counts as a statement, and must be kept if its kind binds.
-_STATED = 0.3
+_STATED = 0.2
 
 
 def is_stated(fact: KeyFact) -> bool:

@@ -326,7 +326,7 @@ class DocumentStoreContract:
 
     async def test_a_held_version_leaves_the_queue_until_it_is_released(self, stores: ContractStores) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)
-        held = Quarantine(2, (FlaggedPassage(0, 9, 7.5, "obey", ("override",)),), 6, "approval_1")
+        held = Quarantine(2, (FlaggedPassage(0, 9, 7.5, "obey"),), 6, "approval_1")
         await stores.documents.quarantine(DOCUMENT, held)
         found = await stores.documents.find(*NAMES)
         assert found == structs.replace(DOCUMENT, state="quarantined", quarantine=held)

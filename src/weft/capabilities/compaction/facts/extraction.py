@@ -49,7 +49,7 @@ _MAX_ARGUMENTS = 300
 _MAX_ARGUMENT_LITERALS = 6
 _MIN_STATEMENT_WORDS = 2
 # From this probability on it is looked for whether a question was answered.
-_ASKED = 0.3
+_ASKED = 0.2
 _MIN_REFERENCE = 4
 _SNIPPET = 110
 _RESULT_KINDS = frozenset({FactKind.IDENTIFIER, FactKind.URL, FactKind.QUANTITY})
