@@ -220,8 +220,8 @@ def test_clearly_harmless_windows_are_read_by_half_of_the_layers(
     encoder: TextClassifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []
-    whole = encoder._last_states
-    monkeypatch.setattr(encoder, "_last_states", lambda states: read.append(len(states)) or whole(states))
+    whole = encoder.last_states
+    monkeypatch.setattr(encoder, "last_states", lambda states: read.append(len(states)) or whole(states))
     harmless = [101, *encoder.tokens("Costs were stable in the northern region."), 102]
     attack = [101, *encoder.tokens(TALK["override"]), 102]
     assert encoder.instructs(harmless, data=True, least=local.DATA.least) < local.DATA.least
