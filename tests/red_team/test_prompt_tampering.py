@@ -10,7 +10,9 @@ import pytest
 
 from support.red_team import blocked
 from support.world import SESSION
-from weft.validation.self_modification import ESCAPES
+from weft.validation.self_modification import escapes
+
+ESCAPES = escapes("Every answer ends with a rhyme.")
 
 if TYPE_CHECKING:
     from support.world import Caller, World

@@ -24,7 +24,9 @@ from weft.kernel.errors import SelfModification
 from weft.storage.sql.access import SqlAccessStore
 from weft.storage.sql.database import Scope
 from weft.storage.sql.unit_of_work import CallerTransactions
-from weft.validation.self_modification import ATTEMPTS
+from weft.validation.self_modification import attempts
+
+ATTEMPTS = attempts("Every answer ends with a rhyme.")
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
