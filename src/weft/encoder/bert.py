@@ -74,7 +74,7 @@ class Norm(NamedTuple):
     bias: Array
 
 
-class Layer(NamedTuple):
+class EncoderLayer(NamedTuple):
     """The weights of one layer; ``qkv`` are query, key and value side by side."""
 
     qkv: Matrix
@@ -115,7 +115,7 @@ def add_embeddings(graph: Graph, weights: Mapping[str, Array]) -> str:
     return _normalised(graph, graph.step("Add", words, here), norm)
 
 
-def add_layer(graph: Graph, hidden: str, layer: Layer) -> str:
+def add_layer(graph: Graph, hidden: str, layer: EncoderLayer) -> str:
     """Add a layer after the states ``hidden``; return its states."""
     parts = graph.split(_multiplied(graph, hidden, layer.qkv), *[WIDTH] * 3)
     attended = graph.step("MultiHeadAttention", *parts, domain=MICROSOFT, num_heads=HEADS)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.encoder.bert import Layer, Matrix, Norm, add_embeddings, add_layer, outlier_factors, session
+from weft.encoder.bert import EncoderLayer, Matrix, Norm, add_embeddings, add_layer, outlier_factors, session
 from weft.encoder.installed import WeightsUnreadable, installed_weights
 from weft.encoder.onnx_files import FLOAT, INT64, Graph
 from weft.encoder.wordpiece import WordPieceTokenizer
@@ -149,7 +149,7 @@ def pooled(states: Array) -> Array:
     return np.concatenate([states.mean(0), states.max(0)])
 
 
-def _first_graph(installed: Mapping[str, Array], layers: Sequence[Layer]) -> tuple[bytes, dict[str, Array]]:
+def _first_graph(installed: Mapping[str, Array], layers: Sequence[EncoderLayer]) -> tuple[bytes, dict[str, Array]]:
     graph = Graph()
     hidden = add_embeddings(graph, installed)
     for layer in layers:
@@ -158,7 +158,7 @@ def _first_graph(installed: Mapping[str, Array], layers: Sequence[Layer]) -> tup
     return graph.model({"piece": (INT64, 2)}, {"states": (FLOAT, 3)}), graph.external
 
 
-def _second_graph(layers: Sequence[Layer]) -> tuple[bytes, dict[str, Array]]:
+def _second_graph(layers: Sequence[EncoderLayer]) -> tuple[bytes, dict[str, Array]]:
     graph = Graph()
     hidden = "states"
     for layer in layers:
@@ -167,14 +167,14 @@ def _second_graph(layers: Sequence[Layer]) -> tuple[bytes, dict[str, Array]]:
     return graph.model({"states": (FLOAT, 3)}, {"last": (FLOAT, 3)}), graph.external
 
 
-def _layer(weights: Mapping[str, Array], number: int) -> Layer:
+def _layer(weights: Mapping[str, Array], number: int) -> EncoderLayer:
     matrices = [_matrix(weights, number, place, name) for place, name in enumerate(("qkv", "out", "into", "back"))]
     norms = [
         Norm(weights[f"{number}.{name}.weight"], weights[f"{number}.{name}.bias"])
         for name in ("attention_norm", "output_norm")
     ]
     qkv, out, into, back = matrices
-    return Layer(qkv, out, norms[0], into, back, norms[1])
+    return EncoderLayer(qkv, out, norms[0], into, back, norms[1])
 
 
 def _matrix(weights: Mapping[str, Any], number: int, place: int, name: str) -> Matrix:

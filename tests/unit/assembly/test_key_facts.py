@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 
 from support.window_events import assistant, from_user, result
-from weft.capabilities.assembly.key_facts import FactsRoom, Statement, chosen_facts
+from weft.capabilities.assembly.key_facts import FactsRoom, StatedFact, chosen_facts
 from weft.capabilities.compaction.model import RESULT_OF, FactKind, KeyFact
 from weft.capabilities.windows.model import WindowEvent
 
 AGREED = "We agreed on this in the meeting."
 
 
-def stated(number: int, kind: FactKind, text: str = AGREED, event: WindowEvent | None = None) -> Statement:
+def stated(number: int, kind: FactKind, text: str = AGREED, event: WindowEvent | None = None) -> StatedFact:
     event = event or from_user(text)
     who = f"{RESULT_OF}query" if event.message.role == "tool" else "a"
     fact = KeyFact(fact_id=f"e{number}#1", kind=kind, text=text, who=who, at=number, event_ids=(f"e{number}",))
-    return Statement(fact, event)
+    return StatedFact(fact, event)
 
 
-def chosen(statements: list[Statement], room: int, of_others: int = 1_000) -> list[int]:
+def chosen(statements: list[StatedFact], room: int, of_others: int = 1_000) -> list[int]:
     return [each.fact.at for each in chosen_facts(statements, FactsRoom(room, of_others), lambda tokens: tokens)]
 
 

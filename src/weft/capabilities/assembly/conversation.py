@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import structs
 
-from weft.capabilities.assembly.key_facts import FactsRoom, Reading, Statement, Unread, chosen_facts, is_message
+from weft.capabilities.assembly.key_facts import FactsRoom, Reading, StatedFact, Unread, chosen_facts, is_message
 from weft.capabilities.assembly.model import Candidate, OmittedCandidate, PlannedBlock, Shortening
 from weft.capabilities.assembly.plan import FittedConversation
 from weft.capabilities.assembly.prompt_trust import ItemTrust, Screening, item_trust, least_trusted
@@ -201,7 +201,7 @@ class EventPreparer(NamedTuple):
         )
         return PreparedSummary(part, block, Candidate(ref=ref, kind="summary", tokens=tokens), covered)
 
-    def key_facts(self, statements: Sequence[Statement], room: FactsRoom) -> PlannedBlock | None:
+    def key_facts(self, statements: Sequence[StatedFact], room: FactsRoom) -> PlannedBlock | None:
         """Return statements as a list that fits into the room; None if none does."""
         chosen = chosen_facts(statements, room, self.counter.scaled)
         while chosen:
@@ -213,7 +213,7 @@ class EventPreparer(NamedTuple):
             chosen = chosen[: len(chosen) * 9 // 10]
         return None
 
-    def _facts_block(self, statements: Sequence[Statement]) -> PlannedBlock:
+    def _facts_block(self, statements: Sequence[StatedFact]) -> PlannedBlock:
         events = {each.event.event_id: each.event for each in statements}.values()
         least = least_trusted(map(event_trust, events))
         # What data claims comes last in its list.
@@ -427,16 +427,16 @@ class WindowConversation:
         return messages, _within_reading(messages, places)
 
     @property
-    def _statements(self) -> list[Statement]:
+    def _statements(self) -> list[StatedFact]:
         """Return what summaries and messages state, as far as they were read, without what later ones settled."""
         settled = frozenset[str]().union(*(each.reading.settled for each in self.events))
-        found: list[Statement] = []
+        found: list[StatedFact] = []
         for each in self.sent:
             if isinstance(each, PreparedSummary):
                 events = {event.event_id: event for event in each.part.events}
-                found += (Statement(fact, events[fact.event_ids[0]]) for fact in each.part.statements)
+                found += (StatedFact(fact, events[fact.event_ids[0]]) for fact in each.part.statements)
             else:
-                found += (Statement(fact, each.event) for fact in each.reading.statements or ())
+                found += (StatedFact(fact, each.event) for fact in each.reading.statements or ())
         return [each for each in found if each.fact.fact_id not in settled]
 
     def _key_facts(self, choice: _Choice, room: FactsRoom) -> PlannedBlock | None:

@@ -43,7 +43,7 @@ class Reading:
     settled: frozenset[str] = frozenset()
 
 
-class Statement(NamedTuple):
+class StatedFact(NamedTuple):
     """A key fact with the event that it is from."""
 
     fact: KeyFact
@@ -94,13 +94,13 @@ def is_message(event: WindowEvent) -> bool:
     return is_source(event) and not event.as_data and not is_data_event(event)
 
 
-def chosen_facts(statements: Sequence[Statement], room: FactsRoom, scaled: Callable[[int], int]) -> list[Statement]:
+def chosen_facts(statements: Sequence[StatedFact], room: FactsRoom, scaled: Callable[[int], int]) -> list[StatedFact]:
     """Return what about fits into the room: that of humans first, then that of agents, claims of data last.
 
     Of each the most binding kinds come first, then the newest.
     """
     stated = [each for each in statements if not (each.is_claim and each.fact.kind in STATED_KINDS)]
-    chosen: list[Statement] = []
+    chosen: list[StatedFact] = []
     used = of_others = 0
     for _, each in sorted(enumerate(stated), key=lambda at: (at[1].rank, at[0]), reverse=True):
         tokens = scaled(approximate_tokens(statement(each.fact)))

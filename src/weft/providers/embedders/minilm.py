@@ -18,7 +18,7 @@ import numpy as np
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable
 from weft.encoder.bert import (
     WIDTH,
-    Layer,
+    EncoderLayer,
     Matrix,
     Norm,
     add_embeddings,
@@ -97,14 +97,14 @@ def _graph(weights: dict[str, Array]) -> tuple[bytes, dict[str, Array]]:
     return graph.model({"piece": (INT64, 2)}, {"vector": (FLOAT, 2)}), graph.external
 
 
-def _layer(weights: dict[str, Array], number: int) -> Layer:
+def _layer(weights: dict[str, Array], number: int) -> EncoderLayer:
     """Return the weights of a layer of the installed file."""
     inner = f"inner.encoder.layer.{number}."
     matrices = [name[:-2] for name in weights if name.startswith("val_") and name.endswith("_q")]
     *attending, out, into, back = matrices[6 * number : 6 * number + 6]
     biases = np.concatenate([weights[f"{inner}attention.self.{part}.bias"] for part in ("query", "key", "value")])
     first = 4 * number
-    return Layer(
+    return EncoderLayer(
         _matrix(weights, attending, biases, first),
         _matrix(weights, [out], weights[f"{inner}attention.output.dense.bias"], first + 1),
         _norm(weights, f"{inner}attention.output.LayerNorm"),

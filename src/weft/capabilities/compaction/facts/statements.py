@@ -29,7 +29,7 @@ _KINDS = (
 )
 # A sentence that states something with less than this probability is talk.
 _LEAST = 0.04
-# Neighbouring sentences are read together, up to so many tokens.
+# Maximum tokens of the neighbouring sentences that the classifier reads in one pass.
 _WINDOW_TOKENS = 158
 _START, _END = 101, 102
 _REMEMBERED = 50_000

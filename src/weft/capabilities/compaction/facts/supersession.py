@@ -26,25 +26,14 @@ from weft.capabilities.compaction.facts.subjects import (
     takes_back_last,
     words_listed,
 )
-from weft.capabilities.compaction.model import FactKind, binds
+from weft.capabilities.compaction.model import STATED_KINDS, FactKind, binds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from weft.capabilities.compaction.model import KeyFact
 
-_STATEMENTS = frozenset(
-    {
-        FactKind.DECISION,
-        FactKind.COMMITMENT,
-        FactKind.CONSTRAINT,
-        FactKind.REQUIREMENT,
-        FactKind.PREFERENCE,
-        FactKind.OWNER,
-        FactKind.DEADLINE,
-        FactKind.FACT,
-    }
-)
+_STATEMENTS = STATED_KINDS | {FactKind.DEADLINE, FactKind.FACT}
 _VALUES = frozenset({FactKind.QUANTITY, FactKind.DATE})
 _OPEN = frozenset({FactKind.OPEN_QUESTION, FactKind.BLOCKER, FactKind.COMMITMENT})
 # Share of the terms that the later text must have in common with the earlier one.
