@@ -6,7 +6,7 @@ Results of tools, events of other agents and summaries are data: they are marked
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -324,7 +324,8 @@ def _within_reading(messages: Sequence[PreparedEvent], places: Sequence[int]) ->
 class WindowConversation:
     """A conversation for a prompt. ``shares`` are those of the window's categories.
 
-    ``redacted`` are the record ids of summaries that no prompt may contain.
+    ``redacted`` are the record ids of summaries that no prompt may contain, ``read`` the refs of the messages that were
+    read for this prompt: what others state is not used, even if an earlier prompt read it, so that replays are equal.
     """
 
     prepared: Sequence[Prepared]
@@ -332,6 +333,7 @@ class WindowConversation:
     shares: Mapping[Category, float] | None
     modalities: frozenset[str]
     redacted: frozenset[str] = frozenset()
+    read: set[str] = field(default_factory=set)
 
     @cached_property
     def blocks(self) -> list[PlannedBlock]:
@@ -406,36 +408,34 @@ class WindowConversation:
         return self._fitted(choice, facts)
 
     def unread(self, left_out: AbstractSet[str]) -> Unread | None:
-        """Return the messages to read among the refs that a prompt leaves out; None if all are known."""
-        messages, chosen = self._readable(left_out)
-        places = [place for place in chosen if messages[place].reading.statements is None]
-        if not places:
+        """Return what to read of the refs that a prompt leaves out; None if this prompt has read all of it."""
+        messages = [each for each in self.events if each.withheld is None and is_message(each.event)]
+        places = [place for place, each in enumerate(messages) if each.candidate.ref in left_out]
+        chosen = _within_reading(messages, places)
+        refs = {messages[place].candidate.ref for place in chosen}
+        if refs <= self.read:
             return None
+        self.read.update(refs)
+        places = [place for place in chosen if messages[place].reading.statements is None]
         following = {after for place in places for after in range(place, place + _FOLLOWING + 1)}
-        first = messages[places[0]].event.number
-        earlier = [each.fact for each in self._statements if each.event.number < first]
+        first = messages[places[0]].event.number if places else 0
         return Unread(
             {messages[place].event.event_id: messages[place].reading for place in places},
             [messages[place].event for place in sorted(following) if place < len(messages)],
-            earlier,
+            [each.fact for each in self._statements if each.event.number < first],
         )
-
-    def _readable(self, left_out: AbstractSet[str]) -> tuple[list[PreparedEvent], list[int]]:
-        """Return the messages of the window, and the places of those that a prompt without them reads."""
-        messages = [each for each in self.events if each.withheld is None and is_message(each.event)]
-        places = [place for place, each in enumerate(messages) if each.candidate.ref in left_out]
-        return messages, _within_reading(messages, places)
 
     @property
     def _statements(self) -> list[StatedFact]:
         """Return what summaries and messages state, as far as they were read, without what later ones settled."""
-        settled = frozenset[str]().union(*(each.reading.settled for each in self.events))
+        read = [each for each in self.events if each.candidate.ref in self.read]
+        settled = frozenset[str]().union(*(each.reading.settled for each in read))
         found: list[StatedFact] = []
         for each in self.sent:
             if isinstance(each, PreparedSummary):
                 events = {event.event_id: event for event in each.part.events}
                 found += (StatedFact(fact, events[fact.event_ids[0]]) for fact in each.part.statements)
-            else:
+            elif each.candidate.ref in self.read:
                 found += (StatedFact(fact, each.event) for fact in each.reading.statements or ())
         return [each for each in found if each.fact.fact_id not in settled]
 
@@ -444,11 +444,7 @@ class WindowConversation:
         trimmed = {*choice.events.trimmed, *self._covered_by(self._left_out(choice))}
         if not trimmed:
             return None
-        messages, chosen = self._readable(frozenset(choice.events.trimmed))
-        # The same messages whatever an earlier prompt read, so that a prompt can be replayed.
-        read = {messages[place].candidate.ref for place in chosen}
-        stated = trimmed.difference(choice.events.trimmed) | read
-        statements = [each for each in self._statements if self.preparer.ref_of(each.event) in stated]
+        statements = [each for each in self._statements if self.preparer.ref_of(each.event) in trimmed]
         return self.preparer.key_facts(statements, room)
 
     @staticmethod

@@ -174,8 +174,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     ``documents`` are the URIs of the documents that chunks in the prompt belong to, by ref. ``estimate``: its expected
     efficiency; receipts from before have none. ``budgets`` are those that it counted for, ``downgraded_by`` the spent
     ones because of which it has fewer passages. ``step`` is the step of a task that the caller was in, ``teams`` are
-    those of the agent. ``repeated`` and ``packings`` are for replays: candidates with the ref of another one, and the
-    blocks that the plan considered.
+    those of the agent. ``repeated``, ``packings`` and ``read`` are for replays: candidates with the ref of another one,
+    the blocks that the plan considered, and the messages without room that were read for what they state.
     """
 
     receipt_id: str
@@ -217,6 +217,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     teams: tuple[str, ...] = ()
     repeated: tuple[RepeatedCandidate, ...] = ()
     packings: tuple[BlockPacking, ...] = ()
+    read: tuple[str, ...] = ()
 
     @property
     def charge(self) -> Charge:

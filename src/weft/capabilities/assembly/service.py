@@ -319,7 +319,8 @@ class Assembler(msgspec.Struct, frozen=True):
             unread = call.conversation.unread(plan.trimmed)
             if unread is None:
                 break
-            unread.note(await extract_in_turns(unread.events, unread.earlier))
+            if unread.events:
+                unread.note(await extract_in_turns(unread.events, unread.earlier))
             plan = await run(make_plan, call.materials, limit, costs, previous)
         return plan
 
@@ -522,6 +523,7 @@ def _new_receipt(
         teams=tuple(sorted(gathered.teams)),
         repeated=call.repeated,
         packings=call.packings(plan),
+        read=tuple(sorted(call.conversation.read)),
     )
 
 

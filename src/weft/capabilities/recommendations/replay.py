@@ -40,6 +40,7 @@ from weft.kernel.clock import from_micros
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from weft.capabilities.assembly.conversation import CompactedPart, Prepared
     from weft.capabilities.assembly.model import Candidate, CandidateKind, Plan, PlannedBlock
@@ -124,10 +125,7 @@ class ReplayedCall(NamedTuple):
     @property
     def is_as_sent(self) -> bool:
         """Tell whether the prompt has the same items, in the same mode, and as many tokens as the one that was sent."""
-        receipt = self.call.receipt
-        if self.plan is None or self.plan.mode != receipt.mode or self.tokens != receipt.tokens:
-            return False
-        return items_sent(self.plan.blocks) == items_sent(self.call.blocks)
+        return self.plan is not None and _is_as_sent(self.call, self.plan)
 
 
 def _items(blocks: Iterable[PlannedBlock]) -> set[str]:
@@ -137,6 +135,21 @@ def _items(blocks: Iterable[PlannedBlock]) -> set[str]:
 def items_sent(blocks: Sequence[PlannedBlock]) -> set[tuple[str, str]]:
     """Return refs and versions of everything that blocks contain in full."""
     return {item for block in blocks for item in block.items.items()}
+
+
+def _is_as_sent(call: RecordedCall, plan: Plan) -> bool:
+    receipt = call.receipt
+    if plan.mode != receipt.mode or plan.tokens + FRAMING_TOKENS != receipt.tokens:
+        return False
+    return items_sent(plan.blocks) == items_sent(call.blocks)
+
+
+def _read(conversation: WindowConversation, left_out: AbstractSet[str]) -> bool:
+    """Read messages that a prompt leaves out; tell whether there were any that it had not read."""
+    unread = conversation.unread(left_out)
+    if unread is not None and unread.events:
+        unread.note(extract_facts(unread.events, unread.earlier))
+    return unread is not None
 
 
 class ReplayServices(NamedTuple):
@@ -195,12 +208,11 @@ class Replay:
         previous = None if before is None else self._previous(call, before, counter)
         try:
             costs = cache_costs(info, rates, warm=warm)
+            _read(conversation, frozenset(receipt.read))
             plan = make_plan(materials, limit, costs, previous)
-            for _ in range(READINGS):
-                unread = conversation.unread(plan.trimmed)
-                if unread is None:
+            for _ in range(0 if _is_as_sent(call, plan) else READINGS):
+                if not _read(conversation, plan.trimmed):
                     break
-                unread.note(extract_facts(unread.events, unread.earlier))
                 plan = make_plan(materials, limit, costs, previous)
         except ContextOverBudget as error:
             return ReplayedCall(call, None, receipt.tokens, 0, None, error.message)
