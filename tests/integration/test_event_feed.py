@@ -135,6 +135,51 @@ async def test_no_event_is_lost_or_repeated_between_two_writing_processes(world:
     assert seen == list(range(1, 82))
 
 
+async def test_an_event_that_others_read_meanwhile_is_not_skipped(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One subscriber reads old events; before it has done so, another one has moved the end of the tail."""
+    read, written = world.app.database.read, []
+
+    async def read_and_write(scope: Any, work: Any, **options: Any) -> Any:
+        answer = await read(scope, work, **options)
+        if options.get("heavy") and not written:
+            written.append("late")
+            await world.planner.write("late")
+            await world.planner.events(after=None)
+        return answer
+
+    await world.planner.write("early")
+    monkeypatch.setattr(world.app.database, "read", read_and_write)
+    page = await world.planner.events(keys=["early", "late"])
+    assert types_and_subjects(page) == [("board.written", "early")]
+    assert written
+    assert types_and_subjects(await next_event(world.planner, page["next_after"])) == [("board.written", "late")]
+
+
+async def test_a_cancelled_reader_leaves_new_events_to_the_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, began = world.app.database.read, asyncio.Event()
+
+    async def hang(scope: Any, work: Any, **options: Any) -> Any:
+        if getattr(work, "__name__", "") == "_catch_up":
+            began.set()
+            await asyncio.sleep(TIMEOUT_SECONDS)
+        return await read(scope, work, **options)
+
+    after = (await world.planner.events())["next_after"]
+    await world.planner.write("goal")
+    monkeypatch.setattr(world.app.database, "read", hang)
+    reading = asyncio.create_task(world.planner.events(after=after))
+    await began.wait()
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    assert all(tail.stale for tail in world.app.feed._tails.values())
+    monkeypatch.setattr(world.app.database, "read", read)
+    assert types_and_subjects(await world.planner.events(after=after)) == [("board.written", "goal")]
+
+
 async def test_a_refused_call_publishes_nothing(world: World) -> None:
     before = await world.last_event()
     with refused("VERSION_CONFLICT"):

@@ -318,14 +318,15 @@ class _Tail:
             return (), seq
         if seq >= self._cached_after:
             return self._recent_after(seq)
+        # Not beyond the end that was known before: others may move it while this reads, past events that it misses.
+        end = self._end
         older = await self._database.read(
             caller_scope(actor),
             lambda transaction: SqlEventStore(transaction).after(seq, session_id, _PAGE_SIZE),
             heavy=True,
         )
-        # Not beyond the end of the tail, which positions refer to.
-        known = [recorded for recorded in older if recorded.event.seq <= self._end]
-        return known, known[-1].event.seq if len(older) == _PAGE_SIZE and known else self._end
+        known = [recorded for recorded in older if recorded.event.seq <= end]
+        return known, known[-1].event.seq if len(older) == _PAGE_SIZE and known else end
 
     def _recent_after(self, seq: int) -> tuple[Sequence[StoredEvent], int]:
         # From the end: most subscribers lack the last event only.
@@ -339,7 +340,12 @@ class _Tail:
         async with self._reading:
             if self.stale or self._epoch != epoch:
                 self.stale = False
-                await self._database.read(Scope(self._tenant), self._catch_up)
+                try:
+                    await self._database.read(Scope(self._tenant), self._catch_up)
+                except BaseException:
+                    # A call that was cancelled leaves the reading to the next one.
+                    self.stale = True
+                    raise
         if self._epoch != epoch:
             raise AccessChanged
 
