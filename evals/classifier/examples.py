@@ -94,7 +94,7 @@ class Example(NamedTuple):
     lang: str = ""
 
 
-class _Tokens:
+class Tokens:
     def __init__(self) -> None:
         self._tokenizer = WordPieceTokenizer()
 
@@ -109,7 +109,7 @@ class _Tokens:
 
 
 def examples(data: Path) -> Iterator[Example]:
-    tokens = _Tokens()
+    tokens = Tokens()
     yield from _injection_sets(data, tokens)
     yield from _ordinary(data, tokens)
     for folder in sorted(each for each in LISTS.iterdir() if each.is_dir()):
@@ -120,7 +120,7 @@ def list_lines(folder: Path) -> list[dict[str, Any]]:
     return [row for path in sorted(folder.glob("*.jsonl")) for row in corpora.lines_of(path)]
 
 
-def _injection_sets(data: Path, tokens: _Tokens) -> Iterator[Example]:
+def _injection_sets(data: Path, tokens: Tokens) -> Iterator[Example]:
     for row in corpora.lines_of(data / "injection/injection.jsonl"):
         folds = _FOLD_OF_SOURCE[row["source"]], corpora.digest(str(group_of(row))) % FOLDS
         yield _of_row(row, folds, _DEVELOPMENT_WEIGHT, f"dev:{row['source']}", tokens)
@@ -137,14 +137,14 @@ def group_of(row: dict[str, Any]) -> object:
     return (row["label"] and attack) or row["text"]
 
 
-def _of_row(row: dict[str, Any], folds: tuple[int, int], weight: float, source: str, tokens: _Tokens) -> Example:
+def _of_row(row: dict[str, Any], folds: tuple[int, int], weight: float, source: str, tokens: Tokens) -> Example:
     kind, label = row["kind"], row["label"]
     talk = label if kind in _TALK or kind in _BOTH else -1
     data = label if kind not in _TALK or kind in _BOTH else -1
     return Example("injection", source, folds, tokens.windows(row["text"]), (talk, data), weight, kind=kind)
 
 
-def _ordinary(data: Path, tokens: _Tokens) -> Iterator[Example]:
+def _ordinary(data: Path, tokens: Tokens) -> Iterator[Example]:
     """Yield harmless public texts; those for calibration have no fold: no model is trained on them."""
     kept = [*corpora.texts(data), *(text for text in corpora.more_for_calibration(data))]
     for number, text in enumerate(kept):
@@ -156,7 +156,7 @@ def _ordinary(data: Path, tokens: _Tokens) -> Iterator[Example]:
             )
 
 
-def statements(name: str, rows: Iterable[dict[str, Any]], tokens: _Tokens) -> Iterator[Example]:
+def statements(name: str, rows: Iterable[dict[str, Any]], tokens: Tokens) -> Iterator[Example]:
     """Yield the examples of a list: the sentences of a message in one window, and pairs."""
     fold = sorted(each.name for each in LISTS.iterdir() if each.is_dir()).index(name) % FOLDS
     for row in rows:
@@ -169,7 +169,7 @@ def statements(name: str, rows: Iterable[dict[str, Any]], tokens: _Tokens) -> It
                 yield Example("statement", name, (fold, fold), [parts], spans=spans, kind=kind, lang=row["lang"])
 
 
-def labelled_sentences(row: dict[str, Any], tokens: _Tokens) -> tuple[list[int], list[tuple[int, int, int]]]:
+def labelled_sentences(row: dict[str, Any], tokens: Tokens) -> tuple[list[int], list[tuple[int, int, int]]]:
     """Return the tokens of a message, and of each sentence where it is in them, with its kind."""
     message, stated = row["message"], row.get("statement", row["message"])
     start = message.find(stated)
@@ -188,7 +188,7 @@ def labelled_sentences(row: dict[str, Any], tokens: _Tokens) -> tuple[list[int],
     return [*ids, 102], spans
 
 
-def _pair(name: str, fold: int, row: dict[str, Any], tokens: _Tokens) -> Example:
+def _pair(name: str, fold: int, row: dict[str, Any], tokens: Tokens) -> Example:
     is_answer = row["type"] == "answer"
     first, second = (row["question"], row["reply"]) if is_answer else (row["earlier"], row["later"])
     one, two = tokens.of(first)[:100], tokens.of(second)[:100]
