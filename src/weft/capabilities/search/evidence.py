@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
     Rows = NDArray[np.bool_]
 
-# The less sure it is that a collection holds evidence, the less room is worth it: this power of the probability.
-_POWER = 3
+# From this probability on that a collection holds evidence its passages may have the whole room. The less sure it is, the
+# less room is worth it: this power of the probability.
+_SURE, _POWER = 0.7, 8
 # Shared words of a short query are mostly chance: with this many terms half of the keyword matches count.
 _HALF_TERMS = 4
 # The best of few candidates is less often high by chance. Fewer than this are not in any evaluation set.
@@ -76,7 +77,7 @@ class CollectionEvidence(NamedTuple):
         chosen: Rows = (self.relevance >= DOUBTFUL) & (self.probabilities >= least)
         if self.relevance >= RELEVANT and not conversation:
             best = np.argsort(-self.probabilities, kind="stable")
-            room = MAX_PASSAGE_TOKENS * self.relevance**_POWER
+            room = MAX_PASSAGE_TOKENS * min(1.0, self.relevance / _SURE) ** _POWER
             chosen[best[np.cumsum(tokens[best]) > max(room, tokens[best[0]])]] = False
         if self.first is not None:
             chosen[self.first] = True
