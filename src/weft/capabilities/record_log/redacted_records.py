@@ -270,7 +270,7 @@ def _item_by_digest(item: EngineItem, redaction: Redaction) -> ContextItem:
     """Replace the content by its salted digest, for those who have the content and the salt and want to compare."""
     record, text = item
     plain = content_digest(text) if text is not None else _ref_digest(record)
-    digest = None if plain is None else redaction.reference(plain)
+    digest = redaction.replacement or (None if plain is None else redaction.reference(plain))
     if digest is None:
         return without_content(record)
     return structs.replace(
