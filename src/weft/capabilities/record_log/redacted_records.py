@@ -23,6 +23,7 @@ from weft.capabilities.records.model import (
     ContextItem,
     ContextSummary,
 )
+from weft.capabilities.records.open_records import without_given
 from weft.capabilities.records.record_ids import is_engine_item
 from weft.capabilities.records.recorder import referenced_item_ids
 from weft.capabilities.records.refs import Link, content_digest
@@ -89,7 +90,8 @@ class _QuoteRedactions(NamedTuple):
     def apply(self, row: StoredRecord) -> StoredRecord:
         key = (row.type, row.record_id)
         if row.type == ContextCompaction.type:
-            shown = record_text.strip_text(_compaction(row.body)) if key in self.touched else None
+            touched = key in self.touched
+            shown = record_text.strip_text(without_given(_compaction(row.body))) if touched else None
             return row if shown is None else structs.replace(row, body=_encode(shown))
         if key in self.touched or key in self.of_records:
             return structs.replace(row, body=_encode(self._redacted(_decoders[row.type](row.body), key)))
@@ -101,6 +103,7 @@ class _QuoteRedactions(NamedTuple):
         return row
 
     def _redacted(self, record: Quoting, key: Key) -> Quoting:
+        record = without_given(record)
         shown = without_quotes(record, self.items) if key in self.touched else record
         redaction = self.of_records.get(key)
         return shown if redaction is None else redacted_record(shown, redaction)
@@ -223,7 +226,7 @@ def with_redaction_state(record: ContextItem, state: RedactionState, method: str
 
 def masked_item(item: EngineItem, mask: Masker) -> EngineItem:
     """Mask the content, metadata and text fields of an item."""
-    record, text = item
+    record, text = without_given(item.record), item.text
     shown = None if text is None else mask.text(text)
     masked = _masked_metadata(record, mask) if is_engine_item(record.item_id) else _masked_text_fields(record, mask)
     return EngineItem(masked if shown is None or shown == text else _set_content(masked, shown), shown)
