@@ -226,7 +226,7 @@ def with_redaction_state(record: ContextItem, state: RedactionState, method: str
 
 def masked_item(item: EngineItem, mask: Masker) -> EngineItem:
     """Mask the content, metadata and text fields of an item."""
-    record, text = without_given(item.record), item.text
+    record, text = item
     shown = None if text is None else mask.text(text)
     masked = _masked_metadata(record, mask) if is_engine_item(record.item_id) else _masked_text_fields(record, mask)
     return EngineItem(masked if shown is None or shown == text else _set_content(masked, shown), shown)
