@@ -73,7 +73,7 @@ async def test_an_imported_window_goes_on(world: World) -> None:
 @pytest.mark.req("AC-09")
 async def test_the_sources_of_a_compaction_are_in_the_bundle(world: World) -> None:
     await fill(world.planner)
-    await world.planner.call("context.compact", session_id=SESSION)
+    await world.planner.call("context.compact", session_id=SESSION, strategy="sliding_window", keep_recent=2)
     bundle = await exported(world.planner)
     found = records(bundle, "context_compaction")
     named = {ref for record in found.values() for ref in record["source_item_refs"]}

@@ -2343,6 +2343,7 @@ class SyncRecordsOperations:
 
         Idempotent: adding an identical record changes nothing. A context_event is published under its class to event
         subscribers. The source items of a compaction or summary must exist: stored ones, or items of the same call.
+        Records of other producers are read as openly as the standard is, kept and returned as they were given.
         """
         return self._caller.call(
             "records.add", {"records": records, **given(session_id=session_id, readable_by=readable_by)}
