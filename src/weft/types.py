@@ -236,7 +236,7 @@ from weft.capabilities.recommendations.model import Evidence, ProposedSettings, 
 from weft.capabilities.recommendations.operations import AdviceItem, AdviceList, AdviceShown, AdviceTried
 from weft.capabilities.record_log.add import AddedRecord, LifecycleSet, RecordsAdded
 from weft.capabilities.record_log.list_records import ListedRecord, Records
-from weft.capabilities.record_log.redact import ItemRedacted
+from weft.capabilities.record_log.redact import ItemRedacted, ItemRevealed
 from weft.capabilities.record_log.resolve_source import SourceResolved
 from weft.capabilities.record_log.show import RecordSchema, RecordShown, RedactionInfo, ReferencingRecord, StaleRecord
 from weft.capabilities.records.event_classes import CloudEvent
@@ -466,6 +466,7 @@ __all__ = [
     "Inspection",
     "ItemForgotten",
     "ItemRedacted",
+    "ItemRevealed",
     "ItemTraced",
     "ItemUse",
     "JobFigures",

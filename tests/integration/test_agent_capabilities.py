@@ -15,7 +15,7 @@ from weft.kernel.identity import Actor, Permission, PrincipalKind
 from weft.providers.tokenizers import TokenizerRegistry
 
 MAX_GUIDANCE_TOKENS = 600
-ADMIN = Actor("t", "admin", PrincipalKind.HUMAN, "admin", False, frozenset(Permission), 5, 0)  # noqa: FBT003
+ADMIN = Actor("t", "admin", PrincipalKind.HUMAN, "admin", False, frozenset(Permission) - {Permission.AUDIT}, 5, 0)  # noqa: FBT003
 
 if TYPE_CHECKING:
     from support.world import Caller, World

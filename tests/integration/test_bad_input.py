@@ -182,6 +182,7 @@ VALID: dict[str, dict[str, Any]] = {
     "records.set_lifecycle": {"record_id": "c1", "lifecycle": "injected"},
     "records.resolve": {"source_ref": A_SOURCE},
     "records.redact": {"item_id": "board:s1/goal/1.1", "state": "removed", "reason": "a name"},
+    "records.reveal": {"item_id": "board:s1/goal/1.1", "reason": "a review"},
     "bundle.export": IN_SESSION,
     "bundle.import": {"bundle": "x"},
     "policy.set": {"name": "outside", "definition": {}},

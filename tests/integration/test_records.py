@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from support.full_run import examples
 from support.records import all_records, correlated_call, envelope, event_classes, ids, record_page
-from support.world import refused
+from support.world import SESSION, refused
 from weft.capabilities.history.model import blob_hash
 from weft.capabilities.record_log import list_records
 from weft.capabilities.records.validation import check_record
@@ -411,3 +411,22 @@ ALL_TYPES = (
     "context_envelope",
     "context_event",
 )
+
+
+@pytest.mark.req("AC-04")
+async def test_own_items_have_language_freshness_and_priority(world: World) -> None:
+    await world.planner.write("goal", "The ferry leaves from the east pier.", ttl_seconds=60)
+    number = await world.planner.say("Die Fähre ist nicht da und kommt auch nicht.")
+    events = [
+        {"event_id": "plain", "content": "the tide turns at six and the wind is from the west"},
+        {"event_id": "weighed", "content": "x", "importance": 0.9},
+        {"event_id": "pinned", "content": "x", "pinned": True},
+    ]
+    await world.planner.call("context.ingest", session_id=SESSION, events=events)
+    names = [f"board:{SESSION}/goal/1.1", f"message:{SESSION}/{number}"]
+    names += [f"window:{SESSION}:planner/{each['event_id']}/1.1" for each in events]
+    shown = [(await world.planner.call("records.show", record_id=name))["record"] for name in names]
+    assert [each["language"] for each in shown][:3] == ["en", "de", "en"]
+    assert [each["priority"] for each in shown] == [0.75, 0.5, 0.5, 0.9, 1.0]
+    assert all(each["freshness"]["as_of"] == each["created_at"] for each in shown)
+    assert [("expires_at" in each["freshness"]) for each in shown] == [True, False, False, False, False]

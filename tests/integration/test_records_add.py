@@ -137,7 +137,6 @@ async def test_an_invalid_field_is_named_by_its_path(world: World) -> None:
     wrong = {
         "records[1].scope": envelope("c2", scope="never"),
         "records[1].created_at": envelope("c2", created_at="yesterday"),
-        "records[1].surprise": envelope("c2", surprise=1),
         "records[1]": {"schema_version": "0.1.0"},
         "records[1].context_id": envelope("session:s1"),
         "records[1].item_id": item("message:s1/1", "mine"),
@@ -183,11 +182,14 @@ FULL: dict[str, dict[str, Any]] = {
 }
 
 
-async def test_missing_context_has_its_own_operation(world: World) -> None:
+async def test_missing_context_of_others_is_listed_and_resolved_like_reported_one(world: World) -> None:
     gap = {"missing_id": "m1", "scope": "task", "question": "Who?", "severity": "low", "status": "detected"}
-    with refused("INVALID_INPUT_FORMAT") as caught:
-        await add(world.planner, {"schema_version": "0.1.0", "created_at": AT, **gap})
-    assert "weft.missing.report()" in caught.value.hint
+    await add(world.planner, {"schema_version": "0.1.0", "created_at": AT, **gap})
+    (listed,) = (await world.review.call("missing.list", session_id=SESSION))["missing"]
+    assert (listed["missing_id"], listed["question"]) == ("m1", "Who?")
+    await world.planner.call("missing.resolve", missing_id="m1", answer="the mate")
+    shown = await world.review.call("records.show", record_id="m1", type="missing_context")
+    assert shown["record"]["status"] == "resolved"
 
 
 @pytest.mark.req("AC-04")

@@ -110,13 +110,73 @@ async def test_an_encrypted_reference_shows_only_its_digest(world: World) -> Non
     assert b"4711-zulu" not in await exported(world.planner)
 
 
-async def test_a_redaction_does_not_change_board_and_transcript(world: World) -> None:
+async def texts_of(caller: Caller, number: int) -> list[str]:
+    """Return what a reader gets of the key and of the message, at every door that shows values."""
+    history = await caller.call("board.read_history", session_id=SESSION, key="goal")
+    versions = [each["value"] for each in history["versions"]]
+    listed = [each["content"] for each in (await caller.call("message.list", session_id=SESSION))["messages"]]
+    return [await caller.value("goal"), *versions, *listed[number - 1 : number]]
+
+
+@pytest.mark.parametrize(
+    ("state", "more", "shown_text"),
+    [
+        ("removed", {}, "[content removed]"),
+        ("masked", {}, "ring [email 1], pin 4711-zulu"),
+        ("summarized", {"replacement": "call them"}, "call them"),
+    ],
+)
+async def test_board_and_transcript_show_what_the_redaction_leaves(
+    world: World, state: str, more: dict[str, str], shown_text: str
+) -> None:
+    await world.planner.write("goal", SECRET, reason="4711-zulu")
+    number = await world.planner.say(SECRET, metadata={"pin": "4711-zulu"})
+    names = (GOAL, f"message:{SESSION}/{number}")
+    for item_id in names:
+        await redact(world.planner, item_id, state, **more)
+    for caller in (world.planner, world.review, world.admin):
+        assert await texts_of(caller, number) == [shown_text] * 3
+    log = await world.planner.call("history.log", context_id=f"board:{SESSION}")
+    assert "4711" not in json.dumps(log)
+    assert (await world.admin.call("history.verify", context_id=f"board:{SESSION}"))["intact"]
+    for item_id in names:
+        await redact(world.admin, item_id, "none")
+    assert await texts_of(world.review, number) == [SECRET] * 3
+    assert (await world.planner.call("history.log", context_id=f"board:{SESSION}"))["commits"][0][
+        "reason"
+    ] == "4711-zulu"
+    assert (await world.admin.call("history.verify", context_id=f"board:{SESSION}"))["intact"]
+
+
+async def test_a_rollback_brings_back_what_the_redaction_leaves(world: World) -> None:
+    await world.planner.write("goal", SECRET)
+    await world.planner.snapshot("before")
+    await world.planner.write("goal", "later")
+    await redact(world.planner, GOAL)
+    await world.planner.call("history.rollback", context_id=f"board:{SESSION}", target_version="1")
+    assert await world.review.value("goal") == "[content removed]"
+    await world.planner.write("goal", SECRET)
+    # Writing it again is a new item, and tells nobody who guesses whether the guess is right.
+    assert await world.review.value("goal") == SECRET
+
+
+async def test_a_value_that_was_written_again_is_redacted_with_its_first_version(world: World) -> None:
+    await world.planner.write("goal", SECRET)
+    await world.planner.write("goal", "other")
+    await world.planner.write("goal", SECRET)
+    await redact(world.planner, GOAL)
+    assert "4711-zulu" not in json.dumps(await world.review.call("board.read_history", session_id=SESSION, key="goal"))
+    assert await world.review.value("goal") == "[content removed]"
+
+
+async def test_a_deleted_session_keeps_nothing_of_what_was_redacted(world: World) -> None:
     await world.planner.write("goal", SECRET)
     number = await world.planner.say(SECRET)
     for item_id in (GOAL, f"message:{SESSION}/{number}"):
         await redact(world.planner, item_id)
-    assert await world.review.value("goal") == SECRET
-    assert await world.review.message_texts() == [SECRET]
+    await world.admin.call("session.delete", session_id=SESSION, force=True)
+    assert await world.rows("SELECT 1 FROM blobs WHERE tenant = $1", world.tenant) == []
+    assert await world.rows("SELECT 1 FROM redactions WHERE tenant = $1", world.tenant) == []
 
 
 async def test_a_redacted_record_keeps_no_title_source_or_metadata(world: World) -> None:

@@ -155,6 +155,7 @@ MODULES: dict[str, str] = {
     "records.show": "record_log.show",
     "records.schema": "record_log.show",
     "records.redact": "record_log.redact",
+    "records.reveal": "record_log.redact",
     "records.resolve": "record_log.resolve_source",
     "bundle.export": "transfer.export",
     "bundle.import": "transfer.importer",

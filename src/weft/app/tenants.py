@@ -63,7 +63,7 @@ class Tenants:
             raise InvalidInput("tenant: use at most 100 letters, digits, underscores and dashes", field="tenant")
         now = to_micros(self._clock.now())
         key = new_key(tenant, ADMIN, now, None)
-        human, everything = PrincipalKind.HUMAN, frozenset(Permission)
+        human, everything = PrincipalKind.HUMAN, frozenset(Permission) - {Permission.AUDIT}
         admin = Principal(ADMIN, human, ADMIN, None, False, HIGHEST_CLEARANCE, everything, now)  # noqa: FBT003
 
         async def insert(transaction: Transaction) -> bool:

@@ -43,11 +43,12 @@ _BOUND = "bound"
 
 
 class Permission(StrEnum):
-    """Permissions of a principal; admin does not include the others."""
+    """Permissions of a principal; admin does not include the others. ``AUDIT``: to read what redactions hide."""
 
     READ = "read"
     WRITE = "write"
     ADMIN = "admin"
+    AUDIT = "audit"
 
 
 class PrincipalKind(StrEnum):

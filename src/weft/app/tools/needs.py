@@ -610,10 +610,11 @@ NEEDS: dict[str, tuple[str, ...]] = {
         "format and required fields of a record",
     ),
     "context_records.redact": (
-        "black out or mask an item in exports and records, keep the stored original",
-        "outsiders must not see the content of an entry",
-        "censor an item for everybody outside",
+        "black out or mask an item wherever it is read, keep the original for auditors",
+        "nobody must see the content of an entry or message any more",
+        "censor an item for everybody",
     ),
+    "context_records.reveal": ("read what a redacted item said, as an auditor",),
     "context_records.resolve": (
         "is a quotation still in its source",
         "find the cited sentence in the current text",

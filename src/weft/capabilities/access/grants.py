@@ -66,7 +66,9 @@ def check_may_grant(actor: Actor, clearance: int, permissions: frozenset[Permiss
     """Refuse to grant a clearance or permission that the caller does not have."""
     if clearance > actor.clearance:
         raise PermissionDenied("You cannot grant a clearance above your own.", your_clearance=actor.clearance)
-    if not permissions <= actor.permissions:
+    # Nobody has the permission to audit before an admin grants it.
+    own = actor.permissions | ({Permission.AUDIT} if actor.is_admin else set())
+    if not permissions <= own:
         raise PermissionDenied(
             "You cannot grant a permission that you do not have.", your_permissions=sorted(actor.permissions)
         )

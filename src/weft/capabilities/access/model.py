@@ -36,7 +36,7 @@ AgentType = Annotated[
     ),
 ]
 Clearance = Annotated[int, msgspec.Meta(ge=1, le=5, description="1 (lowest) to 5 (highest).")]
-PermissionName = Literal["read", "write", "admin"]
+PermissionName = Literal["read", "write", "admin", "audit"]
 
 
 class AgentNotFound(NotFound):

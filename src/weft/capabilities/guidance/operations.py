@@ -89,7 +89,7 @@ async def get_usage_guidance(
         agent_type=actor.agent_type,
         access_level=_access_level(actor),
         permissions=sorted(actor.permissions),
-        not_granted=sorted(set(Permission) - actor.permissions),
+        not_granted=sorted(set(Permission) - {Permission.AUDIT} - actor.permissions),
         advice=[*_first_steps(actor, operations), *_words_only(embeddings)],
     )
     if topic == "operations":

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from weft.capabilities.history.edit_proof import EditProof
     from weft.capabilities.history.model import (
         Change,
+        ChangeMeta,
         Commit,
         CommitRange,
         Damage,
@@ -78,6 +79,20 @@ class ChangeRef(NamedTuple):
     line_id: str
     key: str
     seq: int
+
+
+class OriginalVersion(NamedTuple):
+    """A version of a key as it was written, whatever its readers are shown since a redaction."""
+
+    line_id: str
+    key: str
+    seq: int
+    incarnation: int
+    version: int
+    shown_hash: bytes
+    hash: bytes
+    value: str
+    meta: ChangeMeta
 
 
 class LineStore(Protocol):
@@ -234,6 +249,18 @@ class LineStore(Protocol):
 
     async def merged_points(self, line_id: str, after: int, upto: int) -> Sequence[tuple[str, int]]:
         """Return, for each line merged by these commits, up to which version; deleted lines are left out."""
+        ...
+
+    async def originals(self, line_id: str, key: str) -> Sequence[OriginalVersion]:
+        """Return the versions of a key on the line and all its branches, as they were written."""
+        ...
+
+    async def seal(self, version: OriginalVersion, shown: str, meta: ChangeMeta) -> None:
+        """Show every reader another value instead, and no reason; the hash of the commit stays what it is."""
+        ...
+
+    async def unseal(self, version: OriginalVersion) -> None:
+        """Show again what was written."""
         ...
 
     async def prune(self, line_id: str, key: str, keep: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -11,7 +12,8 @@ from weft.capabilities.record_log.engine_items import INLINE_BYTES
 from weft.capabilities.record_log.model import JSON_CONTENT, TEXT_CONTENT, OfSession, RecordId, write_operation
 from weft.capabilities.record_log.source_items import SourceItemNotFound, SourceItems
 from weft.capabilities.records.engine_metadata import claimed_paths
-from weft.capabilities.records.model import ContextEnvelope, ContextItem, MissingContext, Record
+from weft.capabilities.records.model import ContextEnvelope, ContextItem, Record
+from weft.capabilities.records.open_records import is_open, read_open_record, without_given
 from weft.capabilities.records.record_ids import is_reserved
 from weft.capabilities.records.recorder import Recorder, RecordExists, RecordNotFound, no_record
 from weft.capabilities.records.refs import Link, content_digest
@@ -111,7 +113,8 @@ async def add_records(
     """Record what your own framework did with context: envelopes, selections, budgets, assemblies, compactions.
 
     Idempotent: adding an identical record changes nothing. A context_event is published under its class to event
-    subscribers. The source items of a compaction or summary must exist: stored ones, or items of the same call.
+    subscribers. The source items of a compaction or summary must exist: stored ones, or items of the same call. Records
+    of other producers are read as openly as the standard is, kept and returned as they were given.
     """
     new = [await _admitted(raw, f"records[{index}]", gate) for index, raw in enumerate(request.records)]
     session = None
@@ -120,7 +123,12 @@ async def add_records(
     before = await recorder.outbox.last_seq()
     stored = [await _store(each, recorder, session, request.readable_by) for each in new]
     # After storing, so that items of the same call are found.
-    added = {f"records[{place}]": new[place][0] for place, row in enumerate(stored) if row.seq > before}
+    added = {
+        f"records[{place}]": new[place][0]
+        for place, row in enumerate(stored)
+        # The items of another producer are where that is.
+        if row.seq > before and not is_open(new[place][0])
+    }
     await sources.check(added)
     return RecordsAdded(
         records=[
@@ -208,20 +216,24 @@ def _validated(raw: dict[str, Any], path: str) -> tuple[Record, bytes | None]:
             field=path,
             limit_bytes=MAX_RECORD_BYTES,
         )
-    try:
-        record = check_record(encoded)
-    except InvalidRecord as found:
-        raise _invalid(f"{path}{found.path.removeprefix('$')}", found.reason) from found
-    if isinstance(record, MissingContext):
-        hint = "Report missing context with `missing.report`."
-        raise _invalid(path, "missing_context records cannot be added here", hint=hint, related=("missing_context",))
+    record = _parsed(encoded, path)
     if is_reserved(record.id):
         hint = "Choose an id without a prefix that Weft uses, such as board:, message: or session:."
         raise _invalid(f"{path}.{record.id_field}", "ids of this form are reserved for Weft", hint=hint)
-    for claimed in claimed_paths(record):
+    for claimed in claimed_paths(without_given(record) if record.metadata != raw.get("metadata", {}) else record):
         hint = "Put fields of your own under another name, such as metadata.my_framework."
         raise _invalid(f"{path}{claimed}", "reserved for what Weft itself writes about a record", hint=hint)
-    return _externalised(record, path) if isinstance(record, ContextItem) else (record, None)
+    return _externalised(record, path) if isinstance(record, ContextItem) and not is_open(record) else (record, None)
+
+
+def _parsed(encoded: bytes, path: str) -> Record:
+    """Parse a record of Weft's form, or one of another producer that the standard allows."""
+    try:
+        return check_record(encoded)
+    except InvalidRecord as found:
+        with suppress(InvalidRecord):
+            return read_open_record(msgspec.json.decode(encoded, type=dict[str, Any]))
+        raise _invalid(f"{path}{found.path.removeprefix('$')}", found.reason) from found
 
 
 def _externalised(item: ContextItem, path: str) -> tuple[Record, bytes | None]:

@@ -13,6 +13,7 @@ from msgspec import UNSET, structs
 
 from weft.capabilities.history.line_kinds import AGENT, line_kinds, names_in, prefix_of
 from weft.capabilities.history.model import ChangeKind, Version
+from weft.capabilities.records.item_language import language_of
 from weft.capabilities.records.model import ContextItem, ContextSourceRef, ContextSurface, Freshness, Producer
 from weft.capabilities.records.record_ids import EngineSourceId, MessageItemId, VersionId
 from weft.capabilities.records.refs import Link, content_digest
@@ -32,6 +33,23 @@ Sensitivity = Literal["internal", "restricted", "private"]
 # Larger content is referenced by its digest; a bundle carries it in a separate entry.
 INLINE_BYTES = 2_048
 _TRANSCRIPT_SOURCE = "weft_transcript"
+
+
+# From 0 to 1, in the order in which windows give up their parts; boards and memories hold context.
+_PRIORITIES = {"SYSTEM": 1.0, "CONTEXT": 0.75, "DIALOG": 0.5, "ERROR": 0.5, "SYSTEM_OUTPUT": 0.25, "INTERNAL": 0.25}
+_NEUTRAL = _PRIORITIES["CONTEXT"]
+_WINDOW = "window"
+
+
+class _EventPriority(msgspec.Struct, frozen=True):
+    """What says how important an event of a window is."""
+
+    category: str = ""
+    importance: float | None = None
+    pinned: bool = False
+
+
+_event_priority = msgspec.json.Decoder(_EventPriority)
 
 
 class EngineItem(NamedTuple):
@@ -60,7 +78,8 @@ def version_item(line_id: str, version: Version) -> EngineItem:
         source_refs=(str(source_of(line_id)),),
         token_estimate=meta.tokens or UNSET,
         byte_size=meta.size or UNSET,
-        freshness=UNSET if meta.expires_at is None else Freshness(expires_at=from_micros(meta.expires_at)),
+        freshness=_freshness(version.committed_at, meta.expires_at),
+        priority=_priority(kind.prefix, version.value),
         trust_level=trust_of(version.author, meta.trust),
         sensitivity=sensitivity,
         redaction_state="none",
@@ -83,6 +102,8 @@ def message_item(session_id: str, message: Message) -> EngineItem:
         mime_type="text/plain",
         source_refs=(str(EngineSourceId("session", session_id)),),
         token_estimate=approximate_tokens(message.content),
+        freshness=_freshness(message.sent_at),
+        priority=_PRIORITIES.get(message.category.upper(), _NEUTRAL),
         trust_level=trust_of(message.author or "", message.trust),
         sensitivity=sensitivity_of(message.readers),
         redaction_state="none",
@@ -104,6 +125,21 @@ def message_item(session_id: str, message: Message) -> EngineItem:
         ),
     )
     return with_content(item, message.content)
+
+
+def _freshness(written_at: int, expires_at: int | None = None) -> Freshness:
+    """Return the time that a content is of, and until when it holds."""
+    return Freshness(as_of=from_micros(written_at), expires_at=UNSET if expires_at is None else from_micros(expires_at))
+
+
+def _priority(prefix: str, value: str | None) -> float:
+    """Return the priority of a version: of a window event as its sender said, else by its category."""
+    if prefix != _WINDOW or value is None:
+        return _NEUTRAL if prefix != _WINDOW else _PRIORITIES["DIALOG"]
+    event = _event_priority.decode(value)
+    if event.pinned:
+        return 1.0
+    return _PRIORITIES.get(event.category, _NEUTRAL) if event.importance is None else event.importance
 
 
 def session_surface(session: Session) -> ContextSurface:
@@ -161,7 +197,7 @@ def trust_of(participant: str, label: TrustLabel | None = None) -> str:
 def with_content(item: ContextItem, text: str) -> EngineItem:
     """Add content to an item: inline, or by reference if it is long or restricted."""
     size = len(text.encode())
-    sized = structs.replace(item, byte_size=size)
+    sized = structs.replace(item, byte_size=size, language=language_of(text))
     if size > INLINE_BYTES or item.sensitivity != "internal":
         return EngineItem(by_reference(sized, text), text)
     return EngineItem(structs.replace(sized, content_mode="inline", content=text), text)

@@ -16,6 +16,7 @@ from weft.capabilities.messages.search.by_sender_and_time import TimestampText, 
 from weft.capabilities.record_log.lookup import FoundRecord, RecordFinder, RecordLookup
 from weft.capabilities.record_log.model import RecordId, read_operation
 from weft.capabilities.records.native_ids import native_key
+from weft.capabilities.records.open_records import shown_form
 from weft.capabilities.records.record_ids import (
     EventOrigin,
     MessageItemId,
@@ -302,7 +303,7 @@ class _PageBuilder:
             actor=event.actor,
             type=entry.ref.type,
             id=entry.ref.id,
-            record=msgspec.json.decode(found.body),
+            record=shown_form(msgspec.json.decode(found.body)),
             digest=found.digest,
         )
         self._entries.append((entry.cursor, listed))

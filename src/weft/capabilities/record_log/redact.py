@@ -1,13 +1,10 @@
-"""Operation records.redact: hides the content of an item, summary or assembly in records and exports.
-
-The stored content stays, and so do board and transcript: delete the key, or change the message's visibility there.
-"""
+"""Operations records.redact, which hides the content of an item from every reader, and records.reveal, for auditors."""
 
 from __future__ import annotations
 
 import os
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -18,13 +15,14 @@ from weft.capabilities.history.line_kinds import AGENT, SESSION, has_acls, is_si
 from weft.capabilities.history.store import LineStore
 from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.record_log.lookup import RecordFinder
-from weft.capabilities.record_log.model import OfSession, RecordId, write_operation
+from weft.capabilities.record_log.model import TOOL, OfSession, RecordId, write_operation
 from weft.capabilities.record_log.redacted_records import QUOTING
+from weft.capabilities.record_log.sealing import OriginalContent, SealedContents
 from weft.capabilities.records.engine_metadata import engine_metadata
 from weft.capabilities.records.model import decode_item
 from weft.capabilities.records.record_ids import MessageItemId, RecordRef, VersionId, parse_item_id
 from weft.capabilities.records.recorder import RecordNotFound, no_record
-from weft.capabilities.records.store import RecordStore, Redaction
+from weft.capabilities.records.store import ITEM_TYPE, RecordStore, Redaction
 from weft.capabilities.search.items import is_window, version_of, window_place
 from weft.capabilities.search.persistent_memory import version_of_entry
 from weft.capabilities.search.session_indexing.cursor import (
@@ -40,9 +38,9 @@ from weft.kernel.clock import Clock, from_micros, to_micros
 from weft.kernel.errors import InvalidInput, PermissionDenied, SelfModification
 from weft.kernel.events import NewEvent, Outbox
 from weft.kernel.fields import ShortText
-from weft.kernel.identity import ANYONE, PRINCIPAL, Actor, PrincipalKind
-from weft.kernel.json_input import encode_json_field
-from weft.kernel.operation import Request, Response
+from weft.kernel.identity import ANYONE, PRINCIPAL, Actor, Permission, PrincipalKind
+from weft.kernel.json_input import encode_json_field, raw_json
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
 if TYPE_CHECKING:
     from weft.capabilities.record_log.lookup import FoundRecord
@@ -97,6 +95,23 @@ class ItemRedacted(Response):
     salt: str | msgspec.UnsetType = msgspec.UNSET
 
 
+class RevealItem(Request):
+    """The item to read as it was before its redaction, and why."""
+
+    item_id: RecordId
+    reason: Annotated[ShortText, msgspec.Meta(min_length=1, description="Why. Visible to admins in the audit log.")]
+    session_id: OfSession = None
+
+
+class ItemRevealed(Response):
+    """An item as it was written. ``metadata``: of a message. ``redaction_state`` is that which readers see."""
+
+    item_id: str
+    redaction_state: str
+    content: str
+    metadata: Any = msgspec.UNSET
+
+
 class _Redactable(NamedTuple):
     """A record to redact: whether the caller wrote it and whether it is redacted already, its session and readers."""
 
@@ -118,18 +133,19 @@ class Redactions(msgspec.Struct, frozen=True):
     outbox: Outbox
     clock: Clock
     gate: ContentGate
+    contents: SealedContents
 
     async def open(self, item_id: str, session_id: str | None) -> _Redactable:
         """Find and lock the record; RecordNotFound if the caller may not read it."""
-        found = await self._found(item_id, session_id)
+        found = await self.find(item_id, session_id)
         session = await self._lock(found)
         if session is not None:
             # Before the lock, the session may have been deleted and another created under its id.
-            found = await self._found(item_id, session.session_id)
+            found = await self.find(item_id, session.session_id)
         readers = await self._readers(found, found.ref.id)
         return _Redactable(found.ref, self._is_author(found), found.redaction is not None, session, readers)
 
-    async def _found(self, item_id: str, session_id: str | None) -> FoundRecord:
+    async def find(self, item_id: str, session_id: str | None) -> FoundRecord:
         """Return the item with this id or, if there is none, the summary or assembly."""
         look = await self.finder.look(session_id)
         named = [parse_item_id(item_id), *(RecordRef.stored(kind, item_id) for kind in QUOTING)]
@@ -171,6 +187,13 @@ class Redactions(msgspec.Struct, frozen=True):
             )
         if request.replacement is not None:
             encode_json_field("replacement", request.replacement)
+
+    async def store(self, redaction: Redaction) -> None:
+        """Store a redaction, and what readers get of the content from now on."""
+        original = await self.contents.original(redaction.record_id) if redaction.type == ITEM_TYPE else None
+        if original is not None:
+            redaction = await self.contents.seal(redaction, original)
+        await self.records.redact(redaction)
 
     async def unindex(self, item_id: str) -> None:
         """Remove an item from the search index at once, so that no result depends on its content."""
@@ -249,10 +272,11 @@ class Redactions(msgspec.Struct, frozen=True):
     content=lambda request: (submitted(request.replacement or ""),),
 )
 async def redact_item(request: RedactItem, redactions: Redactions) -> ItemRedacted:
-    """Redact the content of an item in records, exports and events. The stored content stays.
+    """Redact an item wherever it is read: board, messages, windows, memory, histories, prompts, search, exports.
 
     An item is one version of a key, one message, or one recorded item, summary or assembly. Its author and admins may
-    redact it. To remove content from the board or the transcript, delete the key or change the message's visibility.
+    redact it. The content stays stored for those with the permission ``audit``, who read it with ``records.reveal``.
+    Definitions and layers are redacted in records and exports only: write a new version of them.
     """
     target = await redactions.open(request.item_id, request.session_id)
     redactions.check(request, target)
@@ -268,7 +292,7 @@ async def redact_item(request: RedactItem, redactions: Redactions) -> ItemRedact
         type=target.ref.type,
         salt=os.urandom(_SALT_BYTES) if request.state == "encrypted_ref" else None,
     )
-    await redactions.records.redact(redaction)
+    await redactions.store(redaction)
     if redaction.state != "none":
         await redactions.unindex(redaction.record_id)
     await redactions.publish(redaction, target)
@@ -279,6 +303,38 @@ async def redact_item(request: RedactItem, redactions: Redactions) -> ItemRedact
         redacted_by=redaction.redacted_by,
         redacted_at=from_micros(redaction.redacted_at),
         salt=msgspec.UNSET if redaction.salt is None else redaction.salt.hex(),
+    )
+
+
+@operation(
+    "records.reveal",
+    tool=TOOL,
+    action="reveal",
+    http="POST /v1/records/reveal",
+    permission=Permission.AUDIT,
+    rate=RateClass.ADMIN,
+    effect=Effect.READ,
+    audience=Audience.NOT_SUBAGENTS,
+    audited=True,
+    errors=(RecordNotFound, SessionNotFound),
+)
+async def reveal_item(request: RevealItem, redactions: Redactions) -> ItemRevealed:
+    """Read an item as it was before its redaction.
+
+    Needs the permission ``audit``, which admins grant, and access to the item itself; every call is audited.
+    """
+    found = await redactions.find(request.item_id, request.session_id)
+    original = await redactions.contents.original(found.ref.id)
+    if original is None:
+        stored = found.stored and await redactions.records.find(found.ref.type, found.ref.id)
+        if not stored:
+            raise no_record("item", request.item_id)
+        original = OriginalContent(stored.body.decode())
+    return ItemRevealed(
+        item_id=found.ref.id,
+        redaction_state="none" if found.redaction is None else found.redaction.state,
+        content=original.content,
+        metadata=msgspec.UNSET if original.metadata is None else raw_json(original.metadata),
     )
 
 

@@ -23,6 +23,7 @@ from weft.capabilities.records.model import (
     ContextItem,
     ContextSummary,
 )
+from weft.capabilities.records.open_records import without_given
 from weft.capabilities.records.record_ids import is_engine_item
 from weft.capabilities.records.recorder import referenced_item_ids
 from weft.capabilities.records.refs import Link, content_digest
@@ -89,7 +90,8 @@ class _QuoteRedactions(NamedTuple):
     def apply(self, row: StoredRecord) -> StoredRecord:
         key = (row.type, row.record_id)
         if row.type == ContextCompaction.type:
-            shown = record_text.strip_text(_compaction(row.body)) if key in self.touched else None
+            touched = key in self.touched
+            shown = record_text.strip_text(without_given(_compaction(row.body))) if touched else None
             return row if shown is None else structs.replace(row, body=_encode(shown))
         if key in self.touched or key in self.of_records:
             return structs.replace(row, body=_encode(self._redacted(_decoders[row.type](row.body), key)))
@@ -101,6 +103,7 @@ class _QuoteRedactions(NamedTuple):
         return row
 
     def _redacted(self, record: Quoting, key: Key) -> Quoting:
+        record = without_given(record)
         shown = without_quotes(record, self.items) if key in self.touched else record
         redaction = self.of_records.get(key)
         return shown if redaction is None else redacted_record(shown, redaction)
@@ -270,7 +273,7 @@ def _item_by_digest(item: EngineItem, redaction: Redaction) -> ContextItem:
     """Replace the content by its salted digest, for those who have the content and the salt and want to compare."""
     record, text = item
     plain = content_digest(text) if text is not None else _ref_digest(record)
-    digest = None if plain is None else redaction.reference(plain)
+    digest = redaction.replacement or (None if plain is None else redaction.reference(plain))
     if digest is None:
         return without_content(record)
     return structs.replace(

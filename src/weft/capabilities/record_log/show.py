@@ -23,6 +23,7 @@ from weft.capabilities.records.model import (
     decode_item,
     decode_record,
 )
+from weft.capabilities.records.open_records import shown_form
 from weft.capabilities.records.record_ids import (
     COMPACTION,
     PullId,
@@ -239,7 +240,7 @@ def _shown(found: FoundRecord, actor: Actor) -> RecordShown:
     return RecordShown(
         type=found.ref.type,
         id=found.ref.id,
-        record=msgspec.json.decode(found.body),
+        record=shown_form(msgspec.json.decode(found.body)),
         digest=found.digest,
         redaction=None if found.redaction is None else _redaction(found.redaction, actor),
         recorded_by=None if row is None else row.recorded_by,

@@ -47,8 +47,9 @@ class StoredRecord(msgspec.Struct, frozen=True, kw_only=True):
 class Redaction(msgspec.Struct, frozen=True):
     """Redaction of an item, a summary or an assembly.
 
-    ``replacement`` is the text shown instead, if the content was summarized. ``imported_policies`` are the policy refs
-    of an item that was imported in redacted form. ``salt`` is of the digest that is shown instead of the content.
+    ``replacement`` is the text shown instead, if the content was summarized, or the salted digest of an item that the
+    engine derives. ``imported_policies`` are the policy refs of an item that was imported in redacted form. ``salt`` is
+    of the digest that is shown instead of the content. ``original`` is what a message was; it is written, not read.
     """
 
     record_id: str
@@ -62,6 +63,7 @@ class Redaction(msgspec.Struct, frozen=True):
     imported_policies: tuple[Ref, ...] | None = None
     type: str = ITEM_TYPE
     salt: bytes | None = None
+    original: bytes | None = None
 
     def reference(self, digest: str) -> str | None:
         """Return what is shown of the digest of a content, from which nobody can guess that; None: nothing.
@@ -144,6 +146,10 @@ class RecordStore(Protocol):
 
     async def redactions(self, record_ids: Sequence[str], record_type: str = ITEM_TYPE) -> dict[str, Redaction]:
         """Return the redactions in effect of these items, or of records of another type."""
+        ...
+
+    async def original(self, item_id: str) -> bytes | None:
+        """Return what a redacted message, or the metadata of a redacted memory entry, was."""
         ...
 
     async def redactions_in(self, session_id: str) -> dict[str, Redaction]:

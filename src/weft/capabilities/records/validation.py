@@ -98,7 +98,7 @@ def parse_record(value: Any, record_type: str | None = None) -> Record:  # noqa:
     """Convert decoded JSON to a record, or raise ``InvalidRecord``."""
     if not isinstance(value, dict):
         raise InvalidRecord("$", _NOT_OBJECT)
-    kind = _kind_of(value) if record_type is None else _kind_named(record_type)
+    kind = find_kind(value) if record_type is None else _kind_named(record_type)
     try:
         record = msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -233,7 +233,8 @@ def _unwrapped(value: dict[str, Any]) -> Record:
         raise InvalidRecord(f"$.record{found.path.removeprefix('$')}", found.reason) from None
 
 
-def _kind_of(value: dict[str, Any]) -> type[Record]:
+def find_kind(value: dict[str, Any]) -> type[Record]:
+    """Return the type of a record by its id field, or raise ``InvalidRecord``."""
     for name in ID_FIELDS:
         if name in value:
             return _BY_ID[name]

@@ -20,6 +20,7 @@ from weft.capabilities.records.refs import Digest, Id, Link, Maybe, RecordTime, 
 from weft.capabilities.records.vocabulary import RecordType, Scope
 from weft.capabilities.sessions.members import MAX_MEMBERS, MemberPattern
 from weft.capabilities.sessions.model import Pattern, SessionConfig
+from weft.capabilities.windows.model import Category
 from weft.kernel.errors import ContentTooLarge, Rejected
 from weft.kernel.fields import Count, Name
 from weft.kernel.identity import ANYONE
@@ -143,6 +144,25 @@ class BundleSnapshot(BundleEntry, frozen=True, kw_only=True, tag="snapshot"):
     automatic: bool = False
 
 
+class BundleWindow(BundleEntry, frozen=True, kw_only=True, tag="window"):
+    """The settings and checkpoints of an agent's window; its events are items."""
+
+    agent_id: Name
+    model: str | None = None
+    model_max_tokens: Count | None = None
+    shared_cw_max_tokens: Count | None = None
+    reserved_tokens: Count | None = None
+    shares: dict[Category, float] | None = None
+    parent_id: Name | None = None
+    shares_with: Name | None = None
+    compaction_threshold: float | None = None
+    autosave: bool = True
+    last_number: Count = 0
+    created_at: RecordTime
+    updated_at: RecordTime
+    checkpoints: tuple[BundleSnapshot, ...] = ()
+
+
 class BundleSeal(BundleEntry, frozen=True, kw_only=True, tag="seal"):
     """The last entry: the number of entries before it, and the last digest, which covers them all."""
 
@@ -150,7 +170,9 @@ class BundleSeal(BundleEntry, frozen=True, kw_only=True, tag="seal"):
     digest: Digest
 
 
-AnyBundleEntry = BundleHeader | BundleSession | BundleRecord | BundleContent | BundleSnapshot | BundleSeal
+AnyBundleEntry = (
+    BundleHeader | BundleSession | BundleRecord | BundleContent | BundleSnapshot | BundleWindow | BundleSeal
+)
 # The order of entries; a content entry belongs to the record before it.
 _ORDER: dict[type[BundleEntry], int] = {
     BundleHeader: 0,
@@ -158,6 +180,7 @@ _ORDER: dict[type[BundleEntry], int] = {
     BundleRecord: 2,
     BundleContent: 2,
     BundleSnapshot: 3,
+    BundleWindow: 3,
     BundleSeal: 4,
 }
 _entry = msgspec.json.Decoder(AnyBundleEntry)

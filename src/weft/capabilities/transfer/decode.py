@@ -6,7 +6,7 @@ A record that is none of these, or lacks the data to restore it, stays a record.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, structs
@@ -21,6 +21,7 @@ from weft.capabilities.records.store import Redaction
 from weft.capabilities.records.vocabulary import EVENT_CLASSES, RecordType
 from weft.capabilities.sessions.model import Pattern, line_of
 from weft.capabilities.transfer.imported_labels import ExportedLabel, imported_label
+from weft.capabilities.windows.model import agent_of, decode_whole_event, encode_event, window_line
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.events import Event, Origin, StoredEvent
 from weft.kernel.fields import Count, Name, Ordinal, ShortText
@@ -67,6 +68,20 @@ class _NativeVersion(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     readable_by: _Patterns | None = None
     writable_by: _Patterns | None = None
     trust: ExportedLabel | None = None
+
+
+class _NativeEvent(_NativeVersion, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``metadata.weft`` of an item that is an event of a window."""
+
+    key: Id
+
+
+class WindowVersion(NamedTuple):
+    """A version of an event of a window, and its content if that is a value of its own."""
+
+    line_id: str
+    version: Version
+    content: str | None
 
 
 class _NativeMessage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -117,6 +132,27 @@ def decode_board_version(item: ContextItem, text: str | None, session_id: str) -
     )
     commit_fields = (native.reason, native.step, native.principal_id)
     return Version(change, native.seq, native.author, native.committed_at, value, *commit_fields)
+
+
+def decode_window_version(item: ContextItem, text: str | None, session_id: str) -> WindowVersion | None:
+    """Decode a version of an event of a window of the session; None if the item is something else or has no text."""
+    native = _native(item, _NativeEvent)
+    if native is None or native.line != window_line(session_id, agent_of(native.line)):
+        return None
+    written = native.act is ChangeKind.WRITE
+    event = None if text is None else decode_whole_event(text)
+    name = VersionId(native.line, native.key, native.incarnation, native.version, not written)
+    if item.item_id != str(name) or written is (event is None) or (event and event.event_id != native.key):
+        return None
+    envelope, content = (None, None) if event is None else encode_event(event)
+    label = imported_label(native.trust, native.author, session_id)
+    tokens = 0 if event is None else event.tokens
+    meta = ChangeMeta(tokens=tokens, size=len((envelope or "").encode()), trust=label) if written else ChangeMeta()
+    value_hash = None if envelope is None else blob_hash(envelope)
+    change = Change(native.key, native.incarnation, native.version, native.act, value_hash, meta)
+    commit_fields = (native.reason, native.step, native.principal_id)
+    version = Version(change, native.seq, native.author, native.committed_at, envelope, *commit_fields)
+    return WindowVersion(native.line, version, content)
 
 
 def lacks_value(version: Version) -> bool:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.history.reviews import Review
     from weft.capabilities.sessions.model import Session
-    from weft.capabilities.transfer.bundle_format import BundleSnapshot
+    from weft.capabilities.transfer.bundle_format import BundleSnapshot, BundleWindow
     from weft.capabilities.transfer.export_collector import ExportedItem, ExportSink
     from weft.capabilities.transfer.policy_filter import AppliedPolicy
     from weft.kernel.events import StoredEvent
@@ -195,7 +195,7 @@ class PreparedExport:
     """An export in progress: its scope, its policy and its envelope.
 
     ``made`` records what it selected and its size; ``shown``, readable by ``shown_to``, what a recipient is shown. Both
-    are recorded with it. ``snapshots`` are written after the export's own events. ``max_bytes`` limits it.
+    are recorded with it. ``last_entries`` are written after the export's own events. ``max_bytes`` limits it.
     """
 
     request: ExportContext
@@ -208,7 +208,7 @@ class PreparedExport:
     made: tuple[ContextSelection, ContextBudget] | tuple[()] = ()
     shown: tuple[ContextAssembly | ContextInjection, ...] = ()
     shown_to: tuple[str, ...] = ANYONE
-    snapshots: Sequence[BundleSnapshot] = ()
+    last_entries: Sequence[BundleSnapshot | BundleWindow] = ()
 
     @property
     def bundle_id(self) -> str:
@@ -231,7 +231,7 @@ class PreparedExport:
     @property
     def remaining_bytes(self) -> int:
         """Return an upper bound of the bytes to write after the export was recorded."""
-        return _MAX_OWN_EVENTS_BYTES + sum(len(_encode(snapshot)) + _MAX_LINE_OVERHEAD for snapshot in self.snapshots)
+        return _MAX_OWN_EVENTS_BYTES + sum(len(_encode(entry)) + _MAX_LINE_OVERHEAD for entry in self.last_entries)
 
     def described(self, sink: ExportSink | None = None, digest: str = "") -> ContextExported:
         described = ContextExported(bundle_id=self.bundle_id, policy=str(self.applied.ref.id), digest=digest)
@@ -246,8 +246,8 @@ def finish_export(export: PreparedExport, own_events: Sequence[StoredEvent], sin
     if export.includes_own_events:
         for recorded in own_events:
             add_event(recorded, export.header.source, export.applied, sink)
-    for snapshot in export.snapshots:
-        sink.add(snapshot)
+    for entry in export.last_entries:
+        sink.add(entry)
     return export.described(sink, sink.seal())
 
 
@@ -340,11 +340,14 @@ class ExportService(msgspec.Struct, frozen=True):
         with_history = export.request.with_history
         await (collector.board(session.session_id) if with_history else collector.current_board(session.session_id))
         await collector.messages(session.session_id)
+        windows = await collector.windows(session.session_id, history=with_history)
         await collector.records(session.session_id)
         self._record_selection(export, collector, session)
         if with_history:
             await collector.events(EventQuery(session_id=session.session_id))
-            export.snapshots = await collector.snapshots(session.session_id)
+            export.last_entries = (*await collector.snapshots(session.session_id), *windows)
+        else:
+            export.last_entries = windows
 
     async def _collect_handoff(self, export: PreparedExport, collector: ExportCollector, session: Session) -> None:
         """Write what the recipient needs to continue, and the assembly and injection that record it."""
@@ -360,7 +363,7 @@ class ExportService(msgspec.Struct, frozen=True):
         if request.with_history:
             await collector.events(_event_query(request))
             if request.task_id is None:
-                export.snapshots = await collector.snapshots(session_id)
+                export.last_entries = await collector.snapshots(session_id)
 
     async def _collect_task_handoff(self, export: PreparedExport, collector: ExportCollector, session: Session) -> None:
         subjects = await collector.subjects(_event_query(export.request))

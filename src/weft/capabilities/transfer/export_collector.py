@@ -48,8 +48,11 @@ from weft.capabilities.records.record_ids import (
 from weft.capabilities.records.recorder import referenced_item_ids
 from weft.capabilities.records.store import RecordStore, StoredRecord
 from weft.capabilities.sessions.model import line_of
-from weft.capabilities.transfer.bundle_format import BundleContent, BundleSnapshot, StoredInfo
+from weft.capabilities.transfer.bundle_format import BundleContent, BundleSnapshot, BundleWindow, StoredInfo
 from weft.capabilities.transfer.envelope_ids import MAX_REFS
+from weft.capabilities.windows.model import PREFIX, agent_of, content_key, decode_event, encode_whole_event
+from weft.capabilities.windows.store import WindowStore
+from weft.capabilities.windows.window_writer import visible_versions
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import Forbidden, NotFound
 from weft.kernel.identity import ANYONE, PRINCIPAL, Actor
@@ -60,7 +63,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from weft.capabilities.history.line_backend import OpenLine
-    from weft.capabilities.history.model import Version
+    from weft.capabilities.history.model import Tag, Version
     from weft.capabilities.history.reviews import Review
     from weft.capabilities.messages.model import Message
     from weft.capabilities.records.record_ids import RecordRef
@@ -68,6 +71,7 @@ if TYPE_CHECKING:
     from weft.capabilities.sessions.model import Session
     from weft.capabilities.transfer.bundle_format import AnyBundleEntry
     from weft.capabilities.transfer.policy_filter import AppliedPolicy
+    from weft.capabilities.windows.model import WindowSettings
     from weft.kernel.events import StoredEvent
 
 _log = logging.getLogger("weft.transfer")
@@ -78,6 +82,7 @@ _ITEMS_PER_YIELD = 50
 _CHARACTERS_PER_ITEM = 2_048
 _BUNDLE = "bundle_[0-9a-f]{16}"
 _OF_EXPORT = re.compile(rf"context_envelope {_BUNDLE}|context_(selection|budget) {_BUNDLE}/\1")
+_WINDOW = f"{PREFIX}:"
 # Events about the private data of an agent, which only that agent may see.
 _PRIVATE_EVENTS = ("context.pulled", "context.pushed", "memory.", "agent.", *RECEIPT_EVENTS)
 
@@ -113,6 +118,7 @@ class ExportSources(msgspec.Struct, frozen=True):
     records: RecordStore
     finder: RecordFinder
     cooperative: Cooperative
+    windows: WindowStore
 
 
 @dataclass(slots=True)
@@ -136,7 +142,7 @@ class EventSubjects:
 
     def _add(self, named: RecordRef) -> None:
         origin = named.origin
-        if isinstance(origin, VersionOrigin) and has_acls(origin.name.line_id):
+        if isinstance(origin, VersionOrigin) and _is_of_session(origin.name.line_id):
             self.versions.setdefault(named.id, origin)
         elif isinstance(origin, MessageItemId):
             self.messages.setdefault(named.id, origin)
@@ -250,6 +256,38 @@ class ExportCollector:
                 # An import restores the board itself, not its branches.
                 await self._versions(line_id, page, _salts(page) if line_id == board else None)
 
+    async def windows(self, session_id: str, *, history: bool) -> list[BundleWindow]:
+        """Write the events of the windows that the caller may open; return their settings, to be written at the end."""
+        found, after = [], ""
+        while page := await self.sources.windows.of_session(session_id, after, PAGE):
+            after = page[-1].agent_id
+            for settings in page:
+                if await self._opened(settings.line_id) is not None:
+                    await self._window(settings.line_id, history=history)
+                    found.append(await self._window_entry(settings, history=history))
+        return found
+
+    async def _window(self, line_id: str, *, history: bool) -> None:
+        lines = self.sources.history.lines
+        if not history:
+            await self._versions(line_id, await lines.state_at(line_id, LATEST))
+            return
+        branches = await lines.branches(line_id)
+        for name in (line_id, *(branch.head.line_id for branch in branches)):
+            after = 0
+            while page := await lines.changes_after(name, after, PAGE):
+                after = page[-1].seq
+                await self._versions(name, page)
+
+    async def _window_entry(self, settings: WindowSettings, *, history: bool) -> BundleWindow:
+        tags = await self.sources.history.lines.tags(settings.line_id) if history else ()
+        fields = msgspec.structs.asdict(settings) | {
+            "created_at": from_micros(settings.created_at),
+            "updated_at": from_micros(settings.updated_at),
+            "checkpoints": tuple(map(self._snapshot, tags)),
+        }
+        return BundleWindow(**{name: fields[name] for name in BundleWindow.__struct_fields__})
+
     async def current_board(self, session_id: str, keys: Collection[str] | None = None) -> None:
         """Write the current board: all keys, or only some."""
         history = self.sources.history
@@ -274,16 +312,16 @@ class ExportCollector:
 
     async def snapshots(self, session_id: str) -> list[BundleSnapshot]:
         """Return the snapshots of a session, to be written after all records."""
-        return [
-            BundleSnapshot(
-                label=self.applied.name(tag.label),
-                seq=tag.seq,
-                created_by=tag.created_by,
-                created_at=from_micros(tag.created_at),
-                automatic=tag.automatic,
-            )
-            for tag in await self.sources.history.lines.tags(line_of(session_id))
-        ]
+        return [self._snapshot(tag) for tag in await self.sources.history.lines.tags(line_of(session_id))]
+
+    def _snapshot(self, tag: Tag) -> BundleSnapshot:
+        return BundleSnapshot(
+            label=self.applied.name(tag.label),
+            seq=tag.seq,
+            created_by=tag.created_by,
+            created_at=from_micros(tag.created_at),
+            automatic=tag.automatic,
+        )
 
     async def records(self, session_id: str, *, pages: int | None = None) -> None:
         """Write the stored records of a session, or the first pages of them, without those of earlier exports.
@@ -392,6 +430,9 @@ class ExportCollector:
     async def _versions(
         self, line_id: str, versions: Sequence[Version], salts: Mapping[int, _CommitSalt] | None = None
     ) -> None:
+        if not has_acls(line_id):
+            await self._window_events(line_id, versions)
+            return
         # A version whose value was missing in an import has a stored record instead.
         here = [version for version in versions if not version.change.meta.not_imported]
         seen = await self.acl.readable(line_id, here)
@@ -402,6 +443,24 @@ class ExportCollector:
                 for version, readers in seen
             ]
         )
+
+    async def _window_events(self, line_id: str, versions: Sequence[Version]) -> None:
+        """Write events of a window, each with its whole content, for its agent."""
+        readers = (f"{PRINCIPAL}{agent_of(line_id)}",)
+        here = [each for each in visible_versions(versions) if not each.change.meta.not_imported]
+        here.sort(key=lambda each: (each.seq, each.change.key))
+        whole = [await self._whole_event(line_id, version) for version in here]
+        await self.items([ExportItem(version_item(line_id, version), readers) for version in whole])
+
+    async def _whole_event(self, line_id: str, version: Version) -> Version:
+        """Return a version of an event with the content that is a value of its own."""
+        event = None if version.value is None else decode_event(line_id, version, None)
+        if event is None or event.content_hash is None:
+            return version
+        at = await self.sources.history.lines.latest(line_id, content_key(version.change.key), version.seq)
+        if at is None or at.value is None:
+            return msgspec.structs.replace(version, value=None)
+        return msgspec.structs.replace(version, value=encode_whole_event(decode_event(line_id, version, at.value)))
 
     async def _readable_versions(
         self, line: OpenLine, versions: Sequence[Version]
@@ -529,6 +588,11 @@ class ExportCollector:
         exported = self.applied.record(record, readable_by)
         if exported is not None:
             self.sink.add_record(exported, readable_by, stored)
+
+
+def _is_of_session(line_id: str) -> bool:
+    """Tell whether the versions of a line are exported: those of boards and windows."""
+    return has_acls(line_id) or line_id.startswith(_WINDOW)
 
 
 def _salts(versions: Sequence[Version]) -> dict[int, _CommitSalt]:

@@ -67,7 +67,7 @@ class ImportContext(Request):
 
 
 class ContextImported(Response, omit_defaults=False):
-    """The number of imported key versions, messages, events, snapshots and records.
+    """The number of imported versions of keys and window events, messages, events, snapshots, windows and records.
 
     ``skipped`` records existed already, identical; ``unchanged``: the same bundle was imported before. ``suspicious``
     entries look like instructions to agents: they are labelled so, events and records among them only admins can read.
@@ -83,6 +83,7 @@ class ContextImported(Response, omit_defaults=False):
     messages: int = 0
     events: int = 0
     snapshots: int = 0
+    windows: int = 0
     records: int = 0
     skipped: int = 0
     suspicious: int = 0

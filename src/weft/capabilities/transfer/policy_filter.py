@@ -18,6 +18,7 @@ from weft.capabilities.records.model import (
     ContextInjection,
     ContextItem,
 )
+from weft.capabilities.records.open_records import without_given
 from weft.capabilities.records.recorder import referenced_item_ids
 from weft.capabilities.records.refs import Link, content_digest
 from weft.capabilities.redaction.masker import ALL_CATEGORIES, DetectorCategory, Masker
@@ -129,7 +130,8 @@ class AppliedPolicy:
             self.omitted += 1
         elif exported.record.policy_refs != item.record.policy_refs:
             self.masked += 1
-        return exported
+        is_changed = exported is not None and exported.record != item.record
+        return exported._replace(record=without_given(exported.record)) if exported and is_changed else exported
 
     def may_name(self, record: Record, readable_by: tuple[str, ...]) -> bool:
         """Tell whether a record would be in the export, with or without its content, by its kind and ACL."""
@@ -152,7 +154,7 @@ class AppliedPolicy:
         if exported == record:
             return record
         self.masked += 1
-        return structs.replace(exported, policy_refs=(*exported.policy_refs, self.ref))
+        return structs.replace(without_given(exported), policy_refs=(*exported.policy_refs, self.ref))
 
     def event(self, event: ContextEvent, readable_by: tuple[str, ...]) -> ContextEvent | None:
         """Return an event as it may be exported; None if it is omitted."""

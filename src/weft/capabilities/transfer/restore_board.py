@@ -19,7 +19,6 @@ from weft.capabilities.history.model import (
     new_salt,
 )
 from weft.capabilities.history.snapshot_quota import snapshot_owner
-from weft.capabilities.sessions.model import line_of
 from weft.capabilities.transfer.decode import lacks_value
 from weft.kernel.clock import to_micros
 from weft.kernel.identity import ANYONE
@@ -107,11 +106,11 @@ class _CommitInfo:
 class BoardPlan:
     """Plans the restore of a board commit by commit, from versions in their original order."""
 
-    def __init__(self, emit: Callable[[BoardStep], None], session_id: str, actor: Actor, *, history: bool) -> None:
+    def __init__(self, emit: Callable[[BoardStep], None], line_id: str, actor: Actor, *, history: bool) -> None:
         self._emit = emit
         self._actor = actor
         self._history = history
-        self._line_id = line_of(session_id)
+        self._line_id = line_id
         self._seq = 0
         self._tokens = 0
         self._current: dict[str, Entry] = {}

@@ -16,9 +16,11 @@ from weft.capabilities.messages.model import ADMINS, Message
 from weft.capabilities.records.model import ContextEvent, ContextItem
 from weft.capabilities.records.recorder import index_keys, status_of
 from weft.capabilities.records.store import Redaction, StoredRecord
+from weft.capabilities.sessions.model import line_of
 from weft.capabilities.transfer import decode
-from weft.capabilities.transfer.bundle_format import BundleRecord, BundleSnapshot
+from weft.capabilities.transfer.bundle_format import BundleRecord, BundleSnapshot, BundleWindow
 from weft.capabilities.transfer.restore_board import BoardPlan, BoardStep, RowBatch
+from weft.capabilities.transfer.restore_windows import NewWindow, WindowPlans, WindowStep
 from weft.capabilities.transfer.session_rename import SessionRename
 from weft.capabilities.transfer.validate_bundle import decode_entry, entries_with_content, open_bundle
 from weft.capabilities.trust.model import joined_label
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from weft.capabilities.records.model import Record
     from weft.capabilities.sessions.model import Session
     from weft.capabilities.transfer.validate_bundle import BundleReport, EntryWithContent, Restorable
+    from weft.capabilities.trust.model import TrustLabel
     from weft.kernel.identity import Actor
 
 # Place of the last event about a record that has none in the bundle.
@@ -74,7 +77,7 @@ class NewRecords(NamedTuple):
     records: Sequence[PlannedRecord]
 
 
-Step = BoardStep | NewMessages | NewRedactions | NewEvents | NewRecords
+Step = BoardStep | WindowStep | NewWindow | NewMessages | NewRedactions | NewEvents | NewRecords
 
 
 class StepFile:
@@ -153,7 +156,8 @@ class SessionPlanner:
 
     def _plan(self, file: BinaryIO, plan: ImportPlan) -> None:
         history = self.bundle.header.history
-        board = BoardPlan(plan.content.add, self.session.session_id, self.actor, history=history)
+        board = BoardPlan(plan.content.add, line_of(self.session.session_id), self.actor, history=history)
+        windows = WindowPlans(plan.content.add, self.session.session_id, self.actor, history=history)
         messages = RowBatch[Message](lambda some: plan.content.add(NewMessages(some, self._pinned(some))))
         redactions = RowBatch[Redaction](lambda some: plan.content.add(NewRedactions(some)))
         events = RowBatch[StoredEvent](lambda some: plan.events.add(NewEvents(some)))
@@ -168,6 +172,7 @@ class SessionPlanner:
                     place += 1
                 continue
             made = self._labelled(piece)
+            self._plan_redaction(piece, made, redactions)
             match made:
                 case Version():
                     board.add(made)
@@ -176,12 +181,12 @@ class SessionPlanner:
                     messages.add(structs.replace(made, sent_at=plan.last_sent_at), len(made.content))
                 case BundleSnapshot():
                     board.add_snapshot(made)
-            redaction = self._redaction(piece, made)
-            if redaction is not None:
-                redactions.add(redaction)
+                case decode.WindowVersion() | BundleWindow():
+                    windows.add(made)
         for rows in (messages, redactions, events, records):
             rows.finish()
         board.finish(self.bundle.lost, self.now, is_open=self.session.archived_at is None)
+        windows.finish(self.now)
 
     def _decoded(self, piece: EntryWithContent) -> Restorable | None:
         return decode_entry(piece, self.bundle.header, self.session.session_id)
@@ -192,8 +197,9 @@ class SessionPlanner:
         if found is None:
             return made
         if isinstance(made, Version):
-            meta = structs.replace(made.change.meta, trust=joined_label([made.change.meta.trust, found]))
-            return structs.replace(made, change=structs.replace(made.change, meta=meta))
+            return _labelled_version(made, found)
+        if isinstance(made, decode.WindowVersion):
+            return made._replace(version=_labelled_version(made.version, found))
         return structs.replace(made, trust=joined_label([made.trust, found])) if isinstance(made, Message) else made
 
     def _readers(self, piece: EntryWithContent, readable_by: tuple[str, ...]) -> tuple[str, ...]:
@@ -208,13 +214,17 @@ class SessionPlanner:
             if pins_itself(message, self.actor) and not (message.author or "").startswith(SUBAGENT)
         ]
 
-    def _redaction(self, piece: EntryWithContent, made: Restorable | None) -> Redaction | None:
-        """Return the redaction of a restored version or message; a record carries its own."""
+    def _plan_redaction(
+        self, piece: EntryWithContent, made: Restorable | None, redactions: RowBatch[Redaction]
+    ) -> None:
+        """Plan the redaction of a restored version or message; a record carries its own."""
         item = piece.line.record
         is_lost = isinstance(made, Version) and decode.lacks_value(made)
         if made is None or is_lost or not isinstance(item, ContextItem):
-            return None
-        return decode.decode_redaction(item, self.session.session_id, self.now)
+            return
+        redaction = decode.decode_redaction(item, self.session.session_id, self.now)
+        if redaction is not None:
+            redactions.add(redaction)
 
     def _event(self, piece: EntryWithContent, place: int) -> StoredEvent:
         made = self._decoded(piece)
@@ -242,6 +252,11 @@ class SessionPlanner:
         )
         content = piece.content if isinstance(record, ContextItem) else None
         return PlannedRecord(row, tuple(index_keys(record)), content)
+
+
+def _labelled_version(version: Version, found: TrustLabel) -> Version:
+    meta = structs.replace(version.change.meta, trust=joined_label([version.change.meta.trust, found]))
+    return structs.replace(version, change=structs.replace(version.change, meta=meta))
 
 
 def record_of(piece: EntryWithContent) -> Record:

@@ -33,6 +33,8 @@ from weft.capabilities.transfer.restore_plan import (
     record_key,
     record_of,
 )
+from weft.capabilities.transfer.restore_windows import NewWindow, WindowStep
+from weft.capabilities.windows.store import WindowStore
 from weft.kernel.clock import Clock, from_micros
 from weft.kernel.events import Event, NewEvent, Outbox, StoredEvent
 from weft.kernel.identity import ANYONE, Actor, principal_of
@@ -69,6 +71,7 @@ class RestoreStores(msgspec.Struct, frozen=True):
     cooperative: Cooperative
     pins: Pins
     snapshot_quota: SnapshotQuota
+    windows: WindowStore
 
 
 @dataclass(slots=True)
@@ -79,6 +82,7 @@ class SessionRestore:
     bundle: BundleReport
     session: Session
     _head: Head = field(init=False)
+    _windows: dict[str, Head] = field(default_factory=dict)
     _first_event: int = 0
     _counts: dict[str, int] = field(default_factory=lambda: {"records": 0, "skipped": 0})
 
@@ -114,6 +118,8 @@ class SessionRestore:
                 await stores.entries.put_all(session_id, entries)
             case NextExpiry(at):
                 await stores.lines.set_next_expiry(self._head.line_id, at)
+            case WindowStep() | NewWindow():
+                await self._take_window(step)
             case NewMessages(messages, pinned):
                 await stores.messages.add_all(session_id, messages)
                 await self._pin(pinned)
@@ -124,6 +130,21 @@ class SessionRestore:
             case NewRecords(records):
                 await self._store_records(records)
         await stores.cooperative.yield_to_loop()
+
+    async def _take_window(self, step_of_window: WindowStep | NewWindow) -> None:
+        if isinstance(step_of_window, NewWindow):
+            await self.stores.windows.add(step_of_window.settings)
+            return
+        lines, (line_id, step) = self.stores.lines, step_of_window
+        if line_id not in self._windows:
+            await lines.create(line_id)
+            self._windows[line_id] = Head.of_new_line(line_id)
+        if isinstance(step, NewTag):
+            await lines.tag(line_id, step.tag)
+            return
+        await lines.put_blobs({name: value for each in step.commits for name, value in each.values.items()})
+        commits = [(each.commit, each.tokens) for each in step.commits]
+        self._windows[line_id] = await lines.append_all(self._windows[line_id], commits)
 
     async def _pin(self, messages: Sequence[tuple[int, str]]) -> None:
         """Pin messages as long as the pins fit."""

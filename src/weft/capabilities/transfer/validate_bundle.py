@@ -25,8 +25,10 @@ from weft.capabilities.transfer.bundle_format import (
     BundleRecord,
     BundleSession,
     BundleSnapshot,
+    BundleWindow,
 )
 from weft.capabilities.trust.model import Trust, TrustLabel
+from weft.capabilities.windows.model import window_line
 from weft.kernel.events import StoredEvent
 
 if TYPE_CHECKING:
@@ -36,9 +38,16 @@ if TYPE_CHECKING:
     from weft.capabilities.records.model import Record
     from weft.capabilities.transfer.bundle_format import AnyBundleEntry, BundleLine
 
-Restorable = Version | Message | StoredEvent | BundleSnapshot
+Restorable = Version | Message | StoredEvent | BundleSnapshot | BundleWindow | decode.WindowVersion
 _NO_VERSION = (0, 0, False)
-_COUNTERS = {Version: "versions", Message: "messages", StoredEvent: "events", BundleSnapshot: "snapshots"}
+_COUNTERS = {
+    Version: "versions",
+    Message: "messages",
+    StoredEvent: "events",
+    BundleSnapshot: "snapshots",
+    decode.WindowVersion: "versions",
+    BundleWindow: "windows",
+}
 # Missing commits are filled in one by one, so their number is limited.
 _MAX_MISSING_COMMITS = 100_000
 # Content modes under which the content is the original text, unlike a summary.
@@ -133,8 +142,8 @@ def validate_bundle(file: BinaryIO, expected_digest: str | None = None) -> Bundl
 def decode_entry(piece: EntryWithContent, header: BundleHeader, session_id: str) -> Restorable | None:
     """Decode an entry into the object to restore; None if it stays a record."""
     entry, record = piece.entry, piece.line.record
-    if isinstance(entry, BundleSnapshot):
-        return entry if header.history else None
+    if isinstance(entry, BundleSnapshot | BundleWindow):
+        return entry if header.history or isinstance(entry, BundleWindow) else None
     if not isinstance(entry, BundleRecord) or entry.stored is not UNSET:
         return None
     if isinstance(record, ContextEvent) and record.session_id == session_id:
@@ -144,7 +153,11 @@ def decode_entry(piece: EntryWithContent, header: BundleHeader, session_id: str)
     version = decode.decode_board_version(record, piece.text, session_id)
     if version is not None and isinstance(entry.salt, str):
         return structs.replace(version, salt=bytes.fromhex(entry.salt))
-    return version or decode.decode_message(record, piece.text, session_id)
+    return (
+        version
+        or decode.decode_message(record, piece.text, session_id)
+        or decode.decode_window_version(record, piece.text, session_id)
+    )
 
 
 def check_bundle(document: bytes) -> ValidationReport:
@@ -189,49 +202,17 @@ def _problems(number: int, entry: BundleRecord) -> Iterator[Problem]:
 
 
 @dataclass(slots=True)
-class _OrderCheck:
-    """Checks the order of versions, messages and snapshots line by line, and fills the report."""
+class _LineOrder:
+    """Checks the order of the versions and snapshots of a board or a window."""
 
-    report: BundleReport
-    session_id: str
+    history: bool
     seq: int = 0
     missing: int = 0
     labels: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
     numbers: dict[str, tuple[int, int, bool]] = field(default_factory=dict)
-    named: dict[tuple[str, str], int] = field(default_factory=dict)
-    unrestorable: set[str] = field(default_factory=set)
 
-    def note(self, piece: EntryWithContent) -> None:
-        made = decode_entry(piece, self.report.header, self.session_id)
-        match made:
-            case Version():
-                self._check_version(made, piece)
-            case Message():
-                self._check_message(made.message_id, piece)
-            case StoredEvent():
-                self._note_event(made)
-            case BundleSnapshot():
-                self._check_snapshot(made, piece)
-        if made is None or (isinstance(made, Version) and decode.lacks_value(made)):
-            self._note_record(piece, made)
-        else:
-            self.report.counts[_COUNTERS[type(made)]] += 1
-
-    def finish(self, file: BinaryIO) -> None:
-        """Read the bundle again to find items that occur both as a record and as a restorable version."""
-        numbers = {key: (incarnation, version) for key, (incarnation, version, _) in self.numbers.items()}
-        self.report.lost = {key: lost for key, lost in self.report.lost.items() if lost > numbers.get(key, (0, 0))}
-        seen: set[str] = set()
-        for piece in entries_with_content(open_bundle(file)) if self.unrestorable else ():
-            item = piece.line.record
-            if not isinstance(item, ContextItem) or item.item_id not in self.unrestorable:
-                continue
-            if item.item_id in seen:
-                raise piece.line.damaged("two items have one id")
-            seen.add(item.item_id)
-
-    def _check_version(self, version: Version, piece: EntryWithContent) -> None:
+    def check(self, version: Version, piece: EntryWithContent) -> None:
         change = version.change
         number = (change.incarnation, change.version, change.act is not ChangeKind.WRITE)
         if version.seq != self.seq:
@@ -242,11 +223,76 @@ class _OrderCheck:
         self.changed.add(change.key)
         self.numbers[change.key] = number
 
+    def check_snapshot(self, snapshot: BundleSnapshot, piece: EntryWithContent) -> None:
+        if snapshot.label in self.labels:
+            raise piece.line.damaged("two snapshots have one label")
+        self.labels.add(snapshot.label)
+        self._advance_to(snapshot.seq, snapshot.seq, piece)
+
     def _advance_to(self, seq: int, missing_upto: int, piece: EntryWithContent) -> None:
         self.missing += max(0, missing_upto - self.seq)
-        if self.report.header.history and self.missing > _MAX_MISSING_COMMITS:
+        if self.history and self.missing > _MAX_MISSING_COMMITS:
             raise piece.line.damaged("too many commits are missing before this one")
         self.seq = max(seq, self.seq)
+
+
+@dataclass(slots=True)
+class _OrderCheck:
+    """Checks the order of versions, messages and snapshots line by line, and fills the report."""
+
+    report: BundleReport
+    session_id: str
+    lines: dict[str, _LineOrder] = field(default_factory=dict)
+    windows: set[str] = field(default_factory=set)
+    named: dict[tuple[str, str], int] = field(default_factory=dict)
+    unrestorable: set[str] = field(default_factory=set)
+
+    def note(self, piece: EntryWithContent) -> None:
+        made = decode_entry(piece, self.report.header, self.session_id)
+        match made:
+            case Version():
+                self._board.check(made, piece)
+            case decode.WindowVersion(line_id, version, _):
+                self._line(line_id).check(version, piece)
+            case BundleWindow():
+                self._check_window(made, piece)
+            case Message():
+                self._check_message(made.message_id, piece)
+            case StoredEvent():
+                self._note_event(made)
+            case BundleSnapshot():
+                self._board.check_snapshot(made, piece)
+        if made is None or (isinstance(made, Version) and decode.lacks_value(made)):
+            self._note_record(piece, made)
+        else:
+            self.report.counts[_COUNTERS[type(made)]] += 1
+
+    def finish(self, file: BinaryIO) -> None:
+        """Read the bundle again to find items that occur both as a record and as a restorable version."""
+        numbers = {key: (incarnation, version) for key, (incarnation, version, _) in self._board.numbers.items()}
+        self.report.lost = {key: lost for key, lost in self.report.lost.items() if lost > numbers.get(key, (0, 0))}
+        seen: set[str] = set()
+        for piece in entries_with_content(open_bundle(file)) if self.unrestorable else ():
+            item = piece.line.record
+            if not isinstance(item, ContextItem) or item.item_id not in self.unrestorable:
+                continue
+            if item.item_id in seen:
+                raise piece.line.damaged("two items have one id")
+            seen.add(item.item_id)
+
+    def _line(self, line_id: str) -> _LineOrder:
+        return self.lines.setdefault(line_id, _LineOrder(self.report.header.history))
+
+    @property
+    def _board(self) -> _LineOrder:
+        return self._line(line_of(self.session_id))
+
+    def _check_window(self, window: BundleWindow, piece: EntryWithContent) -> None:
+        if window.agent_id in self.windows:
+            raise piece.line.damaged("an agent has two windows")
+        self.windows.add(window.agent_id)
+        for checkpoint in window.checkpoints:
+            self._line(window_line(self.session_id, window.agent_id)).check_snapshot(checkpoint, piece)
 
     def _check_message(self, message_id: int, piece: EntryWithContent) -> None:
         if message_id <= self.report.last_message:
@@ -258,12 +304,6 @@ class _OrderCheck:
         line = self.named.get((str(event.data.get("record_type")), event.subject))
         if line is not None:
             self.report.record_lines[line] = self.report.counts["events"]
-
-    def _check_snapshot(self, snapshot: BundleSnapshot, piece: EntryWithContent) -> None:
-        if snapshot.label in self.labels:
-            raise piece.line.damaged("two snapshots have one label")
-        self.labels.add(snapshot.label)
-        self._advance_to(snapshot.seq, snapshot.seq, piece)
 
     def _note_record(self, piece: EntryWithContent, made: Restorable | None) -> None:
         entry, record = piece.entry, piece.line.record

@@ -386,6 +386,19 @@ def encode_event(event: WindowEvent) -> tuple[str, str | None]:
     return _encode(structs.replace(stored, message=bare)).decode(), event.message.content
 
 
+def encode_whole_event(event: WindowEvent) -> str:
+    """Return an event with its content as one value, however long that is."""
+    return _encode(structs.replace(event, item_id="", trust=None)).decode()
+
+
+def decode_whole_event(text: str) -> WindowEvent | None:
+    """Return an event that is one value with its content; None if the text is something else."""
+    try:
+        return _decoder.decode(text)
+    except msgspec.DecodeError:
+        return None
+
+
 def decode_event(line_id: str, version: Version, content: str | None) -> WindowEvent:
     """Return a stored event, with its content if that is a value of its own."""
     event = _decoder.decode(version.value or "")

@@ -1,4 +1,4 @@
-"""Events as a redaction leaves them: the stored content stays, readers do not get it."""
+"""Events as a redaction leaves them, also those that a cache had before."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from weft.capabilities.history.line_kinds import SESSION, name_in
-from weft.capabilities.history.model import blob_hash, trunk_of
+from weft.capabilities.history.model import trunk_of
 from weft.capabilities.language_models.model import ConversationMessage, ToolCall
 from weft.capabilities.records.record_ids import VersionId
 from weft.capabilities.redaction.masker import Masker
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from weft.capabilities.records.store import RecordStore, Redaction
     from weft.capabilities.windows.model import WindowEvent
 
-_REMOVED = "[content removed]"
+REMOVED = "[content removed]"
 _NO_ARGUMENTS = "{}"
 _WINDOW = f"{PREFIX}:"
 
@@ -34,7 +34,7 @@ def apply_redactions(events: Sequence[WindowEvent], redactions: Mapping[str, Red
         return known.get(_event_name(event.item_id)) or known.get(_event_name(event.origin or ""))
 
     found = ((event, redaction_of(event)) for event in events)
-    return [event if redaction is None else _redacted(event, redaction) for event, redaction in found]
+    return [event if redaction is None else redact_event(event, redaction) for event, redaction in found]
 
 
 async def redacted_keys(records: RecordStore, session_id: str, line_id: str) -> frozenset[str]:
@@ -76,7 +76,8 @@ def _event_name(item_id: str) -> str:
     return item_id if name is None else f"{trunk_of(name.line_id)}{ORIGIN_MARK}{name.key}"
 
 
-def _redacted(event: WindowEvent, redaction: Redaction) -> WindowEvent:
+def redact_event(event: WindowEvent, redaction: Redaction) -> WindowEvent:
+    """Return an event as its readers get it."""
     message = _masked(event.message) if redaction.state == "masked" else _replaced(event.message, redaction)
     return structs.replace(
         event,
@@ -101,12 +102,7 @@ def _masked(message: ConversationMessage) -> ConversationMessage:
 
 def _replaced(message: ConversationMessage, redaction: Redaction) -> ConversationMessage:
     """Return the message without its content; its calls stay, so that results still answer them."""
-    if redaction.state == "summarized":
-        content = redaction.replacement or _REMOVED
-    elif redaction.state == "encrypted_ref":
-        content = redaction.reference(f"sha256:{blob_hash(message.content).hex()}") or _REMOVED
-    else:
-        content = _REMOVED
+    content = redaction.replacement or REMOVED
     calls = tuple(ToolCall(call.call_id, call.name, _NO_ARGUMENTS) for call in message.tool_calls)
     return ConversationMessage(
         role=message.role, content=content, name=message.name, tool_calls=calls, tool_call_id=message.tool_call_id

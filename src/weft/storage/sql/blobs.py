@@ -32,6 +32,7 @@ _LOCK = f"SELECT hash FROM blobs WHERE tenant = $1 AND hash IN ({placeholders(2)
 _DELETE_UNREFERENCED = """
 DELETE FROM blobs WHERE tenant = $1 AND hash = $2 AND NOT EXISTS (
     SELECT 1 FROM changes c WHERE c.tenant = $1 AND c.blob_hash = $2 AND c.pruned = 0)
+  AND NOT EXISTS (SELECT 1 FROM changes c WHERE c.tenant = $1 AND c.sealed_hash = $2 AND c.pruned = 0)
 """
 _DOUBT = """
 INSERT INTO doubtful_blobs (tenant, hash)

@@ -27,7 +27,7 @@ _RETRY_SECONDS = 5
 # Tables of a session that grow with its use. What their rows say is found through the session only.
 _LARGE_TABLES = {"messages": "message_id", "events": "seq"}
 _HAS_MORE = "SELECT 1 FROM {table} WHERE tenant = $1 AND {owner} = $2 LIMIT 1 OFFSET $3"
-_SOME_CHANGES = "SELECT key, seq, blob_hash FROM changes WHERE tenant = $1 AND line_id = $2 LIMIT $3"
+_SOME_CHANGES = "SELECT key, seq, blob_hash, sealed_hash FROM changes WHERE tenant = $1 AND line_id = $2 LIMIT $3"
 _DELETE_CHANGE = "DELETE FROM changes WHERE tenant = $1 AND line_id = $2 AND key = $3 AND seq = $4"
 _DELETE_COMMITS = """
 DELETE FROM commits WHERE tenant = $1 AND line_id = $2 AND seq IN (
@@ -66,7 +66,7 @@ async def delete_line_batch(transaction: Transaction, line_id: str) -> bool:
     rows = await transaction.all(_SOME_CHANGES, transaction.tenant, line_id, _BATCH)
     if rows:
         await transaction.many(_DELETE_CHANGE, [(transaction.tenant, line_id, row[0], row[1]) for row in rows])
-        await SqlBlobs(transaction).forget(row[2] for row in rows if row[2] is not None)
+        await SqlBlobs(transaction).forget(each for row in rows for each in row[2:] if each is not None)
         return True
     return await transaction.changed(_DELETE_COMMITS, transaction.tenant, line_id, _BATCH) == _BATCH
 

@@ -32,14 +32,15 @@ from weft.storage.sql.line_signatures import LineSignatures
 from weft.storage.sql.lineage import add_derivations
 from weft.storage.sql.pruning import delete_automatic_tags, prune_batch, prune_key
 from weft.storage.sql.reviews import erase_reviews
+from weft.storage.sql.sealing import originals, seal, unseal
 from weft.storage.sql.version_lookup import versions_at, versions_numbered, versions_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from weft.capabilities.history.edit_proof import EditProof
-    from weft.capabilities.history.model import Change, Commit, Damage, Point, StoredCommit, Version
-    from weft.capabilities.history.store import ChangeRef, Limits, PruneCursor, Pruned
+    from weft.capabilities.history.model import Change, ChangeMeta, Commit, Damage, Point, StoredCommit, Version
+    from weft.capabilities.history.store import ChangeRef, Limits, OriginalVersion, PruneCursor, Pruned
     from weft.storage.sql.database import Row, Transaction, Value
 
 _HEAD = "SELECT line_id, seq, head, weight, next_expiry_at, step FROM lines WHERE tenant = $1 AND line_id = $2 "
@@ -198,7 +199,8 @@ WHERE k.tenant = $1 AND k.line_id = $2 AND k.seq > $3 AND k.seq <= $4 AND k.merg
 GROUP BY k.merged_line
 """
 _BLOBS_OF_LINE = """
-SELECT DISTINCT blob_hash FROM changes WHERE tenant = $1 AND line_id = $2 AND blob_hash IS NOT NULL
+SELECT blob_hash FROM changes WHERE tenant = $1 AND line_id = $2 AND blob_hash IS NOT NULL
+UNION SELECT sealed_hash FROM changes WHERE tenant = $1 AND line_id = $2 AND sealed_hash IS NOT NULL
 """
 # Tables with rows that belong to exactly one line; of a large line, the first are left to the background.
 _DEFERRED_TABLES = 2
@@ -566,6 +568,15 @@ class SqlLineStore:
         # A new branch may have the same name: the hash tells them apart.
         rows = await self._tx.all(_MERGED_POINTS, self._tenant, line_id, after, upto)
         return [(row[0], row[1]) for row in rows]
+
+    async def originals(self, line_id: str, key: str) -> Sequence[OriginalVersion]:
+        return await originals(self._tx, line_id, key)
+
+    async def seal(self, version: OriginalVersion, shown: str, meta: ChangeMeta) -> None:
+        await seal(self._tx, version, shown, meta)
+
+    async def unseal(self, version: OriginalVersion) -> None:
+        await unseal(self._tx, version)
 
     async def prune(self, line_id: str, key: str, keep: int) -> None:
         await prune_key(self._tx, line_id, key, keep)

@@ -26,13 +26,18 @@ _PAGE_SIZE = 500
 _LINE = """
 SELECT seq, head, weight, step, trunk, base_line, base_seq FROM lines WHERE tenant = $1 AND line_id = $2
 """
+# What was written, not what is shown of a redacted version.
+_WRITTEN_COMMIT = COMMIT.replace("k.reason", "COALESCE(k.sealed_reason, k.reason)")
+_WRITTEN_CHANGE = CHANGE.replace("c.blob_hash", "COALESCE(c.sealed_hash, c.blob_hash)").replace(
+    "c.meta", "COALESCE(c.sealed_meta, c.meta)"
+)
 _PAGE = f"""
 WITH page AS MATERIALIZED (
     SELECT n.seq FROM commits n WHERE n.tenant = $1 AND n.line_id = $2 AND n.seq > $3 AND n.seq <= $4)
-SELECT {COMMIT}, {CHANGE}, c.pruned, b.content, k.weight FROM page
+SELECT {_WRITTEN_COMMIT}, {_WRITTEN_CHANGE}, c.pruned, b.content, k.weight FROM page
 JOIN commits k ON k.tenant = $1 AND k.line_id = $2 AND k.seq = page.seq
 LEFT JOIN changes c ON c.tenant = $1 AND c.line_id = $2 AND c.seq = page.seq
-LEFT JOIN blobs b ON b.tenant = $1 AND b.hash = c.blob_hash
+LEFT JOIN blobs b ON b.tenant = $1 AND b.hash = COALESCE(c.sealed_hash, c.blob_hash)
 ORDER BY k.seq, c.key
 """  # noqa: S608 - our own column names
 _BASE = """

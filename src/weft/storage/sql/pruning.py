@@ -108,6 +108,10 @@ async def _oldest_kept(transaction: Transaction, line_id: str, keys: set[str], v
     return oldest
 
 
+# What was written instead of a value that redaction replaced.
+_SEALED = """
+SELECT sealed_hash FROM changes WHERE tenant = $1 AND line_id = $2 AND sealed_hash IS NOT NULL AND pruned <> 0
+"""
 _FORGET = "UPDATE changes SET pruned = 1 WHERE tenant = $1 AND line_id = $2 AND key = $3 AND seq = $4"
 
 
@@ -115,4 +119,5 @@ async def forget_values(transaction: Transaction, line_id: str, going: Sequence[
     """Remove the values of changes, given as key, number of the commit and hash; return the freed bytes."""
     for key, seq, _ in going:
         await transaction.run(_FORGET, transaction.tenant, line_id, key, seq)
-    return await SqlBlobs(transaction).forget(blob_hash for _, _, blob_hash in going)
+    sealed = await transaction.all(_SEALED, transaction.tenant, line_id) if going else []
+    return await SqlBlobs(transaction).forget([*(each[-1] for each in going), *(row[0] for row in sealed)])

@@ -70,12 +70,13 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 _ADD_ITEM = "INSERT INTO record_items (tenant, item_id, type, record_id) VALUES ($1, $2, $3, $4)"
 _REDACT = """
 INSERT INTO redactions (tenant, record_id, session_id, state, method, reason, redacted_by, redacted_at,
-                        replacement, imported_policies, type, salt)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+                        replacement, imported_policies, type, salt, original)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 ON CONFLICT (tenant, type, record_id) DO UPDATE SET
     state = excluded.state, method = excluded.method, reason = excluded.reason,
     redacted_by = excluded.redacted_by, redacted_at = excluded.redacted_at,
-    replacement = excluded.replacement, imported_policies = excluded.imported_policies, salt = excluded.salt
+    replacement = excluded.replacement, imported_policies = excluded.imported_policies, salt = excluded.salt,
+    original = excluded.original
 """
 _REPLACE = """
 UPDATE records SET status = $1, changed_at = $2, seq = $3, body = $4
@@ -220,6 +221,7 @@ class SqlRecordStore(SqlStore):
             None if redaction.imported_policies is None else _encode(redaction.imported_policies).decode(),
             redaction.type,
             redaction.salt,
+            redaction.original,
         )
 
     async def redactions(self, record_ids: Sequence[str], record_type: str = ITEM_TYPE) -> dict[str, Redaction]:
@@ -228,6 +230,15 @@ class SqlRecordStore(SqlStore):
             rows = await self._tx.all(_REDACTIONS, self._tenant, record_type, *batch)
             found |= {row[0]: _redaction(row) for row in rows}
         return {record_id: redaction for record_id, redaction in found.items() if redaction.state != "none"}
+
+    async def original(self, item_id: str) -> bytes | None:
+        row = await self._tx.one(
+            "SELECT original FROM redactions WHERE tenant = $1 AND type = $2 AND record_id = $3",
+            self._tenant,
+            ITEM_TYPE,
+            item_id,
+        )
+        return None if row is None or row[0] is None else bytes(row[0])
 
     async def redactions_in(self, session_id: str) -> dict[str, Redaction]:
         rows = await self._tx.all(

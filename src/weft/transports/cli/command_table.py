@@ -206,7 +206,8 @@ COMMANDS: dict[str, dict[str, str]] = {
         "list": "List what happened as portable records, in log order: by session, agent, turn, task, item or time.",
         "show": "Show one record by its id: a stored one, or one derived from the board, messages, sessions or events.",
         "schema": "Return the JSON Schema of a record type and the path at which this server publishes it.",
-        "redact": "Redact the content of an item in records, exports and events. The stored content stays.",
+        "redact": "Redact an item wherever it is read: board, messages, windows, memory, histories, prompts, search, exports.",
+        "reveal": "Read an item as it was before its redaction.",
         "resolve": "Find the cited passage in the current content of its source.",
     },
     "bundle": {
