@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,19 @@ def test_a_server_error_prints_like_a_local_one(remote: CommandLine) -> None:
     remote.run("session", "create", "Plan", "--session-id", "errors")
     command = ["board", "read", "gaol", "-s", "errors"]
     assert remote.run(*command, code=1).stderr == CommandLine(remote.data).run(*command, code=1).stderr
+
+
+def test_a_start_that_fails_shows_no_key(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        for wrong in ({"WEFT_PORT": str(taken.getsockname()[1])}, {"WEFT_METRICS_TOKEN": "short"}):
+            failed = CommandLine(tmp_path, {"WEFT_PORT": str(free_port()), **wrong}).process("serve")
+            assert failed.returncode != 0
+            assert "weft." not in failed.stderr.replace("weft.db", "")
+    # The key is shown by the first start that succeeds.
+    with server_process(tmp_path) as server:
+        assert server.admin_key
 
 
 def with_key(line: CommandLine, key: str) -> CommandLine:

@@ -198,6 +198,35 @@ async def test_entries_of_a_memory_that_were_never_counted_are_counted(
         await push(knowledge=[{"key": "e", "value": "x"}])
 
 
+@pytest.mark.both_databases
+async def test_a_window_has_as_many_bytes_as_the_plan_allows(world: World) -> None:
+    await world.app.tenants.set_plan(world.tenant, "pro", window_bytes=20_000)
+
+    async def ingest(event_id: str, **event: Any) -> Any:
+        return await world.planner.call("context.ingest", session_id="s1", events=[{"event_id": event_id, **event}])
+
+    await ingest("a", content="x" * 9_000)
+    # Whatever part of an event it is: a script of three bytes a character, arguments of a call, or references.
+    references = [f"{number}-{'r' * 190}" for number in range(100)]
+    for event in (
+        {"content": "語" * 4_000},
+        {"content": "", "role": "assistant", "tool_calls": [{"call_id": "c", "name": "t", "arguments": "y" * 11_000}]},
+        {"content": "short", "references": references},
+    ):
+        with refused("QUOTA_EXCEEDED") as caught:
+            await ingest("b", **event)
+        assert caught.value.context["limit_window_bytes"] == 20_000
+        assert 9_000 < caught.value.context["used_window_bytes"] < 10_000
+        assert "source_refs" in (caught.value.hint or "")
+    given = {"form": "neutral", "messages": [{"role": "user", "content": "z" * 12_000}]}
+    with refused("QUOTA_EXCEEDED"):
+        await world.planner.call("context.assemble", session_id="s1", task_description="Sum up.", **given)
+    await ingest("b", content="x" * 9_000)
+    assert not (await ingest("a", content="x" * 9_000))["events"][0]["added"]
+    await world.planner.call("window.delete", session_id="s1")
+    await ingest("c", content="x" * 9_000)
+
+
 async def test_a_window_has_as_many_events_as_the_plan_allows(world: World) -> None:
     await world.app.tenants.set_plan(world.tenant, "enterprise", window_events=3)
 

@@ -221,6 +221,20 @@ async def test_links_out_of_the_folder_are_not_followed(library: World, folder: 
             await folders.read(library.tenant, source, path, 100)
 
 
+async def test_a_hard_link_is_refused_and_named(library: World, folder: Path, tmp_path: Path) -> None:
+    secret = write(tmp_path, "secret/passwords.md", "secret")
+    (folder / "file.md").hardlink_to(secret)
+    write(folder, "own.md", "own")
+    source = await add(library.admin, "folder", folder=str(folder))
+    await run_sync(library)
+    assert await documents(library) == {"own.md": 1}
+    assert "hard links" in (await shown(library, source))["failures"]["file.md"]
+    (folder / "file.md").unlink()
+    write(folder, "file.md", "a copy")
+    await sync(library, source)
+    assert await documents(library) == {"own.md": 1, "file.md": 1}
+
+
 def source_of_folder(folder: Path) -> KnowledgeSource:
     return KnowledgeSource(
         source_id="source_0",

@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from weft.app.approved_calls import ADVANCE, ADVANCE_EVERY_SECONDS, ADVANCE_SOON_SECONDS
+from weft.app.freed_memory import FreedMemory
 from weft.capabilities.metrics.operations import COLLECTION_INTERVAL
 from weft.jobs import (
     compaction,
@@ -47,6 +48,7 @@ FLUSH_GUARDRAIL_HITS = "guardrails.flush_hits"
 SAMPLE_METRICS = "metrics.sample"
 SWEEP_EMBEDDINGS = "embeddings.sweep"
 RELEASE_MODELS = "embeddings.release"
+RETURN_MEMORY = "memory.return"
 SWEEP_INDEXES = "search_index.sweep"
 SWEEP_OBJECTS = "objects.sweep"
 SWEEP_VALUES = "history.sweep"
@@ -63,6 +65,7 @@ def background_jobs(app: App) -> list[Job]:
 
 def _process_jobs(app: App) -> list[Job]:
     """Return the jobs that each process runs for itself."""
+    freed = FreedMemory()
     return [
         Job(name=FLUSH_READ_COUNTS, every=5.0, run=lambda _: app.flush_read_counts()),
         Job(name=FLUSH_REFUSALS, every=5.0, run=lambda _: app.flush_refusals()),
@@ -70,6 +73,7 @@ def _process_jobs(app: App) -> list[Job]:
         Job(name=SAMPLE_METRICS, every=COLLECTION_INTERVAL, run=lambda _: app.metrics_snapshot.collect()),
         Job(name=SWEEP_INDEXES, every=_HOUR, run=lambda _: app.collections.sweep()),
         Job(name=SWEEP_EMBEDDINGS, every=_HOUR, run=lambda _: app.embeddings.sweep()),
+        Job(name=RETURN_MEMORY, every=2.0, run=lambda _: freed.give_back()),
         Job(name=RELEASE_MODELS, every=_RELEASE_SECONDS, run=lambda _: _release_models(app)),
     ]
 

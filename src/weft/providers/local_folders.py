@@ -1,4 +1,4 @@
-"""Local folders as knowledge sources: only those the operator allows; symbolic links are not followed."""
+"""Local folders as knowledge sources: only those the operator allows, and no symbolic or hard links in them."""
 
 from __future__ import annotations
 
@@ -81,8 +81,14 @@ class AllowedFolders:
         with self._opened(tenant, source) as top, _open_below(top, folders) as folder:
             descriptor = os.open(name, _FILE, dir_fd=folder)
             with os.fdopen(descriptor, "rb") as file:
-                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                facts = os.fstat(file.fileno())
+                if not stat.S_ISREG(facts.st_mode):
                     raise FileNotFoundError(path)
+                if facts.st_nlink > 1:
+                    # Nothing tells where its other names are: it may be a file of a folder that Weft may not read.
+                    raise FolderRefused(
+                        "The file has other names (hard links), which may be outside the folder: copy it."
+                    )
                 return file.read(max_bytes + 1)
 
     @contextmanager

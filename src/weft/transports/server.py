@@ -93,11 +93,12 @@ async def _serve(settings: Settings, profile: Profile | None, started: Started |
     app = App(settings)
     await app.open()
     try:
-        _greet(settings, await app.tenants.ensure_default())
         application = HttpApplication(app, profile, limits=_connection_limits())
         tune_garbage_collection()
         server = http_server(settings, application)
         listening = server.config.bind_socket()
+        # Last: a start that fails shows no key and creates no tenant.
+        _greet(settings, await app.tenants.ensure_default())
         url = settings.address(listening.getsockname()[1])
         with announced(settings, url):
             if started is not None:

@@ -9,6 +9,7 @@ import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
+from sys import getsizeof
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import structs
@@ -33,6 +34,7 @@ from weft.capabilities.windows.model import (
     Category,
     WindowEvent,
     event_version,
+    event_weight,
     is_from_user,
     is_instruction,
     window_line,
@@ -96,7 +98,11 @@ class PreparedEvent(NamedTuple):
     @property
     def weight(self) -> int:
         """Return about how much memory it takes, in bytes."""
-        return _EVENT_BYTES + len(self.event.message.content)
+        # Most texts are in the prompt as the event has them.
+        shown = sum(
+            getsizeof(each.content) for each in self.block.messages if each.content is not self.event.message.content
+        )
+        return _EVENT_BYTES + event_weight(self.event) + shown
 
 
 class PreparedSummary(NamedTuple):

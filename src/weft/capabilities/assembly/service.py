@@ -560,6 +560,8 @@ class _Call:
         self.conversation = conversation
         self.screening = screening
         self._doubt_tokens = doubt_tokens
+        # No method of this call: what it has read would stay in memory until the garbage collector finds the cycle.
+        self._count = partial(_count, counter)
         self.materials = self._materials()
 
     @property
@@ -830,8 +832,9 @@ class _Call:
             framing_tokens=FRAMING_TOKENS,
         )
 
-    def _count(self, messages: tuple[ConversationMessage, ...]) -> int:
-        return sum(map(self.counter.message, messages))
+
+def _count(counter: PromptCounter, messages: tuple[ConversationMessage, ...]) -> int:
+    return sum(map(counter.message, messages))
 
 
 class Run(Protocol):

@@ -30,6 +30,7 @@ _AT_LEAST_ONE = frozenset(
         "session_versions",
         "memory_entries",
         "window_events",
+        "window_bytes",
         "report_days",
     }
 )

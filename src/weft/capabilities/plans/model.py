@@ -18,9 +18,12 @@ INSIGHTS: tuple[Insight, ...] = get_args(Insight)
 # Groups of the basic usage report.
 BASIC_GROUPS = ("tenant", "agent")
 
+_MEBIBYTE = 2**20
 _GIBIBYTE = 2**30
 SIZE_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 UNLIMITED = "unlimited"
+# The limits that are sizes.
+_SIZES = frozenset({"bytes", "window_bytes"})
 # Part of a quota from which there is a warning.
 QUOTA_NEAR = 0.8
 _LARGER_PLAN = "or ask the operator for a larger plan (weft tenant plan)"
@@ -45,7 +48,7 @@ def limit_text(name: str, value: Any) -> str:  # noqa: ANN401 - of several types
         return ",".join(map(str, value)) or "none"
     if value is None:
         return UNLIMITED
-    unit = next((unit for unit, size in reversed(SIZE_UNITS.items()) if name == "bytes" and value % size == 0), None)
+    unit = next((unit for unit, size in reversed(SIZE_UNITS.items()) if name in _SIZES and value % size == 0), None)
     return str(value) if unit is None else f"{value // SIZE_UNITS[unit]}{unit}"
 
 
@@ -92,7 +95,8 @@ class Allowance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     change the minimum score and the weights of a search. ``custom_models``: the tenant may choose its embedding model.
     ``session_keys``, ``session_tokens``, ``value_tokens`` and ``session_versions`` are the highest limits that a new
     session may have: every plan has them, so that the work of one call on its board is bounded. So are the entries of
-    a persistent memory and the events of a window, ``memory_entries`` and ``window_events``: more cannot be added.
+    a persistent memory, ``memory_entries``, and the events of a window and their size, ``window_events`` and
+    ``window_bytes``: more cannot be added.
     ``guardrail_levels``: the layers that may have guardrails of the tenant's own. ``compaction_strategies``: windows
     may be compacted otherwise than by a sliding window. ``insight``: what shows how context is used, besides the basic
     usage report; ``report_days``: how far back usage reports go. ``minute_usage_days``, ``hour_usage_days`` and
@@ -114,6 +118,8 @@ class Allowance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     session_versions: int = 10_000
     memory_entries: int = 10_000
     window_events: int = 20_000
+    # Below the memory for events that are read often, so that a window is read once and not by every call.
+    window_bytes: int = 32 * _MEBIBYTE
     guardrail_levels: tuple[int, ...] = (2, 3, 4)
     compaction_strategies: bool = True
     insight: tuple[Insight, ...] = INSIGHTS
@@ -196,6 +202,18 @@ class Allowance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             instead = "Continue in a new session, or delete the window with `window.delete`"
             raise self._exceeded(allowed, instead, limit_window_events=self.window_events, used_window_events=used)
 
+    def check_window_bytes(self, size: int, used: int) -> None:
+        """Raise QuotaExceeded if the events of a window would be larger than allowed, likewise."""
+        if size > self.window_bytes:
+            limit = limit_text("window_bytes", self.window_bytes)
+            limit = f"{limit} bytes" if limit.isdigit() else limit
+            allowed = f"allows {limit} of events in a window; it has {used} bytes, and this would make it {size}"
+            instead = (
+                "Put long contents into documents and name them in source_refs, continue in a new session, or delete "
+                "the window with `window.delete`"
+            )
+            raise self._exceeded(allowed, instead, limit_window_bytes=self.window_bytes, used_window_bytes=used)
+
     def check_rollback(self) -> None:
         """Raise QuotaExceeded if the plan has no rollback."""
         if not self.rollback:
@@ -271,6 +289,7 @@ ALLOWANCES: dict[Plan, Allowance] = {
         value_tokens=10_000,
         memory_entries=1_000,
         window_events=2_000,
+        window_bytes=8 * _MEBIBYTE,
         rollback=False,
         domains=1,
         bytes=_GIBIBYTE,
@@ -293,6 +312,7 @@ ALLOWANCES: dict[Plan, Allowance] = {
         value_tokens=50_000,
         memory_entries=5_000,
         window_events=10_000,
+        window_bytes=16 * _MEBIBYTE,
         domains=10,
         bytes=50 * _GIBIBYTE,
         guardrail_levels=(3, 4),

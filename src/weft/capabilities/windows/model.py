@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -252,7 +253,10 @@ class WindowEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class WindowSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A window as it is stored. ``last_number`` is the number of its newest event, also of those rolled back."""
+    """A window as it is stored.
+
+    ``last_number`` is the number of its newest event, ``stored_bytes`` the size of all; both also of those rolled back.
+    """
 
     session_id: str
     agent_id: str
@@ -266,6 +270,7 @@ class WindowSettings(msgspec.Struct, frozen=True, kw_only=True):
     compaction_threshold: float | None = None
     autosave: bool = True
     last_number: int = 0
+    stored_bytes: int = 0
     unsaved_since: int | None = None
     created_at: int = 0
     updated_at: int = 0
@@ -467,5 +472,8 @@ def event_version(event: WindowEvent) -> str:
 
 def event_weight(event: WindowEvent) -> int:
     """Return about how much memory an event takes, in bytes."""
-    native: Any = event.message.native
-    return 1_000 + len(event.message.content) + (0 if native is None else len(msgspec.json.encode(native)))
+    message = event.message
+    native: Any = message.native
+    # A character takes up to four bytes.
+    texts = [message.content, *(call.arguments for call in message.tool_calls), *event.references, *event.source_refs]
+    return 1_000 + sum(map(sys.getsizeof, texts)) + (0 if native is None else len(msgspec.json.encode(native)))

@@ -95,8 +95,8 @@ class WindowStore(Protocol):
         """Store the settings of a window, not its numbers."""
         ...
 
-    async def advance(self, window: WindowSettings, number: int, now: int) -> None:
-        """Store the number of the newest event; with autosave, the window is now unsaved."""
+    async def advance(self, window: WindowSettings, now: int) -> None:
+        """Store the number of the newest event and the size of all; with autosave, the window is now unsaved."""
         ...
 
     async def unsaved(self, before: int, limit: int) -> Sequence[WindowSettings]:

@@ -99,6 +99,7 @@ class WindowWriter:
                 drafts_to_add.append(draft)
             found[draft.event_id] = known
         await self._check_number(len(drafts_to_add))
+        bytes_before = self.owner.stored_bytes
         texts = await self._registered([found[draft.event_id] for draft in drafts_to_add], len(drafts), quote=quote)
         new = [
             structs.replace(await self._admitted(draft, found[draft.event_id]), registered=draft.event_id in texts)
@@ -110,6 +111,7 @@ class WindowWriter:
             added = [*group]
             await self.add(added, reason or "ingest", step=step, last=last)
             self._announce(added)
+        await self._check_bytes(bytes_before)
         return [found[draft.event_id] for draft in drafts]
 
     async def _admitted(self, draft: EventDraft, event: WindowEvent) -> WindowEvent:
@@ -149,6 +151,17 @@ class WindowWriter:
         allowance = await warnings.plans.allowance()
         allowance.check_window_events(before + added, before)
         use = QuotaUse("window_events", allowance.window_events, before, before + added)
+        await warnings.note(use, self.window.events_of, lasts=False)
+
+    async def _check_bytes(self, before: int) -> None:
+        """Raise QuotaExceeded if the events that were added exceed the bytes that the tenant's plan allows."""
+        after = self.owner.stored_bytes
+        if after == before:
+            return
+        warnings = self.service.quota_warnings
+        allowance = await warnings.plans.allowance()
+        allowance.check_window_bytes(after, before)
+        use = QuotaUse("window_bytes", allowance.window_bytes, before, after)
         await warnings.note(use, self.window.events_of, lasts=False)
 
     def _takes_over(self, known: WindowEvent) -> bool:
@@ -193,7 +206,8 @@ class WindowWriter:
         await self.service.lines.put_blobs(values)
         growth = sum(event.tokens for event in events) - sum(version.change.meta.tokens for version in replaced)
         await self._commit(changes, CommitMeta(reason, step), growth)
-        await self._advance(max((event.number for event in events), default=0))
+        added = sum(change.meta.size for change in changes)
+        await self._advance(max((event.number for event in events), default=0), added)
 
     async def apply(self, state: Mapping[str, Version | None], commit_meta: CommitMeta) -> Head:
         """Set keys to the content of versions, of this line or of another; None deletes a key.
@@ -368,10 +382,10 @@ class WindowWriter:
         if settings.auto and has_grown and not known.is_open:
             await self.service.compactions.add(self.window, settings, tokens)
 
-    async def _advance(self, number: int) -> None:
-        last = max(self.owner.last_number, number)
-        await self.service.store.advance(self.owner, last, self.now)
-        self.owner = structs.replace(self.owner, last_number=last)
+    async def _advance(self, number: int, added_bytes: int = 0) -> None:
+        last, size = max(self.owner.last_number, number), self.owner.stored_bytes + added_bytes
+        self.owner = structs.replace(self.owner, last_number=last, stored_bytes=size)
+        await self.service.store.advance(self.owner, self.now)
 
     def _announce(self, events: Sequence[WindowEvent]) -> None:
         categories = Counter(event.category.value for event in events)

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 _COLUMNS = """
 session_id, agent_id, model, model_max_tokens, shared_cw_max_tokens, reserved_tokens, shares, parent_id, shares_with,
-compaction_threshold, autosave, last_number, unsaved_since, created_at, updated_at
+compaction_threshold, autosave, last_number, stored_bytes, unsaved_since, created_at, updated_at
 """
 _WINDOW = f"SELECT {_COLUMNS} FROM windows WHERE tenant = $1 "  # noqa: S608 - our own column names
 _ADD = f"""
 INSERT INTO windows (tenant, {_COLUMNS})
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ON CONFLICT DO NOTHING
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) ON CONFLICT DO NOTHING
 """  # noqa: S608 - likewise
 _UPDATE = """
 UPDATE windows SET model = $1, model_max_tokens = $2, shared_cw_max_tokens = $3, reserved_tokens = $4, shares = $5,
@@ -34,9 +34,9 @@ UPDATE windows SET model = $1, model_max_tokens = $2, shared_cw_max_tokens = $3,
 WHERE tenant = $11 AND session_id = $12 AND agent_id = $13
 """
 _ADVANCE = """
-UPDATE windows SET last_number = $1, updated_at = $2,
-    unsaved_since = CASE WHEN autosave = 1 THEN COALESCE(unsaved_since, $2) END
-WHERE tenant = $3 AND session_id = $4 AND agent_id = $5
+UPDATE windows SET last_number = $1, stored_bytes = $2, updated_at = $3,
+    unsaved_since = CASE WHEN autosave = 1 THEN COALESCE(unsaved_since, $3) END
+WHERE tenant = $4 AND session_id = $5 AND agent_id = $6
 """
 _UNSAVED = f"{_WINDOW} AND unsaved_since IS NOT NULL AND unsaved_since <= $2 ORDER BY unsaved_since LIMIT $3"
 _TENANTS_UNSAVED = "SELECT DISTINCT tenant FROM windows WHERE unsaved_since IS NOT NULL AND unsaved_since <= $1"
@@ -124,8 +124,9 @@ class SqlWindowStore(SqlStore):
             window.agent_id,
         )
 
-    async def advance(self, window: WindowSettings, number: int, now: int) -> None:
-        await self._tx.run(_ADVANCE, number, now, self._tenant, window.session_id, window.agent_id)
+    async def advance(self, window: WindowSettings, now: int) -> None:
+        counts = window.last_number, window.stored_bytes
+        await self._tx.run(_ADVANCE, *counts, now, self._tenant, window.session_id, window.agent_id)
 
     async def unsaved(self, before: int, limit: int) -> Sequence[WindowSettings]:
         return [_window(row) for row in await self._tx.all(_UNSAVED, self._tenant, before, limit)]

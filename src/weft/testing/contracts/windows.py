@@ -58,17 +58,19 @@ class WindowStoreContract:
         busy, quiet = window("busy"), window("quiet", autosave=False)
         for each in (busy, quiet):
             await stores.windows.add(each)
-            await stores.windows.advance(each, 3, 10)
-            await stores.windows.advance(each, 5, 20)
+            await stores.windows.advance(structs.replace(each, last_number=3, stored_bytes=70), 10)
+            await stores.windows.advance(structs.replace(each, last_number=5, stored_bytes=90), 20)
         found = await stores.windows.unsaved(10, 9)
-        assert [(each.agent_id, each.last_number, each.unsaved_since) for each in found] == [("busy", 5, 10)]
+        assert [(each.agent_id, each.last_number, each.stored_bytes, each.unsaved_since) for each in found] == [
+            ("busy", 5, 90, 10)
+        ]
         assert await stores.windows.unsaved(9, 9) == []
         await stores.windows.saved(SESSION, "busy")
         assert await stores.windows.unsaved(99, 9) == []
 
     async def test_switching_autosave_off_leaves_nothing_to_save(self, stores: ContractStores) -> None:
         await stores.windows.add(window("a"))
-        await stores.windows.advance(window("a"), 1, 10)
+        await stores.windows.advance(window("a", last_number=1), 10)
         await stores.windows.update(window("a", autosave=False))
         assert await stores.windows.unsaved(99, 9) == []
 

@@ -70,7 +70,7 @@ class SourceStore(Protocol):
 
 
 class FolderReader(Protocol):
-    """Reads files of allowed folders; symbolic links are not followed."""
+    """Reads files of allowed folders; symbolic links are not followed, hard links are refused."""
 
     async def check(self, tenant: str, folder: str) -> None:
         """Raise FolderRefused unless the tenant may use the folder."""

@@ -284,6 +284,8 @@ class SqliteDatabase:
             expected = len(group)
             self._writing = 0
             self._announce(group)
+            # While no write comes, the last ones and what they refer to would stay in memory.
+            del first, group
 
     def _announce(self, group: list[WriteJob]) -> None:
         loop = self._loop
