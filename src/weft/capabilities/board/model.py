@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from weft.capabilities.history.model import KeyNumber
 from weft.capabilities.trust.model import TrustLabel
 from weft.kernel.errors import Conflict, NotFound, Rejected
 from weft.kernel.identity import (
@@ -90,6 +91,10 @@ class Entry(msgspec.Struct, frozen=True):
     last_read_at: int | None = None
     later_acls: tuple[Patterns, ...] = ()
     trust: TrustLabel | None = None
+
+    @property
+    def number(self) -> KeyNumber:
+        return KeyNumber(self.incarnation, self.version)
 
     @property
     def readers(self) -> Patterns:

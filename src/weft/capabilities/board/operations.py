@@ -474,8 +474,8 @@ async def read_history(request: ReadHistory, boards: Boards) -> KeyHistory:
     """Read the earlier versions of a key: values, authors and times."""
     board = await boards.to_read(request.session_id, request.branch)
     check_key(request.key, namespaces=board.session.config.namespaces)
-    latest = await boards.lines.last_incarnation(board.line_id, request.key)
-    incarnation = request.incarnation or latest
+    latest = await boards.lines.last_number(board.line_id, request.key)
+    incarnation = request.incarnation or latest.incarnation
     past = await boards.lines.versions(board.line_id, request.key, incarnation, board.session.config.keep_versions + 1)
     shown = await board.visible(past)
     if not shown:
@@ -486,7 +486,7 @@ async def read_history(request: ReadHistory, boards: Boards) -> KeyHistory:
     return KeyHistory(
         key=request.key,
         incarnation=incarnation,
-        incarnations=latest,
+        incarnations=latest.incarnation,
         versions=[_past_version(v) for v in written if wanted is None or v.change.version in wanted],
         ended=end.how if end else None,
         ended_at=from_micros(end.at) if end else None,

@@ -20,6 +20,7 @@ from weft.capabilities.history.model import (
     ChangeMeta,
     Commit,
     Head,
+    KeyNumber,
     VersionPruned,
     blob_hash,
     no_line,
@@ -193,10 +194,10 @@ class LockedLayer:
         size = len(text.encode())
         check_part_size(key, size)
         if current is not None:
-            incarnation, number = current.change.incarnation, current.change.version + 1
+            number = KeyNumber.of(current.change).next
         else:
-            incarnation, number = await self.service.lines.last_incarnation(self.head.line_id, key) + 1, 1
-        return Change(key, incarnation, number, ChangeKind.WRITE, blob_hash(text), ChangeMeta(size=size))
+            number = (await self.service.lines.last_number(self.head.line_id, key)).created_again
+        return Change(key, *number, ChangeKind.WRITE, blob_hash(text), ChangeMeta(size=size))
 
     async def _commit(
         self, changes: Sequence[Change], texts: Mapping[str, str | None], commit_meta: CommitMeta
