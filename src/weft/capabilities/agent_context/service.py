@@ -39,7 +39,6 @@ from weft.capabilities.history.model import (
     ChangeMeta,
     Commit,
     Head,
-    KeyNumber,
     Point,
     blob_hash,
     branch_of,
@@ -440,9 +439,9 @@ class OpenPart:
     merged: Point | None = None
     # Label prefix of an automatic snapshot before the next commit, if there is to be one.
     snapshot_prefix: str | None = None
-    # Current entries and last numbers of keys, as far as they were loaded together.
+    # Current entries and last incarnations of keys, as far as they were loaded together.
     _current: dict[str, Version | None] = field(default_factory=dict)
-    _numbers: dict[str, KeyNumber] = field(default_factory=dict)
+    _incarnations: dict[str, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -464,7 +463,7 @@ class OpenPart:
         self._current |= dict.fromkeys(unknown) | dict(known) | {each.change.key: each for each in found}
         gone = [key for key in keys if self._current[key] is None]
         last = await self._lines.last_changes(self.at.line, gone, LATEST)
-        self._numbers |= dict.fromkeys(gone, KeyNumber()) | {e.change.key: KeyNumber.of(e.change) for e in last}
+        self._incarnations |= dict.fromkeys(gone, 0) | {each.change.key: each.change.incarnation for each in last}
 
     async def current(self, key: str) -> Version | None:
         """Return the current entry of a key, even if it is beyond retention; without a value if it was loaded."""
@@ -494,10 +493,10 @@ class OpenPart:
         if current is not None and is_live:
             if (current.change.blob_hash, current.change.meta) == (value.hash, value.meta) and not force:
                 return False
-            number = KeyNumber.of(current.change).next
+            incarnation, number = current.change.incarnation, current.change.version + 1
         else:
-            number = (await self._last_number(key, current)).created_again
-        self._change(Change(key, *number, ChangeKind.WRITE, value.hash, value.meta), current)
+            incarnation, number = await self._last_incarnation(key, current) + 1, 1
+        self._change(Change(key, incarnation, number, ChangeKind.WRITE, value.hash, value.meta), current)
         self.new_values.append(value)
         return True
 
@@ -534,7 +533,7 @@ class OpenPart:
         head = await record(self._lines, head, commit, weight=head.weight + self.growth, proof=proof)
         self.at = PartVersion.of(Point(head.line_id, head.seq, head.hash))
         self._current.clear()
-        self._numbers.clear()
+        self._incarnations.clear()
 
     @property
     def _lines(self) -> LineStore:
@@ -547,12 +546,12 @@ class OpenPart:
         self.growth -= 0 if replaced is None else memory_size(replaced.change)
         self.growth += memory_size(change) if change.act is ChangeKind.WRITE else 0
 
-    async def _last_number(self, key: str, current: Version | None) -> KeyNumber:
+    async def _last_incarnation(self, key: str, current: Version | None) -> int:
         if current is not None:
-            return KeyNumber.of(current.change)
-        if key in self._numbers:
-            return self._numbers[key]
-        return KeyNumber() if self.at is None else await self._lines.last_number(self.at.line, key)
+            return current.change.incarnation
+        if key in self._incarnations:
+            return self._incarnations[key]
+        return 0 if self.at is None else (await self._lines.last_number(self.at.line, key)).incarnation
 
     async def _locked(self, kept: Collection[bytes]) -> Head:
         line_id = self.line.line_id

@@ -9,7 +9,14 @@ import msgspec
 from msgspec import structs
 
 from weft.capabilities.board.board_view import BoardView
-from weft.capabilities.board.model import Entry, check_key, check_key_count, check_room, check_value_size
+from weft.capabilities.board.model import (
+    Entry,
+    check_acl,
+    check_key,
+    check_key_count,
+    check_room,
+    check_value_size,
+)
 from weft.capabilities.board.read_acl import restrict, unless_open
 from weft.capabilities.history.commits import add_snapshot, record
 from weft.capabilities.history.conflicts import last_change
@@ -92,6 +99,8 @@ class BoardWriter(BoardView):
         """Create or overwrite one entry."""
         boards, config = self.boards, self.session.config
         check_key(key, namespaces=config.namespaces)
+        check_acl("readable_by", options.readable_by)
+        check_acl("writable_by", options.writable_by)
         tokens = self._count(value)
         check_value_size(tokens, config)
         current = await self.entries.get(self.session.session_id, key)

@@ -23,6 +23,7 @@ from weft.capabilities.board.model import (
     StoreFull,
     ValueTooLarge,
     check_key,
+    lockout_warning,
     size_warning,
 )
 from weft.capabilities.board.service import Boards
@@ -444,7 +445,10 @@ async def write_entry(request: WriteEntry, boards: Boards) -> EntryWritten:
         written_by=entry.written_by,
         written_at=from_micros(entry.written_at),
         expires_at=optional_datetime(entry.expires_at),
-        warning=size_warning(entry.tokens, board.session.config),
+        warning=" ".join(
+            filter(None, (lockout_warning(entry, boards.actor), size_warning(entry.tokens, board.session.config)))
+        )
+        or None,
         trust=trust_info(entry.trust),
     )
 

@@ -20,7 +20,6 @@ from weft.capabilities.history.model import (
     ChangeMeta,
     Commit,
     Head,
-    KeyNumber,
     VersionPruned,
     blob_hash,
     no_line,
@@ -194,10 +193,10 @@ class LockedLayer:
         size = len(text.encode())
         check_part_size(key, size)
         if current is not None:
-            number = KeyNumber.of(current.change).next
+            incarnation, number = current.change.incarnation, current.change.version + 1
         else:
-            number = (await self.service.lines.last_number(self.head.line_id, key)).created_again
-        return Change(key, *number, ChangeKind.WRITE, blob_hash(text), ChangeMeta(size=size))
+            incarnation, number = (await self.service.lines.last_number(self.head.line_id, key)).incarnation + 1, 1
+        return Change(key, incarnation, number, ChangeKind.WRITE, blob_hash(text), ChangeMeta(size=size))
 
     async def _commit(
         self, changes: Sequence[Change], texts: Mapping[str, str | None], commit_meta: CommitMeta

@@ -18,7 +18,6 @@ from weft.capabilities.history.model import (
     ChangeKind,
     ChangeMeta,
     Commit,
-    KeyNumber,
     VersionPruned,
     blob_hash,
 )
@@ -406,8 +405,9 @@ def _written(last: Version | None) -> Version | None:
 def _change(key: str, value: str, meta: ChangeMeta, last: Version | None) -> Change:
     """Return the change that follows the last one of a key."""
     current = _written(last)
-    number = KeyNumber() if last is None else KeyNumber.of(last.change)
-    return Change(key, *(number.next if current else number.created_again), ChangeKind.WRITE, blob_hash(value), meta)
+    incarnation = current.change.incarnation if current else (last.change.incarnation + 1 if last else 1)
+    version = current.change.version + 1 if current else 1
+    return Change(key, incarnation, version, ChangeKind.WRITE, blob_hash(value), meta)
 
 
 def check_size(draft: EventDraft) -> None:
