@@ -60,6 +60,8 @@ if TYPE_CHECKING:
 
 TOOL = "shared_context"
 TEN_YEARS_SECONDS = 315_360_000
+# Names by which rules know the operation that removes a key.
+_DELETION = ("board.delete", f"{TOOL}.delete")
 
 Key = Annotated[str, msgspec.Meta(description="Key of the entry: 1 to 64 of a-z, 0-9 and underscore.")]
 Label = Annotated[str, msgspec.Meta(description="Label of the snapshot, such as pre_approval.")]
@@ -170,6 +172,11 @@ class WriteEntry(Request):
     reason: Reason = None
     step: Step = None
     derived_from: DerivedFrom = ()
+
+    @property
+    def effects(self) -> tuple[str, ...]:
+        """Return the names of a deletion for a time to live, which removes the key as a deletion does."""
+        return () if self.ttl_seconds is None else _DELETION
 
 
 class EntryWritten(Response):
@@ -334,6 +341,11 @@ class RestoreSnapshot(Request, weakref=True, eq=False):
     session_id: SessionId
     label: Label
     branch: BranchChoice = None
+
+    @property
+    def effects(self) -> tuple[str, ...]:
+        """Return the names of a deletion: a restore removes the keys that the snapshot lacks."""
+        return _DELETION
 
 
 class SnapshotRestored(Response):
