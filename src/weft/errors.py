@@ -22,7 +22,6 @@ from weft.capabilities.assembly.receipts import ReceiptNotFound, ReceiptPruned
 from weft.capabilities.assembly.sent_prompt import PromptAltered
 from weft.capabilities.assembly.usage_report import UsageConflict
 from weft.capabilities.assembly.validate_operation import PromptOutdated
-from weft.capabilities.board.guidance import ConventionsNotFound
 from weft.capabilities.board.model import InvalidKey, KeyNotFound, StoreFull, ValueTooLarge
 from weft.capabilities.budgets.model import BudgetExceeded, BudgetNotFound
 from weft.capabilities.compaction.model import CompactionNotFound, CompactionNotHeld
@@ -99,6 +98,7 @@ from weft.capabilities.sessions.agent_directory import RecipientNotFound
 from weft.capabilities.sessions.members import TooManyMembers
 from weft.capabilities.sessions.model import (
     BoundToSession,
+    ConventionsNotFound,
     SessionArchived,
     SessionExists,
     SessionInUse,

@@ -403,7 +403,7 @@ async def call_every_operation(weft: Any, client_name: str, admin_key: str) -> d
     await note("window.checkpoint", weft.window.checkpoint(s, "start"))
     await note("window.checkpoints", weft.window.checkpoints(s))
     await note("window.branch", weft.window.branch(s, "start", "again"))
-    await note("window.restore", weft.window.restore(s, "start"))
+    await note("window.restore", weft.window.restore(s, "start", all_agents=True))
     await note("window.restore", weft.window.restore(s, "never"))
     await note("window.delete", weft.window.delete(s, agent_id=agent))
     await note("memory.set", weft.memory.set("goal", None, metadata={"a": [1.0, "é"]}, expires_in=3600))

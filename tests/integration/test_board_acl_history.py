@@ -27,7 +27,7 @@ PATTERNS = (
     "orchestrator:*",
     "orchestrator",
     "human:*",
-    "nobody",
+    "principal:nobody",
 )
 # With "human:*", so that the admin may resolve the conflict.
 ACLS = st.lists(st.sampled_from(PATTERNS), max_size=3, unique=True).map(lambda patterns: ["human:*", *patterns])

@@ -226,6 +226,26 @@ async def test_the_diff_of_a_conflict_is_short(world: World) -> None:
 
 
 @pytest.mark.req("SC-07")
+@pytest.mark.parametrize("end", ["delete", "expire", "restore"])
+async def test_a_version_of_a_key_never_occurs_twice(world: World, end: str) -> None:
+    await world.planner.snapshot("empty")
+    await world.planner.write("plan", "read by the analysis", ttl_seconds=60 if end == "expire" else None)
+    if end == "delete":
+        await world.planner.delete("plan")
+    elif end == "expire":
+        world.clock.advance(minutes=2)
+    else:
+        await world.planner.restore("empty")
+    await world.planner.write("plan", "never read by the analysis")
+    with refused("VERSION_CONFLICT") as caught:
+        await world.analysis.write("plan", "made of the first plan", if_version=1)
+    assert caught.value.context["current_version"] == 2
+    with refused("VERSION_CONFLICT"):
+        await world.analysis.delete("plan", if_version=1)
+    assert await world.planner.value("plan") == "never read by the analysis"
+
+
+@pytest.mark.req("SC-07")
 async def test_if_version_zero_creates_only(world: World) -> None:
     await world.planner.write("goal", "mine", if_version=0)
     with refused("VERSION_CONFLICT") as caught:

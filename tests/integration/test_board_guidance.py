@@ -56,3 +56,25 @@ async def test_unknown_conventions_and_sessions_are_not_found(world: World) -> N
         await world.planner.call("board.guidance", conventions="none")
     with refused("SESSION_NOT_FOUND"):
         await world.planner.call("board.guidance", session_id="none")
+
+
+async def test_a_session_names_only_conventions_that_are_listed(world: World) -> None:
+    await world.admin.call("conventions.define", name="capa", groups=GROUPS)
+    with refused("CONVENTIONS_NOT_FOUND") as caught:
+        await world.planner.create_session("quality", conventions="kappa")
+    assert caught.value.message.endswith("only: capa, default.")
+    with refused("SESSION_NOT_FOUND"):
+        await world.planner.call("session.get", session_id="quality")
+
+
+async def test_the_read_pattern_names_only_keys_of_the_conventions(world: World) -> None:
+    groups = [{"title": "Case", "keys": [{"key": "phase_status", "purpose": "what is approved"}]}]
+    await world.admin.call("conventions.define", name="case", groups=groups)
+    await world.admin.call("conventions.define", name="capa", groups=GROUPS)
+    texts = [
+        (await world.analysis.call("board.guidance", conventions=name, part="reading"))["text"]
+        for name in ("default", "case", "capa")
+    ]
+    assert ["decisions_made" in text for text in texts] == [True, False, False]
+    assert ["phase_status" in text for text in texts] == [True, True, False]
+    assert all("approved" in text for text in texts)

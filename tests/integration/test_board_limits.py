@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from support.world import outcome, refused
+from weft.providers import tokenizers
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -136,3 +138,17 @@ async def test_writers_of_equal_values_do_not_block_each_other(world: World) -> 
     async with asyncio.timeout(60):
         await asyncio.gather(*map(cycle, boards))
     assert {await board.value("state") for board in boards} == {"done"}
+
+
+@pytest.mark.req("SC-18")
+async def test_a_session_with_a_tokenizer_that_is_not_installed_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizers._exact.cache_clear()
+    monkeypatch.setitem(sys.modules, "bpe_openai", None)
+    with refused("TOKENIZER_MISSING"):
+        await world.planner.create_session("exact", tokenizer="cl100k_base")
+    with refused("SESSION_NOT_FOUND"):
+        await world.planner.call("session.get", session_id="exact")
+    approximate = await world.planner.create_session("exact")
+    assert (await approximate.write("goal", "ship"))["version"] == 1

@@ -79,7 +79,7 @@ class BoardMachine(RuleBasedStateMachine):
         if present is None:
             self.pasts[key].append([])
         self.pasts[key][-1].append(value)
-        self.live[key] = Entry(value, present.version + 1 if present else 1, NAMES[by], expires_at)
+        self.live[key] = Entry(value, sum(map(len, self.pasts[key])), NAMES[by], expires_at)
 
     @rule(by=CALLERS, key=KEYS, value=VALUES, ttl=TTLS, if_version=st.one_of(st.none(), st.integers(0, 4)))
     def write(self, by: str, key: str, value: str, ttl: int | None, if_version: int | None) -> None:

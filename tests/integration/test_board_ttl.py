@@ -44,12 +44,12 @@ async def test_an_expired_key_frees_its_tokens(world: World) -> None:
 
 
 @pytest.mark.req("SC-14")
-async def test_a_key_created_after_its_expiry_starts_at_version_one(world: World) -> None:
+async def test_a_key_created_after_its_expiry_has_its_next_version(world: World) -> None:
     await world.planner.write("phase", "one", ttl_seconds=5)
     world.clock.advance(seconds=6)
     with refused("VERSION_CONFLICT"):
         await world.planner.write("phase", "two", if_version=1)
-    assert (await world.planner.write("phase", "two", if_version=0))["version"] == 1
+    assert (await world.planner.write("phase", "two", if_version=0))["version"] == 2
     first, second = await world.planner.history("phase", incarnation=1), await world.planner.history("phase")
     assert (first["ended"], first["ended_by"], first["ended_at"]) == ("expired", "system", "2026-02-20T14:30:05Z")
     assert (second["incarnation"], second["incarnations"], [v["value"] for v in second["versions"]]) == (2, 2, ["two"])

@@ -230,3 +230,32 @@ async def test_a_recreated_session_reveals_nothing_of_the_deleted_one(world: Wor
     await world.planner.create_session("vault")
     subjects = [event["subject"] for event in (await world.planner.events(session_id="vault"))["events"]]
     assert subjects == ["vault"]
+
+
+@pytest.mark.req("SC-11")
+@pytest.mark.parametrize("field", ["readable_by", "writable_by"])
+@pytest.mark.parametrize("pattern", ["planner", "agent:planner", "review-2"])
+async def test_a_pattern_that_nobody_matches_is_refused(world: World, field: str, pattern: str) -> None:
+    with refused("INVALID_INPUT_FORMAT") as caught:
+        await world.planner.write("plan", "ours", **{field: [pattern]})
+    assert (caught.value.context["field"], pattern in caught.value.message) == (field, True)
+    assert f"principal:{pattern.rpartition(':')[2]}" in str(caught.value.hint)
+    assert await world.planner.keys() == []
+
+
+@pytest.mark.req("SC-11")
+@pytest.mark.parametrize("pattern", ["subagent:analysis:analysis", "subagent:analysis:*", "subagent:analysis"])
+async def test_an_agent_whose_id_is_its_type_has_both_forms_of_a_name(world: World, pattern: str) -> None:
+    await world.planner.write("plan", "for the analysis", readable_by=[pattern, "orchestrator"])
+    assert await world.analysis.value("plan") == "for the analysis"
+    assert await world.review.keys() == []
+
+
+@pytest.mark.req("SC-11")
+async def test_a_writer_that_locks_itself_out_is_told(world: World) -> None:
+    closed = await world.planner.write("plan", "theirs", readable_by=["subagent:review"])
+    assert "no longer read" in closed["warning"]
+    assert "subagent:review" in closed["warning"]
+    kept = await world.planner.write("goal", "theirs to change", writable_by=["subagent:review"])
+    assert "no longer change" in kept["warning"]
+    assert "warning" not in await world.planner.write("own", "ours", writable_by=["orchestrator:planner"])

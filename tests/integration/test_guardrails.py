@@ -722,3 +722,17 @@ async def test_the_trust_policy_is_part_of_the_tenants_layer(world: World) -> No
     await world.admin.call("team.create", team="writers")
     with refused("INVALID_INPUT_FORMAT"):
         await world.admin.call("layer.define", layer="team:writers", policy={})
+
+
+@pytest.mark.req("CE-F35")
+async def test_a_rule_against_deletion_holds_for_what_removes_a_key_otherwise(world: World) -> None:
+    await world.planner.snapshot("empty")
+    await world.planner.write("goal", "ship")
+    await define(world.admin, NO_DELETE)
+    for removal in (world.planner.write("goal", "gone soon", ttl_seconds=1), world.planner.restore("empty")):
+        with refused("GUARDRAIL_VIOLATION") as caught:
+            await removal
+        assert caught.value.context["guardrail"] == "no-delete"
+    await world.planner.write("goal", "ship on Friday")
+    world.clock.advance(minutes=1)
+    assert await world.planner.value("goal") == "ship on Friday"

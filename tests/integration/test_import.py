@@ -86,6 +86,7 @@ async def test_a_session_is_restored_with_history_snapshots_and_settings(world: 
         assert source["session"][name] == target["session"][name]
 
 
+@pytest.mark.req("SC-07")
 async def test_the_imported_history_is_complete_and_continues(world: World, importer: Caller) -> None:
     await fill_session(world)
     await transferred(world, importer)
@@ -95,7 +96,7 @@ async def test_the_imported_history_is_complete_and_continues(world: World, impo
     assert logs[0] == logs[1]
     await importer.write("goal", "ship today")
     assert (await importer.read("goal"))["version"] == 4
-    await importer.write("old", "lives again")
+    assert (await importer.write("old", "lives again"))["version"] == 2
     assert (await importer.history("old"))["incarnation"] == 2
     await importer.restore("mark")
     assert await importer.value("goal") == "ship on Friday"
@@ -652,11 +653,11 @@ async def test_an_item_without_content_reserves_its_id(world: World, importer: C
         again = await exported(importer)
         names = [name for kind, name in _all_records(again) if kind == "context_item"]
         assert len(names) == len(set(names))
-        assert texts(again)[f"{BOARD}/goal/2.1"] == "mine"
+        assert texts(again)[f"{BOARD}/goal/2.3"] == "mine"
         assert items(again).items() >= items(bundle).items()
         assert (await importer.inspect())["history_intact"]
         await importer.call("session.delete", session_id=SESSION, force=True)
-        await imported(importer, _without(again, f"{BOARD}/goal/2.1", f"message:{SESSION}/3"))
+        await imported(importer, _without(again, f"{BOARD}/goal/2.3", f"message:{SESSION}/3"))
 
 
 def _all_records(bundle: bytes) -> list[tuple[str, str]]:

@@ -140,7 +140,7 @@ async def test_a_write_inherits_neither_metadata_nor_ttl(world: World) -> None:
     assert (found["metadata"], found["expires_at"]) == ({}, None)
 
 
-async def test_a_new_incarnation_has_its_own_creation_time_and_versions(world: World) -> None:
+async def test_a_new_incarnation_has_its_own_creation_time_and_the_next_version(world: World) -> None:
     await world.planner.remember("goal", 1)
     await world.planner.remember("goal", 2)
     assert await world.planner.forget("goal") == {
@@ -152,7 +152,7 @@ async def test_a_new_incarnation_has_its_own_creation_time_and_versions(world: W
     world.clock.advance(seconds=5)
     await world.planner.remember("goal", 3)
     found = await world.planner.recall("goal")
-    assert (found["version"], found["created_at"]) == (1, 1771597805.0)
+    assert (found["version"], found["created_at"]) == (3, 1771597805.0)
 
 
 async def test_keys_are_separate_per_session_and_global(world: World) -> None:

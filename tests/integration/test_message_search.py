@@ -404,3 +404,20 @@ async def test_a_time_range_is_returned_in_utc(world: World) -> None:
 async def test_an_invalid_time_range_is_refused(world: World, start: str, end: str) -> None:
     with refused("INVALID_INPUT_FORMAT"):
         await world.review.call("message.search_by_timerange", session_id="s1", start_time=start, end_time=end)
+
+
+@pytest.mark.req("MS-05")
+async def test_the_name_of_a_sender_is_not_content(world: World) -> None:
+    await world.planner.say("the harbour closes at nine")
+    await world.analysis.say("ask the planner about the tides")
+    assert await world.analysis.found("planner", fuzzy_threshold=60) == ["ask the planner about the tides"]
+    assert await world.analysis.found("analysis", fuzzy_threshold=60) == []
+
+
+@pytest.mark.req("MS-05")
+async def test_a_message_without_text_is_no_hit(world: World) -> None:
+    await world.planner.say(" ", metadata={"topic": "tides"})
+    await world.planner.say("high water at noon", metadata={"topic": "tides"})
+    await world.planner.say("\n")
+    assert await world.analysis.found("tides") == ["high water at noon"]
+    assert await world.analysis.found("planner", fuzzy_threshold=0) == []

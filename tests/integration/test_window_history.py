@@ -117,6 +117,38 @@ async def test_one_label_names_the_windows_of_several_agents(world: World) -> No
 
 
 @pytest.mark.req("MW-11")
+@pytest.mark.req("MW-15")
+async def test_automatic_checkpoints_of_two_agents_have_labels_of_their_own(world: World) -> None:
+    for caller in (world.planner, world.analysis):
+        await ingest(caller, message("a", "before"))
+    await checkpoint(world.planner, "start")
+    for caller in (world.planner, world.analysis):
+        await ingest(caller, message("b", "after"))
+    done = await restore(world.planner, "start", all_agents=True)
+    named = {window["snapshot_before"]: [window["agent_id"]] for window in done["windows"]}
+    assert len(named) == 2
+    assert {**named, "start": ["analysis", "planner"]} == await checkpoints(world.planner)
+
+
+@pytest.mark.req("MW-11")
+async def test_a_restore_touches_the_callers_window_unless_it_asks_for_more(world: World) -> None:
+    for caller in (world.planner, world.analysis):
+        await ingest(caller, message("a", "before"))
+    await checkpoint(world.planner, "start")
+    for caller in (world.planner, world.analysis):
+        await ingest(caller, message("b", "after"))
+    done = await restore(world.planner, "start")
+    assert [window["agent_id"] for window in done["windows"]] == ["planner"]
+    assert await contents(world.analysis) == ["before", "after"]
+    for asked in ({"agent_id": "analysis"}, {"from_agent_id": "analysis"}):
+        with refused("INVALID_INPUT_FORMAT"):
+            await restore(world.planner, "start", all_agents=True, **asked)
+    with refused("INVALID_INPUT_FORMAT") as caught:
+        await restore(world.admin, "start")
+    assert caught.value.context["field"] == "agent_id"
+
+
+@pytest.mark.req("MW-11")
 async def test_a_checkpoint_is_restored_for_all_agents_or_for_one(world: World) -> None:
     callers = (world.planner, world.analysis, world.review)
     for caller in callers:
@@ -127,7 +159,7 @@ async def test_a_checkpoint_is_restored_for_all_agents_or_for_one(world: World) 
     one = await restore(world.planner, "start", agent_id="analysis")
     assert [(window["agent_id"], window["removed"]) for window in one["windows"]] == [("analysis", 1)]
     assert [await contents(caller) for caller in callers] == [["before", "after"], ["before"], ["before", "after"]]
-    await restore(world.planner, "start")
+    await restore(world.planner, "start", all_agents=True)
     assert [await contents(caller) for caller in callers] == [["before"]] * 3
     with refused("SNAPSHOT_NOT_FOUND"):
         await restore(world.planner, "never")
@@ -177,13 +209,13 @@ async def test_changed_windows_are_saved_by_themselves(world: World) -> None:
     assert await checkpoints(world.planner) == {}
     world.clock.advance(seconds=AUTOSAVE_SECONDS)
     await autosave(world)
-    assert await checkpoints(world.planner) == {"autosave-v1": ["analysis"]}
+    assert await checkpoints(world.planner) == {"autosave-analysis-v1": ["analysis"]}
     assert await checkpoints(world.planner, include_automatic=False) == {}
     world.clock.advance(seconds=AUTOSAVE_SECONDS)
     await autosave(world)
-    assert await checkpoints(world.planner) == {"autosave-v1": ["analysis"]}
+    assert await checkpoints(world.planner) == {"autosave-analysis-v1": ["analysis"]}
     await ingest(world.analysis, message("b", "later"))
-    await restore(world.analysis, "autosave-v1")
+    await restore(world.analysis, "autosave-analysis-v1")
     assert await contents(world.analysis) == ["text"]
 
 
@@ -193,7 +225,7 @@ async def test_only_the_latest_autosaves_stay(world: World) -> None:
         await ingest(world.analysis, message(f"e{number}"))
         world.clock.advance(seconds=AUTOSAVE_SECONDS)
         await autosave(world)
-    assert list(await checkpoints(world.planner)) == [f"autosave-v{number}" for number in range(13, 3, -1)]
+    assert list(await checkpoints(world.planner)) == [f"autosave-analysis-v{number}" for number in range(13, 3, -1)]
 
 
 @pytest.mark.req("MW-14")
@@ -234,7 +266,7 @@ async def test_an_archived_session_is_read_and_not_changed(world: World) -> None
     assert await contents(world.analysis) == ["kept"]
     assert await checkpoints(world.analysis) == {"start": ["analysis"]}
     for call in (
-        restore(world.planner, "start"),
+        restore(world.planner, "start", agent_id="analysis"),
         checkpoint(world.planner, "late"),
         world.planner.call("history.rollback", context_id=LINE, target_version=0),
         world.planner.call("window.update", session_id=SESSION, agent_id="analysis", autosave=False),

@@ -222,6 +222,27 @@ async def test_the_limit_of_a_shared_window_is_the_minimum_over_its_sharers(worl
     assert (await show(world.planner))["shared_by"] == ["review-2"]
 
 
+@pytest.mark.req("MW-04", "MW-15")
+@pytest.mark.parametrize("how", ["join", "update"])
+async def test_a_sharer_that_shrinks_a_window_leaves_a_clamp_an_event_and_a_note(world: World, how: str) -> None:
+    await create(world.planner, model_max_tokens=8_000, reserved_tokens=0)
+    await create(world.planner, "analysis", model_max_tokens=6_000, reserved_tokens=0)
+    size = 2_000 if how == "join" else 7_000
+    await create(world.planner, "review-2", model_max_tokens=size, reserved_tokens=0)
+    await world.planner.call("window.join", session_id=SESSION, agent_id="review-2", with_agent_id="analysis")
+    if how == "update":
+        await world.planner.call("window.update", session_id=SESSION, agent_id="review-2", model_max_tokens=2_000)
+    clamp = {"agent_id": "review-2", "limit": 2_000, "parent_id": "analysis", "parent_limit": 6_000}
+    for agent in ("analysis", "review-2"):
+        assert clamp in (await show(world.planner, agent))["clamps"]
+    notes = [text for text in await contents(world.analysis) if "2000 tokens" in text]
+    assert len(notes) == 1
+    assert "review-2" in notes[0]
+    events = await published(world.analysis, "window.clamped")
+    assert clamp in events
+    assert any("'analysis' holds 2000 tokens" in text for text in await contents(world.planner))
+
+
 @pytest.mark.req("MW-01", "MW-05")
 async def test_sharers_write_one_conversation_and_get_their_own_back(world: World) -> None:
     await ingest(world.planner, message("a", "of planner"))

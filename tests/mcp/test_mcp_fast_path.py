@@ -189,7 +189,7 @@ async def pair(servers: Pair) -> Pair:
 
 
 BOARD_CALLS = [
-    {"action": "write", "key": "plan", "value": UNUSUAL_TEXT, "ttl_seconds": 60, "readable_by": ["planner"]},
+    {"action": "write", "key": "plan", "value": UNUSUAL_TEXT, "ttl_seconds": 60, "readable_by": ["principal:planner"]},
     {"action": "write", "key": "goal", "value": "ship it", "expected_version": 1},
     {"action": "write", "key": "goal", "value": "late", "expected_version": 9},
     {"action": "read", "key": "goal"},

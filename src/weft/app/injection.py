@@ -31,7 +31,7 @@ from weft.capabilities.assembly.costs import DoubtLimit
 from weft.capabilities.assembly.gather import PromptCache
 from weft.capabilities.assembly.receipts import ReceiptStore
 from weft.capabilities.assembly.records import ReceiptRecordReader
-from weft.capabilities.board.store import ConventionStore, EntryObserver, EntryStore, ReadTally
+from weft.capabilities.board.store import EntryObserver, EntryStore, ReadTally
 from weft.capabilities.budgets.store import BudgetStore
 from weft.capabilities.compaction.review import HeldCompactions
 from weft.capabilities.compaction.runner import CompactionRunner
@@ -89,7 +89,7 @@ from weft.capabilities.plans.store import PlanStore
 from weft.capabilities.records.store import MarkupReader, ReceiptRecords, RecordStore
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.search.stores import KnownSessions, Lag
-from weft.capabilities.sessions.store import SessionStore
+from weft.capabilities.sessions.store import ConventionStore, SessionStore
 from weft.capabilities.teams.store import TeamContents, TeamStore
 from weft.capabilities.tools.catalogue import ToolCatalogue
 from weft.capabilities.tools.selection import SelectionMetrics

@@ -43,7 +43,7 @@ ERROR_MODULES: dict[str, str] = {
     "CONTEXT_NOT_FOUND": "weft.capabilities.history.model",
     "CONTEXT_NOT_PULLED": "weft.capabilities.agent_context.model",
     "CONTEXT_OVER_BUDGET": "weft.capabilities.assembly.model",
-    "CONVENTIONS_NOT_FOUND": "weft.capabilities.board.guidance",
+    "CONVENTIONS_NOT_FOUND": "weft.capabilities.sessions.model",
     "DISK_FULL": "weft.kernel.errors",
     "DOCUMENT_NOT_FOUND": "weft.capabilities.knowledge.model",
     "DOCUMENT_NOT_QUARANTINED": "weft.capabilities.knowledge.model",

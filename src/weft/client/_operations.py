@@ -3386,16 +3386,27 @@ class WindowOperations:
         )
 
     async def restore(
-        self, session_id: str, label: str, *, agent_id: str | None = None, from_agent_id: str | None = None
+        self,
+        session_id: str,
+        label: str,
+        *,
+        agent_id: str | None = None,
+        from_agent_id: str | None = None,
+        all_agents: bool = False,
     ) -> CheckpointRestored:
-        """Return windows to a checkpoint: all that have it and that you may open, or one.
+        """Return a window to a checkpoint: yours, or another agent's, or all that have it and that you may open.
 
         History is not rewritten: the restored state is a new version. With from_agent_id, another agent's checkpoint is
         restored into a window; its redacted events are left out.
         """
         return await self._caller.call(
             "window.restore",
-            {"session_id": session_id, "label": label, **given(agent_id=agent_id, from_agent_id=from_agent_id)},
+            {
+                "session_id": session_id,
+                "label": label,
+                "all_agents": all_agents,
+                **given(agent_id=agent_id, from_agent_id=from_agent_id),
+            },
         )
 
     async def branch(

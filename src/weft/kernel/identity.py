@@ -211,10 +211,17 @@ class Actor(msgspec.Struct, frozen=True, dict=True):
 
     def matches(self, patterns: Iterable[str]) -> bool:
         """Return whether any of the ACL patterns matches this caller (``*`` is a wildcard)."""
-        name, audiences = self.participant, self.audiences
+        audiences, names = self.audiences, self._names
         return any(
-            pattern in audiences or fnmatchcase(name, pattern) or self._is_cleared_for(pattern) for pattern in patterns
+            pattern in audiences or any(fnmatchcase(name, pattern) for name in names) or self._is_cleared_for(pattern)
+            for pattern in patterns
         )
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        """Return the participant name, and for an agent whose id is its type also the form that repeats the id."""
+        name = self.participant
+        return (name, f"{name}:{self.principal_id}") if is_group_of_agents(name) else (name,)
 
     def _is_cleared_for(self, pattern: str) -> bool:
         level = pattern.removeprefix(CLEARANCE)

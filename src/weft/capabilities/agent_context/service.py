@@ -551,7 +551,7 @@ class OpenPart:
             return current.change.incarnation
         if key in self._incarnations:
             return self._incarnations[key]
-        return 0 if self.at is None else await self._lines.last_incarnation(self.at.line, key)
+        return 0 if self.at is None else (await self._lines.last_number(self.at.line, key)).incarnation
 
     async def _locked(self, kept: Collection[bytes]) -> Head:
         line_id = self.line.line_id

@@ -9,7 +9,14 @@ import msgspec
 from msgspec import structs
 
 from weft.capabilities.board.board_view import BoardView
-from weft.capabilities.board.model import Entry, check_key, check_key_count, check_room, check_value_size
+from weft.capabilities.board.model import (
+    Entry,
+    check_acl,
+    check_key,
+    check_key_count,
+    check_room,
+    check_value_size,
+)
 from weft.capabilities.board.read_acl import restrict, unless_open
 from weft.capabilities.history.commits import add_snapshot, record
 from weft.capabilities.history.conflicts import last_change
@@ -23,6 +30,7 @@ from weft.capabilities.history.model import (
     ChangeKind,
     ChangeMeta,
     Commit,
+    KeyNumber,
     VersionPruned,
     blob_hash,
     prune_due,
@@ -91,6 +99,8 @@ class BoardWriter(BoardView):
         """Create or overwrite one entry."""
         boards, config = self.boards, self.session.config
         check_key(key, namespaces=config.namespaces)
+        check_acl("readable_by", options.readable_by)
+        check_acl("writable_by", options.writable_by)
         tokens = self._count(value)
         check_value_size(tokens, config)
         current = await self.entries.get(self.session.session_id, key)
@@ -102,10 +112,11 @@ class BoardWriter(BoardView):
         if current is None:
             await self._check_keys(1)
         check_room(self.head.weight, freed, tokens, config)
+        number = current.number.next if current else (await boards.lines.last_number(self.line_id, key)).created_again
         entry = Entry(
             key=key,
-            incarnation=current.incarnation if current else await boards.lines.last_incarnation(self.line_id, key) + 1,
-            version=current.version + 1 if current else 1,
+            incarnation=number.incarnation,
+            version=number.version,
             blob_hash=blob_hash(value),
             tokens=tokens,
             written_by=boards.actor.participant,
@@ -190,7 +201,7 @@ class BoardWriter(BoardView):
             if self._survives(version, commit_meta)
             and not self._is_current(version, now.get(version.change.key), commit_meta)
         ]
-        past = await self._last_incarnations(brought, now)
+        past = await self._last_numbers(brought, now)
         written = [self._new_entry(version, now.get(version.change.key), past, commit_meta) for version in brought]
         removed = [
             now[key] for key, version in state.items() if key in now and not self._survives(version, commit_meta)
@@ -268,21 +279,22 @@ class BoardWriter(BoardView):
             return expires_at
         return self.now + expires_at - commit_meta.restored.at
 
-    async def _last_incarnations(self, versions: Sequence[Version], now: Mapping[str, Entry]) -> dict[str, int]:
-        """Return the last incarnation of keys that do not exist now, as far as they existed before."""
+    async def _last_numbers(self, versions: Sequence[Version], now: Mapping[str, Entry]) -> dict[str, KeyNumber]:
+        """Return the last numbers of keys that do not exist now, as far as they existed before."""
         gone = [version.change.key for version in versions if version.change.key not in now]
         last = await self.boards.lines.last_changes(self.line_id, gone, LATEST)
-        return {each.change.key: each.change.incarnation for each in last}
+        return {each.change.key: KeyNumber.of(each.change) for each in last}
 
     def _new_entry(
-        self, version: Version, present: Entry | None, past: Mapping[str, int], commit_meta: CommitMeta
+        self, version: Version, present: Entry | None, past: Mapping[str, KeyNumber], commit_meta: CommitMeta
     ) -> Entry:
         change = version.change
         meta = structs.replace(change.meta, expires_at=self._expiry(version, commit_meta))
+        number = present.number.next if present else past.get(change.key, KeyNumber()).created_again
         return Entry(
             key=change.key,
-            incarnation=present.incarnation if present else past.get(change.key, 0) + 1,
-            version=present.version + 1 if present else 1,
+            incarnation=number.incarnation,
+            version=number.version,
             blob_hash=self._hash_of(version),
             tokens=meta.tokens or self.checked_tokens(version.value or ""),
             written_by=self.boards.actor.participant,
@@ -365,7 +377,7 @@ class BoardWriter(BoardView):
             await self.boards.lines.prune(self.line_id, entry.key, self.session.config.keep_versions)
 
     def _is_prune_due(self, entry: Entry) -> bool:
-        return prune_due(entry.incarnation, entry.version, self.session.config.keep_versions)
+        return prune_due(entry.version, self.session.config.keep_versions)
 
     async def _check_keys(self, added: int) -> None:
         """Raise StoreFull if new keys would exceed the limit. Each key has a token at least, so few tokens are few."""
@@ -384,7 +396,7 @@ class BoardWriter(BoardView):
     async def _changes_since(self, key: str, current: Entry | None, version: int) -> dict[str, Any]:
         """Return who changed a key after a version, and how, as far as the caller may read it."""
         lines = self.boards.lines
-        incarnation = current.incarnation if current else await lines.last_incarnation(self.line_id, key)
+        incarnation = current.incarnation if current else (await lines.last_number(self.line_id, key)).incarnation
         latest = await self.visible(await lines.versions(self.line_id, key, incarnation, 1)) if incarnation else []
         if not latest:
             return {}

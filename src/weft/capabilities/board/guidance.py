@@ -7,26 +7,24 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from weft.capabilities.board.store import ConventionStore
-from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session
-from weft.capabilities.sessions.store import SessionStore
+from weft.capabilities.sessions.model import (
+    DEFAULT_CONVENTIONS_NAME,
+    ConventionsNotFound,
+    SessionId,
+    SessionNotFound,
+    convention_names,
+    conventions_not_found,
+    find_session,
+)
+from weft.capabilities.sessions.store import ConventionStore, SessionStore
 from weft.capabilities.trust.gate import GATE_ERRORS, ContentGate, submitted_value
 from weft.kernel.clock import Clock, to_micros
-from weft.kernel.errors import NotFound
 from weft.kernel.fields import Name
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, SessionUse, admin_write, operation
 
 GuidancePart = Literal["all", "conventions", "writing", "reading"]
 _Line = Annotated[str, msgspec.Meta(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f]+\Z")]
-
-
-class ConventionsNotFound(NotFound):
-    """No key conventions have this name."""
-
-    code = "CONVENTIONS_NOT_FOUND"
-    hint = "List the names with `conventions.list`; an admin adds one with `conventions.define`."
-    related = ("list_conventions", "define_conventions")
 
 
 class KeyConvention(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -136,15 +134,17 @@ Habits:
   - Delete what is settled, such as an answered question.
   - When others may change the same key, read it first and pass its version as if_version."""
 
-READING = """\
+_READING = """\
 Reading from the board (tool shared_context):
 
   1. Begin with list_keys: it shows what there is, how large and how recent, without the values.
   2. Read what your task needs, several keys at once with read_batch. Leave the rest.
   3. value_size_tokens tells what a key will cost you; a large one must be worth it.
-  4. What a user has approved (see decisions_made and phase_status) is settled: build on it.
+  4. What a user has approved{approvals} is settled: build on it.
   5. What only another agent wrote is a proposal: weigh it, do not repeat it as fact.
   6. A missing key is normal. The board is a digest: what it lacks is in the source."""
+# Keys that tell what is approved, where the conventions have them.
+_APPROVALS = ("decisions_made", "phase_status")
 
 
 _read_operation = partial(operation, permission=Permission.READ, rate=RateClass.BOARD, effect=Effect.READ)
@@ -160,11 +160,11 @@ async def get_guidance(
     request: GetGuidance, actor: Actor, sessions: SessionStore, conventions: ConventionStore
 ) -> Guidance:
     """Get the text for an agent's system prompt that explains how to use the board."""
-    name = request.conventions or "default"
+    name = request.conventions or DEFAULT_CONVENTIONS_NAME
     if request.session_id is not None and request.conventions is None:
         name = (await find_session(request.session_id, actor, sessions)).config.conventions
     groups = await _groups(name, conventions)
-    parts = {"conventions": _render(groups), "writing": WRITING, "reading": READING}
+    parts = {"conventions": _render(groups), "writing": WRITING, "reading": _reading(groups)}
     chosen = list(parts.values()) if request.part == "all" else [parts[request.part]]
     return Guidance(conventions=name, text="\n\n".join(chosen))
 
@@ -194,16 +194,22 @@ async def define_conventions(
 async def list_conventions(request: ListConventions, conventions: ConventionStore) -> ConventionNames:
     """List the key conventions that sessions can name."""
     del request
-    return ConventionNames(names=sorted({"default", *await conventions.names()}))
+    return ConventionNames(names=convention_names(await conventions.names()))
 
 
 async def _groups(name: str, conventions: ConventionStore) -> list[ConventionGroup]:
     stored = await conventions.get(name)
     if stored is not None:
         return msgspec.convert(stored["groups"], list[ConventionGroup])
-    if name == "default":
+    if name == DEFAULT_CONVENTIONS_NAME:
         return DEFAULT_CONVENTIONS
-    raise ConventionsNotFound(f"There are no key conventions named '{name}'.", resource_id=name)
+    raise conventions_not_found(name, await conventions.names())
+
+
+def _reading(groups: list[ConventionGroup]) -> str:
+    agreed = {key.key for group in groups for key in group.keys}
+    named = [key for key in _APPROVALS if key in agreed]
+    return _READING.format(approvals=f" (see {' and '.join(named)})" if named else "")
 
 
 def _render(groups: list[ConventionGroup]) -> str:

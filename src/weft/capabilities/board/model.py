@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from weft.capabilities.history.model import KeyNumber
 from weft.capabilities.trust.model import TrustLabel
-from weft.kernel.errors import Conflict, NotFound, Rejected
+from weft.kernel.errors import Conflict, InvalidInput, NotFound, Rejected
 from weft.kernel.identity import (
     AGENT_TYPE,
     ANYONE,
@@ -22,6 +23,7 @@ from weft.kernel.identity import (
     TREE,
     USER,
     is_group_of_agents,
+    may_match_callers,
 )
 
 if TYPE_CHECKING:
@@ -92,6 +94,10 @@ class Entry(msgspec.Struct, frozen=True):
     trust: TrustLabel | None = None
 
     @property
+    def number(self) -> KeyNumber:
+        return KeyNumber(self.incarnation, self.version)
+
+    @property
     def readers(self) -> Patterns:
         """The effective read ACL, which a new version inherits unless its writer sets one."""
         return intersect_acls(self.readable_by, *self.later_acls)
@@ -144,6 +150,30 @@ def _covers(wider: str, pattern: str) -> bool:
         return False
     names = (pattern, f"{pattern}:*") if is_group_of_agents(pattern) else (pattern,)
     return all(fnmatchcase(name, wider) for name in names)
+
+
+def check_acl(field: str, patterns: Patterns | None) -> None:
+    """Refuse patterns that no caller can ever match, such as an id without a prefix."""
+    for pattern in patterns or ():
+        if not may_match_callers(pattern):
+            named = f"principal:{pattern.rpartition(':')[2]}"
+            raise InvalidInput(
+                f"{field}: no caller can match '{pattern}'",
+                hint=f"Use {named} for one agent or human, a participant's name such as orchestrator:planner, "
+                "subagent:review or human:*, or team:NAME, tree:ID, type:NAME.",
+                field=field,
+            )
+
+
+def lockout_warning(entry: Entry, actor: Actor) -> str | None:
+    """Return a warning for a writer that its own ACL keeps out; None if it may go on."""
+    if not entry.readable(actor):
+        lost, field, acl = "read or change", "readable_by", entry.readers
+    elif not entry.writable(actor):
+        lost, field, acl = "change", "writable_by", entry.writable_by
+    else:
+        return None
+    return f"You can no longer {lost} this key: {field} is {', '.join(acl)}, and you are {actor.participant}."
 
 
 def check_key(key: str, *, namespaces: bool) -> None:

@@ -23,6 +23,7 @@ from weft.capabilities.board.model import (
     StoreFull,
     ValueTooLarge,
     check_key,
+    lockout_warning,
     size_warning,
 )
 from weft.capabilities.board.service import Boards
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
 
 TOOL = "shared_context"
 TEN_YEARS_SECONDS = 315_360_000
+# Names by which rules know the operation that removes a key.
+_DELETION = ("board.delete", f"{TOOL}.delete")
 
 Key = Annotated[str, msgspec.Meta(description="Key of the entry: 1 to 64 of a-z, 0-9 and underscore.")]
 Label = Annotated[str, msgspec.Meta(description="Label of the snapshot, such as pre_approval.")]
@@ -169,6 +172,11 @@ class WriteEntry(Request):
     reason: Reason = None
     step: Step = None
     derived_from: DerivedFrom = ()
+
+    @property
+    def effects(self) -> tuple[str, ...]:
+        """Return the names of a deletion for a time to live, which removes the key as a deletion does."""
+        return () if self.ttl_seconds is None else _DELETION
 
 
 class EntryWritten(Response):
@@ -334,6 +342,11 @@ class RestoreSnapshot(Request, weakref=True, eq=False):
     label: Label
     branch: BranchChoice = None
 
+    @property
+    def effects(self) -> tuple[str, ...]:
+        """Return the names of a deletion: a restore removes the keys that the snapshot lacks."""
+        return _DELETION
+
 
 class SnapshotRestored(Response):
     """Keys changed by the restore; every change is a new version."""
@@ -444,7 +457,10 @@ async def write_entry(request: WriteEntry, boards: Boards) -> EntryWritten:
         written_by=entry.written_by,
         written_at=from_micros(entry.written_at),
         expires_at=optional_datetime(entry.expires_at),
-        warning=size_warning(entry.tokens, board.session.config),
+        warning=" ".join(
+            filter(None, (lockout_warning(entry, boards.actor), size_warning(entry.tokens, board.session.config)))
+        )
+        or None,
         trust=trust_info(entry.trust),
     )
 
@@ -474,8 +490,8 @@ async def read_history(request: ReadHistory, boards: Boards) -> KeyHistory:
     """Read the earlier versions of a key: values, authors and times."""
     board = await boards.to_read(request.session_id, request.branch)
     check_key(request.key, namespaces=board.session.config.namespaces)
-    latest = await boards.lines.last_incarnation(board.line_id, request.key)
-    incarnation = request.incarnation or latest
+    latest = await boards.lines.last_number(board.line_id, request.key)
+    incarnation = request.incarnation or latest.incarnation
     past = await boards.lines.versions(board.line_id, request.key, incarnation, board.session.config.keep_versions + 1)
     shown = await board.visible(past)
     if not shown:
@@ -486,7 +502,7 @@ async def read_history(request: ReadHistory, boards: Boards) -> KeyHistory:
     return KeyHistory(
         key=request.key,
         incarnation=incarnation,
-        incarnations=latest,
+        incarnations=latest.incarnation,
         versions=[_past_version(v) for v in written if wanted is None or v.change.version in wanted],
         ended=end.how if end else None,
         ended_at=from_micros(end.at) if end else None,

@@ -1,8 +1,8 @@
-"""Ports of the board: entries, key conventions, observers and read counts."""
+"""Ports of the board: entries, observers and read counts."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,16 +53,6 @@ class EntryStore(Protocol):
         ...
 
     async def add_reads(self, session_id: str, key: str, reads: int, last_read_at: int) -> None: ...
-
-
-class ConventionStore(Protocol):
-    """A tenant's key conventions, by name."""
-
-    async def get(self, name: str) -> dict[str, Any] | None: ...
-
-    async def put(self, name: str, definition: dict[str, Any], updated_by: str, at: int) -> None: ...
-
-    async def names(self) -> Sequence[str]: ...
 
 
 class EntryObserver(Protocol):

@@ -89,9 +89,12 @@ _NOTHING = Candidates([])
 def _about(call: GuardedCall, rules: RuleSet) -> Candidates:
     """Return the rules about a call; none if no rule may hold for it."""
     operation = call.operation
-    found = rules.known(operation.name)
+    # Operations whose effect the call has too: a time to live is a deletion, so a rule against that one holds.
+    effects: tuple[str, ...] = getattr(call.request, "effects", ())
+    action = "+".join((operation.name, *effects))
+    found = rules.known(action)
     if found is None:
-        found = rules.candidates(operation.name, names_of(operation))
+        found = rules.candidates(action, (*names_of(operation), *effects))
     return _NOTHING if found and _is_exempt(call) else found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from weft.capabilities.history.line_kinds import label_agent
 from weft.capabilities.history.model import SnapshotExists, Tag
 from weft.capabilities.history.snapshot_quota import snapshot_owner
 from weft.kernel.errors import InvalidInput
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from weft.kernel.identity import Actor
 
 _VERSION_NAME = re.compile(r"(?:head|latest|v?[0-9]+)\Z")
-_AUTOMATIC_LABEL = re.compile(r"(?:(?:before|after)-.+|autosave)-v[0-9]+(?:-[0-9]+)?\Z")
+_AUTOMATIC_LABEL = re.compile(r"(?:(?:before|after)-.+|autosave(?:-.+)?)-v[0-9]+(?:-[0-9]+)?\Z")
 
 
 async def record(
@@ -37,7 +38,9 @@ async def record(
 
 async def tag_automatically(lines: LineStore, head: Head, occasion: str, by: str, now: int) -> str:
     """Tag the head and return the label; a number is added if another version has it."""
-    label = base = f"{occasion[:70]}-v{head.seq}"
+    agent = label_agent(head.line_id)
+    base = f"{occasion[:70]}-v{head.seq}" if agent is None else f"{occasion[:40]}-{agent[:40]}-v{head.seq}"
+    label = base
     number = 1
     while not await _tag(lines, head.line_id, Tag(label, head.seq, by, now, automatic=True)):
         number += 1
@@ -65,7 +68,7 @@ def check_label(label: str) -> None:
         raise InvalidInput(f"label: '{label}' already names a version; choose another", field="label")
     if _AUTOMATIC_LABEL.match(label):
         raise InvalidInput(
-            "label: before-...-vN, after-...-vN and autosave-vN are reserved for automatic snapshots; choose another",
+            "label: before-...-vN, after-...-vN and autosave-...-vN are reserved for automatic ones; choose another",
             field="label",
         )
 

@@ -52,6 +52,8 @@ class LineKind(msgspec.Struct, frozen=True, kw_only=True):
     ttl: bool = False
     # The line with the first name only is a root: its entries point at versions of the lines below it.
     composite: bool = False
+    # One label names lines of several agents, so those that Weft gives carry the agent.
+    shared_labels: bool = False
     # Entries of a root that are left out of merges.
     unmerged_parts: frozenset[str] = frozenset()
     # Errors of the backend, besides those of history itself: on any change, and on one that adds content.
@@ -134,6 +136,12 @@ def name_in(line_id: str, name: str) -> str | None:
     """Return one name in a line's id, such as its session; None if it has none, or is not a line's id."""
     kind = line_kinds().get(prefix_of(line_id))
     return None if kind is None or not kind.accepts(names_in(line_id)) else kind.named(name, line_id)
+
+
+def label_agent(line_id: str) -> str | None:
+    """Return the agent that automatic labels of a line carry, if they do."""
+    kind = line_kinds().get(prefix_of(line_id))
+    return kind.named(AGENT, line_id) if kind is not None and kind.shared_labels else None
 
 
 def is_signed(line_id: str) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -144,6 +144,29 @@ class ChangeMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     trust: TrustLabel | None = None
     # Of a version of a part of a composite line: how many entries it has.
     entries: int | None = None
+
+
+class KeyNumber(NamedTuple):
+    """The numbers of a change of a key; zeros before the first.
+
+    Versions go on when a key is created again: a version names one value for good, so that compare-and-set cannot
+    replace another than the one that was read.
+    """
+
+    incarnation: int = 0
+    version: int = 0
+
+    @classmethod
+    def of(cls, change: Change) -> KeyNumber:
+        return cls(change.incarnation, change.version)
+
+    @property
+    def next(self) -> KeyNumber:
+        return KeyNumber(self.incarnation, self.version + 1)
+
+    @property
+    def created_again(self) -> KeyNumber:
+        return KeyNumber(self.incarnation + 1, self.version + 1)
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -326,9 +349,9 @@ def version_conflict(key: str, current: int, expected: int, **changes: Any) -> V
     )
 
 
-def prune_due(incarnation: int, version: int, keep: int) -> bool:
-    """Tell whether to prune a key after a write: every few versions, and when it was created again."""
-    return (version > keep and version % _PRUNE_EVERY == 0) or (version == 1 and incarnation > 1)
+def prune_due(version: int, keep: int) -> bool:
+    """Tell whether to prune a key after a write: every few versions."""
+    return version > keep and version % _PRUNE_EVERY == 0
 
 
 def line_name(trunk: str, branch: str | None) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         CommitRange,
         Damage,
         Head,
+        KeyNumber,
         Line,
         Point,
         StoredCommit,
@@ -173,8 +174,8 @@ class LineStore(Protocol):
         """Set when the next key of a line expires, without a commit."""
         ...
 
-    async def last_incarnation(self, line_id: str, key: str) -> int:
-        """Return the latest incarnation of a key; 0 if it never existed."""
+    async def last_number(self, line_id: str, key: str) -> KeyNumber:
+        """Return the numbers of the last change of a key; zeros if it never existed."""
         ...
 
     async def versions(self, line_id: str, key: str, incarnation: int, limit: int) -> Sequence[Version]:

@@ -195,7 +195,7 @@ class LockedLayer:
         if current is not None:
             incarnation, number = current.change.incarnation, current.change.version + 1
         else:
-            incarnation, number = await self.service.lines.last_incarnation(self.head.line_id, key) + 1, 1
+            incarnation, number = (await self.service.lines.last_number(self.head.line_id, key)).incarnation + 1, 1
         return Change(key, incarnation, number, ChangeKind.WRITE, blob_hash(text), ChangeMeta(size=size))
 
     async def _commit(

@@ -20,6 +20,7 @@ from weft.capabilities.history.model import (
     ChangeMeta,
     Commit,
     Head,
+    KeyNumber,
     blob_hash,
     version_conflict,
 )
@@ -297,13 +298,15 @@ class MemoryWriter(MemoryReader):
         self, current: MemoryEntry | None, key: str, text: str, options: MemoryWriteOptions
     ) -> MemoryEntry:
         """Return the next version of an entry, or the first of a new incarnation."""
+        if current is not None:
+            number = KeyNumber(current.incarnation, current.version).next
+        else:
+            number = (await self.service.lines.last_number(self.scope.line_id, key)).created_again
         return MemoryEntry(
             session_id=self.scope.session_id,
             key=key,
-            incarnation=current.incarnation
-            if current
-            else await self.service.lines.last_incarnation(self.scope.line_id, key) + 1,
-            version=current.version + 1 if current else 1,
+            incarnation=number.incarnation,
+            version=number.version,
             blob_hash=blob_hash(text),
             size=len(text.encode()),
             metadata=options.metadata,

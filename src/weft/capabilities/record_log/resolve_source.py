@@ -241,7 +241,7 @@ async def _entry(session_id: str, key: str, query: dict[str, str], look: RecordL
             found = await lines.latest(line_id, key, LATEST)
             standing = found is not None and (found.change.meta.expires_at or LATEST) > history.now
             return await _named(line_id, found, look) if found is not None and standing else None
-        incarnation = await lines.last_incarnation(line_id, key)
+        incarnation = (await lines.last_number(line_id, key)).incarnation
         changes = await lines.changes_of_version(line_id, key, incarnation, int(query["version"]))
         return await _named(line_id, changes[0], look) if changes else None
     return None

@@ -36,6 +36,7 @@ Pattern = Annotated[
 ]
 # Accepted instead of a session id where all sessions can be addressed.
 ALL_SESSIONS: Final = "all"
+DEFAULT_CONVENTIONS_NAME: Final = "default"
 TokenLimit = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
 
 
@@ -97,6 +98,24 @@ class SessionInUse(Conflict):
     related = ("delete_session", "archive_session")
 
 
+class ConventionsNotFound(NotFound):
+    """No key conventions have this name."""
+
+    code = "CONVENTIONS_NOT_FOUND"
+    hint = "List the names with `conventions.list`; an admin adds one with `conventions.define`."
+    related = ("list_conventions", "define_conventions")
+
+
+def convention_names(defined: Iterable[str]) -> list[str]:
+    """Return the names that a session may give: those that an admin has defined, and the default."""
+    return sorted({DEFAULT_CONVENTIONS_NAME, *defined})
+
+
+def conventions_not_found(name: str, defined: Iterable[str]) -> ConventionsNotFound:
+    offered = ", ".join(convention_names(defined))
+    return ConventionsNotFound(f"There are no key conventions named '{name}', only: {offered}.", resource_id=name)
+
+
 class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Limits and options of one session: its board and its windows."""
 
@@ -134,7 +153,9 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     semantic_search: Annotated[
         bool, msgspec.Meta(description="False: its messages and keys are not embedded, and found by their words only.")
     ] = True
-    conventions: Annotated[Name, msgspec.Meta(description="The key conventions rendered for its agents.")] = "default"
+    conventions: Annotated[Name, msgspec.Meta(description="The key conventions rendered for its agents.")] = (
+        DEFAULT_CONVENTIONS_NAME
+    )
     compaction_review: Annotated[
         bool, msgspec.Meta(description="A human approves each compaction of its windows before it is used.")
     ] = False

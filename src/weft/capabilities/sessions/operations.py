@@ -25,6 +25,8 @@ from weft.capabilities.sessions.members import (
 )
 from weft.capabilities.sessions.model import (
     ALL_SESSIONS,
+    DEFAULT_CONVENTIONS_NAME,
+    ConventionsNotFound,
     Session,
     SessionArchived,
     SessionConfig,
@@ -32,11 +34,12 @@ from weft.capabilities.sessions.model import (
     SessionId,
     SessionInUse,
     SessionNotFound,
+    conventions_not_found,
     line_of,
     lock_active_session,
     patterns_to_list,
 )
-from weft.capabilities.sessions.store import SessionCursor, SessionStore
+from weft.capabilities.sessions.store import ConventionStore, SessionCursor, SessionStore
 from weft.capabilities.teams.model import TeamNotFound
 from weft.capabilities.trust.gate import GATE_ERRORS, ContentGate, IncomingContent, submitted, submitted_value
 from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
@@ -46,6 +49,7 @@ from weft.kernel.fields import Name, new_session_id
 from weft.kernel.identity import ANYONE, Actor, Permission
 from weft.kernel.json_input import Metadata, checked_metadata
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
+from weft.kernel.tokens import TokenCounters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -165,7 +169,7 @@ _write_operation = partial(_operation, permission=Permission.WRITE, effect=Effec
     http="POST /v1/sessions",
     status=201,
     session=SessionUse.OUTSIDE,
-    errors=(SessionExists, AgentNotFound, TeamNotFound, QuotaExceeded, *GATE_ERRORS),
+    errors=(SessionExists, AgentNotFound, TeamNotFound, ConventionsNotFound, QuotaExceeded, *GATE_ERRORS),
     content=lambda request: (submitted(request.purpose), submitted_value(checked_metadata(request.metadata))),
 )
 async def create_session(
@@ -174,6 +178,8 @@ async def create_session(
     members: Members,
     lines: LineStore,
     plans: Plans,
+    conventions: ConventionStore,
+    counters: TokenCounters,
     outbox: Outbox,
     clock: Clock,
     gate: ContentGate,
@@ -186,6 +192,10 @@ async def create_session(
     if request.session_id == ALL_SESSIONS:
         raise InvalidInput(f"session_id: '{ALL_SESSIONS}' is reserved", field="session_id")
     now, config = clock.now(), _within(await plans.allowance(), request.config or SessionConfig())
+    # What its first write would need is refused here, before anybody relies on the session.
+    counters.named(config.tokenizer)
+    if config.conventions != DEFAULT_CONVENTIONS_NAME and await conventions.get(config.conventions) is None:
+        raise conventions_not_found(config.conventions, await conventions.names())
     session_id = request.session_id or new_session_id()
     session = Session(
         session_id=session_id,

@@ -1,8 +1,8 @@
-"""Storage port of sessions."""
+"""Storage ports of sessions and of the key conventions they name."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,6 +19,16 @@ class SessionCursor(NamedTuple):
 
     created_at: int
     session_id: str
+
+
+class ConventionStore(Protocol):
+    """A tenant's key conventions, by name."""
+
+    async def get(self, name: str) -> dict[str, Any] | None: ...
+
+    async def put(self, name: str, definition: dict[str, Any], updated_by: str, at: int) -> None: ...
+
+    async def names(self) -> Sequence[str]: ...
 
 
 class SessionStore(Protocol):

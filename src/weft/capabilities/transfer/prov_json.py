@@ -75,6 +75,8 @@ class ProvWriter:
         self._files = {section: new_file() for section in _SECTIONS}
         self._counts = dict.fromkeys(_SECTIONS, 0)
         self._known: set[str] = set()
+        # Versions of keys that were created again: the first of them is no revision of the number before.
+        self._recreated: set[VersionId] = set()
         self._hash = hashlib.sha256()
         self.records = 0
         self.bytes = 0
@@ -137,10 +139,12 @@ class ProvWriter:
             source = ref.source_id if isinstance(ref, ContextSourceRef) else ref
             self._derive(name, self._source(source))
         version = VersionId.parse(item.item_id)
-        if version is not None and (version.version > 1 or version.removed):
-            before = (
-                version._replace(removed=False) if version.removed else version._replace(version=version.version - 1)
-            )
+        if version is None:
+            return
+        before = version._replace(removed=False) if version.removed else version._replace(version=version.version - 1)
+        if version.incarnation > 1:
+            self._recreated.add(version)
+        if before.version and (version.incarnation == 1 or version.removed or before in self._recreated):
             self._derive(name, _entity("context_item", str(before)), kind="prov:Revision")
 
     def _activity(

@@ -27,9 +27,9 @@ from weft.capabilities.windows.operations import WRITE_ERRORS, read_operation, w
 from weft.capabilities.windows.redacted_events import redacted_keys
 from weft.capabilities.windows.service import Windows, no_window
 from weft.kernel.clock import from_micros
-from weft.kernel.errors import PermissionDenied, QuotaExceeded, SelfModification, Unavailable, WeftError
+from weft.kernel.errors import InvalidInput, PermissionDenied, QuotaExceeded, SelfModification, Unavailable, WeftError
 from weft.kernel.fields import Name
-from weft.kernel.identity import Actor
+from weft.kernel.identity import Actor, PrincipalKind
 from weft.kernel.operation import Request, Response
 from weft.kernel.ports import Transactions
 
@@ -68,11 +68,16 @@ class RestoreCheckpoint(Request, weakref=True, eq=False):
 
     session_id: SessionId
     label: Label
-    agent_id: OneAgent = None
+    agent_id: Annotated[
+        AgentId | None, msgspec.Meta(description="The agent whose window to restore; default: yours.")
+    ] = None
     from_agent_id: Annotated[
         AgentId | None,
         msgspec.Meta(description="Restore this agent's checkpoint into the window of agent_id, or into yours."),
     ] = None
+    all_agents: Annotated[
+        bool, msgspec.Meta(description="Restore all windows that have the checkpoint and that you may open.")
+    ] = False
 
 
 class BranchCheckpoint(Request):
@@ -229,7 +234,7 @@ async def prepare_restore(request: RestoreCheckpoint, actor: Actor, transactions
     errors=(*WRITE_ERRORS, SnapshotNotFound, VersionPruned, QuotaExceeded, SelfModification),
 )
 async def restore_checkpoint(request: RestoreCheckpoint, windows: Windows, history: History) -> CheckpointRestored:
-    """Return windows to a checkpoint: all that have it and that you may open, or one.
+    """Return a window to a checkpoint: yours, or another agent's, or all that have it and that you may open.
 
     History is not rewritten: the restored state is a new version. With from_agent_id, another agent's checkpoint is
     restored into a window; its redacted events are left out.
@@ -299,12 +304,21 @@ async def _known(windows: Windows, session_id: str, agent_id: str) -> str:
 async def _to_restore(windows: Windows, request: RestoreCheckpoint, *, create: bool) -> list[tuple[Window, str]]:
     """Return the windows to restore, each with the line that has its checkpoint."""
     session_id, source = request.session_id, request.from_agent_id
+    if request.all_agents and (source or request.agent_id) is not None:
+        raise InvalidInput("all_agents: leave out agent_id and from_agent_id with it", field="all_agents")
     if source is None:
-        labelled = await _labelled(windows, session_id, request.label, request.agent_id)
+        agent_id = None if request.all_agents else request.agent_id or _own_agent(windows.actor)
+        labelled = await _labelled(windows, session_id, request.label, agent_id)
         return [(window, window.line_id) for window in labelled]
     into = await windows.open(session_id, request.agent_id, create=create)
     origin = await windows.open_own(session_id, await _known(windows, session_id, source))
     return [(into, origin.line_id)]
+
+
+def _own_agent(actor: Actor) -> str:
+    if actor.kind is not PrincipalKind.AGENT:
+        raise InvalidInput("agent_id: name the agent whose window to restore, or pass all_agents", field="agent_id")
+    return actor.principal_id
 
 
 async def _hidden(windows: Windows, window: Window, source: str) -> frozenset[str]:

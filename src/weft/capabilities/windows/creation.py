@@ -112,6 +112,34 @@ async def note_clamp(service: Windows, session: Session, window: Window, parent:
     await service.outbox.publish(service.event("window.clamped", session, window.agent_id, readers, data))
 
 
+async def note_shared_clamp(service: Windows, session: Session, owner_id: str, before: int) -> None:
+    """Tell all that share a window, and the parent of its owner, that one of them made it smaller."""
+    sharing = await service.store.sharing(session.session_id, owner_id)
+    settings = next((each for each in sharing if each.agent_id == owner_id), None)
+    agent = await service.access.principal(owner_id)
+    if settings is None or agent is None or len(sharing) == 1:
+        return
+    owner = await service.view(settings, agent)
+    if owner.limit >= before:
+        return
+    smallest = min(sharing, key=lambda each: service.limit(each).tokens).agent_id
+    writer = await service.to_write(owner, session)
+    text = (
+        f"The window that {', '.join(each.agent_id for each in sharing)} share holds {owner.limit} tokens now, fewer "
+        f"than before ({before}): '{smallest}' can hold no more. Keep it short, and summarise long texts."
+    )
+    note = _note(f"shared{ORIGIN_MARK}{smallest}{ORIGIN_MARK}{owner.limit}", text, owner, writer)
+    if not await writer.current([note.event_id]):
+        await writer.add([note], "note a clamped window")
+    await writer.publish()
+    data = {"limit": owner.limit, "parent_id": owner.agent_id, "parent_limit": before}
+    readers = [each.agent_id for each in sharing]
+    await service.outbox.publish(service.event("window.clamped", session, smallest, readers, data))
+    parent = await parent_window(service, owner)
+    if parent is not None and parent.events_of != owner.agent_id:
+        await note_clamp(service, session, owner, parent)
+
+
 async def parent_window(service: Windows, window: Window) -> Window | None:
     """Return the window that another one inherits from, if it still exists."""
     parent_id = window.settings.parent_id
@@ -188,20 +216,24 @@ def _same(one: WindowEvent, other: WindowEvent) -> bool:
 
 
 def _clamp_note(window: Window, parent: Window, writer: WindowWriter) -> WindowEvent:
-    message = ConversationMessage(
-        "system",
+    text = (
         f"The window of your sub-agent '{window.agent_id}' holds {window.limit} tokens, fewer than yours "
-        f"({parent.limit}). Give it only what it needs, and summaries of long texts.",
+        f"({parent.limit}). Give it only what it needs, and summaries of long texts."
     )
+    return _note(f"clamped{ORIGIN_MARK}{window.agent_id}{ORIGIN_MARK}{window.limit}", text, parent, writer)
+
+
+def _note(event_id: str, text: str, window: Window, writer: WindowWriter) -> WindowEvent:
+    message = ConversationMessage("system", text)
     return WindowEvent(
-        event_id=f"clamped{ORIGIN_MARK}{window.agent_id}{ORIGIN_MARK}{window.limit}",
+        event_id=event_id,
         number=writer.owner.last_number + 1,
         category=Category.SYSTEM,
         message=message,
         kind="message",
         at=writer.now,
         author=SYSTEM.participant,
-        agent_id=parent.agent_id,
+        agent_id=window.agent_id,
         tokens=message_tokens(message),
         message_type=CLAMP_NOTE,
     )

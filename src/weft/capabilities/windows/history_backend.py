@@ -96,6 +96,7 @@ class WindowLines(msgspec.Struct, frozen=True):
 WINDOW = LineKind(
     prefix=PREFIX,
     names=(SESSION, AGENT),
+    shared_labels=True,
     backend=WindowLines,
     retention={PREFIX: Rule(None, None)},
     write_errors=(SessionArchived,),

@@ -18,7 +18,13 @@ from weft.capabilities.sessions.model import (
     find_session,
     lock_active_session,
 )
-from weft.capabilities.windows.creation import WindowOptions, create_window, note_clamp, parent_window
+from weft.capabilities.windows.creation import (
+    WindowOptions,
+    create_window,
+    note_clamp,
+    note_shared_clamp,
+    parent_window,
+)
 from weft.capabilities.windows.model import (
     Category,
     NotMember,
@@ -237,6 +243,7 @@ async def update(request: UpdateWindow, windows: Windows) -> WindowView:
         await note_clamp(windows, session, window, parent)
     writer = await windows.to_write(window, session)
     await writer.limit_changed(before.limit)
+    await note_shared_clamp(windows, session, window.events_of, before.limit)
     return await window_view(windows, window)
 
 

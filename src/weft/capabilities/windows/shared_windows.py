@@ -12,7 +12,7 @@ from weft.capabilities.agent_context.permissions import find_agent
 from weft.capabilities.sessions.model import SessionId, lock_active_session
 from weft.capabilities.teams.model import TeamName, TeamNotFound
 from weft.capabilities.teams.service import Teams
-from weft.capabilities.windows.creation import inherit, parent_window
+from weft.capabilities.windows.creation import inherit, note_shared_clamp, parent_window
 from weft.capabilities.windows.model import Category, NotMember, WindowAgent, WindowInUse, WindowNotFound, WindowRoute
 from weft.capabilities.windows.operations import WRITE_ERRORS, check_not_shared, write_operation
 from weft.capabilities.windows.service import Windows
@@ -199,6 +199,7 @@ async def _share(windows: Windows, session: Session, window: Window, owner: str 
         if settings is not None and settings.shares_with is None and agent is not None:
             writer = await windows.to_write(await windows.view(settings, agent), session)
             await writer.limit_changed(limit)
+            await note_shared_clamp(windows, session, agent_id, limit)
     return await window_view(windows, await windows.open(session.session_id, window.agent_id))
 
 

@@ -34,7 +34,7 @@ class CategoryUse(Response, omit_defaults=False):
 
 
 class Clamp(Response, omit_defaults=False):
-    """A sub-agent's window that is smaller than its parent's."""
+    """A sub-agent's window that is smaller than its parent's, or an agent that makes the window it shares smaller."""
 
     agent_id: str
     limit: int
@@ -242,6 +242,10 @@ async def _clamps(windows: Windows, window: Window) -> list[Clamp]:
     for child in await windows.store.children(window.session_id, window.agent_id):
         limit = await windows.shared_limit(child.session_id, child.shares_with or child.agent_id)
         clamps.append(_clamp(child.agent_id, limit, window.agent_id, window.limit))
+    sharing = await windows.store.sharing(window.session_id, window.events_of)
+    limits = {each.agent_id: windows.limit(each).tokens for each in sharing}
+    owner_limit = limits.get(window.events_of, window.limit)
+    clamps += [_clamp(agent_id, limit, window.events_of, owner_limit) for agent_id, limit in limits.items()]
     return [clamp for clamp in clamps if clamp.limit < clamp.parent_limit]
 
 

@@ -15,6 +15,7 @@ from weft.capabilities.history.model import (
     ChangeKind,
     CommitRange,
     Head,
+    KeyNumber,
     Line,
     Tag,
     branch_of,
@@ -159,8 +160,8 @@ _MOVE_HEAD = """
 UPDATE lines SET seq = $1, head = $2, weight = $3, next_expiry_at = $4, step = $5
 WHERE tenant = $6 AND line_id = $7
 """
-_LAST_INCARNATION = """
-SELECT incarnation FROM changes WHERE tenant = $1 AND line_id = $2 AND key = $3 AND seq <= $4
+_LAST_NUMBER = """
+SELECT incarnation, version FROM changes WHERE tenant = $1 AND line_id = $2 AND key = $3 AND seq <= $4
 ORDER BY seq DESC LIMIT 1
 """
 _VERSIONS = f"""
@@ -423,12 +424,12 @@ class SqlLineStore:
             line_id,
         )
 
-    async def last_incarnation(self, line_id: str, key: str) -> int:
+    async def last_number(self, line_id: str, key: str) -> KeyNumber:
         for commits in await self._ancestry(line_id):
-            row = await self._tx.one(_LAST_INCARNATION, self._tenant, commits.line_id, key, commits.upto)
+            row = await self._tx.one(_LAST_NUMBER, self._tenant, commits.line_id, key, commits.upto)
             if row is not None:
-                return int(row[0])
-        return 0
+                return KeyNumber(*row)
+        return KeyNumber()
 
     async def versions(self, line_id: str, key: str, incarnation: int, limit: int) -> Sequence[Version]:
         found: list[Version] = []

@@ -143,10 +143,10 @@ class LineStoreContract:
         assert [v.seq for v in pages[0]] == [1, 2, 2, 2]
 
     async def test_the_latest_incarnation_of_a_key_is_found(self, stores: ContractStores) -> None:
-        assert await stores.lines.last_incarnation(LINE, "a") == 0
+        assert await stores.lines.last_number(LINE, "a") == (0, 0)
         await commit(stores, written("a", "1"), values=("1",))
         await commit(stores, deleted("a", 1))
-        assert await stores.lines.last_incarnation(LINE, "a") == 1
+        assert await stores.lines.last_number(LINE, "a") == (1, 1)
 
     async def test_the_state_at_any_commit_can_be_read(self, stores: ContractStores) -> None:
         await commit(stores, written("a", "1"), values=("1",))

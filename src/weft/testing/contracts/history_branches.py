@@ -68,7 +68,7 @@ class BranchContract:
         await branch(stores, DRAFT, 1)
         await commit(stores, deleted("a", 1))
         await commit(stores, written("a", "again", 1, 2), values=("again",))
-        assert [await stores.lines.last_incarnation(line, "a") for line in (LINE, DRAFT)] == [2, 1]
+        assert [await stores.lines.last_number(line, "a") for line in (LINE, DRAFT)] == [(2, 1), (1, 1)]
 
     async def test_a_version_is_found_by_its_number_along_the_branch(self, stores: ContractStores) -> None:
         await write(stores, "a", "shared")

@@ -11,7 +11,7 @@ from weft.capabilities.agent_context.store import SnapshotStore
 from weft.capabilities.alerts.store import AlertStore
 from weft.capabilities.approvals.store import ApprovalStore
 from weft.capabilities.assembly.receipts import ReceiptStore
-from weft.capabilities.board.store import ConventionStore, EntryStore
+from weft.capabilities.board.store import EntryStore
 from weft.capabilities.budgets.store import BudgetStore
 from weft.capabilities.compaction.store import CompactionStore
 from weft.capabilities.events.model import EventImport, EventStore
@@ -41,7 +41,7 @@ from weft.capabilities.object_storage.store import ObjectIndex
 from weft.capabilities.pins.store import PinStore
 from weft.capabilities.plans.store import PlanStore
 from weft.capabilities.records.store import RecordStore
-from weft.capabilities.sessions.store import SessionStore
+from weft.capabilities.sessions.store import ConventionStore, SessionStore
 from weft.capabilities.teams.store import TeamStore
 from weft.capabilities.tools.store import SelectionStore, StepStore, ToolStore
 from weft.capabilities.transfer.policies import PolicyStore

@@ -223,7 +223,8 @@ def _characters(message: Message) -> int:
 
 
 def _entry(message: Message) -> _Entry:
-    return _Entry(message.message_id, f"{message.sender} {message.content}", message.metadata)
+    # A message without text is no hit, whatever its metadata; the sender's name is not what it says.
+    return _Entry(message.message_id, message.content, message.metadata if message.content.strip() else "{}")
 
 
 def _catch_up(update: _IndexUpdate) -> None:
