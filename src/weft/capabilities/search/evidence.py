@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     Rows = NDArray[np.bool_]
 
-# From this probability on that a collection holds evidence its passages may have the whole room. The less sure it is, the
-# less room is worth it: this power of the probability.
+# From this probability on that a collection holds evidence its passages may have the whole room. The less sure it is,
+# the less room is worth it: this power of the probability.
 _SURE, _POWER = 0.7, 8
 # Shared words of a short query are mostly chance: with this many terms half of the keyword matches count.
 _HALF_TERMS = 4

@@ -71,7 +71,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "unroute": "Stop showing categories of a window to other agents, roles or teams.",
         "checkpoint": "Name the current state of all windows that you may open, or of one, to return to it later.",
         "checkpoints": "List the checkpoints of all windows that you may open, by label.",
-        "restore": "Return windows to a checkpoint: all that have it and that you may open, or one.",
+        "restore": "Return a window to a checkpoint: yours, or another agent's, or all that have it and that you may open.",
         "branch": "Start a branch from a checkpoint in all windows that have it and that you may open, or in one.",
     },
     "compaction": {
