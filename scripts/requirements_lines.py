@@ -46,6 +46,7 @@ LINES = {
     "AC-13": "18 event classes are published as CloudEvents; they can be subscribed to, replayed and exported.",
     "AC-14": "Any unit of work is exported as one bundle and imported elsewhere.",
     "AC-15": "Every operation writes its records in its own transaction.",
+    "AC-16": "Records of other producers are read as openly as the standard is, and returned as they were given.",
     "MW-01": "Each agent in a session has its own window and budget.",
     "MW-02": "A sub-agent starts with one copy of the parent's system and context messages.",
     "MW-03": "A child's budget is clamped to its own model's limit.",
