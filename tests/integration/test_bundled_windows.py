@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.bundles import exported, imported, items, records, texts, without_trust
+from support.records import AT
 from support.world import SESSION
 
 if TYPE_CHECKING:
@@ -73,7 +74,10 @@ async def test_an_imported_window_goes_on(world: World) -> None:
 @pytest.mark.req("AC-09")
 async def test_the_sources_of_a_compaction_are_in_the_bundle(world: World) -> None:
     await fill(world.planner)
-    await world.planner.call("context.compact", session_id=SESSION, strategy="sliding_window", keep_recent=2)
+    sources = [f"{LINE}/e{number}/1.1" for number in range(40)] + [f"{LINE}/answered/1.1"]
+    made = {"compaction_id": "c1", "scope": "session", "source_item_refs": sources, "method": "custom"}
+    record = {"schema_version": "0.1.0", "created_at": AT, **made}
+    await world.planner.call("records.add", session_id=SESSION, records=[record])
     bundle = await exported(world.planner)
     found = records(bundle, "context_compaction")
     named = {ref for record in found.values() for ref in record["source_item_refs"]}
