@@ -146,9 +146,7 @@ class Layers(msgspec.Struct, frozen=True):
         return found
 
 
-async def readable_teams(
-    agent_id: str, teams: AbstractSet[str], actor: Actor, access: AccessStore
-) -> AbstractSet[str]:
+async def readable_teams(agent_id: str, teams: AbstractSet[str], actor: Actor, access: AccessStore) -> AbstractSet[str]:
     """Return the teams of an agent whose guidelines the caller may read: as a member or admin, or from above it.
 
     Those above an agent assemble its prompts, which begin with all of its layers.
