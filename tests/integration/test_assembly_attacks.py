@@ -290,3 +290,21 @@ async def test_a_longer_cache_of_the_layers_is_replayed_byte_for_byte(world: Wor
     assert '"ttl":"1h"' in as_text(answer)
     again = await world.analysis.call("receipt.replay", receipt_id=answer["receipt_id"], form="anthropic")
     assert again["body"] == answer["body"]
+
+
+@pytest.mark.both_databases
+async def test_who_may_not_inspect_a_memory_does_not_read_it_by_a_receipt(world: World) -> None:
+    """A sub-agent with the permission admin may not inspect memory; the prompt of a receipt has it too."""
+    await world.review.remember("lighthouse", "The keeper of the lighthouse hides the brass key under the heron.")
+    await world.index_sessions()
+    answer = await assemble(world.review, "Where does the keeper of the lighthouse hide the brass key?")
+    assert "under the heron" in as_text(answer)
+    rights = ["read", "write", "admin"]
+    deputy = await world.admin.create_agent("deputy", parent_id="planner", clearance=5, permissions=rights)
+    chief = await world.admin.create_agent("chief", clearance=5, permissions=rights)
+    for name, fields in (("memory.inspect", {"agent_id": "review-2"}), ("receipt.replay", {})):
+        given = fields or {"receipt_id": answer["receipt_id"]}
+        with refused("PERMISSION_DENIED"):
+            await deputy.call(name, **given)
+        for admin in (chief, world.admin):
+            assert "under the heron" in str(await admin.call(name, **given))

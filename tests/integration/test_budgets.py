@@ -48,9 +48,12 @@ async def first_prompt(world: World, **options: Any) -> Any:
     return answer
 
 
-async def report(caller: Caller, answer: Any, tokens: int, output: int) -> None:
+async def report(caller: Caller, answer: Any, tokens: int, output: int, **fields: Any) -> Any:
     usage = {"input_tokens": tokens, "output_tokens": output}
-    await caller.call("context.emit_metrics", session_id=SESSION, receipt_id=answer["receipt_id"], usage=usage)
+    named = {name: value for name, value in fields.items() if value is not None}
+    return await caller.call(
+        "context.emit_metrics", session_id=SESSION, receipt_id=answer["receipt_id"], usage=usage, **named
+    )
 
 
 @pytest.mark.both_databases
@@ -220,12 +223,12 @@ async def test_reported_usage_corrects_what_was_estimated(world: World) -> None:
     late = await assemble(world.analysis, model=MODEL, fresh=True)
     world.clock.advance(days=31)
     await assemble(world.analysis, fresh=True)
-    await report(world.analysis, late, 1_000, 5_000)
+    await report(world.analysis, late, 1_000, 4_000)
     now = await spend_of(world, "agent:analysis", "month")
     assert (now["calls"], now["unpriced_calls"]) == (1, 1)
     assert now["used_tokens"] < 5_000
     rows = await world.rows("SELECT tokens FROM budget_spend WHERE tenant = $1 ORDER BY starts_at", world.tenant)
-    assert rows[0][0] == 7_000
+    assert rows[0][0] == 6_000
 
 
 @pytest.mark.both_databases
@@ -238,11 +241,23 @@ async def test_a_report_charges_no_more_than_the_call_can_have_used(world: World
         await set_budget(world, subject, tokens=1_000_000, cost=100.0)
     answer = await assemble(world.analysis, model=MODEL)
     with collected_warnings() as warnings:
-        await report(world.analysis, answer, 20_000_000, 20_000_000)
+        reported = await report(world.analysis, answer, 20_000_000, 20_000_000)
     assert "does not fit the assembled prompt" in " ".join(warnings)
+    assert reported["held"] == ["input_tokens", "output_tokens"]
     charged = await spend_of(world, "tenant")
-    assert charged["used_tokens"] < 100_000
-    assert charged["used_cost"] < 2
+    assert (charged["used_tokens"], charged["calls"]) == (answer["tokens"], 1)
+    assert charged["used_cost"] == pytest.approx(answer["savings"]["cost"])
+    # Many reports that each stay below the limit of some model, or name a dearer one, take no more.
+    for model, tokens, output in ((None, answer["tokens"], 64_000), ("claude-opus-4-1", answer["tokens"], 10)):
+        again = await assemble(world.analysis, model=MODEL, fresh=True)
+        before = await spend_of(world, "tenant")
+        assert (await report(world.analysis, again, tokens, output, model=model))["held"]
+        assert await spend_of(world, "tenant") == before
+    (held, *others) = (await world.admin.call("events.read", after=0, types=["model_call.held"]))["events"]
+    assert (held["subject"], held["data"]["input_tokens"], len(others)) == ("analysis", 20_000_000, 2)
+    assert (await world.analysis.call("events.read", session_id=SESSION, after=0, types=["model_call.held"]))[
+        "events"
+    ] == []
     assert await outcome(assemble(world.review)) == "ok"
     # The report itself says what was reported.
     assert (await receipt(world.analysis, answer))["usage"]["input_tokens"] == 20_000_000

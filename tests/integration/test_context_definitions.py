@@ -104,6 +104,35 @@ async def test_a_definition_is_readable_by_the_agent_its_ancestors_and_admins(wo
     assert "agent.defined" in {event["type"] for event in (await world.planner.events())["events"]}
 
 
+@pytest.mark.both_databases
+async def test_every_way_to_a_definition_needs_the_clearance_that_its_history_does(world: World) -> None:
+    """A human below it learns neither role nor settings, by whichever operation."""
+    await define(world.planner, "analysis", **FULL_DEFINITION)
+    await world.admin.call("team.create", team="lab")
+    await world.admin.call("team.add_member", team="lab", agent_id="analysis")
+    rule = {"name": "no-news", "prohibited_action": ["news.*"], "message": "Not in the lab."}
+    await world.admin.call("layer.define", layer="team:lab", text="Guidelines of the lab.", guardrails=[rule])
+    low = await world.admin.create_agent("low", kind="human", clearance=2)
+    lead = await world.admin.create_agent("lead", kind="human", clearance=3)
+    doors = (
+        ("agent.read_definition", "AGENT_NOT_FOUND", {}),
+        ("layer.show", "AGENT_NOT_FOUND", {}),
+        ("guardrail.list", "AGENT_NOT_FOUND", {}),
+        ("history.state", "CONTEXT_NOT_FOUND", {"context_id": "agent:analysis"}),
+    )
+    for name, code, fields in doors:
+        with refused(code):
+            await low.call(name, **(fields or {"agent_id": "analysis"}))
+    for name, _, fields in doors:
+        answer = str(await lead.call(name, **(fields or {"agent_id": "analysis"})))
+        assert FULL_DEFINITION["role"] in answer or "guardrail" in name
+        # The lead edits the agent, but is not of its team.
+        assert "the lab" not in answer, name
+    for by in (world.analysis, world.planner, world.admin):
+        assert "Guidelines of the lab." in str(await by.call("layer.show", agent_id="analysis"))
+        assert "Not in the lab." in str(await by.call("guardrail.list", agent_id="analysis"))
+
+
 async def test_an_edit_with_an_outdated_if_version_is_refused(world: World) -> None:
     await define(world.admin, "planner", role="First", if_version=0)
     with refused("VERSION_CONFLICT") as caught:

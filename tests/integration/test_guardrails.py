@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import textwrap
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -524,6 +526,17 @@ async def test_rules_about_the_text_of_a_document_see_uploads(world: World) -> N
     assert await upload(f"Deploy with {A_KEY} today.") == "GUARDRAIL_VIOLATION"
     assert await upload("The project Bluebird starts.") == "GUARDRAIL_VIOLATION"
     assert await upload("The project starts.") == "ok"
+
+
+@pytest.mark.req("CE-F37")
+async def test_a_rule_about_secrets_sees_those_that_are_hidden(world: World) -> None:
+    await define(world.admin, rule("board.write", "'secret' in labels"))
+    zero_width = "\u200b".join(A_KEY)
+    lines = textwrap.fill(base64.b64encode(f"Use {A_KEY} for it".encode()).decode(), 24)
+    escaped = "".join(f"\\x{ord(each):02x}" for each in A_KEY)
+    for hidden in (zero_width, lines, escaped, base64.b32encode(A_KEY.encode()).decode()):
+        assert await outcome(world.planner.write("note", f"Deploy with this:\n{hidden}\n")) == "GUARDRAIL_VIOLATION"
+    assert await outcome(world.planner.write("note", "Deploy with the usual one.")) == "ok"
 
 
 @pytest.mark.req("CE-F37")

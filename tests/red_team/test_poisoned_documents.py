@@ -18,6 +18,7 @@ from weft.capabilities.injection.model import HARMLESS
 from weft.capabilities.knowledge.ingestion import IngestTransaction
 from weft.capabilities.knowledge.store import QueuedDocument
 from weft.kernel.clock import to_micros
+from weft.kernel.errors import WeftError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -180,6 +181,27 @@ async def test_the_passages_are_for_humans_who_may_write_to_the_domain(library: 
     for agent in (library.planner, library.analysis):
         assert "quarantine" not in await document(agent, NAME)
     assert (await library.admin.call("knowledge.show_domain", domain=HANDBOOK))["quarantined"] == 1
+
+
+@pytest.mark.both_databases
+async def test_a_human_who_may_not_release_it_reads_nothing_of_it(library: World) -> None:
+    """A domain has all as writers by default: reading what is held takes what releasing it takes."""
+    await put(library.planner, NAME, POISONED, title="Zebra crossings for mallory")
+    await index(library)
+    people = {
+        "visitor": await library.admin.create_agent("visitor", kind="human", clearance=1),
+        "viewer": await library.admin.create_agent("viewer", kind="human", clearance=5, permissions=["read"]),
+        "reviewer": await library.admin.create_agent("reviewer", kind="human", clearance=5),
+    }
+    seen = {}
+    for name, human in people.items():
+        answers = [await document(human, NAME), await human.call("knowledge.list_documents", domain=HANDBOOK)]
+        try:
+            answers.append(await human.call("knowledge.read_document", domain=HANDBOOK, document_id=NAME))
+        except WeftError as error:
+            answers.append({"code": error.code})
+        seen[name] = ["mallory" in str(answer) for answer in answers]
+    assert seen == {"visitor": [False] * 3, "viewer": [False] * 3, "reviewer": [True] * 3}
 
 
 async def test_a_human_releases_it_by_the_approval(library: World) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PRIVATE, FOREIGN, ELSEWHERE = "s2", "theirs", "away"
 SESSIONS = (SESSION, PRIVATE, FOREIGN)
-AGENTS = ("planner", "analysis", "review-2", "outsider", "chief", "human1", "human5", "admin")
+AGENTS = ("planner", "analysis", "review-2", "outsider", "chief", "human1", "human3", "human5", "admin")
 _BOARDS = tuple(f"board:{session}" for session in SESSIONS)
 LINES = (
     *_BOARDS,
@@ -60,7 +60,7 @@ async def principals(world: World) -> dict[str, Caller]:
     """Return callers of every kind: members and strangers, agents and humans of different clearance."""
     admin, planner = world.admin, world.planner
     people = {
-        f"human{level}": await admin.create_agent(f"human{level}", kind="human", clearance=level) for level in (1, 5)
+        f"human{level}": await admin.create_agent(f"human{level}", kind="human", clearance=level) for level in (1, 3, 5)
     }
     outsider = await admin.create_agent("outsider", agent_type="planning", clearance=3)
     chief = await admin.create_agent("chief", clearance=5, permissions=EVERYTHING)
@@ -174,8 +174,20 @@ async def _plant_in_windows(world: World, canaries: Canaries) -> None:
 
 async def _plant_in_settings(world: World, canaries: Canaries) -> None:
     admin, planner = world.admin, world.planner
-    await admin.call("agent.define", agent_id="planner", system_prompt=canaries.plant("definition: of the planner"))
-    await admin.call("agent.define", agent_id="analysis", system_prompt=canaries.plant("definition: of a sub-agent"))
+    for agent, place in (("planner", "the planner"), ("analysis", "a sub-agent")):
+        rule = {
+            "name": "no-news",
+            "prohibited_action": ["news.*"],
+            "message": canaries.plant(f"rule: of {place}"),
+        }
+        await admin.call(
+            "agent.define",
+            agent_id=agent,
+            role=canaries.plant(f"role: of {place}"),
+            system_prompt=canaries.plant(f"definition: of {place}"),
+            config={"note": canaries.plant(f"settings: of {place}")},
+            guardrails=[rule],
+        )
     await admin.call("layer.define", layer="tenant", text=canaries.plant("layer: of the tenant"))
     await admin.call("layer.define", layer="team:ops", text=canaries.plant("layer: of a team"))
     await world.stranger.call("layer.define", layer="tenant", text=canaries.plant("other tenant: layer"))

@@ -1846,7 +1846,10 @@ class LayerOperations:
         )
 
     async def show(self, *, agent_id: str | None = None, session_id: str | None = None) -> LayersShown:
-        """Show the layers that begin your prompts, or those of an agent you may edit: level, version, hash and text."""
+        """Show the layers that begin your prompts, or those of an agent you may edit: level, version, hash and text.
+
+        Guidelines of teams that you may not see are left out.
+        """
         return await self._caller.call("layer.show", given(agent_id=agent_id, session_id=session_id))
 
     async def list(self, *, limit: int = 200, cursor: str | None = None) -> LayerList:

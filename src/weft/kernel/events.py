@@ -64,6 +64,7 @@ EventType = Literal[
     "window.deleted",
     "compaction.degraded",
     "model_call.metered",
+    "model_call.held",
     "budget.changed",
     "budget.deleted",
     "budget.near",

@@ -26,7 +26,7 @@ from weft.providers.injection.factory import configured_detector
 from weft.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 DOCUMENT = (
     "Quarterly report. Revenue rose by four percent, mainly in the northern region. Costs were stable.\n"
@@ -84,6 +84,34 @@ def test_attacks_in_talk_are_flagged(detector: InjectionDetector, text: str) -> 
     found = detector.detect(text, data=False)
     assert found.flagged
     assert found.excerpt in text
+
+
+BETWEEN = (
+    "The meeting room on the second floor was painted last week.",
+    "Lunch is served between noon and two.",
+    "Our figures for the quarter are in the appendix.",
+    "The train from Basel arrives late on Sundays.",
+)
+VARIATIONS: tuple[Callable[[str, int], str], ...] = (
+    lambda text, _: text,
+    lambda text, number: text.upper() if number % 7 == 3 else text.replace(".", "!"),
+    lambda text, number: f"Note {number}: {text}" if number % 2 else f"{text} ({number})",
+    lambda text, number: f"{text} {BETWEEN[number % 4]}",
+)
+
+
+@pytest.mark.req("CE-F29")
+@pytest.mark.parametrize("copies", [2, 5, 9, 40])
+@pytest.mark.parametrize("variation", VARIATIONS, ids=["equal", "signs", "numbered", "between"])
+def test_copies_of_an_attack_are_flagged_like_the_attack_alone(
+    detector: InjectionDetector, copies: int, variation: Callable[[str, int], str]
+) -> None:
+    attacks = [(text, False) for text in TALK.values()] + [(text, True) for text in PAYLOADS.values()]
+    alone = [(text, data) for text, data in attacks if detector.detect(text, data=data).flagged]
+    repeated = [("\n".join(variation(text, number) for number in range(copies)), data) for text, data in alone]
+    assert len(alone) > len(attacks) / 2
+    missed = [text for text, data in repeated if not detector.detect(text, data=data).flagged]
+    assert missed == []
 
 
 @pytest.mark.req("CE-F29")
@@ -181,8 +209,9 @@ def words_detector(words: Words) -> EncoderDetector:
 
 def test_the_worst_window_counts_and_its_worst_segment_is_quoted() -> None:
     words = Words(attack=4.0, odd=3.5)
-    filler = ["one two three four five six seven eight nine ten."] * 40
-    text = "\n".join([*filler, "Something odd here.", "The attack stands here.", "Then it goes on.", *filler])
+    filler = [f"one two three four five six seven eight nine {'x' * number}." for number in range(1, 81)]
+    middle = ["Something odd here.", "The attack stands here.", "Then it goes on."]
+    text = "\n".join([*filler[:40], *middle, *filler[40:]])
     found = words_detector(words).detect(text, data=True)
     assert (found.score, found.flagged, found.strict) == (4.0, True, False)
     assert found.excerpt == "The attack stands here. Then it goes on."

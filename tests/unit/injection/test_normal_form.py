@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import gzip
+import textwrap
 import time
 
 import pytest
@@ -34,6 +36,14 @@ HIDDEN = {
     "dotted letters": ATTACK.replace("instructions", "i.n.s.t.r.u.c.t.i.o.n.s"),
     "inline tags": ATTACK.replace("ignore", "ign<b></b>ore").replace("previous", "pre<span class='x'>vi</span>ous"),
     "empty comments": ATTACK.replace("previous", "pre<!-- -->vious"),
+    "blanks with gaps": "   ".join(" ".join(word) for word in ATTACK.split()),
+    "dots in words": " ".join(".".join(word) for word in ATTACK.split()),
+    "hexadecimal escapes": "".join(f"\\x{ord(letter):02x}" for letter in ATTACK),
+    "some escapes": ATTACK.replace("i", "\\u0069").replace("o", "\\157"),
+    "Unicode escapes": "".join(f"\\u{ord(letter):04x}" for letter in ATTACK),
+    "quoted-printable": "".join(f"={ord(letter):02X}" for letter in ATTACK),
+    "percent": "".join(f"%{ord(letter):02x}" for letter in ATTACK),
+    "some percent codes": ATTACK.replace("i", "%69"),
     "entities": "".join(f"&#{ord(letter)};" for letter in ATTACK),
 }
 ENCODED = {
@@ -41,8 +51,16 @@ ENCODED = {
     "base64 twice": base64.b64encode(base64.b64encode(ATTACK.encode())).decode(),
     "hexadecimal": ATTACK.encode().hex(),
     "hexadecimal pairs": ATTACK.encode().hex(" "),
-    "percent": "".join(f"%{ord(letter):02x}" for letter in ATTACK),
     "tag characters": _tags(ATTACK),
+    "base64 over lines": "\n".join(textwrap.wrap(base64.b64encode(ATTACK.encode()).decode(), 20)) + "\n",
+    "base64 for addresses": base64.urlsafe_b64encode(f"{ATTACK}???>>>".encode()).decode(),
+    "base32": base64.b32encode(ATTACK.encode()).decode(),
+    "base85": base64.b85encode(ATTACK.encode()).decode(),
+    "ascii85": base64.a85encode(ATTACK.encode(), adobe=True).decode(),
+    "octal numbers": " ".join(f"{ord(letter):03o}" for letter in ATTACK),
+    "decimal numbers": ", ".join(f"{ord(letter)}" for letter in ATTACK),
+    "compressed": base64.b64encode(gzip.compress(ATTACK.encode(), mtime=0)).decode(),
+    "three times": base64.b64encode(base64.b32encode(ATTACK.encode().hex().encode())).decode(),
 }
 
 
@@ -53,7 +71,8 @@ def test_disguised_letters_are_replaced(text: str) -> None:
 
 @pytest.mark.parametrize("text", ENCODED.values(), ids=ENCODED)
 def test_encoded_texts_are_decoded(text: str) -> None:
-    assert ATTACK in normalise(f"See {text} for details.").decoded
+    decoded = normalise(f"See {text} for details.").decoded
+    assert any(ATTACK in each for each in decoded)
 
 
 def test_what_is_no_disguise_stays() -> None:
@@ -94,6 +113,11 @@ def test_requests_inside_code_are_segments_of_their_own() -> None:
         "A" * 100_000 + "_",
         "| " * 100_000,
         "\u0430b " * 50_000,
+        "ABCDEFGH\n" * 20_000,
+        "\\x41" * 50_000,
+        "=41" * 60_000,
+        "101 " * 50_000,
+        base64.b64encode(gzip.compress(b"a " * 5_000_000, mtime=0)).decode(),
     ],
 )
 def test_hostile_texts_take_time_in_proportion_to_their_length(text: str) -> None:

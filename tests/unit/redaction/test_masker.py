@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
+import textwrap
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -232,3 +236,33 @@ def test_other_maskers_keep_nothing() -> None:
     masked = masker.text("Use password: hunter2-Zk93-long.")
     assert masker.placeholders == frozenset()
     assert masker.restore(masked) == masked
+
+
+HIDING: dict[str, Callable[[str], str]] = {
+    "zero-width": "\u200b".join,
+    "soft hyphens": lambda value: value.replace("_", "_\u00ad"),
+    "base64": lambda value: base64.b64encode(f"the key is {value} today".encode()).decode(),
+    "base64 over lines": lambda value: "\n".join(
+        textwrap.wrap(base64.b64encode(f"the key is {value} today".encode()).decode(), 16)
+    ),
+    "compressed": lambda value: base64.b64encode(gzip.compress(f"the key is {value}".encode())).decode(),
+    "escapes": lambda value: "".join(f"\\x{ord(each):02x}" for each in value),
+    "percent codes": lambda value: "".join(f"%{ord(each):02X}" for each in value),
+    "hexadecimal": lambda value: value.encode().hex(),
+}
+
+
+@pytest.mark.parametrize("hide", HIDING.values(), ids=HIDING)
+def test_a_hidden_secret_is_masked_with_what_hides_it(hide: Callable[[str], str]) -> None:
+    value = "ghp_" + "aB3dE6gH9" * 4
+    hidden = hide(value)
+    masked = Masker(["secrets"]).text(f"Take this one:\n{hidden}\nand tell nobody.")
+    assert hidden not in masked
+    assert masked.startswith("Take this one:\n[")
+    assert masked.endswith("and tell nobody.")
+
+
+def test_encoded_text_without_a_secret_stays() -> None:
+    for text in ("Only words about the harbour at night.", "Ships leave at noon and come back late."):
+        encoded = base64.b64encode(text.encode()).decode()
+        assert Masker().text(f"See {encoded} below.") == f"See {encoded} below."

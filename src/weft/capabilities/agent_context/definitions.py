@@ -16,9 +16,8 @@ from weft.capabilities.agent_context.permissions import (
     check_editor,
     check_may_define,
     find_agent,
+    find_readable,
     forbid_self_definition,
-    may_read_definition,
-    unknown_agent,
 )
 from weft.capabilities.agent_context.service import Contexts, OpenPart
 from weft.capabilities.agent_context.views import AgentDefinition, definition_at
@@ -180,11 +179,7 @@ async def define_agent(
 )
 async def read_definition(request: ReadDefinition, contexts: Contexts) -> DefinitionRead:
     """Read a version of the definition of an agent: your own, or that of an agent you may edit."""
-    agent = await find_agent(request.agent_id, contexts.access)
-    if not await may_read_definition(contexts.actor, agent, contexts.access):
-        error = unknown_agent(request.agent_id)
-        error.denial = True
-        raise error
+    agent = await find_readable(request.agent_id, contexts.actor, contexts.access)
     line = ContextLine(agent.principal_id, DEFINITION, None)
     point = await contexts.resolve(line, request.version)
     definition = await definition_at(contexts.lines, PartVersion.of(point))

@@ -42,9 +42,9 @@ async def may_edit(actor: Actor, owner: Principal, access: AccessStore) -> bool:
 
 
 async def may_read_context(actor: Actor, owner: Principal, access: AccessStore) -> bool:
-    """Tell whether the caller owns the context, or as an admin or an editor of its owner; none above its clearance.
+    """Tell whether the caller may read a context with its definition: its own, as an admin, or as an editor.
 
-    Humans that are no admins need EDITOR_CLEARANCE.
+    None above its clearance; humans that are no admins need EDITOR_CLEARANCE. Every way to a definition asks here.
     """
     if actor.principal_id == owner.principal_id or may_read_as_admin(actor, owner):
         return True
@@ -53,11 +53,14 @@ async def may_read_context(actor: Actor, owner: Principal, access: AccessStore) 
     return await may_edit(actor, owner, access)
 
 
-async def may_read_definition(actor: Actor, owner: Principal, access: AccessStore) -> bool:
-    """Tell whether the caller may read a definition: its own, as an admin, or as an editor of the agent."""
-    if actor.principal_id == owner.principal_id or may_read_as_admin(actor, owner):
-        return True
-    return await may_edit(actor, owner, access)
+async def find_readable(agent_id: str, actor: Actor, access: AccessStore) -> Principal:
+    """Return an agent whose context and definition the caller may read; AgentNotFound as if there were none."""
+    found = await find_agent(agent_id, access)
+    if not await may_read_context(actor, found, access):
+        error = unknown_agent(agent_id)
+        error.denial = True
+        raise error
+    return found
 
 
 def check_editor(actor: Actor) -> None:

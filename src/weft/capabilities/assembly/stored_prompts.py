@@ -110,8 +110,11 @@ async def check_requester(receipt: Receipt, windows: Windows) -> None:
 
 
 def _check_memory(receipt: Receipt, actor: Actor) -> None:
-    """Refuse to show private memory to anyone but its owner, who asked for the prompt, and admins."""
-    if actor.is_admin or actor.principal_id == receipt.requested_by:
+    """Refuse to show private memory to anyone but its owner, who asked for the prompt, and who may inspect it.
+
+    As `memory.inspect`, it is open to admins, but not to sub-agents; the reader's clearance was checked before.
+    """
+    if actor.principal_id == receipt.requested_by or (actor.is_admin and not actor.is_subagent):
         return
     if any(ref.startswith(_MEMORY) for block in receipt.blocks for ref in block.items):
         raise PermissionDenied(

@@ -41,6 +41,8 @@ from weft.kernel.ports import Transactions
 from weft.kernel.thread_pools import ASSEMBLY_THREADS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from weft.capabilities.language_models.answers import ModelAnswer
 
 _DIGITS = 4
@@ -70,8 +72,9 @@ class MetricsEmitted(Success, kw_only=True):
     ``naive_baseline_tokens``: the conversation alone; ``context_engine_savings``: those of it that were not sent,
     negative if the prompt has more. ``document_tokens``: whole documents with evidence in the prompt. ``token_factor``:
     the learned factor of this model's estimate; null if tokens are counted exactly, or until enough calls were
-    reported. ``efficiency``: how much of the prompt the answer used; an estimate if no answer was reported.
-    `receipt.show` has it for each item.
+    reported. ``held``: what of the report does not fit the prompt of the receipt; budgets keep what was estimated for
+    the call, and admins are told. ``efficiency``: how much of the prompt the answer used; an estimate if no answer was
+    reported. `receipt.show` has it for each item.
     """
 
     receipt_id: str
@@ -93,6 +96,7 @@ class MetricsEmitted(Success, kw_only=True):
     token_factor: float | None
     latency_ms: float | None
     quality_score: float | None
+    held: tuple[str, ...] = ()
     efficiency: Efficiency | None = None
 
 
@@ -162,10 +166,10 @@ class UsageReports(msgspec.Struct, frozen=True):
         usage = normalise_usage(report.usage)
         model = report.model or receipt.model or ""
         reported = self._reported(report, usage, model)
-        warning = None
+        held = self._implausible(receipt, usage, model)
         is_new = found.usage is None and await self.receipts.report(receipt_id, reported)
         if is_new:
-            warning = await self._settle(receipt, usage, model)
+            await self._settle(receipt, usage, model, held)
         else:
             reported = await self._known(found, session_id, reported)
         efficiency = found.efficiency
@@ -173,10 +177,10 @@ class UsageReports(msgspec.Struct, frozen=True):
             await self.usage.add(score_entry(receipt, model, scored))
             efficiency = scored
         factor = None if receipt.counting.exact else await self.factors.factor(receipt.agent_id, model)
-        metrics = _metrics(receipt, reported, factor, efficiency)
+        metrics = _metrics(receipt, reported, factor, efficiency, held)
         if is_new:
             await self._publish(session, receipt, reported, metrics)
-        return StoredReport(metrics, warning)
+        return StoredReport(metrics, _held_text(held) if is_new and held else None)
 
     def _reported(self, report: UsageReport, usage: Usage, model: str) -> ReportedUsage:
         """Return a report as it is stored, with its price."""
@@ -204,19 +208,27 @@ class UsageReports(msgspec.Struct, frozen=True):
             raise UsageConflict(f"Other usage was reported for '{receipt_id}'.", resource_id=receipt_id)
         return found.usage
 
-    async def _settle(self, receipt: Receipt, usage: Usage, model: str) -> str | None:
-        """Correct the budgets of a call and learn from its tokens; return what its caller should be warned of."""
-        possible = possible_usage(usage, receipt, self.catalog.find(model))
-        correction = self._charge(receipt, possible, model).less(receipt.charge)
+    async def _settle(self, receipt: Receipt, usage: Usage, model: str, held: Sequence[str]) -> None:
+        """Correct the budgets of a call and learn from its tokens; a report that is held changes neither."""
+        if held:
+            return
+        correction = self._charge(receipt, usage, model).less(receipt.charge)
         await self.budgets.correct(receipt.budgets, correction, receipt.created_at)
         if model and not receipt.counting.exact:
             await self.factors.learn(receipt.agent_id, model, receipt.counting.raw_tokens, usage.input_tokens)
-        if not receipt.budgets or possible == usage:
-            return None
-        return (
-            f"Budgets were charged with {possible.input_tokens} input and {possible.output_tokens} output "
-            "tokens: the reported usage does not fit the assembled prompt."
-        )
+
+    def _implausible(self, receipt: Receipt, usage: Usage, model: str) -> tuple[str, ...]:
+        """Return what of a report does not fit its receipt: agents report it, and share budgets with others."""
+        info = self.catalog.find(receipt.model or model)
+        held = implausible_tokens(usage, receipt, info)
+        if model != receipt.model and receipt.model is not None:
+            prices = [
+                cost_of(self.prices, self.catalog.find(name), usage, self.clock.now())
+                for name in (model, receipt.model)
+            ]
+            if None not in prices and float(prices[0] or 0) > float(prices[1] or 0):
+                held = (*held, "model")
+        return held
 
     async def _publish(
         self, session: Session, receipt: Receipt, reported: ReportedUsage, metrics: MetricsEmitted
@@ -225,6 +237,13 @@ class UsageReports(msgspec.Struct, frozen=True):
         data = {name: value for name, value in msgspec.to_builtins(metrics).items() if name != "success"}
         event = self.windows.event("model_call.metered", session, receipt.agent_id, [receipt.agent_id], data)
         await self.windows.outbox.publish(structs.replace(event, native_id=reported.response_id))
+        if metrics.held:
+            # For admins only: who reports what cannot be learns nothing of what is checked but its own answer.
+            fields = ("receipt_id", "model", "input_tokens", "output_tokens", "estimated_tokens", "held")
+            told = self.windows.event(
+                "model_call.held", session, receipt.agent_id, [], {name: data[name] for name in fields}
+            )
+            await self.windows.outbox.publish(told)
         await self.usage.add(*report_entries(receipt, reported))
 
     def _charge(self, receipt: Receipt, usage: Usage, model: str) -> Charge:
@@ -246,30 +265,35 @@ class UsageReports(msgspec.Struct, frozen=True):
         return agent is not None and await self.windows.may_open(agent)
 
 
-def possible_usage(usage: Usage, receipt: Receipt, info: ModelInfo) -> Usage:
-    """Return reported usage within what a call can have used: agents report it, and share budgets with others.
+def implausible_tokens(usage: Usage, receipt: Receipt, info: ModelInfo) -> tuple[str, ...]:
+    """Return which reported tokens a call cannot have used.
 
     The input lies within the bounds of the learned factor of estimates; a small prompt may have more, since providers
-    add some tokens to each request. Tokens that were not reported count as uncached.
+    add some tokens to each request. The output has the limit that the prompt was sent with.
     """
     estimated = receipt.counting.raw_tokens
     least, most = round(estimated * MIN_FACTOR), max(round(estimated * MAX_FACTOR), estimated + ADDED_TOKENS)
-    sent = min(max(usage.input_tokens, least), most)
-    read = min(usage.cache_read_tokens, sent)
-    written = min(usage.cache_write_tokens, sent - read)
-    output = min(usage.output_tokens, max(receipt.max_output_tokens, info.max_output_tokens))
-    return Usage(
-        input_tokens=sent,
-        output_tokens=output,
-        cache_read_tokens=read,
-        cache_write_tokens=written,
-        cache_write_1h_tokens=min(usage.cache_write_1h_tokens, written),
-        reasoning_tokens=min(usage.reasoning_tokens, output),
+    held = [] if least <= usage.input_tokens <= most else ["input_tokens"]
+    if usage.cache_read_tokens + usage.cache_write_tokens > usage.input_tokens:
+        held.append("cache_tokens")
+    if usage.output_tokens > (receipt.max_output_tokens or info.max_output_tokens):
+        held.append("output_tokens")
+    return tuple(held)
+
+
+def _held_text(held: Sequence[str]) -> str:
+    return (
+        f"The report does not fit the assembled prompt ({', '.join(held)}), so it is held: budgets keep what was "
+        "estimated for this call, and admins are told."
     )
 
 
 def _metrics(
-    receipt: Receipt, reported: ReportedUsage, factor: float | None, efficiency: Efficiency | None
+    receipt: Receipt,
+    reported: ReportedUsage,
+    factor: float | None,
+    efficiency: Efficiency | None,
+    held: tuple[str, ...],
 ) -> MetricsEmitted:
     """Return the answer to a report."""
     savings = receipt.savings
@@ -293,6 +317,7 @@ def _metrics(
         token_factor=factor,
         latency_ms=reported.latency_ms,
         quality_score=reported.quality_score,
+        held=held,
         efficiency=None if efficiency is None else structs.replace(efficiency, items=()),
     )
 

@@ -7,6 +7,10 @@ of place. The encoder was trained for both (evals/classifier).
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from weft.capabilities.injection.model import HARMLESS, Detection
@@ -15,7 +19,7 @@ from weft.capabilities.injection.segments import segments
 from weft.capabilities.injection.windows import MAX_TOKENS, token_windows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from weft.capabilities.injection.windows import TokenWindow
 
@@ -23,6 +27,11 @@ _UNKNOWN, _START, _END = 100, 101, 102
 _MAX_EXCERPT = 300
 # Lower than any logit: read to the end.
 _WHATEVER = -100.0
+_NOT_LETTERS = re.compile(r"[\W\d_]+")
+# A repeated sentence has words; headings and lines of tables that recur are not read again.
+_MIN_BLANKS, _MAX_REPEATED = 3, 12
+# Different segments that are compared with each other.
+_MAX_COMPARED = 40
 
 
 class Thresholds(NamedTuple):
@@ -62,19 +71,22 @@ class EncoderDetector:
         if not parts:
             return HARMLESS
         encoder = self._encoder()
-        tokens = [encoder.tokens(part)[: MAX_TOKENS - 2] or [_UNKNOWN] for part in parts]
         least = self._thresholds[data].least
+        distinct, repeated = _without_copies(parts)
+        readings = [_Reading.of(encoder, each) for each in (distinct, *repeated)]
         scored = [
-            (encoder.instructs(window.tokens, data=data, least=least), window) for window in token_windows(tokens)
+            (encoder.instructs(window.tokens, data=data, least=least), window, reading)
+            for reading in readings
+            for window in token_windows(reading.tokens)
         ]
-        score, window = max(scored, key=lambda each: each[0])
+        score, window, reading = max(scored, key=lambda each: each[0])
         bar = self._thresholds[data]
         is_flagged = score > bar.flagged
         return Detection(
             score,
             flagged=is_flagged,
             strict=score > bar.strict,
-            excerpt=_excerpt(encoder, window, parts, tokens, data=data) if is_flagged else "",
+            excerpt=_excerpt(encoder, window, reading, data=data) if is_flagged else "",
             level=bar.level(score),
         )
 
@@ -82,8 +94,53 @@ class EncoderDetector:
         return self._thresholds[data]
 
 
-def _excerpt(encoder: Encoder, window: TokenWindow, parts: list[str], tokens: list[list[int]], *, data: bool) -> str:
+class _Reading(NamedTuple):
+    """Segments that are read together, with their tokens."""
+
+    parts: Sequence[str]
+    tokens: list[list[int]]
+
+    @classmethod
+    def of(cls, encoder: Encoder, parts: Sequence[str]) -> _Reading:
+        return cls(parts, [encoder.tokens(part)[: MAX_TOKENS - 2] or [_UNKNOWN] for part in parts])
+
+
+def _without_copies(parts: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """Return each segment once; and the sentences of which there were copies, by themselves and with the next one.
+
+    An encoder that was trained on single attacks does not know a window full of copies, and harmless sentences
+    between them thin out each one. So copies count once, and what was repeated is read alone too.
+    """
+    if len(parts) == 1:
+        return [*parts], []
+    first: dict[str, str] = {}
+    copies: Counter[str] = Counter()
+    for part in parts:
+        # Without digits, signs and case: numbered copies are copies.
+        key = _NOT_LETTERS.sub(" ", part.casefold()).strip() or part
+        first.setdefault(key, part)
+        copies[key] += 1
+    if len(first) <= _MAX_COMPARED:
+        # A copy with a few words before or after it is one too.
+        for key in first:
+            within = next((other for other in first if other is not key and _is_within(other, key)), None)
+            copies[within or key] += within is not None
+    if max(copies.values()) == 1:
+        return [*parts], []
+    chosen = [key for key, count in copies.most_common() if count > 1 and key.count(" ") >= _MIN_BLANKS]
+    repeated = set(chosen[:_MAX_REPEATED])
+    alone = [[first[key]] for key in first if key in repeated]
+    pairs = [[first[one], first[other]] for one, other in pairwise(first) if {one, other} <= repeated]
+    return [*first.values()], alone + pairs
+
+
+def _is_within(sentence: str, other: str) -> bool:
+    return sentence.count(" ") >= _MIN_BLANKS and sentence in other
+
+
+def _excerpt(encoder: Encoder, window: TokenWindow, reading: _Reading, *, data: bool) -> str:
     """Return the segment of a window that says most by itself, with the one after it."""
+    parts, tokens = reading
     worst = max(
         range(window.first, window.last + 1),
         key=lambda place: encoder.instructs([_START, *tokens[place], _END], data=data, least=_WHATEVER),

@@ -6,25 +6,20 @@ all patterns take time in proportion to its length.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import html
 import re
 import unicodedata
 from dataclasses import dataclass
 
+from weft.kernel.hidden_text import INVISIBLE, encoded_passages, unescape
+
 # A shorter decoded text is an accident.
 _MIN_DECODED = 8
-# Encoded passages may hold encoded passages.
-_MAX_ENCODINGS = 2
 _MIN_READABLE_SHARE = 0.9
 # Tag characters repeat ASCII from here; flags are pairs of letters from here.
 _FIRST_TAG, _FIRST_FLAG = 0xE0000, 0x1F1E6
 _PRINTABLE = range(0x20, 0x7F)
 
-_INVISIBLE = re.compile(
-    r"[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff]"
-)
 _TAG_CHARACTERS = re.compile(r"[\U000e0000-\U000e007f]+")
 _FLAG_LETTERS = re.compile(r"[\U0001f1e6-\U0001f1ff](?:\s?[\U0001f1e6-\U0001f1ff]){2,}")
 _COMBINING = re.compile(r"[\u0300-\u036f\u0489\u20d0-\u20f0]+")
@@ -41,18 +36,13 @@ _HIDING = re.compile(
 _MARKDOWN_COMMENT = re.compile(r"^\[[^\]\n]{0,40}\]: ?#[^(\"'\n]{0,20}[(\"'](.*)[)\"']\s*$", re.MULTILINE)
 _LINK_TITLE = re.compile(r"\]\([^\s()]{0,500}\s{1,4}[\"']([^\"'\n]{1,1000})[\"']\)")
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|[a-zA-Z]{2,8});")
-_LONG_WORD = re.compile(r"\S{24}")
-_BASE64 = re.compile(r"(?<![\w+/=-])[A-Za-z0-9+/]{24,}={0,2}(?![\w+/=])")
-_HEXADECIMAL = re.compile(r"(?:0x)?[0-9a-fA-F]{32,}|(?:\b[0-9a-fA-F]{2}[ :]){16,}")
-_HEXADECIMAL_PAIRS = re.compile(r"(?:[0-9a-fA-F]{2}[ :]){16}")
-_PERCENT = re.compile(r"(?:%[0-9a-fA-F]{2}[\w.~-]*){6,}")
-_PERCENT_CODE = re.compile(r"%([0-9a-fA-F]{2})")
-_SPACED_LETTERS = re.compile(r"(?<!\w)(?:\w[ .\-_*]){7,}\w(?!\w)")
+_SPACED_LETTERS = re.compile(r"(?<!\w)(?:[^\W_][ .\-_*]{1,4}){7,}[^\W_](?!\w)")
 _SPACING = re.compile(r"[ .\-_*]")
+_WORD_GAP = re.compile(r"[ .\-_*]{2,}")
 _LETTERS_AND_SPACING = bytes(
     ord(" ") if chr(code) in " .-_*" else ord("x") if chr(code).isalnum() else ord("|") for code in range(256)
 )
-_SPACED_RUN = b"x " * 7 + b"x"
+_SPACED_RUN = b"x " * 4 + b"x"
 _ESCAPED_BREAK = re.compile(r"(?:\\{1,2}[nr])+")
 # Cyrillic and Greek letters that look like Latin ones; replaced only in words that mix alphabets.
 _LOOKALIKES = str.maketrans(
@@ -83,14 +73,12 @@ def normalise(text: str) -> NormalForm:
         text = _HIDING.sub("\n", _INLINE_TAG.sub("", text))
     if "](" in text or "]: #" in text:
         text = _LINK_TITLE.sub(r"]\n\1\n", _MARKDOWN_COMMENT.sub(r"\1", text))
+    text = unescape(text)
     if "\\" in text:
         text = _ESCAPED_BREAK.sub("\n", text)
     if _may_have_spaced_letters(text):
         text = _SPACED_LETTERS.sub(_joined_letters, text)
-    encoded = [text]
-    for _ in range(_MAX_ENCODINGS):
-        encoded = [found for one in encoded for found in _decoded(one)]
-        decoded += encoded
+    decoded += [passage.text for passage in encoded_passages(text)]
     return NormalForm(text, tuple(one for one in decoded if _is_readable(one)))
 
 
@@ -98,7 +86,7 @@ def _plain_letters(text: str) -> tuple[str, list[str]]:
     """Replace letters in disguise and remove what is invisible; also return the text hidden in tag characters."""
     tags = [ord(tag) - _FIRST_TAG for run in _TAG_CHARACTERS.findall(text) for tag in run]
     hidden = "".join(chr(tag) for tag in tags if tag in _PRINTABLE)
-    text = _INVISIBLE.sub("", _TAG_CHARACTERS.sub("", text))
+    text = INVISIBLE.sub("", _TAG_CHARACTERS.sub("", text))
     text = _FLAG_LETTERS.sub(_letters_of_flags, text)
     # What does not compose with its letter is decoration.
     text = _COMBINING.sub("", unicodedata.normalize("NFKC", text))
@@ -124,26 +112,15 @@ def _may_have_spaced_letters(text: str) -> bool:
 
 
 def _joined_letters(match: re.Match[str]) -> str:
-    letters = _SPACING.sub("", match[0])
-    return letters if letters.isalpha() else match[0]
-
-
-def _decoded(text: str) -> list[str]:
-    """Return what base64, hexadecimal and percent-encoded passages of a text decode to."""
-    found: list[str] = []
-    has_long_word = _LONG_WORD.search(text) is not None
-    for match in _BASE64.finditer(text) if has_long_word else ():
-        try:
-            found.append(base64.b64decode(match[0] + "=" * (-len(match[0]) % 4), validate=True).decode())
-        except (binascii.Error, ValueError):
-            continue
-    for match in _HEXADECIMAL.finditer(text) if has_long_word or _HEXADECIMAL_PAIRS.search(text) else ():
-        try:
-            found.append(bytes.fromhex(re.sub(r"^0x|[ :]", "", match[0])).decode())
-        except ValueError:
-            continue
-    percent = _PERCENT.finditer(text) if "%" in text else ()
-    return [*found, *(_PERCENT_CODE.sub(lambda code: chr(int(code[1], 16)), match[0]) for match in percent)]
+    """Join single letters to words: wider gaps, or blanks where letters have dots between them, separate the words."""
+    run = match[0]
+    if _WORD_GAP.search(run):
+        words = _WORD_GAP.split(run)
+    else:
+        others = {sign for sign in run[1::2] if sign != " "}
+        words = run.split(" ") if others else [run]
+    joined = [_SPACING.sub("", word) for word in words]
+    return " ".join(joined) if all(word.isalpha() for word in joined if word) else run
 
 
 def _is_readable(text: str) -> bool:

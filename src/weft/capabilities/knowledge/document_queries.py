@@ -118,8 +118,9 @@ async def list_documents(request: ListDocuments, documents: Documents) -> Docume
     domain = await documents.domains.find(request.domain)
     found = await documents.documents.page(domain.domain, request.state, request.cursor or "", request.limit + 1)
     shown, has_more = found[: request.limit], len(found) > request.limit
+    actor, reviews = documents.domains.actor, await documents.domains.may_review(domain)
     return DocumentList(
-        documents=[document_info(document, domain, documents.domains.actor) for document in shown],
+        documents=[document_info(document, actor, reviews=reviews) for document in shown],
         has_more=has_more,
         next_cursor=shown[-1].document_id if has_more else None,
     )
@@ -134,7 +135,8 @@ async def list_documents(request: ListDocuments, documents: Documents) -> Docume
 async def get_document(request: GetDocument, documents: Documents) -> DocumentInfo:
     """Show a document: its state, versions and chunks, and the error if indexing failed."""
     domain = await documents.domains.find(request.domain)
-    return document_info(await documents.find(domain, request.document_id), domain, documents.domains.actor)
+    found, reviews = await documents.find(domain, request.document_id), await documents.domains.may_review(domain)
+    return document_info(found, documents.domains.actor, reviews=reviews)
 
 
 @read_operation(

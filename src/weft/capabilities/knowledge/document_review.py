@@ -25,14 +25,13 @@ from weft.capabilities.knowledge.model import (
     DomainNotFound,
     Quarantine,
     check_may_write,
-    may_review,
     write_operation,
 )
 from weft.capabilities.trust.policy import TrustPolicies
 from weft.kernel.approval import HoldReason
 from weft.kernel.errors import AuthenticationError, Forbidden, PermissionDenied
 from weft.kernel.fields import Ordinal
-from weft.kernel.identity import Actor
+from weft.kernel.identity import Actor, PrincipalKind
 from weft.kernel.operation import Request, Response, shared_fields
 
 _DISCARDED = "Discarded after review by {}: it looks like an attempt to give agents instructions."
@@ -149,7 +148,7 @@ class DocumentReviews(msgspec.Struct, frozen=True):
         reason = hold_reason(document, document.quarantine)
         if self.actor.approval is not None and self.actor.approval.covers(reason.check):
             return
-        if not may_review(domain, self.actor):
+        if self.actor.kind is not PrincipalKind.HUMAN:
             held = DocumentHeld(reason.text, domain=domain.domain, document_id=document.document_id)
             held.hold_reason = reason
             raise held

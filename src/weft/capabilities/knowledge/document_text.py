@@ -18,7 +18,6 @@ from weft.capabilities.knowledge.model import (
     DocumentNotReady,
     DocumentVersionNotFound,
     Domain,
-    may_review,
 )
 from weft.capabilities.knowledge.store import StoredContent
 from weft.capabilities.trust.policy import TrustPolicies, TrustPolicy
@@ -63,7 +62,7 @@ class DocumentTexts(msgspec.Struct, frozen=True):
                 indexed_version=document.indexed_version,
                 latest_version=document.version,
             )
-        if is_indexed or may_review(place, self.documents.domains.actor):
+        if is_indexed or await self.documents.domains.may_review(place):
             return ReadableDocument(document, place, wanted, kept)
         if document.state == "quarantined":
             raise _not_ready(document)

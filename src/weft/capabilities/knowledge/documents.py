@@ -24,7 +24,6 @@ from weft.capabilities.knowledge.model import (
     check_document_id,
     check_may_pin,
     check_may_write,
-    may_review,
 )
 from weft.capabilities.knowledge.store import DocumentStore
 from weft.capabilities.knowledge.templates.model import DomainTemplate, check_metadata
@@ -247,13 +246,12 @@ def _by_template(template: DomainTemplate, document_id: str, about: DocumentMeta
     return structs.replace(about, pinned=about.pinned or is_pinned)
 
 
-def document_info(document: Document, domain: Domain, actor: Actor) -> DocumentInfo:
-    """Return a document as a caller sees it.
+def document_info(document: Document, actor: Actor, *, reviews: bool) -> DocumentInfo:
+    """Return a document as a caller sees it; ``reviews`` if it may see what is held for review.
 
     Title and metadata of a version that was not checked yet, or is held, are for the caller that added it and for
-    humans who may write to the domain.
+    those who review.
     """
-    reviews = may_review(domain, actor)
     is_shown = document.state == "indexed" or reviews or document.added_by == actor.principal_id
     encoded: dict[str, Any] = {
         "title": document.title if is_shown else document.indexed_title,

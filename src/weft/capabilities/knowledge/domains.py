@@ -9,7 +9,7 @@ import msgspec
 
 from weft.capabilities.access.audit import AuditRow
 from weft.capabilities.access.grants import HIGHEST_CLEARANCE
-from weft.capabilities.knowledge.model import Domain, DomainNotFound, can_see
+from weft.capabilities.knowledge.model import Domain, DomainNotFound, can_see, may_review
 from weft.capabilities.knowledge.store import DomainStore
 from weft.capabilities.plans.service import Plans
 from weft.capabilities.plans.warnings import QuotaWarnings
@@ -34,6 +34,10 @@ class Domains(msgspec.Struct, frozen=True):
     @property
     def now(self) -> int:
         return to_micros(self.clock.now())
+
+    async def may_review(self, domain: Domain) -> bool:
+        """Tell whether the caller may see what is held for review in a domain."""
+        return may_review(domain, self.actor, await self.gate.policies.current())
 
     async def described(self, name: str, description: str) -> str:
         """Return a description as the gate admits it."""

@@ -16,6 +16,7 @@ from weft.kernel.identity import ANYONE, CLEARANCE, Permission, PrincipalKind
 from weft.kernel.operation import Audience, Effect, RateClass, SessionUse, operation
 
 if TYPE_CHECKING:
+    from weft.capabilities.trust.policy import TrustPolicy
     from weft.kernel.identity import Actor
 
 _knowledge_operation = partial(operation, tool="knowledge", rate=RateClass.KNOWLEDGE, session=SessionUse.NONE)
@@ -166,9 +167,14 @@ def check_may_write(domain: Domain, actor: Actor) -> None:
         )
 
 
-def may_review(domain: Domain, actor: Actor) -> bool:
-    """Whether a caller may see why a document is held: humans only, since the passages address agents."""
-    return actor.kind is PrincipalKind.HUMAN and (actor.is_admin or actor.matches(domain.writers))
+def may_review(domain: Domain, actor: Actor, policy: TrustPolicy) -> bool:
+    """Whether a caller may see what is held: humans who may release it. The passages address agents.
+
+    Domains have all members as writers by default, so writing to one is not enough.
+    """
+    is_writer = Permission.WRITE in actor.permissions and actor.matches(domain.writers)
+    is_reviewer = is_writer and actor.clearance >= policy.approver_clearance
+    return actor.kind is PrincipalKind.HUMAN and (actor.is_admin or is_reviewer)
 
 
 def check_may_pin(actor: Actor) -> None:

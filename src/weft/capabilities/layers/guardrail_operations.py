@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 from weft.capabilities.access.model import AgentId, AgentNotFound, actor_for
 from weft.capabilities.access.steps import ToolNotInStep, check_in_step
 from weft.capabilities.access.store import AccessStore
-from weft.capabilities.agent_context.permissions import find_agent, may_read_definition, unknown_agent
+from weft.capabilities.agent_context.permissions import find_readable
 from weft.capabilities.guardrails.actions import KnownActions
 from weft.capabilities.guardrails.model import (
     MAX_GUARDRAILS,
@@ -38,9 +38,10 @@ from weft.capabilities.guardrails.service import CheckedCall, Guardrails
 from weft.capabilities.guardrails.store import CallerGuardrails, HitCount, HitStore, RuleKey
 from weft.capabilities.guardrails.value_mask import mask_value
 from weft.capabilities.layers.history_backend import may_read_layer, may_read_layers
-from weft.capabilities.layers.model import LayerName, LayerViolation, line_of, team_of
+from weft.capabilities.layers.model import LayerName, LayerViolation, line_of, team_layer, team_of
 from weft.capabilities.layers.operations import check_reader
 from weft.capabilities.layers.rules import RuleLoader
+from weft.capabilities.layers.service import readable_teams
 from weft.capabilities.layers.store import LayerStore
 from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session
 from weft.capabilities.sessions.store import SessionStore
@@ -204,18 +205,16 @@ class LayerGuardrails(msgspec.Struct, frozen=True):
         """Return an agent as a caller; AgentNotFound unless the caller may read its definition."""
         if agent_id in {None, self.actor.principal_id}:
             return self.actor
-        principal = await find_agent(str(agent_id), self.access)
-        if not await may_read_definition(self.actor, principal, self.access):
-            error = unknown_agent(str(agent_id))
-            error.denial = True
-            raise error
+        principal = await find_readable(str(agent_id), self.actor, self.access)
         memberships = await self.access.memberships(principal)
         return actor_for(self.actor.tenant, principal, memberships, permissions=principal.permissions, epoch=0)
 
     async def of_agent(self, agent: Actor) -> Sequence[CompiledRule]:
-        """Return the rules that hold for an agent."""
+        """Return the rules that hold for an agent, without those of teams whose guidelines the caller may not read."""
         loader = RuleLoader(agent, self.loader.lines, self.loader.cache)
-        return (await loader.read()).guardrails.rules
+        hidden = agent.teams - await readable_teams(agent.principal_id, agent.teams, self.actor, self.access)
+        layers = {team_layer(team) for team in hidden}
+        return [rule for rule in (await loader.read()).guardrails.rules if rule.layer not in layers]
 
     async def of_layers(self, after: str | None) -> tuple[list[CompiledRule], str | None]:
         """Return the rules of the platform and of the next layers that the caller may read, and the next cursor."""

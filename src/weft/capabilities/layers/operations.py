@@ -256,7 +256,10 @@ async def _texts(request: DefineLayer, definitions: GuardrailDefinitions) -> dic
     errors=(AgentNotFound, SessionNotFound, LayerViolation),
 )
 async def show_layers(request: ShowLayers, layers: Layers) -> LayersShown:
-    """Show the layers that begin your prompts, or those of an agent you may edit: level, version, hash and text."""
+    """Show the layers that begin your prompts, or those of an agent you may edit: level, version, hash and text.
+
+    Guidelines of teams that you may not see are left out.
+    """
     agent_id = request.agent_id or layers.actor.principal_id
     pinned, update = None, None
     if request.session_id is not None:

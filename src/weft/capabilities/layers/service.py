@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from weft.capabilities.access.grants import is_descendant
 from weft.capabilities.access.store import AccessStore
 from weft.capabilities.agent_context.critical import CriticalChange, CriticalEditStore, CriticalUpdate
 from weft.capabilities.agent_context.model import DEFINITION, ContextLine
-from weft.capabilities.agent_context.permissions import find_agent, may_read_definition, unknown_agent
+from weft.capabilities.agent_context.permissions import find_agent, find_readable
 from weft.capabilities.agent_context.views import definition_of, persona_text
 from weft.capabilities.history.composite_lines import PartVersion
 from weft.capabilities.history.model import Head, VersionPruned, blob_hash
@@ -33,6 +34,7 @@ from weft.capabilities.layers.store import LayerPin, LayerStore, LayerTexts
 from weft.capabilities.layers.tags import sanitise
 from weft.capabilities.sessions.model import lock_active_session
 from weft.capabilities.sessions.store import SessionStore
+from weft.capabilities.teams.service import may_see
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.identity import Actor
 
@@ -70,18 +72,18 @@ class Layers(msgspec.Struct, frozen=True):
         # A concurrent first use may have pinned them before this one got the lock.
         pin = await self.store.find_pin(session_id, agent_id)
         versions = pin.versions if pin else await self.pin(session_id, agent_id, await self._definition(agent_id))
-        return await self._layers(versions, await self.teams_of(agent_id))
+        return await self._layers(versions, await self._readable_teams(agent_id))
 
     async def pinned(self, session_id: str, agent_id: str) -> Sequence[Layer] | None:
         """Return the layers that a session has pinned for an agent; None before their first use."""
         await self._check_may_read(agent_id)
         pin = await self.store.find_pin(session_id, agent_id)
-        return None if pin is None else await self._layers(pin.versions, await self.teams_of(agent_id))
+        return None if pin is None else await self._layers(pin.versions, await self._readable_teams(agent_id))
 
     async def current(self, agent_id: str) -> Sequence[Layer]:
         """Return the layers that an agent gets in a new session."""
         await self._check_may_read(agent_id)
-        teams = await self.teams_of(agent_id)
+        teams = await self._readable_teams(agent_id)
         return await self._layers(await self._current_versions(teams, await self._definition(agent_id)), teams)
 
     async def pin(self, session_id: str, agent_id: str, definition: PartVersion | None) -> Sequence[PartVersion]:
@@ -97,7 +99,7 @@ class Layers(msgspec.Struct, frozen=True):
         """Return the critical edits since the pinned versions; None if there are none or nothing is pinned."""
         await self._check_may_read(agent_id)
         pin = await self.store.find_pin(session_id, agent_id)
-        versions = _of_teams(pin.versions, await self.teams_of(agent_id)) if pin else ()
+        versions = _of_teams(pin.versions, await self._readable_teams(agent_id)) if pin else ()
         edits = await self.critical.newer_than(versions)
         if not edits:
             return None
@@ -106,13 +108,8 @@ class Layers(msgspec.Struct, frozen=True):
 
     async def _check_may_read(self, agent_id: str) -> None:
         """Raise AgentNotFound unless the agent is the caller, or one whose definition the caller may read."""
-        if agent_id == self.actor.principal_id:
-            return
-        agent = await find_agent(agent_id, self.access)
-        if not await may_read_definition(self.actor, agent, self.access):
-            error = unknown_agent(agent_id)
-            error.denial = True
-            raise error
+        if agent_id != self.actor.principal_id:
+            await find_readable(agent_id, self.actor, self.access)
 
     async def _definition(self, agent_id: str) -> PartVersion:
         return await self._head(_definition_line(agent_id))
@@ -122,6 +119,9 @@ class Layers(msgspec.Struct, frozen=True):
         if agent_id == self.actor.principal_id:
             return self.actor.teams
         return (await self.access.memberships(await find_agent(agent_id, self.access))).teams
+
+    async def _readable_teams(self, agent_id: str) -> AbstractSet[str]:
+        return await readable_teams(agent_id, await self.teams_of(agent_id), self.actor, self.access)
 
     async def _current_versions(self, teams: AbstractSet[str], definition: PartVersion) -> tuple[PartVersion, ...]:
         names = ("tenant", *map(team_layer, sorted(teams)))
@@ -144,6 +144,18 @@ class Layers(msgspec.Struct, frozen=True):
             found = _defined_layer(at, state) if is_layer_line(at.line) else _persona(at, definition_of(state))
             self.texts.put(key, found, len(found.text) + 1)
         return found
+
+
+async def readable_teams(agent_id: str, teams: AbstractSet[str], actor: Actor, access: AccessStore) -> AbstractSet[str]:
+    """Return the teams of an agent whose guidelines the caller may read: as a member or admin, or from above it.
+
+    Those above an agent assemble its prompts, which begin with all of its layers.
+    """
+    seen = {team for team in teams if may_see(actor, team)}
+    if agent_id == actor.principal_id or seen == teams:
+        return teams
+    is_above = await is_descendant(actor.principal_id, await find_agent(agent_id, access), access)
+    return teams if is_above else seen
 
 
 async def verified_state(lines: LineStore, at: PartVersion) -> Mapping[str, Version]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from weft.capabilities.agent_context.permissions import may_read_definition
+from weft.capabilities.agent_context.permissions import may_read_context
 from weft.capabilities.compaction.compactor import Compactor
 from weft.capabilities.knowledge.store import DocumentStore
 from weft.capabilities.language_models.catalog import Catalog
@@ -193,7 +193,7 @@ async def _load(agent_id: str, calls: int, session_id: str | None, stores: Advic
 async def _config(agent_id: str, windows: Windows) -> dict[str, Any]:
     """Return the configuration in an agent's definition, if the caller may read it."""
     agent = await windows.access.principal(agent_id)
-    if agent is None or not await may_read_definition(windows.actor, agent, windows.access):
+    if agent is None or not await may_read_context(windows.actor, agent, windows.access):
         return {}
     return await agent_config(agent_id, windows.lines)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from weft.kernel.hidden_text import INVISIBLE, encoded_passages, unescaped, visible
+
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterable, Iterator
@@ -74,7 +76,7 @@ class Scanner:
 
     def spans(self, text: str) -> list[DetectedSpan]:
         """Return the detected spans in text order, without overlaps."""
-        found = [span for detector in self._hinted(text) for span in detector.spans(text)]
+        found = [*self._plain_spans(text), *self._hidden_spans(text)]
         if len(found) < 2:  # noqa: PLR2004 - two are needed to overlap
             return found
         covered = bytearray(len(text))
@@ -84,6 +86,24 @@ class Scanner:
                 covered[span.start : span.end] = b"\1" * (span.end - span.start)
                 accepted.append(span)
         return sorted(accepted)
+
+    def _plain_spans(self, text: str) -> list[DetectedSpan]:
+        return [span for detector in self._hinted(text) for span in detector.spans(text)]
+
+    def _hidden_spans(self, text: str) -> Iterator[DetectedSpan]:
+        """Yield the spans of values with invisible characters in them, and of passages that hold one, encoded."""
+        if not text.isascii() and INVISIBLE.search(text):
+            shown, places = visible(text)
+            for span in self._plain_spans(shown):
+                yield span._replace(start=places[span.start], end=places[span.end - 1] + 1)
+        escaped = unescaped(text)
+        if escaped is not None:
+            shown, places = escaped
+            for span in self._plain_spans(shown):
+                yield span._replace(start=places[span.start], end=places[span.end])
+        for passage in encoded_passages(text):
+            for span in self._plain_spans(passage.text):
+                yield span._replace(start=passage.start, end=passage.end)
 
     def _hinted(self, text: str) -> list[Detector]:
         """Return the detectors whose hints occur in the text: most texts hint at very few."""

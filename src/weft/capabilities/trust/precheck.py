@@ -8,6 +8,7 @@ are always scanned.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 # Longer texts are always scanned.
@@ -15,9 +16,14 @@ MAX_CHARS = 600
 # A run of letters and digits as long as this may be a key, a token or an encoded text.
 _LONG_RUN = b"x" * 16
 # Letters that are spaced out, and pairs of hexadecimal digits; both are words for the detector.
-_SPACED_LETTERS, _SPACED_PAIRS = b" x" * 7, b" xx" * 15
-# Percent-encoded characters that may be a text.
-_MANY_PERCENT = 6
+_SPACED_LETTERS, _SPACED_PAIRS = b" x" * 5, b" xx" * 15
+# Escapes, such as percent-encoded characters, that may be a text.
+_MANY_ESCAPES = 3
+_QUOTED = re.compile(r"(?:=[0-9A-F]{2}[^=]{0,20}){3}")
+# Numbers, which may be the codes of letters, and lines without blanks, which may be an encoded text.
+_MANY_NUMBERS = re.compile(r"(?:[0-9]{2,3}[ ,]{1,2}){8}")
+_THREES = (b" xxx" * 4, b"  xxx" * 4)
+_SHORT_LINES = re.compile(r"(?<!\S)[A-Za-z0-9+/_-]{8,}={0,2}\s{0,8}\n\s{0,8}[A-Za-z0-9+/_-]{4,}={0,2}(?!\S)")
 # Texts with fewer words can be in no recognisable language, nor instruct anybody without a word of the lists below.
 _FEW_WORDS = 3
 # Number of different common words of attacks from which a text is sent to the detector.
@@ -89,9 +95,15 @@ def precheck(text: str) -> Suspicion:
 
 def _may_be_encoded(text: str, encoded: bytes) -> bool:
     """Tell whether a text may have words that only the detector sees, because it undoes encodings and spacing."""
-    if "\\" in text or "&" in text or text.count("%") >= _MANY_PERCENT:
+    if "\\" in text or "&" in text or text.count("%") >= _MANY_ESCAPES:
+        return True
+    if text.count("=") >= _MANY_ESCAPES and _QUOTED.search(text):
+        return True
+    if "\n" in text and _SHORT_LINES.search(text):
         return True
     runs = b" " + encoded.translate(_RUNS)
+    if any(each in runs for each in _THREES) and _MANY_NUMBERS.search(text):
+        return True
     return _LONG_RUN in runs or _SPACED_LETTERS in runs or _SPACED_PAIRS in runs
 
 
