@@ -399,6 +399,40 @@ async def learned(caller: Caller, agent_id: str) -> str:
     return str(entry["value"])
 
 
+async def let_trees_roll_back(world: World) -> None:
+    await world.admin.call("layer.define", layer="tenant", policy={"rollback_by_tree": True})
+
+
+@pytest.mark.req("CE-F56")
+@pytest.mark.req("CE-F22")
+@pytest.mark.req("CE-U5")
+async def test_an_orchestrator_needs_the_clearance_to_roll_back_agents_below_it(world: World) -> None:
+    clerk = await world.admin.create_agent("clerk", clearance=1)
+    worker = await clerk.create_agent("worker")
+    senior = await world.admin.create_agent("senior", clearance=3)
+    await senior.create_agent("junior")
+    for text in ("good", "bad"):
+        await learn(worker, text)
+        await clerk.call("agent.define", agent_id="worker", role=text)
+        await senior.call("agent.define", agent_id="junior", role=text)
+    for line, needed in (("context:worker:learned_knowledge", 4), ("agent:worker", 3)):
+        with refused("PERMISSION_DENIED") as caught:
+            await clerk.call("history.rollback", context_id=line, target_version="1")
+        assert (caught.value.context["required_clearance"], caught.value.context["who_can"]) == (needed, [])
+    await senior.call("history.rollback", context_id="agent:junior", target_version="1")
+    with refused("PERMISSION_DENIED") as caught:
+        await senior.call("history.rollback", context_id="context:junior", target_version="1")
+    assert caught.value.context["required_clearance"] == 4
+    await let_trees_roll_back(world)
+    await clerk.call("history.rollback", context_id="context:worker:learned_knowledge", target_version="1")
+    assert await learned(clerk, "worker") == "good"
+    await clerk.call("history.rollback", context_id="agent:worker", target_version="1")
+    assert (await worker.call("agent.read_definition", agent_id="worker"))["role"] == "good"
+    await world.admin.call("layer.define", layer="tenant", policy={})
+    with refused("PERMISSION_DENIED"):
+        await clerk.call("history.rollback", context_id="agent:worker", target_version="2")
+
+
 @pytest.mark.req("CE-F56")
 @pytest.mark.req("CE-F22")
 @pytest.mark.req("CE-U5")
@@ -408,6 +442,7 @@ async def test_bad_memory_is_rolled_back_by_those_above_and_by_cleared_humans(wo
     worker = await boss.create_agent("worker")
     lead = await world.admin.create_agent("lead", kind="human", clearance=4)
     deputy = await world.admin.create_agent("deputy", kind="human", clearance=3)
+    await let_trees_roll_back(world)
     for text in ("good", "bad"):
         await learn(worker, text)
     back = {"context_id": "context:worker", "target_version": "1"}
@@ -440,6 +475,7 @@ async def test_no_agent_rolls_back_upwards_or_above_its_clearance(world: World) 
     worker = await boss.create_agent("worker")
     below = await boss.create_agent("below", parent_id="worker")
     expert = await world.admin.create_agent("expert", parent_id="boss", clearance=3)
+    await let_trees_roll_back(world)
     for caller in (boss, below, expert, world.planner):
         await learn(caller, "good")
         await learn(caller, "bad")

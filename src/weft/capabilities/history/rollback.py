@@ -66,7 +66,7 @@ class RolledBack(Response, kw_only=True, omit_defaults=False):
 
 
 def _check_may_roll_back(actor: Actor) -> None:
-    """Refuse callers that may roll back nothing: neither cleared nor above another agent."""
+    """Refuse callers that may roll back nothing: neither cleared nor above another agent, which a tenant may allow."""
     if actor.kind is PrincipalKind.AGENT and actor.has_agents_below:
         return
     check_clearance(actor, ROLLBACK_CLEARANCE, "A rollback", who="a human")
@@ -109,8 +109,9 @@ async def prepare_rollback(request: RollBack, actor: Actor, transactions: Transa
 async def roll_back(request: RollBack, history: History) -> RolledBack:
     """Return a context to an earlier version. History is not rewritten: the rollback is a new version.
 
-    Needs clearance 3, 4 for persistent memory, 5 for the tenant's layer. An agent may roll back the memory and the
-    definition of agents below it with any clearance that is not below theirs.
+    Needs clearance 3, 4 for persistent memory, 5 for the tenant's layer. With `rollback_by_tree` in the tenant's
+    policy, an agent may roll back the memory and the definition of agents below it with any clearance that is not
+    below theirs.
     """
     await history.backends.of(request.context_id).check_rollback(request.context_id)
     line = await history.to_write(request.context_id)
