@@ -120,7 +120,7 @@ async def roll_back(request: RollBack, history: History) -> RolledBack:
     target = await history.resolve(line, request.target_version)
     plan = await planned_now(history, line, target, _plans.pop(request, None))
     reason = await history.gate.admit_note("reason", request.reason)
-    meta = CommitMeta(reason or _default_reason(target), request.step)
+    meta = CommitMeta(noted(_rollback_to(target), reason), request.step)
     done = await restore(history, line, plan, meta, occasion="before-rollback")
     if done.snapshot_before is not None:
         data = {"context_id": before.line_id, "to": target.seq, "from": before.seq, "version": done.head.seq}
@@ -239,7 +239,12 @@ async def planned_now(
     return await plan_restore(history, line, target, renew_ttl=renew_ttl, without=without)
 
 
-def _default_reason(target: Point) -> str:
+def noted(what: str, reason: str | None) -> str:
+    """Return the reason of a commit that returns to an earlier state: what it is, then why."""
+    return what if reason is None else f"{what}: {reason}"
+
+
+def _rollback_to(target: Point) -> str:
     # Parts of a composite line are rolled back to their own versions, so the number needs the line's id.
     of_root = f" {target.line_id}" if is_composite(target.line_id) else ""
     return f"roll back{of_root} to version {target.seq}"
