@@ -493,3 +493,56 @@ async def test_no_agent_rolls_back_upwards_or_above_its_clearance(world: World) 
     await boss.call("agent.define", agent_id="worker", role="second")
     await boss.call("history.rollback", context_id="agent:worker", target_version="1")
     assert (await worker.call("agent.read_definition", agent_id="worker"))["role"] == "first"
+
+
+@pytest.mark.req("CE-F33")
+@pytest.mark.req("CE-F34")
+async def test_a_human_moves_an_agent_with_its_memory_and_those_below_it(world: World, tree: dict[str, Caller]) -> None:
+    await learn(tree["guide"], "where the wells are")
+    board = await tree["rival"].create_session("quarry")
+    with refused("SESSION_NOT_FOUND"):
+        await tree["helper"].in_session("quarry").write("stone")
+    moved = await world.admin.call("agent.update", agent_id="guide", parent_id="rival")
+    assert (moved["parent_id"], moved["participant"], moved["clearance"]) == ("rival", "subagent:guide", 2)
+    await tree["helper"].in_session("quarry").write("stone")
+    assert await board.value("stone") == "text"
+    with refused("SESSION_NOT_FOUND"):
+        await tree["helper"].write("stone")
+    assert await learned(tree["rival"], "guide") == "where the wells are"
+    assert await learned(tree["guide"], "guide") == "where the wells are"
+    await tree["rival"].call("agent.define", agent_id="helper", role="Digs")
+    with refused("PERMISSION_DENIED"):
+        await world.planner.call("agent.update", agent_id="helper", clearance=1)
+    rows = [row for row in await world.admin.audit(outcome="done") if row["action"] == "agent.update"]
+    assert (rows[0]["target"], rows[0]["agent_id"]) == ("guide/rival", "admin")
+
+
+@pytest.mark.req("CE-F33")
+@pytest.mark.req("CE-F31")
+async def test_nothing_moves_below_itself_out_of_reach_or_by_an_agent(world: World, tree: dict[str, Caller]) -> None:
+    for agent_id, parent_id in (("scout", "scout"), ("scout", "helper"), ("scout", "nobody"), ("admin", "scout")):
+        with refused("PERMISSION_DENIED" if agent_id == "admin" else "INVALID_PARENT"):
+            await world.admin.call("agent.update", agent_id=agent_id, parent_id=parent_id)
+    await world.admin.create_agent("person", kind="human")
+    with refused("INVALID_PARENT"):
+        await world.admin.call("agent.update", agent_id="person", parent_id="scout")
+    with refused("PERMISSION_DENIED"):
+        await world.planner.call("agent.update", agent_id="helper", parent_id="planner")
+    with refused("SELF_MODIFICATION"):
+        await world.planner.call("agent.update", agent_id="planner", parent_id="rival")
+    deputy = await world.admin.create_agent("deputy", kind="human", clearance=3, permissions=EVERY)
+    with refused("PERMISSION_DENIED"):
+        await deputy.call("agent.update", agent_id="helper", parent_id="admin")
+    last = "pawn"
+    for number in range(MAX_DEPTH - 3):
+        await world.admin.create_agent(f"level-{number}", parent_id=last)
+        last = f"level-{number}"
+    with refused("INVALID_PARENT"):
+        await world.admin.call("agent.update", agent_id="guide", parent_id=last)
+    await world.admin.call("agent.update", agent_id="helper", parent_id=last)
+    await disable(world.admin, "scout")
+    await world.admin.call("agent.update", agent_id="guide", parent_id="planner")
+    await disable(world.admin, "scout", disabled=False)
+    assert "guide" not in await active(world)
+    await disable(world.admin, "guide", disabled=False)
+    assert "guide" in await active(world)
