@@ -288,8 +288,9 @@ class AgentOperations:
         clearance: int | None = None,
         disabled: bool | None = None,
         min_score: float | None = None,
+        parent_id: str | None = None,
     ) -> AgentUpdated:
-        """Change a principal's permissions or clearance, or disable it. Takes effect on its next call everywhere.
+        """Change a principal's permissions or clearance, disable it, or move it. Takes effect on its next call everywhere.
 
         Disabling it disables everything below it; enabling it enables exactly that again. Human admins may change
         principals up to their own clearance, orchestrators only their descendants. Nobody can change itself or grant
@@ -299,7 +300,13 @@ class AgentOperations:
             "agent.update",
             {
                 "agent_id": agent_id,
-                **given(permissions=permissions, clearance=clearance, disabled=disabled, min_score=min_score),
+                **given(
+                    permissions=permissions,
+                    clearance=clearance,
+                    disabled=disabled,
+                    min_score=min_score,
+                    parent_id=parent_id,
+                ),
             },
         )
 
@@ -556,13 +563,22 @@ class BoardOperations:
             {"session_id": session_id, "from_label": from_label, **given(to_label=to_label, branch=branch)},
         )
 
-    async def restore_snapshot(self, session_id: str, label: str, *, branch: str | None = None) -> SnapshotRestored:
+    async def restore_snapshot(
+        self,
+        session_id: str,
+        label: str,
+        *,
+        branch: str | None = None,
+        reason: str | None = None,
+        step: str | None = None,
+    ) -> SnapshotRestored:
         """Return the whole board to a snapshot. Needs clearance 3.
 
         History is not rewritten: the restore adds new versions, and the state before it gets an automatic snapshot.
         """
         return await self._caller.call(
-            "board.restore_snapshot", {"session_id": session_id, "label": label, **given(branch=branch)}
+            "board.restore_snapshot",
+            {"session_id": session_id, "label": label, **given(branch=branch, reason=reason, step=step)},
         )
 
     async def guidance(
@@ -1342,8 +1358,9 @@ class HistoryOperations:
     ) -> RolledBack:
         """Return a context to an earlier version. History is not rewritten: the rollback is a new version.
 
-        Needs clearance 3, 4 for persistent memory, 5 for the tenant's layer. An agent may roll back the memory and the
-        definition of agents below it with any clearance that is not below theirs.
+        Needs clearance 3, 4 for persistent memory, 5 for the tenant's layer. With `rollback_by_tree` in the tenant's
+        policy, an agent may roll back the memory and the definition of agents below it with any clearance that is not
+        below theirs.
         """
         return await self._caller.call(
             "history.rollback",
@@ -1413,11 +1430,16 @@ class HistoryOperations:
         *,
         fingerprint: str | None = None,
         reason: str | None = None,
+        step: str | None = None,
     ) -> ReviewResolved:
         """Resolve a merge key by key. Only humans may, and only for the current values of both sides."""
         return await self._caller.call(
             "history.resolve",
-            {"review_id": review_id, "resolutions": resolutions, **given(fingerprint=fingerprint, reason=reason)},
+            {
+                "review_id": review_id,
+                "resolutions": resolutions,
+                **given(fingerprint=fingerprint, reason=reason, step=step),
+            },
         )
 
     async def close_review(self, review_id: str) -> ReviewDropped:
@@ -1873,6 +1895,8 @@ class MemoryOperations:
         overwrite: bool = True,
         if_version: int | None = None,
         derived_from: Sequence[str] = (),
+        reason: str | None = None,
+        step: str | None = None,
     ) -> MemorySet:
         """Store a value in your private memory: globally, or for one session.
 
@@ -1885,7 +1909,14 @@ class MemoryOperations:
                 "value": value,
                 "overwrite": overwrite,
                 "derived_from": derived_from,
-                **given(session_id=session_id, expires_in=expires_in, metadata=metadata, if_version=if_version),
+                **given(
+                    session_id=session_id,
+                    expires_in=expires_in,
+                    metadata=metadata,
+                    if_version=if_version,
+                    reason=reason,
+                    step=step,
+                ),
             },
         )
 
@@ -1901,10 +1932,19 @@ class MemoryOperations:
             "memory.list", {"limit": limit, **given(session_id=session_id, prefix=prefix, cursor=cursor)}
         )
 
-    async def delete(self, key: str, *, session_id: str | None = None, if_version: int | None = None) -> MemoryDeleted:
+    async def delete(
+        self,
+        key: str,
+        *,
+        session_id: str | None = None,
+        if_version: int | None = None,
+        reason: str | None = None,
+        step: str | None = None,
+    ) -> MemoryDeleted:
         """Delete an entry of your private memory."""
         return await self._caller.call(
-            "memory.delete", {"key": key, **given(session_id=session_id, if_version=if_version)}
+            "memory.delete",
+            {"key": key, **given(session_id=session_id, if_version=if_version, reason=reason, step=step)},
         )
 
     async def overview(self, agent_id: str) -> MemoryOverview:
@@ -2985,7 +3025,7 @@ class ToolsOperations:
         include: Sequence[str] = [],
         own_tools: bool = False,
     ) -> ToolsSelected:
-        """Choose the tools for a task among the registered ones: at most ten, found by the task's description.
+        """Choose the tools for a task among the registered ones: those that fit it, at most ten.
 
         The list stays the same, byte for byte, while it has what the task needs, so that provider caches survive;
         another task or step changes it.
@@ -3375,7 +3415,14 @@ class WindowOperations:
         )
 
     async def restore(
-        self, session_id: str, label: str, *, agent_id: str | None = None, from_agent_id: str | None = None
+        self,
+        session_id: str,
+        label: str,
+        *,
+        agent_id: str | None = None,
+        from_agent_id: str | None = None,
+        reason: str | None = None,
+        step: str | None = None,
     ) -> CheckpointRestored:
         """Return windows to a checkpoint: all that have it and that you may open, or one.
 
@@ -3384,7 +3431,11 @@ class WindowOperations:
         """
         return await self._caller.call(
             "window.restore",
-            {"session_id": session_id, "label": label, **given(agent_id=agent_id, from_agent_id=from_agent_id)},
+            {
+                "session_id": session_id,
+                "label": label,
+                **given(agent_id=agent_id, from_agent_id=from_agent_id, reason=reason, step=step),
+            },
         )
 
     async def branch(

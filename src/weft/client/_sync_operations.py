@@ -288,8 +288,9 @@ class SyncAgentOperations:
         clearance: int | None = None,
         disabled: bool | None = None,
         min_score: float | None = None,
+        parent_id: str | None = None,
     ) -> AgentUpdated:
-        """Change a principal's permissions or clearance, or disable it. Takes effect on its next call everywhere.
+        """Change a principal's permissions or clearance, disable it, or move it. Takes effect on its next call everywhere.
 
         Disabling it disables everything below it; enabling it enables exactly that again. Human admins may change
         principals up to their own clearance, orchestrators only their descendants. Nobody can change itself or grant
@@ -299,7 +300,13 @@ class SyncAgentOperations:
             "agent.update",
             {
                 "agent_id": agent_id,
-                **given(permissions=permissions, clearance=clearance, disabled=disabled, min_score=min_score),
+                **given(
+                    permissions=permissions,
+                    clearance=clearance,
+                    disabled=disabled,
+                    min_score=min_score,
+                    parent_id=parent_id,
+                ),
             },
         )
 
@@ -552,13 +559,22 @@ class SyncBoardOperations:
             {"session_id": session_id, "from_label": from_label, **given(to_label=to_label, branch=branch)},
         )
 
-    def restore_snapshot(self, session_id: str, label: str, *, branch: str | None = None) -> SnapshotRestored:
+    def restore_snapshot(
+        self,
+        session_id: str,
+        label: str,
+        *,
+        branch: str | None = None,
+        reason: str | None = None,
+        step: str | None = None,
+    ) -> SnapshotRestored:
         """Return the whole board to a snapshot. Needs clearance 3.
 
         History is not rewritten: the restore adds new versions, and the state before it gets an automatic snapshot.
         """
         return self._caller.call(
-            "board.restore_snapshot", {"session_id": session_id, "label": label, **given(branch=branch)}
+            "board.restore_snapshot",
+            {"session_id": session_id, "label": label, **given(branch=branch, reason=reason, step=step)},
         )
 
     def guidance(
@@ -1332,8 +1348,9 @@ class SyncHistoryOperations:
     ) -> RolledBack:
         """Return a context to an earlier version. History is not rewritten: the rollback is a new version.
 
-        Needs clearance 3, 4 for persistent memory, 5 for the tenant's layer. An agent may roll back the memory and the
-        definition of agents below it with any clearance that is not below theirs.
+        Needs clearance 3, 4 for persistent memory, 5 for the tenant's layer. With `rollback_by_tree` in the tenant's
+        policy, an agent may roll back the memory and the definition of agents below it with any clearance that is not
+        below theirs.
         """
         return self._caller.call(
             "history.rollback",
@@ -1401,11 +1418,16 @@ class SyncHistoryOperations:
         *,
         fingerprint: str | None = None,
         reason: str | None = None,
+        step: str | None = None,
     ) -> ReviewResolved:
         """Resolve a merge key by key. Only humans may, and only for the current values of both sides."""
         return self._caller.call(
             "history.resolve",
-            {"review_id": review_id, "resolutions": resolutions, **given(fingerprint=fingerprint, reason=reason)},
+            {
+                "review_id": review_id,
+                "resolutions": resolutions,
+                **given(fingerprint=fingerprint, reason=reason, step=step),
+            },
         )
 
     def close_review(self, review_id: str) -> ReviewDropped:
@@ -1855,6 +1877,8 @@ class SyncMemoryOperations:
         overwrite: bool = True,
         if_version: int | None = None,
         derived_from: Sequence[str] = (),
+        reason: str | None = None,
+        step: str | None = None,
     ) -> MemorySet:
         """Store a value in your private memory: globally, or for one session.
 
@@ -1867,7 +1891,14 @@ class SyncMemoryOperations:
                 "value": value,
                 "overwrite": overwrite,
                 "derived_from": derived_from,
-                **given(session_id=session_id, expires_in=expires_in, metadata=metadata, if_version=if_version),
+                **given(
+                    session_id=session_id,
+                    expires_in=expires_in,
+                    metadata=metadata,
+                    if_version=if_version,
+                    reason=reason,
+                    step=step,
+                ),
             },
         )
 
@@ -1883,9 +1914,20 @@ class SyncMemoryOperations:
             "memory.list", {"limit": limit, **given(session_id=session_id, prefix=prefix, cursor=cursor)}
         )
 
-    def delete(self, key: str, *, session_id: str | None = None, if_version: int | None = None) -> MemoryDeleted:
+    def delete(
+        self,
+        key: str,
+        *,
+        session_id: str | None = None,
+        if_version: int | None = None,
+        reason: str | None = None,
+        step: str | None = None,
+    ) -> MemoryDeleted:
         """Delete an entry of your private memory."""
-        return self._caller.call("memory.delete", {"key": key, **given(session_id=session_id, if_version=if_version)})
+        return self._caller.call(
+            "memory.delete",
+            {"key": key, **given(session_id=session_id, if_version=if_version, reason=reason, step=step)},
+        )
 
     def overview(self, agent_id: str) -> MemoryOverview:
         """Return your whole memory with values and totals."""
@@ -2959,7 +3001,7 @@ class SyncToolsOperations:
         include: Sequence[str] = [],
         own_tools: bool = False,
     ) -> ToolsSelected:
-        """Choose the tools for a task among the registered ones: at most ten, found by the task's description.
+        """Choose the tools for a task among the registered ones: those that fit it, at most ten.
 
         The list stays the same, byte for byte, while it has what the task needs, so that provider caches survive;
         another task or step changes it.
@@ -3341,7 +3383,14 @@ class SyncWindowOperations:
         )
 
     def restore(
-        self, session_id: str, label: str, *, agent_id: str | None = None, from_agent_id: str | None = None
+        self,
+        session_id: str,
+        label: str,
+        *,
+        agent_id: str | None = None,
+        from_agent_id: str | None = None,
+        reason: str | None = None,
+        step: str | None = None,
     ) -> CheckpointRestored:
         """Return windows to a checkpoint: all that have it and that you may open, or one.
 
@@ -3350,7 +3399,11 @@ class SyncWindowOperations:
         """
         return self._caller.call(
             "window.restore",
-            {"session_id": session_id, "label": label, **given(agent_id=agent_id, from_agent_id=from_agent_id)},
+            {
+                "session_id": session_id,
+                "label": label,
+                **given(agent_id=agent_id, from_agent_id=from_agent_id, reason=reason, step=step),
+            },
         )
 
     def branch(

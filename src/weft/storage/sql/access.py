@@ -98,15 +98,13 @@ UPDATE principals SET parent_id = $1, disabled_with = NULL,
                            WHERE parent.tenant = $2 AND parent.principal_id = $1), $3)
 WHERE tenant = $2 AND principal_id = $3
 """
-_MOVE_BELOW = (
-    _BELOW
-    + """
+_MOVE = """
 UPDATE principals SET
     root_id = (SELECT moved.root_id FROM principals moved WHERE moved.tenant = $1 AND moved.principal_id = $2),
     disabled_with = CASE WHEN disabled_with = $3 THEN $2 ELSE disabled_with END
 WHERE tenant = $1 AND principal_id IN (SELECT principal_id FROM below_it)
 """
-)
+_MOVE_BELOW = _BELOW + _MOVE
 _ENABLE_BELOW = """
 UPDATE principals SET disabled_at = NULL, disabled_by = NULL, disabled_with = NULL
 WHERE tenant = $1 AND disabled_with = $2 RETURNING principal_id
