@@ -143,7 +143,7 @@ async def test_equal_knowledge_is_embedded_once_in_a_tenant(world: World, monkey
         await caller.call("knowledge.create_domain", domain=domain)
         for name in names:
             await caller.call("knowledge.add_document", domain=domain, document_id=name, text=text)
-    await app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
+            await app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert len([each for each in quick.embedded if text in each]) == 1
     await stranger.call("knowledge.create_domain", domain="depot")
     await stranger.call("knowledge.add_document", domain="depot", document_id="rules", text=text)
