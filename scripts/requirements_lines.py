@@ -99,7 +99,7 @@ LINES = {
     "CE-F19": "A push needs write permission on the agent's own memory; pulling one's own context is always allowed.",
     "CE-F20": "Every change is a version with a SHA-256 over content and history.",
     "CE-F21": "Snapshots are named by hand, before critical operations and at workflow steps.",
-    "CE-F22": "Any version can be rolled back to with clearance 3, or by the orchestrator above; this is audited.",
+    "CE-F22": "Any version can be rolled back to with clearance 3; this is audited.",
     "CE-F23": "The log names author, time, reason and workflow step of every change.",
     "CE-F24": "Any two versions are compared: added, removed and modified entries, with a text diff.",
     "CE-F25": "Context branches for parallel work.",
@@ -127,13 +127,13 @@ LINES = {
     "CE-F47": "Better model, compaction and learning settings are suggested.",
     "CE-F48": "Documents are chunked by tokens and structure; each chunk references its exact text.",
     "CE-F49": "One interface embeds text with any model; a tenant can be limited to some models.",
-    "CE-F50": "Embeddings are cached by content hash within a tenant, and across tenants for platform data.",
+    "CE-F50": "Embeddings of knowledge are cached by content hash within a tenant, of platform data across tenants.",
     "CE-F51": "A tenant migrates to another embedding model without an outage: recall first, then queries by share.",
     "CE-F52": "Reindexing runs in the background for each tenant, rate-limited and resumable.",
     "CE-F53": "Prompts put their stable prefix first, so that provider prompt caches hit.",
     "CE-F54": "Each model call records baseline tokens, assembled tokens and savings.",
     "CE-F55": "Persistent memory has versions and named snapshots, also before much is learned.",
-    "CE-F56": "Persistent memory is rolled back with clearance 4, or by the orchestrator above; rollbacks are audited.",
+    "CE-F56": "Persistent memory is rolled back with clearance 4; rollbacks are audited.",
     "CE-F57": "Retention is set for each memory type and tenant.",
     "CE-F58": "Every assembled prompt is validated against the layers before dispatch, and blocked on violation.",
     "CE-A": "The ten operations of the context engine exist, tenant-scoped, metered, with stable error codes.",
@@ -157,6 +157,7 @@ LINES = {
     "CE-I": "Inputs are sanitised before assembly; layers are enforced after assembly and before dispatch.",
     "CE-H": "A compaction can be held for human review before it takes effect.",
     "CE-L1": "Events carry the time at which they happened; ingestion, too, carries step and reason.",
+    "CE-L4": "Equal knowledge is stored and embedded once in a tenant.",
     "CE-L6": "A prompt holds no passage that adds nothing for the task; adding junk never raises the reported savings.",
     "WX-01": "Default tool lists stay within their token budgets; other tools are called through one meta-tool.",
     "WX-02": "Who wrote, said, changed or read is an agent id everywhere.",
@@ -171,7 +172,7 @@ LINES = {
 # Requirements whose tests all carry a ``part``: what no test shows yet.
 MISSING = {
     "CE-F47": "settings of learning",
-    "CE-F50": "one embedding for equal texts of two items: a hit would tell that another item has the same text",
+    "CE-L4": "documents with equal text are stored once",
     "CE-L6": "a task without evidence that shares its subject with a document still gets passages of it",
     "CE-N": (
         "times and sizes, which are figures of benchmarks: assembly, search over 1M entries, 10M vectors "

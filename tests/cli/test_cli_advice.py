@@ -96,6 +96,10 @@ def test_every_recommendation_has_evidence_an_effect_and_a_command_that_works(wo
     found = {each["kind"]: worked.json("advise", "show", each["recommendation_id"]) for each in listed}
     kinds = {"tools", "board_keys", "pins", "documents", "duplicate_documents", "stale_context", "model"}
     assert kinds <= found.keys()
+    deletions = {"documents", "duplicate_documents", "board_keys"}
+    order = [each["kind"] in deletions for each in listed]
+    assert order == sorted(order), "what others may need is never deleted first"
+    assert all(not each["title"].startswith("Delete") for each in listed if each["kind"] == "documents")
     for kind, advice in found.items():
         assert advice["evidence"]
         assert advice["trial"] is None or advice["trial"]["exact"] == CALLS

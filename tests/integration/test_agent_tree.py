@@ -399,6 +399,40 @@ async def learned(caller: Caller, agent_id: str) -> str:
     return str(entry["value"])
 
 
+async def let_trees_roll_back(world: World) -> None:
+    await world.admin.call("layer.define", layer="tenant", policy={"rollback_by_tree": True})
+
+
+@pytest.mark.req("CE-F56")
+@pytest.mark.req("CE-F22")
+@pytest.mark.req("CE-U5")
+async def test_an_orchestrator_needs_the_clearance_to_roll_back_agents_below_it(world: World) -> None:
+    clerk = await world.admin.create_agent("clerk", clearance=1)
+    worker = await clerk.create_agent("worker")
+    senior = await world.admin.create_agent("senior", clearance=3)
+    await senior.create_agent("junior")
+    for text in ("good", "bad"):
+        await learn(worker, text)
+        await clerk.call("agent.define", agent_id="worker", role=text)
+        await senior.call("agent.define", agent_id="junior", role=text)
+    for line, needed in (("context:worker:learned_knowledge", 4), ("agent:worker", 3)):
+        with refused("PERMISSION_DENIED") as caught:
+            await clerk.call("history.rollback", context_id=line, target_version="1")
+        assert (caught.value.context["required_clearance"], caught.value.context["who_can"]) == (needed, [])
+    await senior.call("history.rollback", context_id="agent:junior", target_version="1")
+    with refused("PERMISSION_DENIED") as caught:
+        await senior.call("history.rollback", context_id="context:junior", target_version="1")
+    assert caught.value.context["required_clearance"] == 4
+    await let_trees_roll_back(world)
+    await clerk.call("history.rollback", context_id="context:worker:learned_knowledge", target_version="1")
+    assert await learned(clerk, "worker") == "good"
+    await clerk.call("history.rollback", context_id="agent:worker", target_version="1")
+    assert (await worker.call("agent.read_definition", agent_id="worker"))["role"] == "good"
+    await world.admin.call("layer.define", layer="tenant", policy={})
+    with refused("PERMISSION_DENIED"):
+        await clerk.call("history.rollback", context_id="agent:worker", target_version="2")
+
+
 @pytest.mark.req("CE-F56")
 @pytest.mark.req("CE-F22")
 @pytest.mark.req("CE-U5")
@@ -408,6 +442,7 @@ async def test_bad_memory_is_rolled_back_by_those_above_and_by_cleared_humans(wo
     worker = await boss.create_agent("worker")
     lead = await world.admin.create_agent("lead", kind="human", clearance=4)
     deputy = await world.admin.create_agent("deputy", kind="human", clearance=3)
+    await let_trees_roll_back(world)
     for text in ("good", "bad"):
         await learn(worker, text)
     back = {"context_id": "context:worker", "target_version": "1"}
@@ -440,6 +475,7 @@ async def test_no_agent_rolls_back_upwards_or_above_its_clearance(world: World) 
     worker = await boss.create_agent("worker")
     below = await boss.create_agent("below", parent_id="worker")
     expert = await world.admin.create_agent("expert", parent_id="boss", clearance=3)
+    await let_trees_roll_back(world)
     for caller in (boss, below, expert, world.planner):
         await learn(caller, "good")
         await learn(caller, "bad")
@@ -457,3 +493,56 @@ async def test_no_agent_rolls_back_upwards_or_above_its_clearance(world: World) 
     await boss.call("agent.define", agent_id="worker", role="second")
     await boss.call("history.rollback", context_id="agent:worker", target_version="1")
     assert (await worker.call("agent.read_definition", agent_id="worker"))["role"] == "first"
+
+
+@pytest.mark.req("CE-F33")
+@pytest.mark.req("CE-F34")
+async def test_a_human_moves_an_agent_with_its_memory_and_those_below_it(world: World, tree: dict[str, Caller]) -> None:
+    await learn(tree["guide"], "where the wells are")
+    board = await tree["rival"].create_session("quarry")
+    with refused("SESSION_NOT_FOUND"):
+        await tree["helper"].in_session("quarry").write("stone")
+    moved = await world.admin.call("agent.update", agent_id="guide", parent_id="rival")
+    assert (moved["parent_id"], moved["participant"], moved["clearance"]) == ("rival", "subagent:guide", 2)
+    await tree["helper"].in_session("quarry").write("stone")
+    assert await board.value("stone") == "text"
+    with refused("SESSION_NOT_FOUND"):
+        await tree["helper"].write("stone")
+    assert await learned(tree["rival"], "guide") == "where the wells are"
+    assert await learned(tree["guide"], "guide") == "where the wells are"
+    await tree["rival"].call("agent.define", agent_id="helper", role="Digs")
+    with refused("PERMISSION_DENIED"):
+        await world.planner.call("agent.update", agent_id="helper", clearance=1)
+    rows = [row for row in await world.admin.audit(outcome="done") if row["action"] == "agent.update"]
+    assert (rows[0]["target"], rows[0]["agent_id"]) == ("guide/rival", "admin")
+
+
+@pytest.mark.req("CE-F33")
+@pytest.mark.req("CE-F31")
+async def test_nothing_moves_below_itself_out_of_reach_or_by_an_agent(world: World, tree: dict[str, Caller]) -> None:
+    for agent_id, parent_id in (("scout", "scout"), ("scout", "helper"), ("scout", "nobody"), ("admin", "scout")):
+        with refused("PERMISSION_DENIED" if agent_id == "admin" else "INVALID_PARENT"):
+            await world.admin.call("agent.update", agent_id=agent_id, parent_id=parent_id)
+    await world.admin.create_agent("person", kind="human")
+    with refused("INVALID_PARENT"):
+        await world.admin.call("agent.update", agent_id="person", parent_id="scout")
+    with refused("PERMISSION_DENIED"):
+        await world.planner.call("agent.update", agent_id="helper", parent_id="planner")
+    with refused("SELF_MODIFICATION"):
+        await world.planner.call("agent.update", agent_id="planner", parent_id="rival")
+    deputy = await world.admin.create_agent("deputy", kind="human", clearance=3, permissions=EVERY)
+    with refused("PERMISSION_DENIED"):
+        await deputy.call("agent.update", agent_id="helper", parent_id="admin")
+    last = "pawn"
+    for number in range(MAX_DEPTH - 3):
+        await world.admin.create_agent(f"level-{number}", parent_id=last)
+        last = f"level-{number}"
+    with refused("INVALID_PARENT"):
+        await world.admin.call("agent.update", agent_id="guide", parent_id=last)
+    await world.admin.call("agent.update", agent_id="helper", parent_id=last)
+    await disable(world.admin, "scout")
+    await world.admin.call("agent.update", agent_id="guide", parent_id="planner")
+    await disable(world.admin, "scout", disabled=False)
+    assert "guide" not in await active(world)
+    await disable(world.admin, "guide", disabled=False)
+    assert "guide" in await active(world)

@@ -41,6 +41,41 @@ async def filled(world: World) -> World:
 
 @pytest.mark.req("CE-F20")
 @pytest.mark.req("CE-F23")
+@pytest.mark.req("CE-F21")
+@pytest.mark.req("CE-L1")
+async def test_every_way_to_change_a_context_records_reason_and_step(world: World) -> None:
+    why = {"reason": "the client asked", "step": "intake"}
+    await world.planner.write("goal", "ship", **why)
+    await world.planner.snapshot("start")
+    await world.planner.write("goal", "later")
+    await world.planner.delete("goal", **why)
+    await world.admin.call("board.restore_snapshot", session_id="s1", label="start", **why)
+    await world.admin.call("history.rollback", context_id="board:s1", target_version="2", **why)
+    await world.planner.remember("note", "x", **why)
+    await world.planner.forget("note", **why)
+    event = {"event_id": "e1", "role": "user", "content": "hello", **why}
+    await world.planner.call("context.ingest", session_id="s1", events=[event])
+    await world.planner.call("window.checkpoint", session_id="s1", label="early")
+    await world.planner.call("context.ingest", session_id="s1", events=[{**event, "event_id": "e2"}])
+    await world.planner.call("window.restore", session_id="s1", label="early", **why)
+
+    async def reasons(line: str) -> list[tuple[str, str | None]]:
+        commits = (await world.planner.call("history.log", context_id=line))["commits"]
+        return [(commit["reason"], commit.get("step")) for commit in reversed(commits)]
+
+    asked = "the client asked"
+    assert await reasons("board:s1") == [
+        (asked, "intake"),
+        ("write", None),
+        (asked, "intake"),
+        (f"restore start: {asked}", "intake"),
+        (f"roll back to version 2: {asked}", "intake"),
+    ]
+    assert await reasons("memory:planner") == [(asked, "intake"), (asked, "intake")]
+    assert (await reasons("window:s1:planner"))[-1] == (f"restore early: {asked}", "intake")
+
+
+@pytest.mark.req("CE-F23")
 @pytest.mark.req("CE-U5")
 async def test_the_log_records_author_change_time_reason_and_step(filled: World) -> None:
     log = await history(filled.planner, "log")

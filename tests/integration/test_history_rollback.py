@@ -55,7 +55,11 @@ async def test_a_rollback_is_a_new_version(filled: World) -> None:
     assert await filled.planner.value("goal") == "ship"
     assert await state(filled.planner, version="before-rollback-v5") == {"goal": "changed", "extra": "x"}
     commit = (await history(filled.planner, "show"))["commit"]
-    assert (commit["author"], commit["reason"], commit["step"]) == ("human:admin", "wrong turn", "repair")
+    assert (commit["author"], commit["reason"], commit["step"]) == (
+        "human:admin",
+        "roll back to version 2: wrong turn",
+        "repair",
+    )
     assert (await history(filled.planner, "verify"))["intact"]
 
 

@@ -56,6 +56,40 @@ async def test_a_rollback_returns_to_earlier_events_and_numbers_go_on(world: Wor
     assert (await world.planner.call("history.verify", context_id=LINE))["intact"] is True
 
 
+@pytest.mark.req("CE-U5")
+@pytest.mark.req("CE-F22")
+async def test_a_cleared_human_sees_and_rolls_back_the_conversations_below(world: World) -> None:
+    lead = await world.admin.create_agent("lead", kind="human", clearance=3, permissions=["read", "write"])
+    trainee = await world.admin.create_agent("trainee", kind="human", clearance=2, permissions=["read", "write"])
+    peer = await world.admin.create_agent("peer", kind="human", clearance=3, permissions=["read", "write"])
+    scribe = await world.admin.create_agent("scribe", parent_id="lead")
+    novice = await world.admin.create_agent("novice", parent_id="trainee")
+    expert = await world.admin.create_agent("expert", parent_id="lead", clearance=4)
+    for agent, name in ((scribe, "scribe"), (novice, "novice"), (expert, "expert")):
+        await agent.create_session(f"of-{name}")
+        for event_id in ("first", "second"):
+            await agent.call("context.ingest", session_id=f"of-{name}", events=[message(event_id, event_id)])
+    line = {"context_id": "window:of-scribe:scribe"}
+    assert [commit["version"] for commit in (await lead.call("history.log", **line))["commits"]] == [2, 1]
+    shown = await lead.call("window.events", session_id="of-scribe", agent_id="scribe")
+    assert [event["content"] for event in shown["events"]] == ["first", "second"]
+    await lead.call("history.rollback", **line, target_version="1", reason="a wrong turn")
+    assert (await scribe.call("window.events", session_id="of-scribe"))["total_count"] == 1
+    for caller, name in ((trainee, "novice"), (peer, "scribe"), (lead, "expert"), (lead, "novice")):
+        other = f"window:of-{name}:{name}"
+        with refused("CONTEXT_NOT_FOUND"):
+            await caller.call("history.log", context_id=other)
+        with refused("SESSION_NOT_FOUND"):
+            await caller.call("window.events", session_id=f"of-{name}", agent_id=name)
+    for call, fields in (
+        ("session.get", {}),
+        ("board.list_keys", {}),
+        ("context.ingest", {"agent_id": "scribe", "events": [message("x", "x")]}),
+    ):
+        with refused("SESSION_NOT_FOUND"):
+            await lead.call(call, session_id="of-scribe", **fields)
+
+
 async def test_a_branch_continues_separately_and_is_merged(world: World) -> None:
     await ingest(world.analysis, message("a", "one"))
     await world.analysis.call("history.branch", context_id=LINE, branch="try")

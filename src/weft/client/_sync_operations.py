@@ -133,7 +133,7 @@ if TYPE_CHECKING:
     from weft.capabilities.recommendations.operations import AdviceList, AdviceShown, AdviceTried
     from weft.capabilities.record_log.add import LifecycleSet, RecordsAdded
     from weft.capabilities.record_log.list_records import Records
-    from weft.capabilities.record_log.redact import ItemRedacted, ItemRevealed
+    from weft.capabilities.record_log.redact import ItemRedacted
     from weft.capabilities.record_log.resolve_source import SourceResolved
     from weft.capabilities.record_log.show import RecordSchema, RecordShown
     from weft.capabilities.search.domain_evaluation import EvaluationInfo
@@ -259,7 +259,7 @@ class SyncAgentOperations:
         kind: Literal["agent", "human"] = "agent",
         parent_id: str | None = None,
         clearance: int = 1,
-        permissions: Sequence[Literal["read", "write", "admin", "audit"]] = ("read", "write"),
+        permissions: Sequence[Literal["read", "write", "admin"]] = ("read", "write"),
         min_score: float | None = None,
     ) -> AgentCreated:
         """Create an agent or a human, with an API key that is shown only once. For admins and orchestrators.
@@ -284,12 +284,13 @@ class SyncAgentOperations:
         self,
         agent_id: str,
         *,
-        permissions: Sequence[Literal["read", "write", "admin", "audit"]] | None = None,
+        permissions: Sequence[Literal["read", "write", "admin"]] | None = None,
         clearance: int | None = None,
         disabled: bool | None = None,
         min_score: float | None = None,
+        parent_id: str | None = None,
     ) -> AgentUpdated:
-        """Change a principal's permissions or clearance, or disable it. Takes effect on its next call everywhere.
+        """Change a principal's permissions or clearance, disable it, or move it. Takes effect on its next call everywhere.
 
         Disabling it disables everything below it; enabling it enables exactly that again. Human admins may change
         principals up to their own clearance, orchestrators only their descendants. Nobody can change itself or grant
@@ -299,7 +300,13 @@ class SyncAgentOperations:
             "agent.update",
             {
                 "agent_id": agent_id,
-                **given(permissions=permissions, clearance=clearance, disabled=disabled, min_score=min_score),
+                **given(
+                    permissions=permissions,
+                    clearance=clearance,
+                    disabled=disabled,
+                    min_score=min_score,
+                    parent_id=parent_id,
+                ),
             },
         )
 
@@ -552,13 +559,22 @@ class SyncBoardOperations:
             {"session_id": session_id, "from_label": from_label, **given(to_label=to_label, branch=branch)},
         )
 
-    def restore_snapshot(self, session_id: str, label: str, *, branch: str | None = None) -> SnapshotRestored:
+    def restore_snapshot(
+        self,
+        session_id: str,
+        label: str,
+        *,
+        branch: str | None = None,
+        reason: str | None = None,
+        step: str | None = None,
+    ) -> SnapshotRestored:
         """Return the whole board to a snapshot. Needs clearance 3.
 
         History is not rewritten: the restore adds new versions, and the state before it gets an automatic snapshot.
         """
         return self._caller.call(
-            "board.restore_snapshot", {"session_id": session_id, "label": label, **given(branch=branch)}
+            "board.restore_snapshot",
+            {"session_id": session_id, "label": label, **given(branch=branch, reason=reason, step=step)},
         )
 
     def guidance(
@@ -1332,8 +1348,9 @@ class SyncHistoryOperations:
     ) -> RolledBack:
         """Return a context to an earlier version. History is not rewritten: the rollback is a new version.
 
-        Needs clearance 3, 4 for persistent memory, 5 for the tenant's layer. An agent may roll back the memory and the
-        definition of agents below it with any clearance that is not below theirs.
+        Needs clearance 3, 4 for persistent memory, 5 for the tenant's layer. With `rollback_by_tree` in the tenant's
+        policy, an agent may roll back the memory and the definition of agents below it with any clearance that is not
+        below theirs.
         """
         return self._caller.call(
             "history.rollback",
@@ -1401,11 +1418,16 @@ class SyncHistoryOperations:
         *,
         fingerprint: str | None = None,
         reason: str | None = None,
+        step: str | None = None,
     ) -> ReviewResolved:
         """Resolve a merge key by key. Only humans may, and only for the current values of both sides."""
         return self._caller.call(
             "history.resolve",
-            {"review_id": review_id, "resolutions": resolutions, **given(fingerprint=fingerprint, reason=reason)},
+            {
+                "review_id": review_id,
+                "resolutions": resolutions,
+                **given(fingerprint=fingerprint, reason=reason, step=step),
+            },
         )
 
     def close_review(self, review_id: str) -> ReviewDropped:
@@ -1828,10 +1850,7 @@ class SyncLayerOperations:
         )
 
     def show(self, *, agent_id: str | None = None, session_id: str | None = None) -> LayersShown:
-        """Show the layers that begin your prompts, or those of an agent you may edit: level, version, hash and text.
-
-        Guidelines of teams that you may not see are left out.
-        """
+        """Show the layers that begin your prompts, or those of an agent you may edit: level, version, hash and text."""
         return self._caller.call("layer.show", given(agent_id=agent_id, session_id=session_id))
 
     def list(self, *, limit: int = 200, cursor: str | None = None) -> LayerList:
@@ -1858,6 +1877,8 @@ class SyncMemoryOperations:
         overwrite: bool = True,
         if_version: int | None = None,
         derived_from: Sequence[str] = (),
+        reason: str | None = None,
+        step: str | None = None,
     ) -> MemorySet:
         """Store a value in your private memory: globally, or for one session.
 
@@ -1870,7 +1891,14 @@ class SyncMemoryOperations:
                 "value": value,
                 "overwrite": overwrite,
                 "derived_from": derived_from,
-                **given(session_id=session_id, expires_in=expires_in, metadata=metadata, if_version=if_version),
+                **given(
+                    session_id=session_id,
+                    expires_in=expires_in,
+                    metadata=metadata,
+                    if_version=if_version,
+                    reason=reason,
+                    step=step,
+                ),
             },
         )
 
@@ -1886,9 +1914,20 @@ class SyncMemoryOperations:
             "memory.list", {"limit": limit, **given(session_id=session_id, prefix=prefix, cursor=cursor)}
         )
 
-    def delete(self, key: str, *, session_id: str | None = None, if_version: int | None = None) -> MemoryDeleted:
+    def delete(
+        self,
+        key: str,
+        *,
+        session_id: str | None = None,
+        if_version: int | None = None,
+        reason: str | None = None,
+        step: str | None = None,
+    ) -> MemoryDeleted:
         """Delete an entry of your private memory."""
-        return self._caller.call("memory.delete", {"key": key, **given(session_id=session_id, if_version=if_version)})
+        return self._caller.call(
+            "memory.delete",
+            {"key": key, **given(session_id=session_id, if_version=if_version, reason=reason, step=step)},
+        )
 
     def overview(self, agent_id: str) -> MemoryOverview:
         """Return your whole memory with values and totals."""
@@ -2346,7 +2385,6 @@ class SyncRecordsOperations:
 
         Idempotent: adding an identical record changes nothing. A context_event is published under its class to event
         subscribers. The source items of a compaction or summary must exist: stored ones, or items of the same call.
-        Records of other producers are read as openly as the standard is, kept and returned as they were given.
         """
         return self._caller.call(
             "records.add", {"records": records, **given(session_id=session_id, readable_by=readable_by)}
@@ -2491,12 +2529,11 @@ class SyncRecordsOperations:
         replacement: str | None = None,
         session_id: str | None = None,
     ) -> ItemRedacted:
-        """Redact an item wherever it is read: board, messages, windows, memory, histories, prompts, search, exports.
+        """Redact the content of an item in records, exports and events. The stored content stays.
 
         An item is one version of a key, one message, or one recorded item, summary or assembly. Its author and admins
-        may redact it. The content stays stored for those with the permission ``audit``, who read it with
-        ``records.reveal``. Definitions and layers are redacted in records and exports only: write a new version of
-        them.
+        may redact it. To remove content from the board or the transcript, delete the key or change the message's
+        visibility.
         """
         return self._caller.call(
             "records.redact",
@@ -2506,15 +2543,6 @@ class SyncRecordsOperations:
                 "reason": reason,
                 **given(method=method, replacement=replacement, session_id=session_id),
             },
-        )
-
-    def reveal(self, item_id: str, reason: str, *, session_id: str | None = None) -> ItemRevealed:
-        """Read an item as it was before its redaction.
-
-        Needs the permission ``audit``, which admins grant, and access to the item itself; every call is audited.
-        """
-        return self._caller.call(
-            "records.reveal", {"item_id": item_id, "reason": reason, **given(session_id=session_id)}
         )
 
     def resolve(
@@ -2886,7 +2914,7 @@ class SyncTokenOperations:
         agent_type: str,
         api_key: str,
         *,
-        requested_permissions: Sequence[Literal["read", "write", "admin", "audit"]] = ("read", "write"),
+        requested_permissions: Sequence[Literal["read", "write", "admin"]] = ("read", "write"),
         step: str | None = None,
         single_use: bool = False,
     ) -> TokenIssued:
@@ -2973,7 +3001,7 @@ class SyncToolsOperations:
         include: Sequence[str] = [],
         own_tools: bool = False,
     ) -> ToolsSelected:
-        """Choose the tools for a task among the registered ones: at most ten, found by the task's description.
+        """Choose the tools for a task among the registered ones: those that fit it, at most ten.
 
         The list stays the same, byte for byte, while it has what the task needs, so that provider caches survive;
         another task or step changes it.
@@ -3361,9 +3389,10 @@ class SyncWindowOperations:
         *,
         agent_id: str | None = None,
         from_agent_id: str | None = None,
-        all_agents: bool = False,
+        reason: str | None = None,
+        step: str | None = None,
     ) -> CheckpointRestored:
-        """Return a window to a checkpoint: yours, or another agent's, or all that have it and that you may open.
+        """Return windows to a checkpoint: all that have it and that you may open, or one.
 
         History is not rewritten: the restored state is a new version. With from_agent_id, another agent's checkpoint is
         restored into a window; its redacted events are left out.
@@ -3373,8 +3402,7 @@ class SyncWindowOperations:
             {
                 "session_id": session_id,
                 "label": label,
-                "all_agents": all_agents,
-                **given(agent_id=agent_id, from_agent_id=from_agent_id),
+                **given(agent_id=agent_id, from_agent_id=from_agent_id, reason=reason, step=step),
             },
         )
 

@@ -16,7 +16,7 @@ from weft.capabilities.indexing.embeddings.model_selection import serving_model
 from weft.capabilities.language_models.model import ToolDefinition
 from weft.capabilities.search.index_view import CollectionQuery
 from weft.capabilities.search.model import Query, RankingWeights
-from weft.capabilities.tools.catalogue import DescribeTool, FoundTool, ToolDescription
+from weft.capabilities.tools.catalogue import DescribeTool, FoundTool, RankedTool, ToolDescription
 from weft.capabilities.tools.definitions import summary
 from weft.capabilities.tools.model import TOOLS, RuntimeTool
 from weft.capabilities.tools.registry import visible_owners
@@ -51,6 +51,9 @@ _WAIT_SECONDS = 0.5
 _EMBED_DELAY_SECONDS = 1.0
 _RUNTIME = "your runtime"
 # Several passages may be of the same tool.
+# A tool fits a task if its relevance is this part of the best one's, and by meaning at least this: texts that have
+# nothing to do with each other reach 0.47, such as a greeting and a database.
+_FITS, _FITS_BY_MEANING = 0.8, 0.5
 _PASSAGES_PER_TOOL = 3
 # Enough for the first few tools.
 _PASSAGES = 50
@@ -102,7 +105,7 @@ class IndexedTools:
 
     async def search(self, actor: Actor, query: str, limit: int) -> list[FoundTool]:
         usable = {entry.name: entry for entry in self._toolbox.entries(actor)}
-        names = (await self.rank(actor, query, _PASSAGES, own=usable))[:limit]
+        names = [each.name for each in await self.rank(actor, query, _PASSAGES, own=usable)][:limit]
         found = {tool.name: tool for tool in await self._registered(actor, set(names) - usable.keys())}
         return [
             FoundTool(name=name, summary=usable[name].summary)
@@ -112,7 +115,7 @@ class IndexedTools:
             if name in usable or name in found
         ]
 
-    async def rank(self, actor: Actor, query: str, limit: int, *, own: Collection[str] = ()) -> list[str]:
+    async def rank(self, actor: Actor, query: str, limit: int, *, own: Collection[str] = ()) -> list[RankedTool]:
         model = await self._database.read(caller_scope(actor), self._model)
         index = await self._index(model, _WAIT_SECONDS) if own else None
         views: list[View] = [await self._view_of_registered(actor, model)]
@@ -128,9 +131,16 @@ class IndexedTools:
             Scope(actor.tenant, principal=actor.path),
             lambda tx: SqlCollectionStore(tx).versions_of(TOOLS, numbers),
         )
-        found = [_name_of(each, items, index) for each in ranking.ranked]
-        # The best passage of a tool counts.
-        return list(dict.fromkeys(name for name in found if name is not None))[:limit]
+        scores: dict[str, float] = {}
+        for each in ranking.ranked:
+            name = _name_of(each, items, index)
+            if name is not None:
+                # The best passage of a tool counts.
+                scores.setdefault(name, each.score)
+        least = max(scores.values(), default=0) * _FITS
+        if any(each.signals.get("semantic", 0) > 0 for each in ranking.ranked):
+            least = max(least, _FITS_BY_MEANING)
+        return [RankedTool(name, score >= least) for name, score in scores.items()][:limit]
 
     async def describe(self, actor: Actor, request: DescribeTool) -> ToolDescription:
         # No transaction follows that would check it.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # Levels of a tree. Every check of a caller's reach walks up all of them.
 MAX_DEPTH = 20
+_CHOOSE = "Choose another parent; `agent.list` shows the tree."
 
 
 class AgentLimit(msgspec.Struct, frozen=True):
@@ -50,6 +51,26 @@ async def find_parent(parent_id: str, access: AccessStore) -> Principal:
             max_depth=MAX_DEPTH,
         )
     return parent
+
+
+async def move(principal: Principal, parent_id: str, actor: Actor, access: AccessStore) -> Principal:
+    """Put an agent with everything below it under another principal, and return it as it is then. For humans."""
+    if actor.kind is not PrincipalKind.HUMAN:
+        raise PermissionDenied(
+            "An agent cannot move agents in the tree.", hint="Ask a human admin to move it with `agent.update`."
+        )
+    if principal.kind is not PrincipalKind.AGENT:
+        raise InvalidParent(f"'{principal.principal_id}' is a human: only agents are moved.", hint=_CHOOSE)
+    parent = await find_parent(parent_id, access)
+    if parent.clearance > actor.clearance:
+        raise PermissionDenied("The new parent has a higher clearance than yours.", your_clearance=actor.clearance)
+    above = [parent_id, *(each.principal_id for each in await access.ancestors(parent_id))]
+    if principal.principal_id in above:
+        raise InvalidParent(f"'{parent_id}' is '{principal.principal_id}' itself or below it.", hint=_CHOOSE)
+    if len(above) + await access.height(principal.principal_id) > MAX_DEPTH:
+        raise InvalidParent(f"A tree has at most {MAX_DEPTH} levels.", hint=_CHOOSE, max_depth=MAX_DEPTH)
+    await access.move(principal, parent_id)
+    return replace(principal, parent_id=parent_id, disabled_with=None)
 
 
 async def check_room(actor: Actor, access: AccessStore, limit: AgentLimit) -> None:

@@ -17,6 +17,7 @@ from weft.capabilities.access.agent_tree import (
     enable,
     exceeding,
     find_parent,
+    move,
 )
 from weft.capabilities.access.authentication import active_principal, check_key
 from weft.capabilities.access.grants import (
@@ -183,6 +184,10 @@ class UpdateAgent(Request):
         ),
     ] = None
     min_score: MinScore = None
+    parent_id: Annotated[
+        AgentId | None,
+        msgspec.Meta(description="Move it, with its memory and everything below it, under this principal; for humans."),
+    ] = None
 
 
 class AgentInfo(Response, kw_only=True, omit_defaults=False):
@@ -488,7 +493,7 @@ async def create_agent(
 async def update_agent(
     request: UpdateAgent, actor: Actor, access: AccessStore, limit: AgentLimit, clock: Clock
 ) -> AgentUpdated:
-    """Change a principal's permissions or clearance, or disable it. Takes effect on its next call everywhere.
+    """Change a principal's permissions or clearance, disable it, or move it. Takes effect on its next call everywhere.
 
     Disabling it disables everything below it; enabling it enables exactly that again. Human admins may change
     principals up to their own clearance, orchestrators only their descendants. Nobody can change itself or grant more
@@ -500,10 +505,12 @@ async def update_agent(
     asked = frozenset(map(Permission, request.permissions or ()))
     check_may_grant(actor, request.clearance or principal.clearance, asked)
     change = TreeChange(principal)
+    if request.parent_id not in {None, principal.parent_id}:
+        change = TreeChange(await move(principal, request.parent_id or "", actor, access))
     if request.disabled is not None:
         now = to_micros(clock.now())
-        changing = disable(principal, actor, access, now) if request.disabled else enable(principal, actor, access)
-        change = await changing
+        moved = change.principal
+        change = await (disable(moved, actor, access, now) if request.disabled else enable(moved, actor, access))
     await access.update_principal(_apply_update(change.principal, request))
     if request.disabled is False:
         await check_room(actor, access, limit)

@@ -89,6 +89,17 @@ class AccessStore(Protocol):
         """
         ...
 
+    async def height(self, principal_id: str) -> int:
+        """Return the levels of the tree of a principal: 1 if nothing is below it."""
+        ...
+
+    async def move(self, principal: Principal, parent_id: str) -> None:
+        """Put a principal with everything below it under another one, in the tree of that one.
+
+        What was disabled with a principal that is no longer above it is disabled with the moved one.
+        """
+        ...
+
     async def enable_below(self, principal_id: str) -> Sequence[str]:
         """Enable the principals that were disabled with one, and return their ids."""
         ...

@@ -104,7 +104,8 @@ class ContextLines(msgspec.Struct, frozen=True):
         if line.part == DEFINITION:
             forbid_self_definition({"agent_id": line.owner}, actor)
         owner = await find_agent(line.owner, self.contexts.access)
-        await check_may_roll_back(actor, owner, needed, self.contexts.access)
+        by_tree = (await self.contexts.gate.policies.current()).rollback_by_tree
+        await check_may_roll_back(actor, owner, needed, self.contexts.access, by_tree=by_tree)
 
     async def expire(self, line_id: str, limit: int) -> bool:
         """Expire entries past retention; deletes a part whose branch or team was deleted."""

@@ -82,13 +82,22 @@ def forbid_self_definition(raw: Mapping[str, Any], actor: Actor) -> None:
         raise SelfModification("You cannot change your own definition.")
 
 
-async def check_may_roll_back(actor: Actor, owner: Principal, needed: int, access: AccessStore) -> None:
-    """Raise, with those who can, unless the caller is an agent above the owner or has the clearance."""
+async def check_may_roll_back(
+    actor: Actor, owner: Principal, needed: int, access: AccessStore, *, by_tree: bool
+) -> None:
+    """Raise, with those who can, unless the caller has the clearance.
+
+    ``by_tree``: an agent above the owner needs no more than the owner's clearance.
+    """
     above = await access.ancestors(owner.principal_id)
     is_above = actor.kind is PrincipalKind.AGENT and actor.principal_id in {each.principal_id for each in above}
-    if is_above or actor.clearance >= needed:
+    if (by_tree and is_above) or actor.clearance >= needed:
         return
-    can = [each.principal_id for each in above if each.disabled_at is None and _is_cleared(each, owner, needed)]
+    can = [
+        each.principal_id
+        for each in above
+        if each.disabled_at is None and each.clearance >= _least_clearance(each, owner, needed, by_tree=by_tree)
+    ]
     named = " or ".join([*(f"'{name}'" for name in can), f"a human with clearance {needed} or more"])
     raise PermissionDenied(
         f"A rollback of the context of '{owner.principal_id}' needs clearance {needed}; yours is {actor.clearance}.",
@@ -99,10 +108,9 @@ async def check_may_roll_back(actor: Actor, owner: Principal, needed: int, acces
     )
 
 
-def _is_cleared(above: Principal, owner: Principal, needed: int) -> bool:
-    """Tell whether a principal above another one may roll back its context."""
-    least = owner.clearance if above.kind is PrincipalKind.AGENT else max(needed, owner.clearance)
-    return above.clearance >= least
+def _least_clearance(above: Principal, owner: Principal, needed: int, *, by_tree: bool) -> int:
+    """Return the clearance with which a principal above another one may roll back its context."""
+    return owner.clearance if by_tree and above.kind is PrincipalKind.AGENT else max(needed, owner.clearance)
 
 
 async def check_may_define(actor: Actor, owner: Principal, access: AccessStore) -> EditProof:

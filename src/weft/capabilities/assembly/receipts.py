@@ -126,6 +126,7 @@ class ToolSavings(msgspec.Struct, frozen=True, kw_only=True):
     """Tools that were chosen for the task: their number and tokens, against all that could have been loaded.
 
     Tokens are estimated alike for both. ``kept``: the list of the previous prompt. ``named``: further ones, by name.
+    ``registered``: names as registered, by those in the prompt, where providers do not take them.
     """
 
     available: int
@@ -135,6 +136,7 @@ class ToolSavings(msgspec.Struct, frozen=True, kw_only=True):
     saved_tokens: int
     kept: bool
     named: tuple[str, ...] = ()
+    registered: dict[str, str] = {}
 
 
 class CompactionUse(msgspec.Struct, frozen=True, kw_only=True):

@@ -638,6 +638,7 @@ class _Call:
             saved_tokens=chosen.saved_tokens,
             kept=chosen.kept,
             named=chosen.named,
+            registered=chosen.registered,
         )
 
     @property

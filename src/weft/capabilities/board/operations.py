@@ -41,7 +41,7 @@ from weft.capabilities.history.model import (
     VersionConflict,
     VersionPruned,
 )
-from weft.capabilities.history.rollback import RestorePlan, plan_restore, planned_now, restore
+from weft.capabilities.history.rollback import RestorePlan, noted, plan_restore, planned_now, restore
 from weft.capabilities.history.service import ExpiryDue, History, current_state, planned
 from weft.capabilities.history.snapshot_quota import SnapshotQuota
 from weft.capabilities.pins.model import PinLimitExceeded
@@ -341,6 +341,8 @@ class RestoreSnapshot(Request, weakref=True, eq=False):
     session_id: SessionId
     label: Label
     branch: BranchChoice = None
+    reason: Reason = None
+    step: Step = None
 
     @property
     def effects(self) -> tuple[str, ...]:
@@ -626,6 +628,7 @@ async def prepare_restore(request: RestoreSnapshot, actor: Actor, transactions: 
         QuotaExceeded,
         StoreFull,
         PinLimitExceeded,
+        *GATE_ERRORS,
     ),
 )
 async def restore_snapshot(request: RestoreSnapshot, boards: Boards, history: History) -> SnapshotRestored:
@@ -635,8 +638,9 @@ async def restore_snapshot(request: RestoreSnapshot, boards: Boards, history: Hi
     """
     board = await boards.to_write(request.session_id, request.branch)
     snapshot = await history.snapshot(board.line_id, request.label)
+    reason = await boards.gate.admit_note("reason", request.reason)
     plan = await planned_now(history, board, snapshot, _restores.pop(request, None), renew_ttl=True)
-    meta = CommitMeta(f"restore {request.label}")
+    meta = CommitMeta(noted(f"restore {request.label}", reason), request.step)
     done = await restore(history, board, plan, meta, occasion="before-restore")
     await board.announce_restore(request.label)
     return SnapshotRestored(restored=request.label, written=done.written, deleted=done.removed)

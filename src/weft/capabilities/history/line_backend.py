@@ -89,7 +89,7 @@ def check_may_forget(actor: Actor) -> None:
         )
 
 
-# Clearance that a rollback needs, except by an agent above the owner; that of some contexts needs more.
+# Clearance that a rollback needs; that of some contexts needs more.
 ROLLBACK_CLEARANCE = 3
 
 

@@ -46,7 +46,7 @@ from weft.capabilities.history.three_way import MergeConflict
 from weft.capabilities.trust.gate import GATE_ERRORS, IncomingContent, submitted
 from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.errors import Forbidden, InvalidInput, NotFound, PermissionDenied
-from weft.kernel.fields import Name, Reason
+from weft.kernel.fields import Name, Reason, Step
 from weft.kernel.identity import Actor
 from weft.kernel.json_input import encode_json_field
 from weft.kernel.operation import Audience, Request, Response, SubmittedText
@@ -128,6 +128,7 @@ class ResolveReview(Request, weakref=True, eq=False):
         Name | None, msgspec.Meta(description="Decide only if the review still has this fingerprint.")
     ] = None
     reason: Reason = None
+    step: Step = None
 
 
 class ReviewResolved(Response, kw_only=True, omit_defaults=False):
@@ -265,7 +266,7 @@ async def resolve_review(request: ResolveReview, history: History) -> ReviewReso
     taken = {**plan.outcome.taken, **await _resolved_versions(history, plan, request.resolutions)}
     known = sorted({*merged, *request.resolutions})
     reason = await history.gate.admit_note("reason", request.reason)
-    after = await apply_merge(history, line, plan, taken, CommitMeta(reason or review.reason))
+    after = await apply_merge(history, line, plan, taken, CommitMeta(reason or review.reason, request.step))
     await close_review(history, line, review, ReviewState.RESOLVED)
     return ReviewResolved(review_id=review.review_id, context_id=review.line_id, version=after.seq, taken=known)
 

@@ -66,7 +66,7 @@ class RolledBack(Response, kw_only=True, omit_defaults=False):
 
 
 def _check_may_roll_back(actor: Actor) -> None:
-    """Refuse callers that may roll back nothing: neither cleared nor above another agent."""
+    """Refuse callers that may roll back nothing: neither cleared nor above another agent, which a tenant may allow."""
     if actor.kind is PrincipalKind.AGENT and actor.has_agents_below:
         return
     check_clearance(actor, ROLLBACK_CLEARANCE, "A rollback", who="a human")
@@ -109,8 +109,9 @@ async def prepare_rollback(request: RollBack, actor: Actor, transactions: Transa
 async def roll_back(request: RollBack, history: History) -> RolledBack:
     """Return a context to an earlier version. History is not rewritten: the rollback is a new version.
 
-    Needs clearance 3, 4 for persistent memory, 5 for the tenant's layer. An agent may roll back the memory and the
-    definition of agents below it with any clearance that is not below theirs.
+    Needs clearance 3, 4 for persistent memory, 5 for the tenant's layer. With `rollback_by_tree` in the tenant's
+    policy, an agent may roll back the memory and the definition of agents below it with any clearance that is not
+    below theirs.
     """
     await history.backends.of(request.context_id).check_rollback(request.context_id)
     line = await history.to_write(request.context_id)
@@ -119,7 +120,7 @@ async def roll_back(request: RollBack, history: History) -> RolledBack:
     target = await history.resolve(line, request.target_version)
     plan = await planned_now(history, line, target, _plans.pop(request, None))
     reason = await history.gate.admit_note("reason", request.reason)
-    meta = CommitMeta(reason or _default_reason(target), request.step)
+    meta = CommitMeta(noted(_rollback_to(target), reason), request.step)
     done = await restore(history, line, plan, meta, occasion="before-rollback")
     if done.snapshot_before is not None:
         data = {"context_id": before.line_id, "to": target.seq, "from": before.seq, "version": done.head.seq}
@@ -238,7 +239,12 @@ async def planned_now(
     return await plan_restore(history, line, target, renew_ttl=renew_ttl, without=without)
 
 
-def _default_reason(target: Point) -> str:
+def noted(what: str, reason: str | None) -> str:
+    """Return the reason of a commit that returns to an earlier state: what it is, then why."""
+    return what if reason is None else f"{what}: {reason}"
+
+
+def _rollback_to(target: Point) -> str:
     # Parts of a composite line are rolled back to their own versions, so the number needs the line's id.
     of_root = f" {target.line_id}" if is_composite(target.line_id) else ""
     return f"roll back{of_root} to version {target.seq}"

@@ -29,7 +29,7 @@ from weft.capabilities.trust.gate import GATE_ERRORS, submitted
 from weft.capabilities.trust.views import DerivedFrom, TrustInfo, trust_info
 from weft.kernel.clock import from_micros, to_seconds
 from weft.kernel.errors import ContentTooLarge
-from weft.kernel.fields import Count
+from weft.kernel.fields import Count, Name, Reason
 from weft.kernel.identity import Permission
 from weft.kernel.json_input import NO_METADATA, Metadata, encode_json_field, metadata_json, raw_json
 from weft.kernel.operation import Effect, RateClass, Request, Response, SessionUse, SubmittedText, Success, operation
@@ -65,6 +65,7 @@ IfVersion = Annotated[
     Count | None,
     msgspec.Meta(description="Expected version of the key (0: it does not exist); VERSION_CONFLICT if it differs."),
 ]
+MemoryStep = Annotated[Name | None, msgspec.Meta(description="The workflow step it belongs to.")]
 
 
 class EntryView(Response, kw_only=True, omit_defaults=False):
@@ -98,6 +99,8 @@ class SetMemory(Request):
     overwrite: Annotated[bool, msgspec.Meta(description="False: KEY_EXISTS if the key exists already.")] = True
     if_version: IfVersion = None
     derived_from: DerivedFrom = ()
+    reason: Reason = None
+    step: MemoryStep = None
 
 
 class MemorySet(Success, kw_only=True):
@@ -170,6 +173,8 @@ class DeleteMemory(Request):
     key: MemoryKey
     session_id: OfSession = None
     if_version: IfVersion = None
+    reason: Reason = None
+    step: MemoryStep = None
 
 
 class MemoryDeleted(Success, kw_only=True):
@@ -185,6 +190,7 @@ def _texts(request: SetMemory) -> list[SubmittedText]:
     check_value_size(len(encoded))
     texts = [encoded.decode()]
     texts += [metadata_json(request.metadata)] if request.metadata else []
+    texts += [request.reason] if request.reason else []
     return [submitted(text, derived_from=request.derived_from) for text in texts]
 
 
@@ -217,6 +223,8 @@ async def set_memory(request: SetMemory, memories: Memories) -> MemorySet:
         expires_in=request.expires_in,
         metadata=None if metadata == NO_METADATA else metadata,
         derived_from=request.derived_from,
+        reason=request.reason,
+        step=request.step,
     )
     memory = await memories.to_write(request.session_id)
     entry = await memory.set(request.key, text, options)
@@ -263,12 +271,12 @@ async def list_memory(request: ListMemory, memories: Memories) -> MemoryListed:
     tool="delete_memory",
     http="DELETE /v1/memory/{key}",
     destructive=True,
-    errors=(SessionNotFound, SessionArchived, MemoryNotFound, VersionConflict),
+    errors=(SessionNotFound, SessionArchived, MemoryNotFound, VersionConflict, *GATE_ERRORS),
 )
 async def delete_memory(request: DeleteMemory, memories: Memories) -> MemoryDeleted:
     """Delete an entry of your private memory."""
     memory = await memories.to_write(request.session_id)
-    entry = await memory.delete(request.key, request.if_version)
+    entry = await memory.delete(request.key, request.if_version, request.reason, request.step)
     return MemoryDeleted(key=entry.key, scope=scope_name(entry.session_id), previous_version=entry.version)
 
 

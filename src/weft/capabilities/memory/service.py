@@ -66,6 +66,8 @@ class MemoryWriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     expires_in: int | None = None
     metadata: str | None = None
     derived_from: tuple[str, ...] = ()
+    reason: str | None = None
+    step: str | None = None
 
 
 class Memories(msgspec.Struct, frozen=True):
@@ -224,20 +226,24 @@ class MemoryWriter(MemoryReader):
             await self.service.pins.resize(at, approximate_tokens(text))
         await self.service.lines.put_blob(entry.blob_hash, text)
         await self.service.entries.put(self.scope, entry)
-        await self._commit([_write_change(entry)], "set", growth=growth)
+        reason = await self.service.gate.admit_note("reason", options.reason)
+        await self._commit([_write_change(entry)], reason or "set", growth=growth, step=options.step)
         if current is not None:
             await self.service.lines.prune(self.scope.line_id, key, keep=1)
         self._events.append(self._event("memory.written", entry))
         await self.publish()
         return entry
 
-    async def delete(self, key: str, if_version: int | None) -> MemoryEntry:
+    async def delete(
+        self, key: str, if_version: int | None, reason: str | None = None, step: str | None = None
+    ) -> MemoryEntry:
         """Delete an entry; history keeps a tombstone."""
         entry = await self._live_entry(key)
         if entry is None:
             raise await self.missing(key)
         _check_version(key, entry, if_version)
-        await self._remove([entry], ChangeKind.DELETE)
+        reason = await self.service.gate.admit_note("reason", reason)
+        await self._remove([entry], ChangeKind.DELETE, reason, step)
         await self.publish()
         return entry
 
@@ -330,23 +336,28 @@ class MemoryWriter(MemoryReader):
                 value_size=entry.size,
             )
 
-    async def _remove(self, entries: Sequence[MemoryEntry], act: ChangeKind) -> None:
+    async def _remove(
+        self, entries: Sequence[MemoryEntry], act: ChangeKind, reason: str | None = None, step: str | None = None
+    ) -> None:
         expired = act is ChangeKind.EXPIRE
         for entry in entries:
             await self.service.entries.remove(self.scope, entry.key)
             await self.service.pins.forget(ItemPlace.of_memory_key(self.scope.owner, self.scope.session_id, entry.key))
         await self._commit(
             [Change(entry.key, entry.incarnation, entry.version, act, None, ChangeMeta()) for entry in entries],
-            act,
+            reason or act,
             growth=-sum(entry.weight for entry in entries),
             expired=len(entries) if expired else 0,
+            step=step,
         )
         for entry in entries:
             await self.service.lines.prune(self.scope.line_id, entry.key, keep=0)
         name: EventType = "memory.expired" if expired else "memory.deleted"
         self._events += [self._event(name, entry, by_itself=expired) for entry in entries]
 
-    async def _commit(self, changes: Sequence[Change], reason: str, *, growth: int, expired: int = 0) -> None:
+    async def _commit(
+        self, changes: Sequence[Change], reason: str, *, growth: int, expired: int = 0, step: str | None = None
+    ) -> None:
         actor = self.service.actor
         commit = Commit(
             line_id=self.scope.line_id,
@@ -354,7 +365,7 @@ class MemoryWriter(MemoryReader):
             author=SYSTEM if expired else Author(actor.participant, actor.principal_id),
             committed_at=self.now,
             reason=reason,
-            step=None,
+            step=step,
             changes=tuple(changes),
         )
         self.head = await self.service.lines.append(

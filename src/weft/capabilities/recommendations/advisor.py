@@ -50,6 +50,8 @@ MAX_CALLS = 200
 # A recommendation that saves less than this part is not worth the change.
 _MIN_SAVING = 0.01
 _HASH_DIGITS = 6
+# Last, whatever they save: others use a document or a key too, and the calls of one agent do not show it.
+_DELETIONS = frozenset({"documents", "duplicate_documents", "board_keys"})
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -81,7 +83,7 @@ class Advisor(msgspec.Struct, frozen=True):
     async def recommendations(
         self, actor: Actor, agent_id: str, calls: int = DEFAULT_CALLS, session_id: str | None = None
     ) -> tuple[int, list[Recommendation]]:
-        """Return the number of calls that were analysed, and what would save most, safe ones first."""
+        """Return the number of calls that were analysed, and what would save most, safe ones first, deletions last."""
         loaded = await self._load(actor, agent_id, calls, session_id)
         observed = ObservedCalls(agent_id, loaded.windows, loaded.config)
         return len(observed.calls), await self._recommendations(observed, self._all_findings(observed, loaded))
@@ -274,6 +276,6 @@ def _rank(trial: Trial) -> tuple[bool, float, int]:
     return trial.safe, trial.saved_cost or 0.0, trial.saved_tokens
 
 
-def _order(each: Recommendation) -> tuple[bool, float, str]:
+def _order(each: Recommendation) -> tuple[bool, bool, float, str]:
     saved = 0 if each.trial is None else each.trial.saved_tokens
-    return not each.safe, -saved, each.recommendation_id
+    return each.kind in _DELETIONS, not each.safe, -saved, each.recommendation_id

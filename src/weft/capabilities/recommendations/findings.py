@@ -128,8 +128,9 @@ def _unused_content(observed: ObservedCalls) -> Iterator[RecommendationDraft]:
         uris = tuple(uri for uri, _ in documents)
         yield RecommendationDraft(
             "documents",
-            f"Delete {_listed(uris, 'documents')} that no answer uses",
-            "Passages of them are retrieved and sent, and take the room of others.",
+            f"Review {_listed(uris, 'documents')} that no answer of this agent uses",
+            "Passages of them are retrieved and sent, and take the room of others. Other agents may need them: delete "
+            "only what is of no use to anyone.",
             tuple(Evidence(f"{uri}: sent, not used", calls, scored) for uri, calls in documents),
             uris,
             (ProposedSettings(without_items=uris),),

@@ -6,7 +6,7 @@ Together with ``call``, which runs the operation it names, these are the actions
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -78,6 +78,13 @@ class ToolDescription(Response, kw_only=True):
     ] = None
 
 
+class RankedTool(NamedTuple):
+    """A tool ranked for a task. ``fits``: it is nearly as relevant as the best one; others are only named."""
+
+    name: str
+    fits: bool
+
+
 class ToolCatalogue(Protocol):
     """The tools that a caller may use: those of Weft, and those that its runtime registered."""
 
@@ -93,8 +100,8 @@ class ToolCatalogue(Protocol):
         """Note that tools are about to be registered: they are found by words at once, by meaning soon."""
         ...
 
-    async def rank(self, actor: Actor, query: str, limit: int, *, own: Collection[str] = ()) -> list[str]:
-        """Return the names of the registered tools, and of these tools of Weft, that fit a task best."""
+    async def rank(self, actor: Actor, query: str, limit: int, *, own: Collection[str] = ()) -> list[RankedTool]:
+        """Return the registered tools, and these tools of Weft, best first for a task."""
         ...
 
     async def search(self, actor: Actor, query: str, limit: int) -> list[FoundTool]:

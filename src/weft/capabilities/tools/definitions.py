@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,7 @@ from weft.kernel.json_input import encode_json_field
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 # Control, format, private-use and surrogate characters: a model reads them, a human reviewer does not see them.
 _INVISIBLE = frozenset({"Cc", "Cf", "Co", "Cs"})
@@ -26,6 +28,10 @@ _KEPT = frozenset("\n\t")
 _TOOL_TOKENS = 12
 # More than an embedder reads; words beyond it say little about what the tool is for.
 _MAX_SEARCHED_CHARACTERS = 6_000
+_MAX_NAME = 64
+_PORTABLE = re.compile(rf"[A-Za-z_][A-Za-z0-9_-]{{0,{_MAX_NAME - 1}}}")
+_PORTABLE_START = re.compile(r"[A-Za-z_]")
+_NOT_PORTABLE = re.compile(r"[^A-Za-z0-9_-]")
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -91,6 +97,23 @@ def registered(
 def definition_tokens(name: str, description: str, input_schema: dict[str, Any]) -> int:
     """Estimate the tokens of a definition in a prompt."""
     return _TOOL_TOKENS + approximate_tokens(_encode([name, description, input_schema]).decode())
+
+
+def portable_names(names: Collection[str]) -> dict[str, str]:
+    """Return for each name of a tool one that every provider accepts; a valid name stays as it is.
+
+    Providers take letters, digits, '_' and '-', at most 64, and the first must not be a digit or '-'.
+    """
+    found = {name: name for name in names if _PORTABLE.fullmatch(name)}
+    taken = set(found)
+    for name in sorted({*names} - taken):
+        portable = _NOT_PORTABLE.sub("_", name)
+        portable = portable if _PORTABLE_START.match(portable) else f"_{portable}"
+        if len(portable) > _MAX_NAME or portable in taken:
+            portable = f"{portable[: _MAX_NAME - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+        found[name] = portable
+        taken.add(portable)
+    return found
 
 
 def definition(tool: RegisteredTool) -> ToolDefinition:

@@ -135,15 +135,19 @@ class SelectTools(Request):
 
 
 class SelectedTool(Response, kw_only=True, omit_defaults=False):
-    """A tool to load, as a model gets it."""
+    """A tool to load, as a model gets it.
+
+    ``registered_as``: its name where it was registered, if providers do not take that.
+    """
 
     name: str
     description: str
     input_schema: dict[str, Any]
+    registered_as: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class ToolsSelected(Response, kw_only=True, omit_defaults=False):
-    """The tools for a task: at most ten, by name, the same until the task changes.
+    """The tools that fit a task: at most ten, by name, the same until the task changes.
 
     ``named``: further tools that may fit, by name only; load one with ``include``. ``kept``: the list of the previous
     call. ``available_tokens``: of all tools that could have been loaded; ``saved_tokens``: of those that were not.
@@ -267,7 +271,7 @@ async def remove_tool(request: RemoveTool, actor: Actor, registry: ToolRegistry)
     errors=(SessionNotFound, InvalidInput),
 )
 async def select_tools(request: SelectTools, actor: Actor, selector: ToolSelector) -> ToolsSelected:
-    """Choose the tools for a task among the registered ones: at most ten, found by the task's description.
+    """Choose the tools for a task among the registered ones: those that fit it, at most ten.
 
     The list stays the same, byte for byte, while it has what the task needs, so that provider caches survive; another
     task or step changes it.
@@ -286,7 +290,12 @@ async def select_tools(request: SelectTools, actor: Actor, selector: ToolSelecto
     )
     return ToolsSelected(
         tools=[
-            SelectedTool(name=tool.name, description=tool.description, input_schema=tool.input_schema)
+            SelectedTool(
+                name=tool.name,
+                description=tool.description,
+                input_schema=tool.input_schema,
+                registered_as=chosen.registered.get(tool.name, msgspec.UNSET),
+            )
             for tool in chosen.tools
         ],
         named=list(chosen.named),

@@ -15,8 +15,8 @@ import msgspec
 from weft.capabilities.search.task_queries import task_queries
 from weft.capabilities.sessions.model import find_session
 from weft.capabilities.sessions.store import SessionStore
-from weft.capabilities.tools.catalogue import ToolCatalogue
-from weft.capabilities.tools.definitions import definition, definition_tokens
+from weft.capabilities.tools.catalogue import RankedTool, ToolCatalogue
+from weft.capabilities.tools.definitions import definition, definition_tokens, portable_names
 from weft.capabilities.tools.model import LOADED, NAMED, RecordedSelection, RegistrySize
 from weft.capabilities.tools.registry import visible_owners
 from weft.capabilities.tools.store import SelectionStore, ToolStore
@@ -49,7 +49,8 @@ class SelectionRequest(NamedTuple):
 class ToolSelection(NamedTuple):
     """Chosen tools by name, further names, and the tokens of everything that could have been loaded.
 
-    ``kept``: the list of the previous call.
+    ``kept``: the list of the previous call. ``registered``: the names of tools as registered, if a provider would not
+    take them.
     """
 
     tools: tuple[ToolDefinition, ...]
@@ -58,6 +59,7 @@ class ToolSelection(NamedTuple):
     available_tokens: int
     loaded_tokens: int
     kept: bool
+    registered: dict[str, str]
 
     @property
     def saved_tokens(self) -> int:
@@ -102,6 +104,9 @@ class ToolSelector(msgspec.Struct, frozen=True):
             actor, lambda stores: stores.tools.find(owners, [name for name in selection.loaded if name not in own])
         )
         tools = [*map(definition, found), *(own[name] for name in selection.loaded if name in own)]
+        names = portable_names([tool.name for tool in tools])
+        registered = {portable: name for name, portable in names.items() if portable != name}
+        tools = [msgspec.structs.replace(tool, name=names[tool.name]) for tool in tools]
         own_tokens = sum(map(_tokens, own.values()))
         chosen = ToolSelection(
             tools=tuple(sorted(tools, key=lambda tool: tool.name)),
@@ -110,6 +115,7 @@ class ToolSelector(msgspec.Struct, frozen=True):
             available_tokens=size.tokens + own_tokens,
             loaded_tokens=sum(map(_tokens, tools)),
             kept=kept,
+            registered=registered,
         )
         self.metrics.count_tool_tokens(chosen.available_tokens, chosen.loaded_tokens)
         return chosen
@@ -131,16 +137,19 @@ class ToolSelector(msgspec.Struct, frozen=True):
         if last is not None and is_full and last.task_digest == digest:
             return last, True
         best = await self._best(actor, request.task, size, names)
-        if last is not None and {*best[:_MUST_HAVE], *request.include} <= {*last.loaded}:
+        fitting = [each.name for each in best if each.fits]
+        if last is not None and {*fitting[:_MUST_HAVE], *request.include} <= {*last.loaded}:
             return msgspec.structs.replace(last, task_digest=digest), True
-        ordered = list(dict.fromkeys([*await self._included(actor, request, names), *best]))
-        return RecordedSelection(digest, step, tuple(sorted(ordered[:LOADED])), tuple(sorted(ordered[LOADED:]))), False
+        loaded = list(dict.fromkeys([*await self._included(actor, request, names), *fitting]))[:LOADED]
+        named = {each.name for each in best}.difference(loaded)
+        return RecordedSelection(digest, step, tuple(sorted(loaded)), tuple(sorted(named))), False
 
-    async def _best(self, actor: Actor, task: str, size: RegistrySize, own: frozenset[str]) -> Sequence[str]:
-        """Return the names of the tools that fit a task, best first; all of them if they are few."""
+    async def _best(self, actor: Actor, task: str, size: RegistrySize, own: frozenset[str]) -> Sequence[RankedTool]:
+        """Return the tools for a task, best first; all of them fit if they are few."""
         if size.tools + len(own) > LOADED:
             return await self.catalogue.rank(actor, "\n".join(task_queries(task).texts), LOADED + NAMED, own=own)
-        return [*await self.transactions.read(actor, partial(_every_name, actor)), *sorted(own)]
+        every = [*await self.transactions.read(actor, partial(_every_name, actor)), *sorted(own)]
+        return [RankedTool(name, fits=True) for name in every]
 
     async def _included(self, actor: Actor, request: SelectionRequest, own: frozenset[str]) -> Sequence[str]:
         """Return the tools that must be in the list, as far as the caller has them."""

@@ -84,6 +84,13 @@ class TrustPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     approver_clearance: Annotated[
         int, msgspec.Meta(ge=1, le=5, description="Clearance that a human needs to decide about held calls.")
     ] = 3
+    rollback_by_tree: Annotated[
+        bool,
+        msgspec.Meta(
+            description="Whether an agent may roll back the memory and definition of agents below it with any "
+            "clearance that is not below theirs. False: it needs clearance 4 and 3, as everyone."
+        ),
+    ] = False
 
 
 DEFAULT_POLICY = TrustPolicy()

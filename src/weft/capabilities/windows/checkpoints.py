@@ -18,17 +18,18 @@ from weft.capabilities.history.commits import add_snapshot, check_label
 from weft.capabilities.history.fields import BranchName
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import SnapshotExists, SnapshotNotFound, VersionPruned, no_snapshot, trunk_of
-from weft.capabilities.history.rollback import RestorePlan, plan_restore, planned_now, restore
+from weft.capabilities.history.rollback import RestorePlan, noted, plan_restore, planned_now, restore
 from weft.capabilities.history.service import History
 from weft.capabilities.history.snapshot_quota import SnapshotQuota
 from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session, lock_active_session
+from weft.capabilities.trust.gate import GATE_ERRORS
 from weft.capabilities.windows.model import NotMember
 from weft.capabilities.windows.operations import WRITE_ERRORS, read_operation, write_operation
 from weft.capabilities.windows.redacted_events import redacted_keys
 from weft.capabilities.windows.service import Windows, no_window
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import InvalidInput, PermissionDenied, QuotaExceeded, SelfModification, Unavailable, WeftError
-from weft.kernel.fields import Name
+from weft.kernel.fields import Name, Reason, Step
 from weft.kernel.identity import Actor, PrincipalKind
 from weft.kernel.operation import Request, Response
 from weft.kernel.ports import Transactions
@@ -78,6 +79,8 @@ class RestoreCheckpoint(Request, weakref=True, eq=False):
     all_agents: Annotated[
         bool, msgspec.Meta(description="Restore all windows that have the checkpoint and that you may open.")
     ] = False
+    reason: Reason = None
+    step: Step = None
 
 
 class BranchCheckpoint(Request):
@@ -231,7 +234,7 @@ async def prepare_restore(request: RestoreCheckpoint, actor: Actor, transactions
     prepare=prepare_restore,
     action="restore",
     http="POST /v1/sessions/{session_id}/checkpoints/{label}/restore",
-    errors=(*WRITE_ERRORS, SnapshotNotFound, VersionPruned, QuotaExceeded, SelfModification),
+    errors=(*WRITE_ERRORS, SnapshotNotFound, VersionPruned, QuotaExceeded, SelfModification, *GATE_ERRORS),
 )
 async def restore_checkpoint(request: RestoreCheckpoint, windows: Windows, history: History) -> CheckpointRestored:
     """Return a window to a checkpoint: yours, or another agent's, or all that have it and that you may open.
@@ -241,7 +244,7 @@ async def restore_checkpoint(request: RestoreCheckpoint, windows: Windows, histo
     """
     plans = _plans.pop(request, {})
     done = [
-        await _restore(windows, history, window, source, request.label, plans.get(window.line_id))
+        await _restore(windows, history, window, source, request, plans.get(window.line_id))
         for window, source in await _to_restore(windows, request, create=True)
     ]
     return CheckpointRestored(session_id=request.session_id, label=request.label, windows=done)
@@ -329,11 +332,18 @@ async def _hidden(windows: Windows, window: Window, source: str) -> frozenset[st
 
 
 async def _restore(
-    windows: Windows, history: History, window: Window, source: str, label: str, prepared: RestorePlan | None
+    windows: Windows,
+    history: History,
+    window: Window,
+    source: str,
+    request: RestoreCheckpoint,
+    prepared: RestorePlan | None,
 ) -> RestoredWindow:
     line = await history.to_write(window.line_id)
-    target = await history.snapshot(source, label)
-    meta = CommitMeta(f"restore {label}" if source == window.line_id else f"restore {label} of {source}")
+    target = await history.snapshot(source, request.label)
+    what = f"restore {request.label}" if source == window.line_id else f"restore {request.label} of {source}"
+    reason = await history.gate.admit_note("reason", request.reason)
+    meta = CommitMeta(noted(what, reason), request.step)
     hidden = await _hidden(windows, window, source)
     plan = await planned_now(history, line, target, prepared, without=hidden)
     done = await restore(history, line, plan, meta, occasion="before-restore")

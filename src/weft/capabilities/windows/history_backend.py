@@ -54,7 +54,7 @@ class WindowLines(msgspec.Struct, frozen=True):
         window = await self._window(line_id)
         if await self.windows.lines.find(line_id) is None:
             raise no_line(line_id)
-        return await self.windows.to_write(window)
+        return await self.windows.to_write(window, await self.windows.lock_session(window))
 
     async def to_forget(self, line_id: str) -> WindowWriter:
         check_may_forget(self.windows.actor)

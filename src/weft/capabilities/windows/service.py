@@ -1,6 +1,7 @@
 """Opens windows for one caller, reads their events and adds new ones.
 
-A window is open to its agent, to the agent's ancestors and to admins; to nobody else.
+A window is open to its agent, to the agent's ancestors and to admins; to nobody else. A human above the agent with
+clearance 3 needs not be a member of its session.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from msgspec import structs
 from weft.capabilities.access.grants import is_descendant, may_read_as_admin
 from weft.capabilities.access.model import Principal, actor_for
 from weft.capabilities.access.store import AccessStore
-from weft.capabilities.agent_context.permissions import unknown_agent
+from weft.capabilities.agent_context.permissions import EDITOR_CLEARANCE, unknown_agent
 from weft.capabilities.history.model import BranchNotFound, Head
 from weft.capabilities.history.store import CheckoutStore, LineStore
 from weft.capabilities.language_models.catalog import Catalog
 from weft.capabilities.plans.warnings import QuotaWarnings
 from weft.capabilities.records.store import RecordStore
-from weft.capabilities.sessions.model import Session, find_session, lock_active_session
+from weft.capabilities.sessions.model import Session, SessionNotFound, find_session, lock_active_session
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.trust.gate import ContentGate
 from weft.capabilities.windows.agent_settings import SettingsCache, compaction_settings
@@ -91,7 +92,7 @@ class Windows(msgspec.Struct, frozen=True):
 
     async def open(self, session_id: str, agent_id: str | None = None, *, create: bool = False) -> Window:
         """Open an agent's window, by default the caller's own; ``create`` makes it if there is none."""
-        session = await find_session(session_id, self.actor, self.sessions)
+        session = await self._find_session(session_id, agent_id)
         agent = await self.agent(session, agent_id)
         settings = await self.store.find(session_id, agent.principal_id)
         if settings is None:
@@ -105,7 +106,7 @@ class Windows(msgspec.Struct, frozen=True):
 
     async def open_own(self, session_id: str, agent_id: str) -> Window:
         """Open an agent's own window on its main line, even while the agent shares another one."""
-        session = await find_session(session_id, self.actor, self.sessions)
+        session = await self._find_session(session_id, agent_id)
         agent = await self.agent(session, agent_id)
         settings = await self.store.find(session_id, agent.principal_id)
         if settings is None:
@@ -182,6 +183,31 @@ class Windows(msgspec.Struct, frozen=True):
             raise no_window(window.agent_id)
         return WindowWriter(self, session, window, owner, head or Head.of_new_line(window.line_id), self.now)
 
+    async def lock_session(self, window: Window) -> Session:
+        """Lock the session of a window that the caller has opened."""
+        agent = await self.access.principal(window.agent_id)
+        caller = self.actor
+        if agent is not None and await self._supervises(agent):
+            caller = await self._actor_of(agent)
+        session, _ = await lock_active_session(window.session_id, caller, self.sessions)
+        return session
+
+    async def _find_session(self, session_id: str, agent_id: str | None) -> Session:
+        """Return a session that admits the caller, or that admits the agent if the caller supervises it."""
+        try:
+            return await find_session(session_id, self.actor, self.sessions)
+        except SessionNotFound:
+            agent = None if agent_id is None else await self.access.principal(agent_id)
+            if agent is None or not self.actor.may_enter(session_id) or not await self._supervises(agent):
+                raise
+            return await find_session(session_id, await self._actor_of(agent), self.sessions)
+
+    async def _supervises(self, agent: Principal) -> bool:
+        """Tell whether the caller is a human above the agent with the clearance to edit it."""
+        actor = self.actor
+        is_cleared = actor.kind is PrincipalKind.HUMAN and actor.clearance >= max(EDITOR_CLEARANCE, agent.clearance)
+        return is_cleared and await is_descendant(actor.principal_id, agent, self.access)
+
     async def agent(self, session: Session, agent_id: str | None) -> Principal:
         """Return the agent of a window that the caller may open in a session that admits both."""
         wanted = agent_id or self.actor.principal_id
@@ -207,9 +233,11 @@ class Windows(msgspec.Struct, frozen=True):
 
     async def admits(self, session: Session, agent: Principal) -> bool:
         """Tell whether a session admits an agent."""
+        return session.admits(await self._actor_of(agent))
+
+    async def _actor_of(self, agent: Principal) -> Actor:
         memberships = await self.access.memberships(agent)
-        actor = actor_for(self.actor.tenant, agent, memberships, permissions=agent.permissions, epoch=0)
-        return session.admits(actor)
+        return actor_for(self.actor.tenant, agent, memberships, permissions=agent.permissions, epoch=0)
 
     async def view(self, settings: WindowSettings, agent: Principal) -> Window:
         """Return a window with its limit, which is the minimum over those that share it."""

@@ -84,6 +84,27 @@ WHERE tenant = $1 AND principal_id IN (SELECT principal_id FROM below_it)
 RETURNING principal_id
 """
 _DISABLE_BELOW = _BELOW + _DISABLE
+_HEIGHT = """
+WITH RECURSIVE level (principal_id, depth) AS (
+    SELECT principal_id, 1 FROM principals WHERE tenant = $1 AND principal_id = $2
+    UNION
+    SELECT p.principal_id, level.depth + 1 FROM level CROSS JOIN principals p
+    WHERE p.tenant = $1 AND p.parent_id = level.principal_id AND level.depth < 100)
+SELECT MAX(depth) FROM level
+"""
+_SET_PARENT = """
+UPDATE principals SET parent_id = $1, disabled_with = NULL,
+       root_id = COALESCE((SELECT parent.root_id FROM principals parent
+                           WHERE parent.tenant = $2 AND parent.principal_id = $1), $3)
+WHERE tenant = $2 AND principal_id = $3
+"""
+_MOVE = """
+UPDATE principals SET
+    root_id = (SELECT moved.root_id FROM principals moved WHERE moved.tenant = $1 AND moved.principal_id = $2),
+    disabled_with = CASE WHEN disabled_with = $3 THEN $2 ELSE disabled_with END
+WHERE tenant = $1 AND principal_id IN (SELECT principal_id FROM below_it)
+"""
+_MOVE_BELOW = _BELOW + _MOVE
 _ENABLE_BELOW = """
 UPDATE principals SET disabled_at = NULL, disabled_by = NULL, disabled_with = NULL
 WHERE tenant = $1 AND disabled_with = $2 RETURNING principal_id
@@ -236,6 +257,14 @@ class SqlAccessStore:
             _DISABLE_BELOW, self.tenant, root.principal_id, root.disabled_at, root.disabled_by, instead_of
         )
         return sorted(row[0] for row in rows)
+
+    async def height(self, principal_id: str) -> int:
+        row = await self._tx.one(_HEIGHT, self.tenant, principal_id)
+        return 0 if row is None or row[0] is None else int(row[0])
+
+    async def move(self, principal: Principal, parent_id: str) -> None:
+        await self._tx.run(_SET_PARENT, parent_id, self.tenant, principal.principal_id)
+        await self._tx.run(_MOVE_BELOW, self.tenant, principal.principal_id, principal.disabled_with or "")
 
     async def enable_below(self, principal_id: str) -> Sequence[str]:
         return sorted(row[0] for row in await self._tx.all(_ENABLE_BELOW, self.tenant, principal_id))

@@ -86,6 +86,24 @@ class AccessStoreContract:
         assert await access.enable_below("b") == ["c"]
         assert (await elsewhere.access.agents_below("a"), await elsewhere.access.active_agents()) == (2, 4)
 
+    async def test_an_agent_is_moved_with_everything_below_it(
+        self, stores: ContractStores, elsewhere: ContractStores
+    ) -> None:
+        access = stores.access
+        for each in (stores, elsewhere):
+            for made in (principal("a"), principal("b", "a"), principal("c", "b"), principal("other")):
+                await each.access.add_principal(made)
+        assert [await access.height(name) for name in ("a", "b", "c")] == [3, 2, 1]
+        await access.disable_below(replace(principal("a"), disabled_at=7, disabled_by="admin"), None)
+        moving = await access.principal("b")
+        assert moving is not None
+        await access.move(moving, "other")
+        assert [found.principal_id for found in await access.ancestors("c")] == ["b", "other"]
+        assert await access.enable_below("a") == []
+        assert await access.enable_below("b") == ["c"]
+        assert (await access.agents_below("a"), await access.agents_below("other")) == (0, 1)
+        assert [found.principal_id for found in await elsewhere.access.ancestors("c")] == ["b", "a"]
+
     async def test_a_type_is_foreign_to_a_tree_that_has_no_active_agent_of_it(
         self, stores: ContractStores, elsewhere: ContractStores
     ) -> None:

@@ -146,7 +146,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "enable": "Enable an agent again, with everything that was disabled with it.",
         "define": "Set the definition of an agent: role, system prompt, guardrails and configuration.",
         "read-definition": "Read a version of the definition of an agent: your own, or that of an agent you may edit.",
-        "update": "Change a principal's permissions or clearance, or disable it. Takes effect on its next call everywhere.",
+        "update": "Change a principal's permissions or clearance, disable it, or move it. Takes effect on its next call everywhere.",
         "list": "List the agents and humans you may address: the members of a session, or your tree and your teams.",
         "capabilities": "Get your role, what to do first and the topics of guidance, or one topic: its operations and advice.",
     },
@@ -282,7 +282,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "register": "Register the tools of your runtime, so that each task gets the few it needs. All of them or none.",
         "list": "List the registered tools that you have: of the tenant, of your tree and of the principals above you.",
         "remove": "Remove a tool that you registered; registering it again brings it back.",
-        "select": "Choose the tools for a task among the registered ones: at most ten, found by the task's description.",
+        "select": "Choose the tools for a task among the registered ones: those that fit it, at most ten.",
     },
     "step": {
         "define": "Define a step of a task: the tools that callers in it see and may call, and no others.",
