@@ -133,7 +133,7 @@ if TYPE_CHECKING:
     from weft.capabilities.recommendations.operations import AdviceList, AdviceShown, AdviceTried
     from weft.capabilities.record_log.add import LifecycleSet, RecordsAdded
     from weft.capabilities.record_log.list_records import Records
-    from weft.capabilities.record_log.redact import ItemRedacted
+    from weft.capabilities.record_log.redact import ItemRedacted, ItemRevealed
     from weft.capabilities.record_log.resolve_source import SourceResolved
     from weft.capabilities.record_log.show import RecordSchema, RecordShown
     from weft.capabilities.search.domain_evaluation import EvaluationInfo
@@ -259,7 +259,7 @@ class SyncAgentOperations:
         kind: Literal["agent", "human"] = "agent",
         parent_id: str | None = None,
         clearance: int = 1,
-        permissions: Sequence[Literal["read", "write", "admin"]] = ("read", "write"),
+        permissions: Sequence[Literal["read", "write", "admin", "audit"]] = ("read", "write"),
         min_score: float | None = None,
     ) -> AgentCreated:
         """Create an agent or a human, with an API key that is shown only once. For admins and orchestrators.
@@ -284,7 +284,7 @@ class SyncAgentOperations:
         self,
         agent_id: str,
         *,
-        permissions: Sequence[Literal["read", "write", "admin"]] | None = None,
+        permissions: Sequence[Literal["read", "write", "admin", "audit"]] | None = None,
         clearance: int | None = None,
         disabled: bool | None = None,
         min_score: float | None = None,
@@ -1850,7 +1850,10 @@ class SyncLayerOperations:
         )
 
     def show(self, *, agent_id: str | None = None, session_id: str | None = None) -> LayersShown:
-        """Show the layers that begin your prompts, or those of an agent you may edit: level, version, hash and text."""
+        """Show the layers that begin your prompts, or those of an agent you may edit: level, version, hash and text.
+
+        Guidelines of teams that you may not see are left out.
+        """
         return self._caller.call("layer.show", given(agent_id=agent_id, session_id=session_id))
 
     def list(self, *, limit: int = 200, cursor: str | None = None) -> LayerList:
@@ -2385,6 +2388,7 @@ class SyncRecordsOperations:
 
         Idempotent: adding an identical record changes nothing. A context_event is published under its class to event
         subscribers. The source items of a compaction or summary must exist: stored ones, or items of the same call.
+        Records of other producers are read as openly as the standard is, kept and returned as they were given.
         """
         return self._caller.call(
             "records.add", {"records": records, **given(session_id=session_id, readable_by=readable_by)}
@@ -2529,11 +2533,12 @@ class SyncRecordsOperations:
         replacement: str | None = None,
         session_id: str | None = None,
     ) -> ItemRedacted:
-        """Redact the content of an item in records, exports and events. The stored content stays.
+        """Redact an item wherever it is read: board, messages, windows, memory, histories, prompts, search, exports.
 
         An item is one version of a key, one message, or one recorded item, summary or assembly. Its author and admins
-        may redact it. To remove content from the board or the transcript, delete the key or change the message's
-        visibility.
+        may redact it. The content stays stored for those with the permission ``audit``, who read it with
+        ``records.reveal``. Definitions and layers are redacted in records and exports only: write a new version of
+        them.
         """
         return self._caller.call(
             "records.redact",
@@ -2543,6 +2548,15 @@ class SyncRecordsOperations:
                 "reason": reason,
                 **given(method=method, replacement=replacement, session_id=session_id),
             },
+        )
+
+    def reveal(self, item_id: str, reason: str, *, session_id: str | None = None) -> ItemRevealed:
+        """Read an item as it was before its redaction.
+
+        Needs the permission ``audit``, which admins grant, and access to the item itself; every call is audited.
+        """
+        return self._caller.call(
+            "records.reveal", {"item_id": item_id, "reason": reason, **given(session_id=session_id)}
         )
 
     def resolve(
@@ -2914,7 +2928,7 @@ class SyncTokenOperations:
         agent_type: str,
         api_key: str,
         *,
-        requested_permissions: Sequence[Literal["read", "write", "admin"]] = ("read", "write"),
+        requested_permissions: Sequence[Literal["read", "write", "admin", "audit"]] = ("read", "write"),
         step: str | None = None,
         single_use: bool = False,
     ) -> TokenIssued:
@@ -3389,10 +3403,11 @@ class SyncWindowOperations:
         *,
         agent_id: str | None = None,
         from_agent_id: str | None = None,
+        all_agents: bool = False,
         reason: str | None = None,
         step: str | None = None,
     ) -> CheckpointRestored:
-        """Return windows to a checkpoint: all that have it and that you may open, or one.
+        """Return a window to a checkpoint: yours, or another agent's, or all that have it and that you may open.
 
         History is not rewritten: the restored state is a new version. With from_agent_id, another agent's checkpoint is
         restored into a window; its redacted events are left out.
@@ -3402,6 +3417,7 @@ class SyncWindowOperations:
             {
                 "session_id": session_id,
                 "label": label,
+                "all_agents": all_agents,
                 **given(agent_id=agent_id, from_agent_id=from_agent_id, reason=reason, step=step),
             },
         )
