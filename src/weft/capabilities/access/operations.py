@@ -493,7 +493,7 @@ async def create_agent(
 async def update_agent(
     request: UpdateAgent, actor: Actor, access: AccessStore, limit: AgentLimit, clock: Clock
 ) -> AgentUpdated:
-    """Change a principal's permissions or clearance, disable it, or move it. Takes effect on its next call everywhere.
+    """Change a principal's permissions or clearance, disable it, or move it. Takes effect on its next call.
 
     Disabling it disables everything below it; enabling it enables exactly that again. Human admins may change
     principals up to their own clearance, orchestrators only their descendants. Nobody can change itself or grant more

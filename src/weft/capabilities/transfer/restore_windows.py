@@ -46,32 +46,38 @@ class WindowPlans:
         self._lines: dict[str, BoardPlan] = {}
         # The last change of each content that is a value of its own.
         self._contents: dict[tuple[str, str], Change] = {}
+        self._windows: list[BundleWindow] = []
+        self._bytes: dict[str, int] = {}
 
     def add(self, made: WindowVersion | BundleWindow) -> None:
         if isinstance(made, BundleWindow):
-            self._add_window(made)
+            self._windows.append(made)
+            for checkpoint in made.checkpoints:
+                self._line(self._line_id(made)).add_snapshot(checkpoint)
             return
         line = self._line(made.line_id)
         line.add(made.version)
+        size = sum(len(text.encode()) for text in (made.version.value, made.content) if text is not None)
+        self._bytes[made.line_id] = self._bytes.get(made.line_id, 0) + size
         content = self._content(made)
         if content is not None:
             line.add(structs.replace(made.version, change=content, value=made.content))
 
-    def _add_window(self, window: BundleWindow) -> None:
-        line_id = window_line(self._session_id, window.agent_id)
-        for checkpoint in window.checkpoints:
-            self._line(line_id).add_snapshot(checkpoint)
-        fields = structs.asdict(window) | {
-            "session_id": self._session_id,
-            "created_at": to_micros(window.created_at),
-            "updated_at": to_micros(window.updated_at),
-            "unsaved_since": None,
-        }
-        self._emit(NewWindow(WindowSettings(**{name: fields[name] for name in WindowSettings.__struct_fields__})))
-
     def finish(self, now: int) -> None:
+        for window in self._windows:
+            fields = structs.asdict(window) | {
+                "session_id": self._session_id,
+                "created_at": to_micros(window.created_at),
+                "updated_at": to_micros(window.updated_at),
+                "unsaved_since": None,
+                "stored_bytes": self._bytes.get(self._line_id(window), 0),
+            }
+            self._emit(NewWindow(WindowSettings(**{name: fields[name] for name in WindowSettings.__struct_fields__})))
         for line in self._lines.values():
             line.finish({}, now, is_open=False)
+
+    def _line_id(self, window: BundleWindow) -> str:
+        return window_line(self._session_id, window.agent_id)
 
     def _line(self, line_id: str) -> BoardPlan:
         if line_id not in self._lines:
