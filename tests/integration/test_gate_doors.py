@@ -176,6 +176,11 @@ async def _resolve_conflict(world: World, *, reason: str | None = None, **resolu
     return await world.admin.call("history.resolve", review_id=review, resolutions={"both": resolution}, reason=reason)
 
 
+async def _checkpoint(world: World) -> None:
+    await _ingest(world, content="hello")
+    await world.planner.call("window.checkpoint", **IN_SESSION, label="mark")
+
+
 async def _merge(world: World, reason: str) -> Any:
     await world.planner.write("one")
     await world.planner.call("history.branch", **BOARD, branch="try")
@@ -308,6 +313,24 @@ CONTENT: dict[str, dict[str, Door]] = {
     "memory.set": {
         "value": lambda world, text: world.planner.remember("k", {"note": [text]}),
         "metadata.*": lambda world, text: world.planner.remember("k", 1, metadata={"note": text}),
+        "reason": lambda world, text: world.planner.remember("k", 1, reason=text),
+    },
+    "memory.delete": {
+        "reason": lambda world, text: _after(
+            world.planner.remember("k", 1),
+            lambda: world.planner.call("memory.delete", key="k", reason=text),
+        )
+    },
+    "board.restore_snapshot": {
+        "reason": lambda world, text: _after(
+            world.planner.snapshot("before"),
+            lambda: world.planner.call("board.restore_snapshot", **IN_SESSION, label="before", reason=text),
+        )
+    },
+    "window.restore": {
+        "reason": lambda world, text: _after(
+            _checkpoint(world), lambda: world.planner.call("window.restore", **IN_SESSION, label="mark", reason=text)
+        )
     },
     "message.add": {
         "content": lambda world, text: world.planner.say(text, recipient_id="analysis"),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from weft.encoder.onnx_files import Array
 
-_SHA256 = "e24339a03f4e5dfc302b02c32dd0f0a38fe440c45722d104d2134497c20c4717"
+_SHA256 = "6edb143d56fe5169faee536b3675337e896d2d1e3e4b6dccec3661ae7f898485"
 _LAYERS, _EARLY = 6, 3
 _START, _END = 101, 102
 _MAX_SIDE = 100

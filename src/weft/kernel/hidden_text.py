@@ -49,6 +49,8 @@ _QUOTED = r"=(?P<q>[0-9A-F]{2})|=\r?\n"
 _ESCAPES = {sign: re.compile(pattern) for sign, pattern in (("\\", _BACKSLASH), ("%", _PERCENT), ("=", _QUOTED))}
 _ANY_ESCAPE = re.compile(f"{_BACKSLASH}|{_PERCENT}|{_QUOTED}")
 _DECIMAL_LIMIT = 126
+# The end of a sentence about an encoded passage.
+_ENDS = ".,"
 
 
 def _table(matches: Callable[[str], bool], others: str = "") -> bytes:
@@ -121,11 +123,18 @@ def _passages(text: str, room: list[int]) -> Iterator[Passage]:
             if room[0] <= 0 or room[1] <= 0:
                 return
             room[0] -= 1
+            encoded = _without_next_word(match[0]) if pattern is _BASE64_LINES else match[0]
             for decode in decoders:
-                decoded = _readable(decode, match[0], room)
+                decoded = _readable(decode, encoded, room)
                 if decoded is not None:
-                    yield Passage(*match.span(), decoded)
+                    yield Passage(match.start(), match.start() + len(encoded), decoded)
                     break
+
+
+def _without_next_word(lines: str) -> str:
+    """Return lines of base64 without the last one if it is the first word of what follows: then they are whole."""
+    whole, before = (len("".join(each.split())) for each in (lines, lines.rpartition("\n")[0]))
+    return lines.rpartition("\n")[0] if whole % 4 and not before % 4 else lines
 
 
 def _decoders(text: str) -> Iterator[tuple[re.Pattern[str], tuple[Callable[[str], bytes], ...]]]:
@@ -133,7 +142,7 @@ def _decoders(text: str) -> Iterator[tuple[re.Pattern[str], tuple[Callable[[str]
     encoded = text.encode("utf-8", "surrogatepass")
     words, digits = encoded.translate(_WORDS), encoded.translate(_DIGITS)
     if "\n" in text and _SHORT_LINES.search(text):
-        yield _BASE64_LINES, (_from_base64, _from_all_but_last_line)
+        yield _BASE64_LINES, (_from_base64,)
     if _LONG_WORD in words:
         yield _BASE64, (_from_base64,)
         yield _BASE32, (_from_base32,)
@@ -170,22 +179,17 @@ def _from_base64(encoded: str) -> bytes:
     return base64.b64decode(joined + "=" * (-len(joined) % 4), validate=True)
 
 
-def _from_all_but_last_line(encoded: str) -> bytes:
-    """Decode lines without the last one, which may be the first word of what follows."""
-    return _from_base64(encoded.rsplit("\n", 1)[0])
-
-
 def _from_base32(encoded: str) -> bytes:
     joined = "".join(encoded.split()).rstrip("=")
     return base64.b32decode(joined + "=" * (-len(joined) % 8))
 
 
 def _from_ascii85(encoded: str) -> bytes:
-    return base64.a85decode(encoded.removeprefix("<~").removesuffix("~>"))
+    return base64.a85decode(encoded.rstrip(_ENDS).removeprefix("<~").removesuffix("~>"))
 
 
 def _from_base85(encoded: str) -> bytes:
-    return base64.b85decode(encoded)
+    return base64.b85decode(encoded.rstrip(_ENDS))
 
 
 def _from_hexadecimal(encoded: str) -> bytes:

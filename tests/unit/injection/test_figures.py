@@ -48,8 +48,8 @@ def folder(tmp_path: Path) -> Path:
     for split in figures.SPLITS:
         for fold in range(5):
             # Early talk, early data, last talk, last data: as data the first one exits early.
-            own = [{"n": 0, "scores": [[5.0, -3.0, 9.0, 9.0]]}] if fold == 0 else []
-            everywhere = [{"n": number, "scores": [[9.0, 9.0, 9.0, 4.9]]} for number in (1, 2)]
+            own = [{"n": 0, "scores": [[5.0, -5.0, 9.0, 9.0]]}] if fold == 0 else []
+            everywhere = [{"n": number, "scores": [[9.0, 9.0, 9.0, 0.9]]} for number in (1, 2)]
             (tmp_path / f"{split}1.fold{fold}.json").write_text(json.dumps([*own, *everywhere, {"mixed": []}]))
     return tmp_path
 

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 _UNKNOWN, _START, _END = 100, 101, 102
 _MAX_EXCERPT = 300
+# Segments of a suspicious window that are read by themselves, and what they must exceed a bar by: without their
+# neighbours harmless ones score higher too. Measured on an author left out: no more false alarms, and more is caught.
+_MAX_ALONE, _MARGIN_ALONE = 12, 2.0
+_FIELD_NAME = re.compile(r"(?:^|\s)[\w.-]{1,40}:\s")
 # Lower than any logit: read to the end.
 _WHATEVER = -100.0
 _NOT_LETTERS = re.compile(r"[\W\d_]+")
@@ -81,6 +85,8 @@ class EncoderDetector:
         ]
         score, window, reading = max(scored, key=lambda each: each[0])
         bar = self._thresholds[data]
+        if least <= score <= bar.strict:
+            score = max(score, _alone(encoder, window, reading, data=data, least=least) - _MARGIN_ALONE)
         is_flagged = score > bar.flagged
         return Detection(
             score,
@@ -136,6 +142,21 @@ def _without_copies(parts: Sequence[str]) -> tuple[list[str], list[list[str]]]:
 
 def _is_within(sentence: str, other: str) -> bool:
     return sentence.count(" ") >= _MIN_BLANKS and sentence in other
+
+
+def _alone(encoder: Encoder, window: TokenWindow, reading: _Reading, *, data: bool, least: float) -> float:
+    """Return the score of the worst sentence or field of a window by itself: harmless ones around it may hide it.
+
+    Without the names of fields, which make an order look like a record.
+    """
+    parts = reading.parts[window.first : window.last + 1]
+    texts = {text for part in parts for text in (part, *_FIELD_NAME.split(part)) if text}
+    if len(texts) == 1:
+        return least
+    # The longest say most.
+    chosen = sorted(texts, key=len, reverse=True)[:_MAX_ALONE]
+    tokens = [encoder.tokens(text)[: MAX_TOKENS - 2] or [_UNKNOWN] for text in chosen]
+    return max(encoder.instructs([_START, *each, _END], data=data, least=least) for each in tokens)
 
 
 def _excerpt(encoder: Encoder, window: TokenWindow, reading: _Reading, *, data: bool) -> str:

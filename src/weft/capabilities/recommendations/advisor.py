@@ -126,7 +126,7 @@ class Advisor(msgspec.Struct, frozen=True):
     ) -> list[Recommendation]:
         control = Control(observed.windows, self._services)
         found = [each for draft in drafts if (each := await self._tried(observed, draft, control)) is not None]
-        return sorted(found, key=_order)
+        return sorted(found, key=order)
 
     async def _tried(
         self, observed: ObservedCalls, finding: RecommendationDraft, control: Control
@@ -276,6 +276,7 @@ def _rank(trial: Trial) -> tuple[bool, float, int]:
     return trial.safe, trial.saved_cost or 0.0, trial.saved_tokens
 
 
-def _order(each: Recommendation) -> tuple[bool, bool, float, str]:
+def order(each: Recommendation) -> tuple[bool, bool, float, str]:
+    """Sort key: deletions last, safe ones first, then what saves most."""
     saved = 0 if each.trial is None else each.trial.saved_tokens
     return each.kind in _DELETIONS, not each.safe, -saved, each.recommendation_id

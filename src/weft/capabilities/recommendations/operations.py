@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from weft.capabilities.assembly.receipt_operations import agent_to_read
-from weft.capabilities.recommendations.advisor import DEFAULT_CALLS, MAX_CALLS, AdviceStores, Advisor, parts_of
+from weft.capabilities.recommendations.advisor import DEFAULT_CALLS, MAX_CALLS, AdviceStores, Advisor, order, parts_of
 from weft.capabilities.recommendations.model import (
     Evidence,
     ProposedSettings,
@@ -157,7 +157,7 @@ async def list_advice(request: ListAdvice, actor: Actor, advisor: Advisor) -> Ad
     for agent_id in agents:
         analysed[agent_id], recommendations = await advisor.recommendations(actor, agent_id, calls)
         found += recommendations
-    found.sort(key=lambda each: (not each.safe, -(each.trial.saved_tokens if each.trial else 0)))
+    found.sort(key=order)
     return AdviceList(recommendations=[_item(each) for each in found], analysed=analysed)
 
 
