@@ -11,6 +11,7 @@ import binascii
 import re
 import sys
 import zlib
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,8 +33,8 @@ INVISIBLE = re.compile(
 # Base64 and its kin have no blanks: one long word, or lines without any.
 _BASE64 = re.compile(r"(?<![\w+/=-])[A-Za-z0-9+/_-]{20,}={0,2}(?![\w+/=])")
 _LINE = r"[A-Za-z0-9+/_-]{8,}={0,2}[ \t]{0,8}\r?\n"
-_BASE64_LINES = re.compile(rf"(?<![^\s])(?:{_LINE}[ \t]{{0,8}})+[A-Za-z0-9+/_-]{{1,200}}={{0,2}}(?![^\s])")
-_SHORT_LINES = re.compile(rf"(?<![^\s]){_LINE}[ \t]{{0,8}}[A-Za-z0-9+/_-]{{1,200}}={{0,2}}(?![^\s])")
+_BASE64_LINES = re.compile(rf"(?<![^\s])(?:{_LINE}[ \t]{{0,8}})+[A-Za-z0-9+/_-]+={{0,2}}(?![^\s])")
+_SHORT_LINES = re.compile(rf"(?<![^\s]){_LINE}[ \t]{{0,8}}[A-Za-z0-9+/_-]+={{0,2}}(?![^\s])")
 _BASE32 = re.compile(r"(?<![\w=])[A-Z2-7]{24,}(?:\s{1,4}[A-Z2-7]{8,})*={0,6}(?![\w=])")
 # With signs that neither names nor addresses have.
 _BASE85 = re.compile(r"(?<!\S)(?=(?:\S{0,12}[!#$%&()*+;<=>?@^`{|}~]){3})[!-~]{20,}(?!\S)")
@@ -64,7 +65,7 @@ _DIGITS = _table(lambda sign: sign in "0123456789abcdefABCDEF", " ,:").replace(b
 _LONG_WORD = _LONG_SIGNS = b"x" * 20
 _HEXADECIMAL_RUN, _HEXADECIMAL_PAIRS = b"x" * 32, b"xx " * 16
 # Codes of letters have two or three digits, and a comma, a blank or both after them.
-_NUMBER_RUNS = (b"xxx " * 3, b"xxx  " * 3)
+_NUMBER_RUNS = (b"xxx " * 3, b"xxx  " * 3, b"xx " * 8, b"xx  " * 8)
 _SURROGATES = range(0xD800, 0xE000)
 _GZIP, _ZLIB = b"\x1f\x8b", b"\x78"
 
@@ -122,11 +123,12 @@ def _passages(text: str, room: list[int]) -> Iterator[Passage]:
         for match in pattern.finditer(text):
             if room[0] <= 0 or room[1] <= 0:
                 return
-            room[0] -= 1
             encoded = _without_next_word(match[0]) if pattern is _BASE64_LINES else match[0]
             for decode in decoders:
                 decoded = _readable(decode, encoded, room)
                 if decoded is not None:
+                    # Only what says something counts: long names in code would use up the room.
+                    room[0] -= 1
                     yield Passage(match.start(), match.start() + len(encoded), decoded)
                     break
 
@@ -158,9 +160,11 @@ def _readable(decode: Callable[[str], bytes], encoded: str, room: list[int]) -> 
     try:
         content = decode(encoded)
         if content.startswith((_GZIP, _ZLIB)):
-            content = _inflated(content, room[1])
-        text = content.decode()
-    except (binascii.Error, ValueError, zlib.error, OverflowError):
+            # An x begins some texts as well as compressed content.
+            with suppress(zlib.error):
+                content = _inflated(content, room[1])
+        text = content.decode(errors="ignore" if len(content) >= room[1] else "strict")
+    except (binascii.Error, ValueError, OverflowError):
         return None
     room[1] -= len(content)
     printable = sum(character.isprintable() or character.isspace() for character in text)

@@ -134,6 +134,9 @@ def check_may_hold_key(actor: Actor, owner: Principal) -> None:
     if actor.kind is PrincipalKind.AGENT and owner.kind is PrincipalKind.HUMAN:
         raise PermissionDenied("An agent cannot hold the key of a human, because humans may change any principal.")
     check_may_grant(actor, owner.clearance, owner.permissions)
+    # An admin grants the permission to audit, but does not act as an auditor.
+    if Permission.AUDIT in owner.permissions - actor.permissions and actor.principal_id != owner.principal_id:
+        raise PermissionDenied("Only an auditor can hold the key of an auditor.")
 
 
 async def check_may_grant_type(actor: Actor, agent_type: str, access: AccessStore) -> None:

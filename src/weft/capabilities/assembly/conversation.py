@@ -413,11 +413,14 @@ class WindowConversation:
             facts = self._key_facts(choice, FactsRoom(room - choice.tokens, of_others))
         return self._fitted(choice, facts)
 
-    def unread(self, left_out: AbstractSet[str]) -> Unread | None:
-        """Return what to read of the refs that a prompt leaves out; None if this prompt has read all of it."""
+    def unread(self, left_out: AbstractSet[str], *, limited: bool = True) -> Unread | None:
+        """Return what to read of the refs that a prompt leaves out; None if this prompt has read all of it.
+
+        Not ``limited``: all of them, because an earlier prompt chose them.
+        """
         messages = [each for each in self.events if each.withheld is None and is_message(each.event)]
         places = [place for place, each in enumerate(messages) if each.candidate.ref in left_out]
-        chosen = _within_reading(messages, places)
+        chosen = _within_reading(messages, places) if limited else places
         refs = {messages[place].candidate.ref for place in chosen}
         if refs <= self.read:
             return None

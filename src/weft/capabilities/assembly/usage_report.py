@@ -226,7 +226,8 @@ class UsageReports(msgspec.Struct, frozen=True):
                 cost_of(self.prices, self.catalog.find(name), usage, self.clock.now())
                 for name in (model, receipt.model)
             ]
-            if None not in prices and float(prices[0] or 0) > float(prices[1] or 0):
+            # A cheaper one would give others' budgets back what was spent, a dearer one spend them.
+            if None not in prices and prices[0] != prices[1]:
                 held = (*held, "model")
         return held
 

@@ -36,7 +36,7 @@ _HIDING = re.compile(
 _MARKDOWN_COMMENT = re.compile(r"^\[[^\]\n]{0,40}\]: ?#[^(\"'\n]{0,20}[(\"'](.*)[)\"']\s*$", re.MULTILINE)
 _LINK_TITLE = re.compile(r"\]\([^\s()]{0,500}\s{1,4}[\"']([^\"'\n]{1,1000})[\"']\)")
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|[a-zA-Z]{2,8});")
-_SPACED_LETTERS = re.compile(r"(?<!\w)(?:[^\W_][ .\-_*]{1,4}){7,}[^\W_](?!\w)")
+_SPACED_LETTERS = re.compile(r"(?<!\w)(?:[^\W_][ .\-_*]{1,4}){7,}[^\W_](?![^\W_])")
 _SPACING = re.compile(r"[ .\-_*]")
 _WORD_GAP = re.compile(r"[ .\-_*]{2,}")
 _LETTERS_AND_SPACING = bytes(
@@ -73,12 +73,14 @@ def normalise(text: str) -> NormalForm:
         text = _HIDING.sub("\n", _INLINE_TAG.sub("", text))
     if "](" in text or "]: #" in text:
         text = _LINK_TITLE.sub(r"]\n\1\n", _MARKDOWN_COMMENT.sub(r"\1", text))
-    text = unescape(text)
+    escaped, text = text, unescape(text)
     if "\\" in text:
         text = _ESCAPED_BREAK.sub("\n", text)
     if _may_have_spaced_letters(text):
         text = _SPACED_LETTERS.sub(_joined_letters, text)
-    decoded += [passage.text for passage in encoded_passages(text)]
+    # Undoing escapes may join a passage with what follows it.
+    for each in dict.fromkeys((text, escaped)):
+        decoded += [passage.text for passage in encoded_passages(each) if passage.text not in decoded]
     return NormalForm(text, tuple(one for one in decoded if _is_readable(one)))
 
 

@@ -144,9 +144,9 @@ def _is_as_sent(call: RecordedCall, plan: Plan) -> bool:
     return items_sent(plan.blocks) == items_sent(call.blocks)
 
 
-def _read(conversation: WindowConversation, left_out: AbstractSet[str]) -> bool:
+def _read(conversation: WindowConversation, left_out: AbstractSet[str], *, limited: bool = True) -> bool:
     """Read messages that a prompt leaves out; tell whether there were any that it had not read."""
-    unread = conversation.unread(left_out)
+    unread = conversation.unread(left_out, limited=limited)
     if unread is not None and unread.events:
         unread.note(extract_facts(unread.events, unread.earlier))
     return unread is not None
@@ -208,7 +208,7 @@ class Replay:
         previous = None if before is None else self._previous(call, before, counter)
         try:
             costs = cache_costs(info, rates, warm=warm)
-            _read(conversation, frozenset(receipt.read))
+            _read(conversation, frozenset(receipt.read), limited=False)
             plan = make_plan(materials, limit, costs, previous)
             for _ in range(0 if _is_as_sent(call, plan) else READINGS):
                 if not _read(conversation, plan.trimmed):

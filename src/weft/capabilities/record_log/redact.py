@@ -292,9 +292,10 @@ async def redact_item(request: RedactItem, redactions: Redactions) -> ItemRedact
         type=target.ref.type,
         salt=os.urandom(_SALT_BYTES) if request.state == "encrypted_ref" else None,
     )
-    await redactions.store(redaction)
     if redaction.state != "none":
+        # Before its content is replaced, by which it is found.
         await redactions.unindex(redaction.record_id)
+    await redactions.store(redaction)
     await redactions.publish(redaction, target)
     return ItemRedacted(
         item_id=redaction.record_id,

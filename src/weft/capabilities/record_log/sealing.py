@@ -72,7 +72,8 @@ class SealedContents(msgspec.Struct, frozen=True):
         written = None if version is None else await self._written(version)
         if version is None or written is None:
             return None
-        return OriginalContent(await self._event_text(version, written) or written.value)
+        text = await self._event_text(version, written) or written.value
+        return OriginalContent(text, await self._memory_metadata(version, written))
 
     async def seal(self, redaction: Redaction, original: OriginalContent) -> Redaction:
         """Store the redacted content in the place of the original; return the redaction with what it keeps.
@@ -85,8 +86,8 @@ class SealedContents(msgspec.Struct, frozen=True):
         if message is not None:
             await self._seal_message(message, redaction, original)
         elif version is not None and not is_signed(version.line_id):
-            await self._seal_version(version, redaction)
-        is_kept = message is not None and redaction.state != "none"
+            await self._seal_version(version, redaction, original)
+        is_kept = redaction.state != "none" and (message is not None or original.metadata is not None)
         return structs.replace(redaction, original=_encode(original)) if is_kept else redaction
 
     async def _original_message(self, name: MessageItemId) -> OriginalContent | None:
@@ -100,7 +101,11 @@ class SealedContents(msgspec.Struct, frozen=True):
         if message is not None:
             await self.messages.rewrite(name.session_id, _redacted_message(message, redaction, original))
 
-    async def _seal_version(self, name: VersionId, redaction: Redaction) -> None:
+    async def _seal_version(self, name: VersionId, redaction: Redaction, original: OriginalContent) -> None:
+        scope = scope_of(name.line_id)
+        if scope is not None:
+            # The owner before the line, as writes of memory do.
+            await self.memories.lock(scope.owner)
         await self.lines.lock(name.line_id)
         written = await self._written(name)
         if written is None:
@@ -114,7 +119,7 @@ class SealedContents(msgspec.Struct, frozen=True):
             for version in await self.lines.originals(name.line_id, key):
                 if is_event or version.hash.hex() == written.meta.metadata_hash:
                     await self._seal(version, redaction)
-        await self._seal_memory(name, written)
+        await self._seal_memory(name, written, original.metadata if redaction.state == "none" else None)
 
     async def _seal(self, version: OriginalVersion, redaction: Redaction) -> None:
         shown = None if redaction.state == "none" else _shown_value(version, redaction)
@@ -131,16 +136,26 @@ class SealedContents(msgspec.Struct, frozen=True):
             shown_hash = version.hash if shown is None else blob_hash(shown)
             await self.entries.put(session_id, structs.replace(entry, blob_hash=shown_hash))
 
-    async def _seal_memory(self, name: VersionId, written: OriginalVersion) -> None:
-        """Show the current entry of a private memory as its version is shown; its metadata is deleted."""
+    async def _memory_metadata(self, name: VersionId, written: OriginalVersion) -> str | None:
+        """Return the metadata that the current entry of a private memory has, or had before its redaction."""
+        scope = scope_of(name.line_id)
+        if scope is None:
+            return None
+        kept, entry = await self.records.original(str(name)), await self.memories.get(scope, name.key)
+        if kept is not None:
+            return _decode_original(kept).metadata
+        is_current = entry is not None and (entry.incarnation, entry.version) == (written.incarnation, written.version)
+        return entry.metadata if entry is not None and is_current else None
+
+    async def _seal_memory(self, name: VersionId, written: OriginalVersion, metadata: str | None) -> None:
+        """Show the current entry of a private memory as its version is shown, with this metadata."""
         scope = scope_of(name.line_id)
         entry = None if scope is None else await self.memories.get(scope, name.key)
         if scope is None or entry is None:
             return
-        await self.memories.lock(scope.owner)
         current = await self._written(VersionId(name.line_id, name.key, entry.incarnation, entry.version))
         if current is not None and current.hash == written.hash:
-            shown = structs.replace(entry, blob_hash=current.shown_hash, metadata=None)
+            shown = structs.replace(entry, blob_hash=current.shown_hash, metadata=metadata)
             await self.memories.adjust(scope.owner, shown.weight - entry.weight, 0)
             await self.memories.put(scope, shown)
 

@@ -6,13 +6,16 @@ inside a run of its own characters.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from weft.kernel.hidden_text import INVISIBLE, encoded_passages, unescaped, visible
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Callable, Iterable, Iterator
+
+
+_UNCOVERED = re.compile(rb"\0+")
 
 
 class DetectedSpan(NamedTuple):
@@ -76,15 +79,21 @@ class Scanner:
 
     def spans(self, text: str) -> list[DetectedSpan]:
         """Return the detected spans in text order, without overlaps."""
-        found = [*self._plain_spans(text), *self._hidden_spans(text)]
-        if len(found) < 2:  # noqa: PLR2004 - two are needed to overlap
-            return found
+        found, hidden = self._plain_spans(text), dict.fromkeys(self._hidden_spans(text))
+        if len(found) + len(hidden) < 2:  # noqa: PLR2004 - two are needed to overlap
+            return [*found, *hidden]
         covered = bytearray(len(text))
         accepted = []
         for span in found:
             if covered.find(1, span.start, span.end) < 0:
                 covered[span.start : span.end] = b"\1" * (span.end - span.start)
                 accepted.append(span)
+        for span in hidden:
+            # What hides a part of a value may leave the rest of it in sight.
+            for gap in _UNCOVERED.finditer(bytes(covered[span.start : span.end])):
+                start, end = span.start + gap.start(), span.start + gap.end()
+                covered[start:end] = b"\1" * (end - start)
+                accepted.append(span._replace(start=start, end=end))
         return sorted(accepted)
 
     def _plain_spans(self, text: str) -> list[DetectedSpan]:
