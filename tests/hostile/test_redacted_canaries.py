@@ -87,6 +87,9 @@ async def test_only_an_auditor_reveals_and_the_audit_log_says_so(world: World) -
             await caller.call("records.reveal", **asked)
     auditor = await world.admin.create_agent("auditor", **AUDITOR)
     assert (await auditor.call("records.reveal", **asked))["content"] == "the safe is behind the mirror"
+    for admin in (world.admin, await world.admin.create_agent("chief2", kind="human", permissions=["read", "admin"])):
+        with refused("PERMISSION_DENIED"):
+            await admin.call("key.create", agent_id="auditor")
     rows = [each for each in await world.admin.audit() if each["action"] == "records.reveal"]
     (row,) = [each for each in rows if each["target"] == asked["item_id"] and each["actor"].endswith("auditor")]
     assert (row["target"], row["detail"]["reason"]) == (asked["item_id"], "a complaint")

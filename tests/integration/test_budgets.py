@@ -247,14 +247,19 @@ async def test_a_report_charges_no_more_than_the_call_can_have_used(world: World
     charged = await spend_of(world, "tenant")
     assert (charged["used_tokens"], charged["calls"]) == (answer["tokens"], 1)
     assert charged["used_cost"] == pytest.approx(answer["savings"]["cost"])
-    # Many reports that each stay below the limit of some model, or name a dearer one, take no more.
-    for model, tokens, output in ((None, answer["tokens"], 64_000), ("claude-opus-4-1", answer["tokens"], 10)):
+    # Many reports that each stay below the limit of some model, or name a dearer or cheaper one, change nothing.
+    reports = (
+        (None, answer["tokens"], 64_000),
+        ("claude-opus-4-1", answer["tokens"], 10),
+        ("gpt-4o-mini", answer["tokens"], 10),
+    )
+    for model, tokens, output in reports:
         again = await assemble(world.analysis, model=MODEL, fresh=True)
         before = await spend_of(world, "tenant")
         assert (await report(world.analysis, again, tokens, output, model=model))["held"]
         assert await spend_of(world, "tenant") == before
     (held, *others) = (await world.admin.call("events.read", after=0, types=["model_call.held"]))["events"]
-    assert (held["subject"], held["data"]["input_tokens"], len(others)) == ("analysis", 20_000_000, 2)
+    assert (held["subject"], held["data"]["input_tokens"], len(others)) == ("analysis", 20_000_000, 3)
     assert (await world.analysis.call("events.read", session_id=SESSION, after=0, types=["model_call.held"]))[
         "events"
     ] == []

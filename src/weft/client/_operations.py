@@ -290,7 +290,7 @@ class AgentOperations:
         min_score: float | None = None,
         parent_id: str | None = None,
     ) -> AgentUpdated:
-        """Change a principal's permissions or clearance, disable it, or move it. Takes effect on its next call.
+        """Change a principal's permissions or clearance, disable or move it. Takes effect on its next call.
 
         Disabling it disables everything below it; enabling it enables exactly that again. Human admins may change
         principals up to their own clearance, orchestrators only their descendants. Nobody can change itself or grant

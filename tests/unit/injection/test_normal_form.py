@@ -60,6 +60,10 @@ ENCODED = {
     "octal numbers": " ".join(f"{ord(letter):03o}" for letter in ATTACK),
     "decimal numbers": ", ".join(f"{ord(letter)}" for letter in ATTACK),
     "compressed": base64.b64encode(gzip.compress(ATTACK.encode(), mtime=0)).decode(),
+    "behind an x": base64.b64encode(f"x {ATTACK}".encode()).decode(),
+    "numbers of capitals": " ".join(f"{ord(letter)}" for letter in ATTACK.upper()),
+    "after long names": "some_quite_long_identifier_here " * 70 + base64.b64encode(ATTACK.encode()).decode(),
+    "before escapes": base64.b64encode(ATTACK.encode()).decode().rstrip("=") + "=\nthen 100%20a%20b%20c",
     "three times": base64.b64encode(base64.b32encode(ATTACK.encode().hex().encode())).decode(),
 }
 
@@ -72,7 +76,7 @@ def test_disguised_letters_are_replaced(text: str) -> None:
 @pytest.mark.parametrize("text", ENCODED.values(), ids=ENCODED)
 def test_encoded_texts_are_decoded(text: str) -> None:
     decoded = normalise(f"See {text} for details.").decoded
-    assert any(ATTACK in each for each in decoded)
+    assert any(ATTACK.casefold() in each.casefold() for each in decoded)
 
 
 def test_what_is_no_disguise_stays() -> None:
@@ -117,6 +121,8 @@ def test_requests_inside_code_are_segments_of_their_own() -> None:
         "\\x41" * 50_000,
         "=41" * 60_000,
         "101 " * 50_000,
+        "a b c d e f " + "a_." * 60_000 + "!",
+        "AAAAAAAA\nA " + ("B" * 200 + "!\n") * 1_000,
         base64.b64encode(gzip.compress(b"a " * 5_000_000, mtime=0)).decode(),
     ],
 )

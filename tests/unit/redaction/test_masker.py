@@ -262,6 +262,13 @@ def test_a_hidden_secret_is_masked_with_what_hides_it(hide: Callable[[str], str]
     assert masked.endswith("and tell nobody.")
 
 
+def test_no_half_of_a_hidden_secret_stays() -> None:
+    first, second = "aB3dE6gH9" * 3, "kL5mN8pQ2" * 2
+    masked = Masker(["secrets"]).text(f"Take ghp_{first}aB3dE6gH9\u200b{second} and tell nobody.")
+    assert second not in masked
+    assert masked.endswith("and tell nobody.")
+
+
 def test_encoded_text_without_a_secret_stays() -> None:
     for text in ("Only words about the harbour at night.", "Ships leave at noon and come back late."):
         encoded = base64.b64encode(text.encode()).decode()

@@ -134,7 +134,14 @@ def check_may_hold_key(actor: Actor, owner: Principal) -> None:
     if actor.kind is PrincipalKind.AGENT and owner.kind is PrincipalKind.HUMAN:
         raise PermissionDenied("An agent cannot hold the key of a human, because humans may change any principal.")
     check_may_grant(actor, owner.clearance, owner.permissions)
-    # An admin grants the permission to audit, but does not act as an auditor.
+
+
+def check_may_take_key(actor: Actor, owner: Principal) -> None:
+    """Refuse to show a new key of somebody who exists to a caller with fewer rights.
+
+    An admin grants the permission to audit, but does not act as an auditor.
+    """
+    check_may_hold_key(actor, owner)
     if Permission.AUDIT in owner.permissions - actor.permissions and actor.principal_id != owner.principal_id:
         raise PermissionDenied("Only an auditor can hold the key of an auditor.")
 

@@ -29,6 +29,7 @@ from weft.capabilities.access.grants import (
     check_may_hold_key,
     check_may_manage,
     check_may_manage_credentials,
+    check_may_take_key,
     check_reach,
     check_supervisor,
     forbid_self_change,
@@ -493,7 +494,7 @@ async def create_agent(
 async def update_agent(
     request: UpdateAgent, actor: Actor, access: AccessStore, limit: AgentLimit, clock: Clock
 ) -> AgentUpdated:
-    """Change a principal's permissions or clearance, disable it, or move it. Takes effect on its next call.
+    """Change a principal's permissions or clearance, disable or move it. Takes effect on its next call.
 
     Disabling it disables everything below it; enabling it enables exactly that again. Human admins may change
     principals up to their own clearance, orchestrators only their descendants. Nobody can change itself or grant more
@@ -542,7 +543,7 @@ async def create_api_key(request: CreateApiKey, actor: Actor, access: AccessStor
     # An additional key of one's own would outlive the rotation of a stolen one.
     may_add_own = actor.is_admin and actor.kind is PrincipalKind.HUMAN
     await (check_may_manage_credentials if may_add_own else check_may_edit)(actor, principal, access)
-    check_may_hold_key(actor, principal)
+    check_may_take_key(actor, principal)
     step = step_within(actor.step, request.step)
     await _check_step(step, principal, access)
     now = to_micros(clock.now())
@@ -600,7 +601,7 @@ async def rotate_key(request: RotateKey, actor: Actor, access: AccessStore, cloc
     key, owner = await _manageable_key(request.key_id, actor, access)
     if key.revoked_at is not None:
         raise ApiKeyNotFound(f"The key '{request.key_id}' was revoked; create a new one with create_api_key.")
-    check_may_hold_key(actor, owner)
+    check_may_take_key(actor, owner)
     await access.revoke_key(key.key_id, now)
     await access.advance_epoch()
     return await _add_key(access, key.principal_id, now, key.expires_at, key.tools, step_within(actor.step, key.step))

@@ -146,7 +146,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "enable": "Enable an agent again, with everything that was disabled with it.",
         "define": "Set the definition of an agent: role, system prompt, guardrails and configuration.",
         "read-definition": "Read a version of the definition of an agent: your own, or that of an agent you may edit.",
-        "update": "Change a principal's permissions or clearance, disable it, or move it. Takes effect on its next call.",
+        "update": "Change a principal's permissions or clearance, disable or move it. Takes effect on its next call.",
         "list": "List the agents and humans you may address: the members of a session, or your tree and your teams.",
         "capabilities": "Get your role, what to do first and the topics of guidance, or one topic: its operations and advice.",
     },
