@@ -46,7 +46,7 @@ VIEW = "the view of all summaries is applied at once"
 DELETION = "up to 1,000 rows are deleted at once; more are left to the job for deferred deletions"
 GROWS: dict[str, tuple[float, str]] = {
     "board.restore_snapshot": (7, ONE_VERSION),
-    "bundle.import": (32, "a session appears whole or not at all; decoded before, its rows are only stored"),
+    "bundle.import": (60, "a session appears whole or not at all; decoded before, its rows are only stored"),
     "compaction.apply": (2, VIEW),
     "context.compact": (3, VIEW),
     "context.copy": (3, ONE_VERSION),
