@@ -75,7 +75,7 @@ async def test_step_and_reason_are_those_of_the_event_and_of_its_commit(world: W
     commits = [(each.get("step"), each["reason"], len(each["changes"])) for each in reversed(log["commits"])]
     assert commits == [("survey", "import of the old chat", 2), ("build", "ingest", 1), (None, "ingest", 1)]
     snapshots = (await world.analysis.call("history.snapshots", context_id=LINE))["snapshots"]
-    assert [(each["label"], each["version"]) for each in snapshots] == [("after-survey-v1", 1)]
+    assert [(each["label"], each["version"]) for each in snapshots] == [("after-survey-analysis-v1", 1)]
     # Each commit is announced, so that records name every item.
     assert [data["version"] for data in await published(world.analysis, "window.ingested")] == [1, 2, 3]
 
