@@ -131,7 +131,7 @@ def test_a_conflict_shows_every_side_and_how_to_resolve_it(conflicting: CommandL
             f"v3  {commit_line}\n      ship\n      on Tuesday",
             "absent",
         ),
-        ("plan", "absent", f"v1  {commit_line}\n      ours", f"v1  {commit_line}\n      theirs"),
+        ("plan", "absent", f"v2  {commit_line}\n      ours", f"v2  {commit_line}\n      theirs"),
     ):
         pattern = rf"^{key}\n  base    {base}\n  ours    {ours}\n  theirs  {theirs}$"
         assert re.search(pattern, shown, re.MULTILINE), shown

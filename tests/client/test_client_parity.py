@@ -30,7 +30,7 @@ from weft.kernel.errors import WeftError
 CLIENT_NAMES = ("async", "blocking", "inprocess")
 # Fields that differ from call to call: times, ids, secrets, positions and measurements.
 VOLATILE = re.compile(
-    r"(_at|^at|^hash|^snapshot|^parent|^review_id|^pruning_id|^token|^api_key|^key_id|^audit_id|^seq|^next_after|^next_cursor|^last_updated|^timestamp|^last_activity"
+    r"(_at|^at|^as_of|^hash|^snapshot|^parent|^review_id|^pruning_id|^token|^api_key|^key_id|^audit_id|^seq|^next_after|^next_cursor|^last_updated|^timestamp|^last_activity"
     r"|_ms|^measured_since|^database_performance|^system_(info|performance)|^performance_trends|^operations|^background"
     r"|^bundle|^bundle_id|^digest|^tools_digest|^prompt_hash|^block_id|^bytes"
     r"|^source_id|^hook|^webhook_id|^secret|^behind|^id|^time|^sequence|^event_id|^pending(_documents|_events)?|^events|^vectors|^available_alternatives|^until)$"

@@ -60,9 +60,8 @@ async def test_unknown_conventions_and_sessions_are_not_found(world: World) -> N
 
 async def test_a_session_names_only_conventions_that_are_listed(world: World) -> None:
     await world.admin.call("conventions.define", name="capa", groups=GROUPS)
-    with refused("CONVENTIONS_NOT_FOUND") as caught:
+    with refused("CONVENTIONS_NOT_FOUND"):
         await world.planner.create_session("quality", conventions="kappa")
-    assert caught.value.message.endswith("only: capa, default.")
     with refused("SESSION_NOT_FOUND"):
         await world.planner.call("session.get", session_id="quality")
 

@@ -203,7 +203,7 @@ async def _groups(name: str, conventions: ConventionStore) -> list[ConventionGro
         return msgspec.convert(stored["groups"], list[ConventionGroup])
     if name == DEFAULT_CONVENTIONS_NAME:
         return DEFAULT_CONVENTIONS
-    raise conventions_not_found(name, await conventions.names())
+    raise conventions_not_found(name)
 
 
 def _reading(groups: list[ConventionGroup]) -> str:

@@ -28,6 +28,8 @@ _MAX_EXCERPT = 300
 # Segments of a suspicious window that are read by themselves, and what they must exceed a bar by: without their
 # neighbours harmless ones score higher too. Measured on an author left out: no more false alarms, and more is caught.
 _MAX_ALONE, _MARGIN_ALONE = 12, 2.0
+_CODE = re.compile(r"[A-Za-z0-9+/=_-]{40,}")
+_FEW_DIGITS = 10
 _FIELD_NAME = re.compile(r"(?:^|\s)[\w.-]{1,40}:\s")
 # Lower than any logit: read to the end.
 _WHATEVER = -100.0
@@ -71,7 +73,8 @@ class EncoderDetector:
 
     def detect(self, text: str, *, data: bool) -> Detection:
         normal = normalise(text)
-        parts = [segment for each in (normal.text, *normal.decoded) for segment in segments(each)]
+        found = [segment for each in (normal.text, *normal.decoded) for segment in segments(each)]
+        parts = [segment for segment in found if not _is_code(segment)]
         if not parts:
             return HARMLESS
         encoder = self._encoder()
@@ -98,6 +101,11 @@ class EncoderDetector:
 
     def thresholds(self, *, data: bool) -> Thresholds:
         return self._thresholds[data]
+
+
+def _is_code(segment: str) -> bool:
+    """Tell whether a segment is a key, a hash or encoded content: what it says was decoded, the rest is noise."""
+    return _CODE.fullmatch(segment) is not None and _FEW_DIGITS * sum(map(str.isdigit, segment)) > len(segment)
 
 
 class _Reading(NamedTuple):

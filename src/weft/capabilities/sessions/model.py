@@ -111,9 +111,8 @@ def convention_names(defined: Iterable[str]) -> list[str]:
     return sorted({DEFAULT_CONVENTIONS_NAME, *defined})
 
 
-def conventions_not_found(name: str, defined: Iterable[str]) -> ConventionsNotFound:
-    offered = ", ".join(convention_names(defined))
-    return ConventionsNotFound(f"There are no key conventions named '{name}', only: {offered}.", resource_id=name)
+def conventions_not_found(name: str) -> ConventionsNotFound:
+    return ConventionsNotFound(f"There are no key conventions named '{name}'.", resource_id=name)
 
 
 class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -195,7 +195,7 @@ async def create_session(
     # What its first write would need is refused here, before anybody relies on the session.
     counters.named(config.tokenizer)
     if config.conventions != DEFAULT_CONVENTIONS_NAME and await conventions.get(config.conventions) is None:
-        raise conventions_not_found(config.conventions, await conventions.names())
+        raise conventions_not_found(config.conventions)
     session_id = request.session_id or new_session_id()
     session = Session(
         session_id=session_id,
