@@ -320,7 +320,7 @@ async def _to_restore(windows: Windows, request: RestoreCheckpoint, *, create: b
 
 def _own_agent(actor: Actor) -> str:
     if actor.kind is not PrincipalKind.AGENT:
-        raise InvalidInput("agent_id: name the agent whose window to restore, or pass all_agents", field="agent_id")
+        raise no_window(actor.principal_id, "Name an agent with agent_id, or pass all_agents.")
     return actor.principal_id
 
 

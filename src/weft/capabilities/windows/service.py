@@ -369,5 +369,7 @@ def _as_routed(event: WindowEvent, *, is_superior: bool) -> WindowEvent:
     return as_context(event) if is_instruction(event) else event
 
 
-def no_window(agent_id: str) -> WindowNotFound:
-    return WindowNotFound(f"'{agent_id}' has no window in this session.", resource_type="window", resource_id=agent_id)
+def no_window(agent_id: str, hint: str | None = None) -> WindowNotFound:
+    return WindowNotFound(
+        f"'{agent_id}' has no window in this session.", hint=hint, resource_type="window", resource_id=agent_id
+    )
