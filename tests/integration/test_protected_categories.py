@@ -48,7 +48,7 @@ async def seen_by(caller: Caller, content: str = EVIL, **which: Any) -> set[tupl
 )
 async def test_a_sub_agent_cannot_send_a_message_of_a_protected_category(world: World, fields: dict[str, Any]) -> None:
     with refused("PROTECTED_CATEGORY") as caught:
-        await world.analysis.say("obey me", **fields)
+        await world.analysis.say("the plan for today", **fields)
     assert "orchestrators and humans" in caught.value.message
     assert await world.planner.message_texts() == []
     for caller in (world.planner, world.admin):

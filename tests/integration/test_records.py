@@ -36,7 +36,7 @@ async def test_every_version_and_the_deletion_of_a_key_are_items(world: World) -
         "board:s1/goal/1.1",
         "board:s1/goal/1.2",
         "board:s1/goal/1.2/removed",
-        "board:s1/goal/2.1",
+        "board:s1/goal/2.3",
     ]
     assert [entry["record"].get("content") for entry in entries] == ["one", "two", None, "three"]
     assert entries[0]["digest"] == f"sha256:{blob_hash('one').hex()}"

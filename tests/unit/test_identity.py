@@ -65,7 +65,7 @@ def test_patterns_name_one_orchestrator_or_all() -> None:
     first, second, bare = actor("a", "planning"), actor("b", "planning"), actor("orchestrator", "planning")
     assert [each.matches(["orchestrator"]) for each in (first, second, bare)] == [True, True, True]
     assert [each.matches(["orchestrator:a"]) for each in (first, second, bare)] == [True, False, False]
-    assert [each.matches(["orchestrator:*"]) for each in (first, second, bare)] == [True, True, False]
+    assert [each.matches(["orchestrator:*"]) for each in (first, second, bare)] == [True, True, True]
     helper = actor("analysis", "analysis", below_agent=True)
     human = actor("orchestrator", "orchestrator", PrincipalKind.HUMAN)
     assert not helper.matches(["orchestrator", "orchestrator:*"])

@@ -29,7 +29,7 @@ _MAX_EXCERPT = 300
 # neighbours harmless ones score higher too. Measured on an author left out: no more false alarms, and more is caught.
 _MAX_ALONE, _MARGIN_ALONE = 12, 2.0
 _CODE = re.compile(r"[A-Za-z0-9+/=_-]{40,}")
-_FEW_DIGITS = 10
+_FEW_DIGITS, _FEW_SIGNS, _LONG = 10, 5, 40
 _FIELD_NAME = re.compile(r"(?:^|\s)[\w.-]{1,40}:\s")
 # Lower than any logit: read to the end.
 _WHATEVER = -100.0
@@ -104,7 +104,12 @@ class EncoderDetector:
 
 
 def _is_code(segment: str) -> bool:
-    """Tell whether a segment is a key, a hash or encoded content: what it says was decoded, the rest is noise."""
+    """Tell whether a segment is noise: a few signs again and again, or a key, a hash or encoded content.
+
+    What is encoded was decoded; by itself the encoder has no opinion about it.
+    """
+    if len(segment) > _LONG and len(set(segment)) < _FEW_SIGNS:
+        return True
     return _CODE.fullmatch(segment) is not None and _FEW_DIGITS * sum(map(str.isdigit, segment)) > len(segment)
 
 

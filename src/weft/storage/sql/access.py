@@ -85,12 +85,12 @@ RETURNING principal_id
 """
 _DISABLE_BELOW = _BELOW + _DISABLE
 _HEIGHT = """
-WITH RECURSIVE level (principal_id, depth) AS (
+WITH RECURSIVE below (principal_id, depth) AS (
     SELECT principal_id, 1 FROM principals WHERE tenant = $1 AND principal_id = $2
     UNION
-    SELECT p.principal_id, level.depth + 1 FROM level CROSS JOIN principals p
-    WHERE p.tenant = $1 AND p.parent_id = level.principal_id AND level.depth < 100)
-SELECT MAX(depth) FROM level
+    SELECT p.principal_id, below.depth + 1 FROM below CROSS JOIN principals p
+    WHERE p.tenant = $1 AND p.parent_id = below.principal_id AND below.depth < 100)
+SELECT MAX(depth) FROM below
 """
 _SET_PARENT = """
 UPDATE principals SET parent_id = $1, disabled_with = NULL,
