@@ -123,6 +123,7 @@ async def test_cached_vectors_are_not_shared_between_items_and_readers(
         ChunkOwner("board", "s1", "plan"),
         ChunkOwner("board", "s1", "plan", '["human:*"]'),
         ChunkOwner("board", "s1", "other"),
+        ChunkOwner("document", "domain", "plan"),
     ]
     for owner in owners:
         digests = [owner.digest_of("our secret")]
@@ -130,25 +131,6 @@ async def test_cached_vectors_are_not_shared_between_items_and_readers(
             await embeddings.of_passages(world.tenant, ["our secret"], "words", digests=digests)
     assert embedded_texts(word_embedder) == ["our secret"] * len(owners)
     assert (cache_metric(world, "hit"), cache_metric(world, "miss")) == (len(owners), len(owners))
-
-
-@pytest.mark.req("CE-F50")
-@pytest.mark.req("CE-L4", part="embedded once; each document keeps a text of its own")
-async def test_equal_knowledge_is_embedded_once_in_a_tenant(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    quick = embed_quickly(monkeypatch)
-    app = await world.another_app()
-    admin, stranger = world.admin.at(app), world.stranger.at(app)
-    text = "Parcels above thirty kilograms leave by the north gate."
-    for caller, domain, names in ((admin, "depot", ("rules", "copy")), (admin, "office", ("rules",))):
-        await caller.call("knowledge.create_domain", domain=domain)
-        for name in names:
-            await caller.call("knowledge.add_document", domain=domain, document_id=name, text=text)
-            await app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
-    assert len([each for each in quick.embedded if text in each]) == 1
-    await stranger.call("knowledge.create_domain", domain="depot")
-    await stranger.call("knowledge.add_document", domain="depot", document_id="rules", text=text)
-    await app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
-    assert len([each for each in quick.embedded if text in each]) == 2
 
 
 @pytest.mark.req("CE-F50", part="by item and content; platform data once for all tenants")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from functools import lru_cache
 from typing import Final
 
 # Undetermined, as BCP 47 writes it.
@@ -45,7 +44,6 @@ for _language, _words in _FUNCTION_WORDS.items():
         _LANGUAGES.setdefault(_function_word, []).append(_language)
 
 
-@lru_cache(maxsize=1_000)
 def language_of(text: str) -> str:
     """Return the language of a text; ``und`` if it is too short to tell."""
     text = text[:_MAX_CHARACTERS]
