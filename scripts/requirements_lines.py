@@ -127,7 +127,7 @@ LINES = {
     "CE-F47": "Better model, compaction and learning settings are suggested.",
     "CE-F48": "Documents are chunked by tokens and structure; each chunk references its exact text.",
     "CE-F49": "One interface embeds text with any model; a tenant can be limited to some models.",
-    "CE-F50": "Embeddings of knowledge are cached by content hash within a tenant, of platform data across tenants.",
+    "CE-F50": "Embeddings are cached by content hash within a tenant, and across tenants for platform data.",
     "CE-F51": "A tenant migrates to another embedding model without an outage: recall first, then queries by share.",
     "CE-F52": "Reindexing runs in the background for each tenant, rate-limited and resumable.",
     "CE-F53": "Prompts put their stable prefix first, so that provider prompt caches hit.",
@@ -173,6 +173,7 @@ LINES = {
 MISSING = {
     "CE-F47": "settings of learning",
     "CE-L4": "documents with equal text are stored once",
+    "CE-F50": "one embedding for equal texts of two items: a hit would tell that another item has the same text",
     "CE-L6": "a task without evidence that shares its subject with a document still gets passages of it",
     "CE-N": (
         "times and sizes, which are figures of benchmarks: assembly, search over 1M entries, 10M vectors "

@@ -76,12 +76,10 @@ class ChunkOwner(NamedTuple):
     def digest_of(self, embedded: str) -> bytes:
         """Return the key of an embedded text in the cache of vectors.
 
-        Documents of a tenant share it: equal knowledge is embedded once. Of everything else the owner is part of it: a
-        text that another item has too is not found, so that nobody can tell by the time, or by a figure, which texts
-        others have said or remembered.
+        The owner is part of it: a text that another item has too is not found, so that nobody can tell by the time, or
+        by a figure, which texts others have stored.
         """
-        owner = (self.source,) if self.source == "document" else self
-        return hashlib.sha256("\0".join((*owner, embedded)).encode()).digest()
+        return hashlib.sha256("\0".join((*self, embedded)).encode()).digest()
 
 
 class NewChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
