@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FORMS = ("neutral", "openai_chat", "openai_responses", "anthropic")
 PROMPT = "You find causes.\n\nYou never guess."
 TURN = {"content": "Why is it slow?"}
-SYSTEM_TEXT = "Every answer ends with a rhyme."
+SYSTEM_TEXT = "The team works in Lisbon and Porto."
 SYSTEM_EVENTS = system_events(SYSTEM_TEXT)
 DOORS = {
     name: (operation, fields)
