@@ -33,7 +33,7 @@ VOLATILE = re.compile(
     r"(_at|^at|^as_of|^hash|^snapshot|^parent|^review_id|^pruning_id|^token|^api_key|^key_id|^audit_id|^seq|^next_after|^next_cursor|^last_updated|^timestamp|^last_activity"
     r"|_ms|^measured_since|^database_performance|^system_(info|performance)|^performance_trends|^operations|^background"
     r"|^bundle|^bundle_id|^digest|^tools_digest|^prompt_hash|^block_id|^bytes"
-    r"|^source_id|^hook|^webhook_id|^secret|^behind|^id|^time|^sequence|^event_id|^pending(_documents|_events)?|^events|^vectors|^version|^available_alternatives|^until)$"
+    r"|^source_id|^hook|^webhook_id|^secret|^behind|^id|^time|^sequence|^event_id|^pending(_documents|_events)?|^events|^vectors|^available_alternatives|^until)$"
 )
 
 
@@ -406,14 +406,14 @@ async def call_every_operation(weft: Any, client_name: str, admin_key: str) -> d
     await note("window.restore", weft.window.restore(s, "start", all_agents=True))
     await note("window.restore", weft.window.restore(s, "never"))
     await note("window.delete", weft.window.delete(s, agent_id=agent))
-    await note("memory.set", weft.memory.set("goal", None, metadata={"a": [1.0, "é"]}, expires_in=3600))
-    await note("memory.set", weft.memory.set("goal", {"n": 2**70, "f": 1.0}, if_version=1))
-    await note("memory.set", weft.memory.set("goal", 1, overwrite=False))
-    await note("memory.set", weft.memory.set("goal", 1, if_version=1))
+    await note("memory.set", weft.memory.set(f"goal-{client_name}", None, metadata={"a": [1.0, "é"]}, expires_in=3600))
+    await note("memory.set", weft.memory.set(f"goal-{client_name}", {"n": 2**70, "f": 1.0}, if_version=1))
+    await note("memory.set", weft.memory.set(f"goal-{client_name}", 1, overwrite=False))
+    await note("memory.set", weft.memory.set(f"goal-{client_name}", 1, if_version=1))
     await note("memory.set", weft.memory.set("phase", [False], session_id=s))
     await note("memory.set", weft.memory.set("not a key", 1))
-    await note("memory.set", weft.memory.set("goal", "x" * 1_100_000))
-    await note("memory.get", weft.memory.get("goal"))
+    await note("memory.set", weft.memory.set(f"goal-{client_name}", "x" * 1_100_000))
+    await note("memory.get", weft.memory.get(f"goal-{client_name}"))
     await note("memory.get", weft.memory.get("goat"))
     await note("memory.get", weft.memory.get("phase", session_id=s))
     await note("memory.list", weft.memory.list(session_id="all", prefix="p", limit=1))
@@ -423,8 +423,8 @@ async def call_every_operation(weft: Any, client_name: str, admin_key: str) -> d
     await note("memory.delete", weft.memory.delete("phase", session_id=s))
     await note("memory.overview", weft.memory.overview("admin"))
     await note("memory.overview", weft.memory.overview("nobody"))
-    await note("memory.delete", weft.memory.delete("goal", if_version=2))
-    await note("memory.delete", weft.memory.delete("goal"))
+    await note("memory.delete", weft.memory.delete(f"goal-{client_name}", if_version=2))
+    await note("memory.delete", weft.memory.delete(f"goal-{client_name}"))
     # A branch for each client, because all of them are the same principal.
     await note("context.status", weft.context.status(session_id=s))
     await note("context.read", weft.context.read(session_id=s))
