@@ -315,6 +315,8 @@ async def call_every_operation(weft: Any, client_name: str, admin_key: str) -> d
     await note("records.show", weft.records.show("nothing"))
     await note("records.redact", weft.records.redact(f"board:{s}/phase/1.1", "removed", "a name in it"))
     await note("records.redact", weft.records.redact("nothing", "masked", "a name in it"))
+    await note("records.reveal", weft.records.reveal(f"board:{s}/phase/1.1", "asked by its author"))
+    await note("records.reveal", weft.records.reveal("nothing", "asked by its author"))
     await note("trust.trace", weft.trust.trace(f"board:{s}/phase"))
     await note("trust.trace", weft.trust.trace("nothing"))
     await note("trust.forget", weft.trust.forget(f"board:{s}/phase", "é"))

@@ -44,6 +44,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "key.create": {"agent_id": "analysis"},
     "key.list": {"agent_id": "analysis"},
     "agent.create": {"agent_id": "new", "agent_type": "new"},
+    "window.restore": {"all_agents": True},
 }
 
 
