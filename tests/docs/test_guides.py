@@ -96,7 +96,7 @@ def test_the_commands_of_every_page_run_one_after_another_in_one_folder(
         env={**inherited, "PATH": command_path(), "HOME": str(variables.parent)},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     assert run.returncode == 0, run.stdout[-1_000:] + run.stderr

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from support.processor_time import at_most
 from support.world import refused
 from weft.capabilities.history import log as looking_back
 
@@ -207,12 +208,12 @@ async def test_a_diff_of_hostile_values_is_quick_and_does_not_block_others(world
 
     ticking = asyncio.create_task(tick())
     started = time.process_time()
-    for words in (False, True):
-        diff = await board.call("history.diff", context_id="board:hostile", from_version="1", words=words)
-        assert 0 < len(diff["modified"][0]["diff"]) <= 100_000
+    with at_most(20):  # difflib needs hours
+        for words in (False, True):
+            diff = await board.call("history.diff", context_id="board:hostile", from_version="1", words=words)
+            assert 0 < len(diff["modified"][0]["diff"]) <= 100_000
     taken = time.process_time() - started
     ticking.cancel()
-    assert taken < 20, "difflib needs hours"
     assert longest < taken / 2
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-
+from support.processor_time import at_most
 from weft.kernel.errors import close_names
 
 
@@ -12,6 +11,5 @@ def test_the_most_similar_names_are_suggested() -> None:
 
 
 def test_a_name_of_megabytes_is_not_compared_in_full() -> None:
-    started = time.process_time()
-    assert close_names("abcdefgh" * 500_000, ["search"] * 100) == []
-    assert time.process_time() - started < 2
+    with at_most(4):
+        assert close_names("abcdefgh" * 500_000, ["search"] * 100) == []

@@ -1,10 +1,9 @@
 """Facts are found in other spellings, and never where a number changed or a negation was lost."""
 
-import time
-
 import pytest
 
 from support.conversations import Conversation
+from support.processor_time import at_most
 from weft.capabilities.compaction.facts.extraction import extract_facts
 from weft.capabilities.compaction.model import FactKind, KeyFact
 from weft.capabilities.compaction.verification import invented_literals, verify
@@ -125,6 +124,5 @@ def test_invented_literals_are_named() -> None:
 )
 def test_a_hostile_megabyte_is_verified_in_little_time(text: str) -> None:
     facts = _facts_in("We decided to use Postgres 16 by 8 May 2026. It must not exceed 1,200 EUR.")
-    started = time.process_time()
-    verify(text, facts)
-    assert time.process_time() - started < 10
+    with at_most(20):
+        verify(text, facts)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.processor_time import at_most
 from weft.capabilities.compaction.tool_outputs import references, slim_output
 from weft.kernel.tokens import approximate_tokens
 
@@ -155,7 +155,6 @@ def test_broken_or_deep_json_is_shortened_as_text(text: str) -> None:
 
 def test_very_long_lines_are_judged_by_their_beginning() -> None:
     lines = [f"2026-03-02 10:00:{at:02} INFO " + "payload " * 60_000 for at in range(4)]
-    started = time.process_time()
-    text = slim("\n".join([*lines, "2026-03-02 10:01:00 ERROR disk is full"]), 200)
-    assert "ERROR disk is full" in text
-    assert time.process_time() - started < 2
+    with at_most(4):
+        text = slim("\n".join([*lines, "2026-03-02 10:01:00 ERROR disk is full"]), 200)
+        assert "ERROR disk is full" in text

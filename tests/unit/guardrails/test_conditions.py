@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from support.processor_time import at_most
 from weft.capabilities.guardrails.conditions import (
     CallSize,
     CompiledCondition,
@@ -128,10 +128,8 @@ def test_an_evaluation_that_would_take_too_long_is_an_error(condition: str, valu
     compiled = check_condition(condition)
     encoded = str(value)
     size = CallSize(len(encoded), encoded.count(",") + 1)
-    started = time.process_time()
-    with pytest.raises(EvaluationError):
+    with at_most(4), pytest.raises(EvaluationError):
         compiled.evaluate(activation({"arguments": {"v": value}}), size)
-    assert time.process_time() - started < 2
 
 
 @pytest.mark.parametrize("value", [2**70, "\ud800", float("nan"), {"a": [{}] * 100}, None, [[[[[]]]]]])

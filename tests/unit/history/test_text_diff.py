@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from random import Random
 
 import pytest
 
+from support.processor_time import at_most
 from weft.capabilities.history.conflicts import last_change
 from weft.capabilities.history.model import Change, ChangeKind, ChangeMeta, Version
 from weft.capabilities.history.text_diff import DiffBudget, changed_ranges, text_diff
@@ -69,9 +69,9 @@ def test_words_of_a_long_paragraph_are_shown_with_a_few_around_them() -> None:
 def test_large_texts_are_compared_within_the_budget(alphabet: str, *, words: bool) -> None:
     random = Random(2)
     texts = ["\n".join(random.choice(alphabet) for _ in range(100_000)) for _ in range(2)]
-    started, left = time.process_time(), budget()
-    made = text_diff(texts[0], texts[1][:-2], left, words=words)
-    assert time.process_time() - started < 10
+    left = budget()
+    with at_most(20):
+        made = text_diff(texts[0], texts[1][:-2], left, words=words)
     assert len(made.text) <= 100_000
 
 
@@ -79,9 +79,8 @@ def test_many_lines_in_another_order_are_compared_in_time() -> None:
     """A long run of anchors, and then as many that come before it in reverse: each must not copy the run."""
     lines = [f"{number}" for number in range(60_000)]
     moved = [*lines[30_000:], *reversed(lines[:30_000])]
-    started = time.process_time()
-    text_diff("\n".join(moved), "\n".join(lines), budget())
-    assert time.process_time() - started < 10
+    with at_most(20):
+        text_diff("\n".join(moved), "\n".join(lines), budget())
 
 
 def test_values_that_are_too_long_are_not_compared_in_a_conflict() -> None:
@@ -90,6 +89,5 @@ def test_values_that_are_too_long_are_not_compared_in_a_conflict() -> None:
         return Version(change, seq=1, author="orchestrator:a", committed_at=1, value=value)
 
     assert "diff" in last_change(version("new"), version("old"))
-    started = time.process_time()
-    assert "diff" not in last_change(version("x\u2028" * 500_000), version("y\u2028" * 500_000))
-    assert time.process_time() - started < 2
+    with at_most(4):
+        assert "diff" not in last_change(version("x\u2028" * 500_000), version("y\u2028" * 500_000))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime
 
 import pytest
 
+from support.processor_time import at_most
 from weft.capabilities.indexing.entities import (
     MAX_ENTITIES,
     MAX_VALUE_LENGTH,
@@ -158,8 +158,7 @@ def test_queries_name_entities_in_any_case() -> None:
     ],
 )
 def test_hostile_texts_take_linear_time(unit: str) -> None:
-    started = time.process_time()
-    entities = extract_entities(unit * (1_000_000 // len(unit)), timestamp=NOW)
-    assert time.process_time() - started < 4
+    with at_most(8):
+        entities = extract_entities(unit * (1_000_000 // len(unit)), timestamp=NOW)
     assert len(entities) <= MAX_ENTITIES
     assert all(len(entity.value) <= MAX_VALUE_LENGTH for entity in entities)

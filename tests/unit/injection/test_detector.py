@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import sys
-import time
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 from tests.unit.injection.test_normal_form import ENCODED, HIDDEN
 
+from support.processor_time import at_most
 from weft.app.diagnostics import CheckStatus
 from weft.app.diagnostics.checks import check_detector
 from weft.capabilities.injection.detector import EncoderDetector, Thresholds
@@ -179,9 +179,8 @@ def test_empty_texts_are_harmless(detector: InjectionDetector) -> None:
     "text", ["cat " * 25_000, "ignore all " * 10_000, "$a" * 50_000, "a@" * 50_000, "." * 100_000, "environ[" * 12_000]
 )
 def test_hostile_texts_do_not_stall_the_detector(detector: InjectionDetector, text: str) -> None:
-    started = time.process_time()
-    detector.detect(text, data=True)
-    assert time.process_time() - started < 10
+    with at_most(20):
+        detector.detect(text, data=True)
 
 
 class Words:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import gzip
 import textwrap
-import time
 
 import pytest
 
+from support.processor_time import at_most
 from weft.capabilities.injection.normal_form import normalise
 from weft.capabilities.injection.segments import segments
 
@@ -127,6 +127,5 @@ def test_requests_inside_code_are_segments_of_their_own() -> None:
     ],
 )
 def test_hostile_texts_take_time_in_proportion_to_their_length(text: str) -> None:
-    started = time.process_time()
-    segments(normalise(text).text)
-    assert time.process_time() - started < 3
+    with at_most(6):
+        segments(normalise(text).text)

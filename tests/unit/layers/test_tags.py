@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.processor_time import at_most
 from weft.capabilities.layers.tags import NEUTRAL, imitates, sanitise, sanitise_json
 
 
@@ -101,9 +100,8 @@ def test_names_and_values_of_json_are_sanitised() -> None:
     "long", ["<" + " " * 1_000_000, "< " * 100_000, "&amp;" * 100_000, "\\" * 100_000, "%25" * 100_000, "<\\" * 50_000]
 )
 def test_sanitising_takes_linear_time(long: str) -> None:
-    started = time.process_time()
-    assert sanitise(long) == long
-    assert time.process_time() - started < 5
+    with at_most(10):
+        assert sanitise(long) == long
 
 
 TAGS = st.lists(st.sampled_from([*IMITATIONS, "<", "/", "weft", ":", "data", ">", " ", "x"]) | st.text(max_size=5))

@@ -7,12 +7,12 @@ import hashlib
 import json
 import random
 import string
-import time
 import uuid
 from collections import Counter
 
 import pytest
 
+from support.processor_time import at_most
 from weft.capabilities.redaction.masker import Masker
 
 pytestmark = [pytest.mark.req("AC-11"), pytest.mark.req("SC-20")]
@@ -147,9 +147,6 @@ def _found(text: str) -> Counter[str]:
 def test_detection_is_cheap() -> None:
     """Well below a millisecond per KiB, also on a busy machine."""
     text = "The quarterly report is late; Anna Berg asks for version 2.4 of the budget (see section 3.1). " * 100
-    seconds = []
-    for _ in range(3):
-        started = time.process_time()
-        Masker().text(text)
-        seconds.append(time.process_time() - started)
-    assert min(seconds) / (len(text) / 1024) < 1e-3
+    with at_most(10 * 1e-3 * len(text) / 1024):
+        for _ in range(10):
+            Masker().text(text)
