@@ -2,14 +2,15 @@
 
     python -m evals.classifier.examples ../shared/eval-data examples.jsonl
 
-Sources: the injection sets of the evaluation data, ordinary public texts (evals.injection.corpora), and the lists of
-statements in evals/data/statements, each written by an author who saw neither the code nor another list. One line is
-one text: its task, its source, its fold, and its windows of token ids.
+Sources: the injection sets of the evaluation data, ordinary public texts (evals.injection.corpora), the lists of
+statements in evals/data/statements and the texts in evals/data/injection_authors, each by an author who saw neither the
+code nor another's texts. One line is one text: its task, its source, its fold, and its windows of token ids.
 """
 
 from __future__ import annotations
 
 import json
+import random
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 FOLDS = 5
 KINDS = ("nothing", "decision", "commitment", "constraint", "requirement", "open_question", "fact")
 LISTS = Path(__file__).parents[1] / "data" / "statements"
+AUTHORS = LISTS.with_name("injection_authors")
 # A source of an injection set is judged by the model that saw no text of it.
 _FOLD_OF_SOURCE = {
     "deepset": 0,
@@ -74,6 +76,9 @@ _BOTH = frozenset(
 )
 # The development set has fewer rows and better labels than the training corpus.
 _DEVELOPMENT_WEIGHT = 4.0
+_AUTHOR_WEIGHT = 2.0
+_MESSAGES = 1_500
+_MOST_BEFORE = 3
 
 
 class Example(NamedTuple):
@@ -114,6 +119,50 @@ def examples(data: Path) -> Iterator[Example]:
     yield from _ordinary(data, tokens)
     for folder in sorted(each for each in LISTS.iterdir() if each.is_dir()):
         yield from statements(folder.name, list_lines(folder), tokens)
+    yield from by_authors(tokens)
+
+
+def by_authors(tokens: Tokens) -> Iterator[Example]:
+    """Yield the texts of single authors about injection, and messages of the lists of statements as harmless talk."""
+    chance = random.Random(1)  # noqa: S311 - training data, no secret
+    for folder in sorted(each for each in AUTHORS.iterdir() if each.is_dir()):
+        rows = list_lines(folder)
+        for row in [*rows, *_joined(rows, chance)]:
+            windows, kind = tokens.windows(row["text"]), row.get("kind", "joined")
+            labels = _author_labels(row)
+            yield Example("author", folder.name, (0, 0), windows, labels, _AUTHOR_WEIGHT, kind=kind, lang=row["lang"])
+    lists = [row for folder in sorted(LISTS.iterdir()) if folder.is_dir() for row in list_lines(folder)]
+    said = [row["message"] for row in lists if "message" in row and row.get("role") != "tool"]
+    for message in chance.sample(said, _MESSAGES):
+        yield Example("message", "statements", (0, 0), tokens.windows(message), (0, 0))
+
+
+def _author_labels(row: dict[str, Any]) -> tuple[int, int]:
+    """Return whether a text is an attack as talk and as data.
+
+    Harmless talk may be out of place in data, and what is hidden in a document may be a fair request in talk.
+    """
+    if row["mode"] == "talk":
+        return (1, 1) if row["label"] else (0, -1)
+    return (-1, 1) if row["label"] else (0, 0)
+
+
+def _joined(rows: list[dict[str, Any]], chance: random.Random) -> Iterator[dict[str, Any]]:
+    """Yield harmless texts of an author joined, and attacks among harmless ones: length must not tell an attack."""
+    by_form: dict[tuple[str, str, int], list[str]] = {}
+    for row in rows:
+        by_form.setdefault((row["mode"], row["lang"], row["label"]), []).append(row["text"])
+    for (mode, lang, label), texts in by_form.items():
+        harmless = by_form.get((mode, lang, 0), [])
+        if label == 0:
+            for _ in range(len(texts) // 2):
+                together = chance.sample(texts, min(len(texts), chance.randint(2, 4)))
+                yield {"mode": mode, "lang": lang, "label": 0, "text": "\n".join(together)}
+        elif len(harmless) >= _MOST_BEFORE:
+            between = " " if mode == "talk" else "\n"
+            for text in texts:
+                before = chance.sample(harmless, chance.randint(1, _MOST_BEFORE))
+                yield {"mode": mode, "lang": lang, "label": 1, "text": between.join([*before, text])}
 
 
 def list_lines(folder: Path) -> list[dict[str, Any]]:

@@ -25,7 +25,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evals.classifier.examples import LISTS, Tokens, list_lines
 from weft.encoder.bert import HEADS, WIDTH, outlier_factors, quantised
 from weft.encoder.classifier import TextClassifier, read_weights
 from weft.encoder.installed import installed_weights
@@ -36,9 +35,8 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 Weights = dict[str, Any]
 Batch = tuple[Array, ...]
-Moments = tuple[Weights, Weights, Weights]
+Moments = tuple[Weights, Weights]
 
-AUTHORS = Path(__file__).parents[1] / "data" / "injection_authors"
 _FIRST, _LAST = 3, 6
 _MATRICES = ("qkv", "out", "into", "back")
 _NORMS = ("attention_norm", "output_norm")
@@ -46,11 +44,12 @@ _HEADS = ("early", "window", "pair")
 _LENGTHS = (32, 64, 96, 128, 160, 208)
 _ROWS = 32
 _MAX_WINDOWS = 8
-_MOST_BEFORE = 3
+_PAIRS = ("answer", "replacement")
 _EPSILON = 1e-12
 
 
 class Config(NamedTuple):
+    runs: int = 1
     epochs: int = 3
     rate: float = 6e-5
     head_rate: float = 4e-4
@@ -234,74 +233,36 @@ class Data(NamedTuple):
         return batches
 
 
-def author_labels(row: dict[str, Any]) -> tuple[int, int]:
-    """Return whether a text is an attack as talk and as data.
-
-    Harmless talk may be out of place in data, and what is hidden in a document may be a fair request in talk.
-    """
-    if row["mode"] == "talk":
-        return (1, 1) if row["label"] else (0, -1)
-    return (-1, 1) if row["label"] else (0, 0)
-
-
-def joined(rows: list[dict[str, Any]], chance: random.Random) -> Iterator[dict[str, Any]]:
-    """Yield harmless texts of an author joined, and attacks after harmless talk: length must not tell an attack."""
-    by_form: dict[tuple[str, str, int], list[str]] = {}
-    for row in rows:
-        by_form.setdefault((row["mode"], row["lang"], row["label"]), []).append(row["text"])
-    for (mode, lang, label), texts in by_form.items():
-        harmless = by_form.get((mode, lang, 0), [])
-        if label == 0:
-            for _ in range(len(texts) // 2):
-                yield {"mode": mode, "label": 0, "text": "\n".join(chance.sample(texts, chance.randint(2, 4)))}
-        elif mode == "talk" and len(harmless) >= _MOST_BEFORE:
-            for text in texts:
-                before = chance.sample(harmless, chance.randint(1, _MOST_BEFORE))
-                yield {"mode": mode, "label": 1, "text": " ".join([*before, text])}
-
-
 def load(examples: Path, classifier: TextClassifier, config: Config) -> Data:
-    chance, tokens = random.Random(config.random_state), Tokens()  # noqa: S311 - training data, no secret
-
-    def text(windows: list[list[int]], labels: tuple[int, int], weight: float = 1.0) -> Text:
-        return Text([classifier.states(window).astype("f2") for window in windows], labels, weight)
-
-    authors = {
-        folder.name: [
-            text(windows, author_labels(row), 2.0)
-            for rows in [list_lines(folder)]
-            for row in [*rows, *joined(rows, chance)]
-            if 0 < len(windows := tokens.windows(row["text"])) <= _MAX_WINDOWS
-        ]
-        for folder in sorted(AUTHORS.iterdir())
-        if folder.is_dir()
-    }
+    chance = random.Random(config.random_state)  # noqa: S311 - training data, no secret
     with gzip.open(examples, "rt", encoding="utf-8") as lines:
         known = [json.loads(line) for line in lines]
     known = [each for each in known if each["windows"] and each["windows"][0] and each["folds"][0] != -1]
-    corpora = [each for each in known if each["task"] == "injection" and len(each["windows"]) <= _MAX_WINDOWS]
+    known = [each for each in known if len(each["windows"]) <= _MAX_WINDOWS]
+
+    def text(each: dict[str, Any]) -> Text:
+        states = [classifier.states(window).astype("f2") for window in each["windows"]]
+        labels = (each["labels"][0], each["labels"][1])
+        pair = _PAIRS.index(each["task"]) if each["task"] in _PAIRS else -1
+        spans = tuple((start, end) for start, end, _ in each["spans"])
+        return Text(states, labels, each["weight"] if each["task"] == "author" else 1.0, pair, spans)
+
+    authors: dict[str, list[Text]] = {}
+    for each in known:
+        if each["task"] == "author":
+            authors.setdefault(each["source"], []).append(text(each))
+    corpora = [each for each in known if each["task"] == "injection"]
     # The development set has better labels, and fewer texts.
     chosen = [each for each in corpora if each["source"].startswith("dev:")]
     others = [each for each in corpora if not each["source"].startswith("dev:")]
     chosen += chance.sample([each for each in others if max(each["labels"]) == 1], 1_400)
     chosen += chance.sample([each for each in others if max(each["labels"]) == 0], 2_200)
-    found = [(max(each["labels"]), text(each["windows"], tuple(each["labels"]))) for each in chosen]
-    rows = [row for folder in sorted(LISTS.iterdir()) if folder.is_dir() for row in list_lines(folder)]
-    said = [row["message"] for row in rows if "message" in row and row.get("role") != "tool"]
-    messages = [text(tokens.windows(message), (0, 0)) for message in chance.sample(said, 1_500)]
-    pairs = [
-        Text([classifier.states(each["windows"][0]).astype("f2")], (each["labels"][0], -1), 1.0, number, spans)
-        for number, task in enumerate(("answer", "replacement"))
-        for each in known
-        if each["task"] == task
-        for spans in [tuple((start, end) for start, end, _ in each["spans"])]
-    ]
     return Data(
         authors,
-        [each for label, each in found if label == 1],
-        [each for label, each in found if label == 0],
-        [each for each in messages if each.states],
-        pairs,
+        [text(each) for each in chosen if max(each["labels"]) == 1],
+        [text(each) for each in chosen if max(each["labels"]) == 0],
+        [text(each) for each in known if each["task"] == "message"],
+        [text(each) for each in known if each["task"] in _PAIRS],
     )
 
 
@@ -325,27 +286,30 @@ def _print_figures(params: Weights, texts: list[Text]) -> None:
         print(f"  {name}: area {area:.3f}, caught at 1, 2 and 5 % false: {list(at.values())}", flush=True)
 
 
+_text_step, _pair_step = (jax.jit(jax.value_and_grad(loss)) for loss in (_text_loss, _pair_loss))
+
+
+@jax.jit
+def _updated(params: Weights, moments: Moments, slopes: Weights, rates: Weights, step: int) -> tuple[Weights, Moments]:
+    """Return the weights after one step of Adam with decay, and the moments of their slopes."""
+    norm = jnp.sqrt(sum((slope**2).sum() for slope in slopes.values()))
+    slopes = {name: slope * jnp.minimum(1.0, 1.0 / (norm + 1e-6)) for name, slope in slopes.items()}
+    first = {name: 0.9 * moments[0][name] + 0.1 * slopes[name] for name in params}
+    second = {name: 0.999 * moments[1][name] + 0.001 * slopes[name] ** 2 for name in params}
+    new = {}
+    for name, value in params.items():
+        moved = (first[name] / (1 - 0.9**step)) / (jnp.sqrt(second[name] / (1 - 0.999**step)) + 1e-8)
+        decayed = 0.01 * value if name.endswith(("matrix", "weight")) and "norm" not in name else 0.0
+        new[name] = value - rates[name] * (moved + decayed)
+    return new, (first, second)
+
+
 def train(data: Data, weights: Weights, config: Config, held_out: str) -> Weights:
     chance, noise = random.Random(config.random_state), np.random.default_rng(config.random_state)  # noqa: S311 - training data, no secret
     params = _unpacked(weights)
     rates = {name: config.head_rate if name.split(".")[0] in _HEADS else config.rate for name in params}
-    first = {name: jnp.zeros_like(value) for name, value in params.items()}
-    second = dict(first)
-    text_step, pair_step = (jax.jit(jax.value_and_grad(loss)) for loss in (_text_loss, _pair_loss))
-
-    @jax.jit
-    def updated(params: Weights, first: Weights, second: Weights, slopes: Weights, step: int, share: float) -> Moments:
-        norm = jnp.sqrt(sum((slope**2).sum() for slope in slopes.values()))
-        slopes = {name: slope * jnp.minimum(1.0, 1.0 / (norm + 1e-6)) for name, slope in slopes.items()}
-        first = {name: 0.9 * first[name] + 0.1 * slopes[name] for name in params}
-        second = {name: 0.999 * second[name] + 0.001 * slopes[name] ** 2 for name in params}
-        new = {}
-        for name, value in params.items():
-            moved = (first[name] / (1 - 0.9**step)) / (jnp.sqrt(second[name] / (1 - 0.999**step)) + 1e-8)
-            decayed = 0.01 * value if name.endswith(("matrix", "weight")) and "norm" not in name else 0.0
-            new[name] = value - rates[name] * share * (moved + decayed)
-        return new, first, second
-
+    nothing = {name: jnp.zeros_like(value) for name, value in params.items()}
+    moments = nothing, nothing
     steps = config.epochs * len(data.epoch(config, held_out, random.Random(0)))  # noqa: S311 - training data, no secret
     step = 0
     for epoch in range(config.epochs):
@@ -354,32 +318,43 @@ def train(data: Data, weights: Weights, config: Config, held_out: str) -> Weight
             step += 1
             share = max(0.0, min(step / (0.06 * steps), (steps - step) / (0.94 * steps)))
             if is_pairs:
-                loss, slopes = pair_step(params, _pair_batch(texts))
+                loss, slopes = _pair_step(params, _pair_batch(texts))
             else:
-                loss, slopes = text_step(params, _text_batch(texts, config.dropped, noise))
-                losses.append(float(loss))
-            params, first, second = updated(params, first, second, slopes, step, share)
-        print(f"epoch {epoch}: loss {np.mean(losses):.3f}, {time.monotonic() - started:.0f} s", flush=True)
-        if held_out:
-            _print_figures(params, data.authors[held_out])
+                loss, slopes = _text_step(params, _text_batch(texts, config.dropped, noise))
+                losses.append(loss)
+            now = {name: rate * share for name, rate in rates.items()}
+            params, moments = _updated(params, moments, slopes, now, step)
+        print(f"  epoch {epoch}: loss {np.mean(losses):.3f}, {time.monotonic() - started:.0f} s", flush=True)
     return params
+
+
+def average(runs: list[Weights]) -> Weights:
+    """Return the mean of weights that were trained from the same start: it generalises better than each of them."""
+    return {name: sum(run[name] for run in runs) / len(runs) for name in runs[0]}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--examples", type=Path, required=True)
     parser.add_argument("--weights", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--held-out", default="f")
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--out", type=Path, required=True, help="a folder for one file by author held out")
+    parser.add_argument("--held-out", nargs="+", default=["f"], help="authors, each left out of a training of its own")
+    parser.add_argument("--runs", type=int, default=Config().runs, help="trainings whose weights are averaged")
+    parser.add_argument("--epochs", type=int, default=Config().epochs)
+    parser.add_argument("--rate", type=float, default=Config().rate)
     given = parser.parse_args()
     content = given.weights.read_bytes()
     weights = read_weights(content, hashlib.sha256(content).hexdigest())
-    config = Config(epochs=given.epochs)
+    config = Config(epochs=given.epochs, rate=given.rate, head_rate=7 * given.rate)
     data = load(given.examples, TextClassifier(weights, installed_weights()), config)
     print({name: len(texts) for name, texts in data.authors.items()}, flush=True)
-    found = packed(train(data, weights, config, given.held_out), weights)
-    np.savez_compressed(given.out, **found)
+    given.out.mkdir(parents=True, exist_ok=True)
+    for held_out in given.held_out:
+        runs = [train(data, weights, config._replace(random_state=1 + run), held_out) for run in range(given.runs)]
+        params = average(runs)
+        print(f"without {held_out}", flush=True)
+        _print_figures(params, data.authors[held_out])
+        np.savez_compressed(given.out / f"{held_out}.npz", **packed(params, weights))
 
 
 if __name__ == "__main__":

@@ -35,6 +35,16 @@ async def alert_id(caller: Caller, **filters: Any) -> str:
     return alert["alert_id"]
 
 
+@pytest.mark.req("CE-F15")
+async def test_an_agent_that_fills_its_window_and_uses_two_percent_is_overloaded(world: World) -> None:
+    await called(world, "analysis", count=3, fill=0.9, useful=0.02)
+    assert await listed(world.admin) == [(OVERLOAD, "agent:analysis", "open")]
+    await called(world, "review", count=20, fill=0.3, useful=0.02)
+    assert await listed(world.admin) == [(OVERLOAD, "agent:analysis", "open")]
+    await called(world, "analysis", count=20, fill=0.9, useful=0.15)
+    assert await listed(world.admin) == []
+
+
 async def test_an_alert_is_opened_once_and_resolved_when_its_condition_has_ended(world: World) -> None:
     await called(world, "analysis", **FULL)
     assert await listed(world.admin) == [(OVERLOAD, "agent:analysis", "open")]

@@ -10,6 +10,8 @@ from weft.capabilities.agent_context.inherited_settings import InheritedSettings
 
 DEFAULT_WINDOW_FILL = 0.8
 DEFAULT_EFFICIENCY = 0.01
+# Of a window that is nearly full: who fills it should use more than what a short answer takes of any prompt.
+DEFAULT_FULL_EFFICIENCY = 0.1
 DEFAULT_CALLS = 20
 MAX_CALLS = 100
 # Between the threshold of an alert and the one that resolves it, unless that is set: a part of the window, and a part
@@ -38,6 +40,10 @@ class AlertSettings(InheritedSettings, frozen=True, kw_only=True, omit_defaults=
         _Share | None,
         msgspec.Meta(description="Useful part from which it is not low any more; a quarter more by default."),
     ] = None
+    full_efficiency: Annotated[
+        _Share | None,
+        msgspec.Meta(description="Useful part of prompts below which a full window is overloaded; 0.1 by default."),
+    ] = None
     calls: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=MAX_CALLS)] | None,
         msgspec.Meta(description="Number of latest calls that count; 20 by default."),
@@ -56,7 +62,12 @@ class ResolvedAlerts(NamedTuple):
     clear_window_fill: float = round(DEFAULT_WINDOW_FILL - WINDOW_FILL_MARGIN, 4)
     efficiency: float = DEFAULT_EFFICIENCY
     clear_efficiency: float = _clear_efficiency(DEFAULT_EFFICIENCY)
+    full_efficiency: float = DEFAULT_FULL_EFFICIENCY
     calls: int = DEFAULT_CALLS
+
+    @property
+    def clear_full_efficiency(self) -> float:
+        return _clear_efficiency(self.full_efficiency)
 
     @classmethod
     def of(cls, settings: AlertSettings) -> ResolvedAlerts:
@@ -72,5 +83,6 @@ class ResolvedAlerts(NamedTuple):
             clear_efficiency=max(
                 efficiency, _clear_efficiency(efficiency) if clear_efficiency is None else clear_efficiency
             ),
+            full_efficiency=DEFAULT_FULL_EFFICIENCY if settings.full_efficiency is None else settings.full_efficiency,
             calls=settings.calls or DEFAULT_CALLS,
         )

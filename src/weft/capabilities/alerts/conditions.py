@@ -59,21 +59,21 @@ def _overload(calls: Sequence[RecentCall], settings: ResolvedAlerts, since: int)
     """Judge the newest prompt by its size; the overload is over when none of the latest ones was large."""
     latest = calls[: settings.calls]
     used = efficiency_of(latest)
-    data = _figures(latest, settings, window_fill=_round(latest[0].fill) if latest else None)
+    data = _figures(latest, settings.full_efficiency, window_fill=_round(latest[0].fill) if latest else None)
     counted = sum(call.at > since for call in latest)
     if not settings.enabled or used is None:
         return ConditionResult("context.overload", "between" if settings.enabled else "ended", data)
     is_full = latest[0].fill >= settings.window_fill and counted >= min(MIN_OVERLOAD_CALLS, settings.calls)
-    if is_full and used < settings.efficiency:
+    if is_full and used < settings.full_efficiency:
         return ConditionResult("context.overload", "holds", data)
-    is_over = max(call.fill for call in latest) < settings.clear_window_fill or used >= settings.clear_efficiency
+    is_over = max(call.fill for call in latest) < settings.clear_window_fill or used >= settings.clear_full_efficiency
     return ConditionResult("context.overload", "ended" if is_over else "between", data)
 
 
 def _low_efficiency(calls: Sequence[RecentCall], settings: ResolvedAlerts, since: int) -> ConditionResult:
     latest = calls[: settings.calls]
     used = efficiency_of(latest)
-    data = _figures(latest, settings)
+    data = _figures(latest, settings.efficiency)
     counted = sum(call.at > since for call in latest)
     if not settings.enabled or used is None:
         return ConditionResult("efficiency.low", "between" if settings.enabled else "ended", data)
@@ -88,11 +88,11 @@ def efficiency_of(calls: Sequence[RecentCall]) -> float | None:
     return min(1.0, sum(call.useful for call in calls) / sent) if sent else None
 
 
-def _figures(calls: Sequence[RecentCall], settings: ResolvedAlerts, **more: float | None) -> dict[str, Any]:
+def _figures(calls: Sequence[RecentCall], threshold: float, **more: float | None) -> dict[str, Any]:
     return {
         **more,
         "efficiency": _round(efficiency_of(calls)),
-        "threshold": settings.efficiency,
+        "threshold": threshold,
         "calls": len(calls),
         "estimated_calls": sum(call.is_estimate for call in calls),
         **({"receipt_id": calls[0].receipt_id} if calls else {}),

@@ -27,6 +27,8 @@ _INTRODUCTIONS = (
 _WORDS = re.compile(rf"\b(?:{_INTRODUCTIONS})\b:?\s+([^.?!\n]{{3,300}})", re.IGNORECASE)
 _COMMAS = re.compile(r",\s*(?:or|and)\s+|,\s+|\s+or\s+|;\s*(?:or|and)?\s*")
 _AND = re.compile(r"\s+and\s+")
+_SENTENCE = re.compile(r"[^.?!\n:]{3,300}[.?!]?")
+_OR = re.compile(r",?\s+or\s+", re.IGNORECASE)
 _MAX_WORDS = 8
 _EDGES = " .;,:*_"
 
@@ -34,7 +36,7 @@ _EDGES = " .;,:*_"
 def options_in(text: str) -> list[str]:
     """Return the options of the last enumeration in a text, in their order; none if there is no enumeration."""
     text = text[:_MAX_CHARACTERS]
-    return _lines(text) or _inline(text) or _listed(text)
+    return _lines(text) or _inline(text) or _listed(text) or _alternatives(text)
 
 
 def _lines(text: str) -> list[str]:
@@ -81,6 +83,26 @@ def _listed(text: str) -> list[str]:
             0 < len(each.split()) <= _MAX_WORDS for each in options
         ):
             return options
+    return []
+
+
+def _alternatives(text: str) -> list[str]:
+    """Return what the last sentence with an "or" lets choose from: three and more, or two in a question.
+
+    Where the first begins and the last ends is not marked, so they get as many words as the longest of the others.
+    """
+    for match in reversed(list(_SENTENCE.finditer(text))):
+        before, *last = _OR.split(match[0])
+        if len(last) != 1:
+            continue
+        first, *others = [part.strip() for part in before.split(", ")]
+        last_words = last[0].strip(_EDGES + "?!").split()
+        longest = max((len(each.split()) for each in others), default=min(len(last_words), _MAX_WORDS))
+        if 0 < longest <= _MAX_WORDS and (others or match[0].endswith("?")):
+            kept = last_words[:longest] if others else last_words
+            options = [" ".join(first.split()[-longest:]), *others, " ".join(kept)]
+            if all(options) and len(options) <= _MAX_OPTIONS:
+                return options
     return []
 
 
