@@ -482,6 +482,37 @@ def test_a_full_memory_is_refused_and_smaller_values_still_fit(tmp_path: Path) -
         assert info["max_memory_mb"] == 1
 
 
+@pytest.mark.req("MS-17")
+def test_agents_of_different_owners_meet_in_a_session_by_its_id(team: Team, client: Client) -> None:
+    """Neither is above the other, and neither is named: the session is open to whoever has its id."""
+    stranger = team.new_agent(agent_type="gemini")
+    with Client(team.url, stranger, "gemini", team.keys[stranger]) as other:
+        assert other.authenticate().is_success
+        session, closed = client.new_session(members=["*"]), client.new_session()
+        for talking in (client, other):
+            checked(talking.tool("add_message", session_id=session, content="hello", visibility="public"), ADDED)
+        messages = client.tool("get_messages", session_id=session).json()["messages"]
+        assert [message["sender"] for message in messages] == ["my-agent", stranger]
+        refused = other.tool("add_message", session_id=closed, content="hello", visibility="public")
+        assert refused.json()["code"] == "SESSION_NOT_FOUND"
+
+
+@pytest.mark.req("MS-17")
+@pytest.mark.parametrize(
+    ("wrong", "code", "says"),
+    [
+        ({"agent_id": "planner"}, "INVALID_API_KEY", "does not belong to this agent_id"),
+        ({"agent_type": "gemini"}, "AUTHENTICATION_ERROR", "Pass agent_type 'claude'"),
+        ({"api_key": "your-secure-api-key"}, "INVALID_API_KEY", "key"),
+        ({"requested_permissions": ["admin"]}, "PERMISSION_DENIED", "None of the requested permissions"),
+    ],
+)
+def test_authentication_says_why_it_is_refused(client: Client, wrong: dict[str, Any], code: str, says: str) -> None:
+    answer = client.authenticate(**wrong)
+    assert answer.json()["code"] == code
+    assert says in answer.text
+
+
 CLASSES = {
     "message": ("get_messages", {}, 5),
     "search": ("search_context", {"query": "hello"}, 3),
