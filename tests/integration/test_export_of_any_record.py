@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from prov.model import ProvDocument
 
 from support.bundles import entries, exported, imported
+from support.bundles import records as records_in
 from support.full_run import examples
 from support.record_strategies import records
 from support.records import AT, envelope, item
@@ -107,6 +108,15 @@ async def policy(world: World) -> None:
 async def test_exports_survive_any_record_in_the_database(world: World, stored: list[Record]) -> None:
     await store_raw(world, [(each.type, each.id, _encode(each)) for each in stored])
     await export_every_form(world)
+
+
+async def test_a_stored_surface_with_the_id_of_the_session_is_no_second_one(world: World) -> None:
+    own = records_in(await exported(world.planner), "context_surface")
+    ((name, surface),) = own.items()
+    await store_raw(world, [(*name, _encode(surface | {"surface_kind": "planted"}))])
+    bundle = await exported(world.planner)
+    assert records_in(bundle, "context_surface") == own
+    assert b"planted" not in bundle
 
 
 @pytest.mark.usefixtures("policy")

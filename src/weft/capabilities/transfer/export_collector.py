@@ -232,6 +232,7 @@ class ExportCollector:
     tally: ExportTally = field(default_factory=ExportTally)
     acl: VersionAcl = field(init=False)
     work_since_yield: int = 0
+    of_session: set[tuple[str, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.acl = VersionAcl(self.sources.actor, self.sources.history.lines)
@@ -240,9 +241,10 @@ class ExportCollector:
         """Write the session's surface and its sources."""
         if self.session is None:
             return
-        self._write(session_surface(self.session))
-        for name in sources_in(self.session.session_id):
-            self._write(source_record(name))
+        of_session = [session_surface(self.session), *map(source_record, sources_in(self.session.session_id))]
+        for record in of_session:
+            self._write(record)
+        self.of_session.update((record.type, record.id) for record in of_session)
 
     async def board(self, session_id: str) -> None:
         """Write every version and deletion of the board and its branches."""
@@ -424,7 +426,8 @@ class ExportCollector:
                 await self.items(
                     [ExportItem(EngineItem(record, await self._content_of(each, record)), each.readable_by, made)]
                 )
-            else:
+            # One that has the id of the session's surface or source was not written by Weft, and would be a second one.
+            elif (record.type, record.id) not in self.of_session:
                 self._write(record, each.readable_by, made)
 
     async def _versions(
