@@ -11,6 +11,7 @@ import pytest
 
 from support.bundles import exported, imported, items, records, texts
 from support.records import AT, all_records, correlated_call, envelope, event_classes, item
+from support.windows import ingest, message, window_events
 from support.world import SESSION, outcome, refused
 from weft.kernel.correlation import Correlation
 from weft.storage.sql.records import SqlRecordStore
@@ -60,6 +61,30 @@ async def test_a_removed_item_shows_only_its_id(world: World, state: str) -> Non
     writes = [event["data"] for event in exported_events if event["data"]["type"] == "board.written"]
     assert writes
     assert all("value_size_tokens" not in data for data in writes)
+
+
+@pytest.mark.both_databases
+async def test_copies_of_a_redacted_event_in_windows_below_are_redacted(world: World) -> None:
+    deep = await world.admin.create_agent("deep", parent_id="analysis")
+    event = message("facts", SECRET, category="CONTEXT")
+    await ingest(world.planner, event)
+    for caller in (world.analysis, deep):
+        await ingest(caller, message("own", "hello"))
+    await world.index_sessions()
+    original = f"window:{SESSION}:planner/facts/1.1"
+    copies = [f"window:{SESSION}:analysis/planner/facts/1.1", f"window:{SESSION}:deep/analysis/planner/facts/1.1"]
+    for copy in copies:
+        assert SECRET in str(await shown(world.admin, copy))
+    await redact(world.planner, original)
+    for caller, copy in zip((world.analysis, deep), copies, strict=True):
+        assert SECRET not in str(await window_events(caller))
+        assert SECRET not in str(await shown(world.admin, copy))
+        history = await world.admin.call("history.log", context_id=copy.partition("/")[0])
+        assert SECRET not in str(history)
+        assert (await caller.call("search.query", query="bob pin 4711-zulu", session_id=SESSION))["results"] == []
+    assert SECRET not in (await exported(world.admin)).decode()
+    await redact(world.admin, original, "none")
+    assert SECRET in str(await window_events(deep))
 
 
 async def test_a_masked_item_has_the_digest_and_size_of_the_masked_text(world: World) -> None:

@@ -293,8 +293,9 @@ async def redact_item(request: RedactItem, redactions: Redactions) -> ItemRedact
         salt=os.urandom(_SALT_BYTES) if request.state == "encrypted_ref" else None,
     )
     if redaction.state != "none":
-        # Before its content is replaced, by which it is found.
-        await redactions.unindex(redaction.record_id)
+        # Before their content is replaced, by which they are found.
+        for item_id in (redaction.record_id, *map(str, await redactions.contents.copies(redaction.record_id))):
+            await redactions.unindex(item_id)
     await redactions.store(redaction)
     await redactions.publish(redaction, target)
     return ItemRedacted(

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import structs
 
 from weft.capabilities.board.store import EntryStore
-from weft.capabilities.history.line_kinds import is_signed, kind_of
+from weft.capabilities.history.line_kinds import is_signed, kind_of, names_in
 from weft.capabilities.history.model import (
     Change,
     ChangeKind,
@@ -30,8 +30,17 @@ from weft.capabilities.records.refs import content_digest
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.redaction.masker import Masker
 from weft.capabilities.sessions.model import is_main_board, session_of
-from weft.capabilities.windows.model import PREFIX, content_key, decode_event, encode_event, is_content
+from weft.capabilities.windows.model import (
+    ORIGIN_MARK,
+    PREFIX,
+    content_key,
+    decode_event,
+    encode_event,
+    is_content,
+    window_line,
+)
 from weft.capabilities.windows.redacted_events import REMOVED, redact_event
+from weft.capabilities.windows.store import WindowStore
 from weft.kernel.json_input import NO_METADATA
 
 if TYPE_CHECKING:
@@ -42,6 +51,7 @@ if TYPE_CHECKING:
     from weft.capabilities.records.store import Redaction
 
 _WINDOW = f"{PREFIX}:"
+_PAGE = 100
 _encode = msgspec.json.Encoder().encode
 
 
@@ -63,6 +73,27 @@ class SealedContents(msgspec.Struct, frozen=True):
     entries: EntryStore
     memories: MemoryStore
     records: RecordStore
+    windows: WindowStore
+
+    async def copies(self, item_id: str) -> list[VersionId]:
+        """Return the copies of a window event that sub-agents inherited, and those below them."""
+        name = VersionId.parse(item_id)
+        if name is None or not name.line_id.startswith(_WINDOW):
+            return []
+        session_id, agent_id, *_ = names_in(name.line_id)
+        agents, found, after = list[str](), list[VersionId](), ""
+        while page := await self.windows.of_session(session_id, after, _PAGE):
+            after = page[-1].agent_id
+            agents += [settings.agent_id for settings in page]
+        copied = [(agent_id, name.key)]
+        while copied:
+            owner, key = copied.pop()
+            key = f"{owner}{ORIGIN_MARK}{key}"
+            for heir in agents:
+                versions = await self.lines.originals(window_line(session_id, heir), key)
+                found += [VersionId(each.line_id, key, each.incarnation, each.version) for each in versions]
+                copied += [(heir, key)] if versions else []
+        return found
 
     async def original(self, item_id: str) -> OriginalContent | None:
         """Return what an item was; None if it has no content, or is a record."""
@@ -87,6 +118,8 @@ class SealedContents(msgspec.Struct, frozen=True):
             await self._seal_message(message, redaction, original)
         elif version is not None and not is_signed(version.line_id):
             await self._seal_version(version, redaction, original)
+            for copy in await self.copies(redaction.record_id):
+                await self._seal_version(copy, redaction, original)
         is_kept = redaction.state != "none" and (message is not None or original.metadata is not None)
         return structs.replace(redaction, original=_encode(original)) if is_kept else redaction
 
