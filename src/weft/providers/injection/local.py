@@ -10,7 +10,7 @@ from weft.capabilities.injection.model import DetectorUnavailable
 from weft.encoder.classifier import CLASSIFIER, TextClassifier
 from weft.encoder.installed import WeightsUnreadable
 
-TALK = Thresholds(flagged=4.0, strict=7.0, least=-4.0)
+TALK = Thresholds(flagged=4.0, strict=6.0, least=-4.0)
 DATA = Thresholds(flagged=6.0, strict=8.0, least=-4.0)
 
 
