@@ -1,14 +1,14 @@
 """Train the text classifier on texts by single authors; takes five minutes on an accelerator.
 
     python -m evals.classifier.examples ../shared/eval-data examples.jsonl && gzip examples.jsonl
-    python -m evals.classifier.authors --examples examples.jsonl.gz --weights weights.npz --out FOLDER
+    python -m evals.classifier.authors --examples examples.jsonl.gz --weights weights.npz --out new.npz
 
 Needs JAX. Public corpora of attacks repeat few payloads in few carriers, and have hardly any ordinary talk: what was
 trained on them alone caught half of the attacks by two authors whom nobody had seen, at 17 % false alarms. So all
 layers, the two heads for instructions and the head for pairs learn from each of the authors in
 evals/data/injection_authors as well, from the messages of the lists of statements as harmless talk, and from a sample
 of the corpora. Kinds of statements are read from the states after the first half, so these are held near what they
-were. One author is held out to choose thresholds.
+were. Three authors are held out to choose thresholds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from weft.encoder.classifier import read_weights
 from weft.encoder.installed import installed_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 Array = np.ndarray[Any, Any]
 Weights = dict[str, Any]
@@ -264,9 +264,9 @@ class Data(NamedTuple):
     messages: list[Text]
     pairs: list[Text]
 
-    def epoch(self, config: Config, held_out: str, chance: random.Random) -> list[tuple[bool, list[Text]]]:
+    def epoch(self, config: Config, held_out: Collection[str], chance: random.Random) -> list[tuple[bool, list[Text]]]:
         """Return the batches of an epoch in random order, and whether each is of pairs."""
-        texts = [text for name, own in self.authors.items() if name != held_out for text in own]
+        texts = [text for name, own in self.authors.items() if name not in held_out for text in own]
         for part, size in ((self.attacks, config.attacks), (self.harmless, config.harmless)):
             texts += chance.sample(part, min(size, len(part)))
         texts += chance.sample(self.messages, min(config.messages, len(self.messages)))
@@ -343,7 +343,7 @@ def _updated(params: Weights, moments: Moments, slopes: Weights, rates: Weights,
     return new, (first, second)
 
 
-def train(data: Data, model: Model, config: Config, held_out: str) -> Weights:
+def train(data: Data, model: Model, config: Config, held_out: Collection[str]) -> Weights:
     chance, noise = random.Random(config.random_state), np.random.default_rng(config.random_state)  # noqa: S311 - training data, no secret
     params = dict(model.start)
     rates = {name: config.head_rate if name.split(".")[0] in _HEADS else config.rate for name in params}
@@ -371,23 +371,19 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--examples", type=Path, required=True)
     parser.add_argument("--weights", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True, help="a folder for one file by author held out")
-    parser.add_argument("--held-out", nargs="+", default=["f"], help="authors, each left out of a training of its own")
-    parser.add_argument("--epochs", type=int, default=Config().epochs)
-    parser.add_argument("--rate", type=float, default=Config().rate)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--held-out", nargs="+", default=["f", "r", "s"], help="authors to leave out")
     given = parser.parse_args()
     content = given.weights.read_bytes()
     weights = read_weights(content, hashlib.sha256(content).hexdigest())
-    config = Config(epochs=given.epochs, rate=given.rate, head_rate=7 * given.rate)
-    model = Model(Embeddings.installed(), _unpacked(weights))
+    model, config = Model(Embeddings.installed(), _unpacked(weights)), Config()
     data = load(given.examples, config)
     print({name: len(texts) for name, texts in data.authors.items()}, flush=True)
-    given.out.mkdir(parents=True, exist_ok=True)
-    for held_out in given.held_out:
-        params = train(data, model, config, held_out)
-        print(f"without {held_out}", flush=True)
-        _print_figures(model, params, data.authors[held_out])
-        np.savez_compressed(given.out / f"{held_out}.npz", **packed(params, weights))
+    params = train(data, model, config, given.held_out)
+    for name in given.held_out:
+        print(name, flush=True)
+        _print_figures(model, params, data.authors[name])
+    np.savez_compressed(given.out, **packed(params, weights))
 
 
 if __name__ == "__main__":
