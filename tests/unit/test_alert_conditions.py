@@ -11,7 +11,7 @@ from weft.capabilities.alerts.model import ALL_AGENTS, Alert
 from weft.kernel.alerts import TENANT_SUBJECT, AlertCondition, AlertSubject, agent_subject, team_subject
 
 pytestmark = [pytest.mark.req("CE-F15"), pytest.mark.req("CE-F46")]
-SETTINGS = ResolvedAlerts(calls=5, efficiency=0.2, clear_efficiency=0.25)
+SETTINGS = ResolvedAlerts(calls=5, efficiency=0.2, clear_efficiency=0.25, full_efficiency=0.2)
 
 
 def calls(count: int, fill: float, useful: float, *, at: int = 10) -> list[RecentCall]:
@@ -69,7 +69,7 @@ def test_nothing_is_watched_where_it_is_disabled() -> None:
 def test_what_resolves_an_alert_follows_what_opens_it() -> None:
     assert ResolvedAlerts.of(AlertSettings()) == ResolvedAlerts()
     assert ResolvedAlerts.of(AlertSettings(window_fill=0.5, efficiency=0.4)) == ResolvedAlerts(
-        window_fill=0.5, clear_window_fill=0.4, efficiency=0.4, clear_efficiency=0.5
+        window_fill=0.5, clear_window_fill=0.4, efficiency=0.4, clear_efficiency=0.5, full_efficiency=0.4
     )
     loose = ResolvedAlerts.of(AlertSettings(window_fill=0.5, clear_window_fill=0.7, clear_efficiency=0.1))
     assert (loose.clear_window_fill, loose.clear_efficiency) == (0.5, 0.1)

@@ -11,7 +11,8 @@ from weft.capabilities.agent_context.inherited_settings import InheritedSettings
 DEFAULT_WINDOW_FILL = 0.8
 DEFAULT_EFFICIENCY = 0.01
 # Of a window that is nearly full: who fills it should use more than what a short answer takes of any prompt.
-DEFAULT_FULL_EFFICIENCY = 0.1
+# Below the estimate for calls without an answer (0.1), which would decide by rounding.
+DEFAULT_FULL_EFFICIENCY = 0.05
 DEFAULT_CALLS = 20
 MAX_CALLS = 100
 # Between the threshold of an alert and the one that resolves it, unless that is set: a part of the window, and a part
@@ -42,7 +43,7 @@ class AlertSettings(InheritedSettings, frozen=True, kw_only=True, omit_defaults=
     ] = None
     full_efficiency: Annotated[
         _Share | None,
-        msgspec.Meta(description="Useful part of prompts below which a full window is overloaded; 0.1 by default."),
+        msgspec.Meta(description="Useful part of prompts below which a full window is overloaded; 0.05 by default."),
     ] = None
     calls: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=MAX_CALLS)] | None,
@@ -83,6 +84,7 @@ class ResolvedAlerts(NamedTuple):
             clear_efficiency=max(
                 efficiency, _clear_efficiency(efficiency) if clear_efficiency is None else clear_efficiency
             ),
-            full_efficiency=DEFAULT_FULL_EFFICIENCY if settings.full_efficiency is None else settings.full_efficiency,
+            # A full window never has the laxer bar.
+            full_efficiency=max(efficiency, settings.full_efficiency or DEFAULT_FULL_EFFICIENCY),
             calls=settings.calls or DEFAULT_CALLS,
         )

@@ -27,8 +27,8 @@ _INTRODUCTIONS = (
 _WORDS = re.compile(rf"\b(?:{_INTRODUCTIONS})\b:?\s+([^.?!\n]{{3,300}})", re.IGNORECASE)
 _COMMAS = re.compile(r",\s*(?:or|and)\s+|,\s+|\s+or\s+|;\s*(?:or|and)?\s*")
 _AND = re.compile(r"\s+and\s+")
-_SENTENCE = re.compile(r"[^.?!\n:]{3,300}[.?!]?")
-_OR = re.compile(r",?\s+or\s+", re.IGNORECASE)
+_SENTENCE = re.compile(r"([^.?!\n:]{3,300})([.?!\n:]?)")
+_OR = re.compile(r",? or ", re.IGNORECASE)
 _MAX_WORDS = 8
 _EDGES = " .;,:*_"
 
@@ -87,22 +87,22 @@ def _listed(text: str) -> list[str]:
 
 
 def _alternatives(text: str) -> list[str]:
-    """Return what the last sentence with an "or" lets choose from: three and more, or two in a question.
+    """Return what the last question, or what follows a colon, lets choose from: three and more, with an "or".
 
     Where the first begins and the last ends is not marked, so they get as many words as the longest of the others.
     """
     for match in reversed(list(_SENTENCE.finditer(text))):
-        before, *last = _OR.split(match[0])
-        if len(last) != 1:
+        if match[2] != "?" and text[max(0, match.start() - 1) : match.start()] != ":":
             continue
-        first, *others = [part.strip() for part in before.split(", ")]
-        last_words = last[0].strip(_EDGES + "?!").split()
-        longest = max((len(each.split()) for each in others), default=min(len(last_words), _MAX_WORDS))
-        if 0 < longest <= _MAX_WORDS and (others or match[0].endswith("?")):
-            kept = last_words[:longest] if others else last_words
-            options = [" ".join(first.split()[-longest:]), *others, " ".join(kept)]
-            if all(options) and len(options) <= _MAX_OPTIONS:
-                return options
+        before, *last = _OR.split(" ".join(match[1].split()))
+        first, *others = before.split(", ")
+        if len(last) != 1 or not others:
+            continue
+        longest = max(len(each.split()) for each in others)
+        parts = [" ".join(first.split()[-longest:]), *others, " ".join(last[0].split()[:longest])]
+        options = [part.strip(_EDGES) for part in parts]
+        if longest <= _MAX_WORDS and len(options) <= _MAX_OPTIONS and all(options):
+            return options
     return []
 
 

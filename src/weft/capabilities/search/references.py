@@ -155,19 +155,23 @@ def _references(
 
 
 def _options(query: str, items: Sequence[RecentItem]) -> Iterator[Reference | None]:
+    if not (_ORDINAL_OPTION.search(query) or _ONE_OF_TWO.search(query) or _NUMBERED_OPTION.search(query)):
+        return
+    enumerated = [(item, options_in(item.text)) for item in items[:_FAR]]
     for match in _ORDINAL_OPTION.finditer(query):
-        yield _option(match[0], items, _ORDINALS.get(match[1].casefold(), _LAST))
+        yield _option(match[0], enumerated, _ORDINALS.get(match[1].casefold(), _LAST))
     for match in _ONE_OF_TWO.finditer(query):
-        yield _option(match[0], items, 0 if match[1].casefold() == "former" else 1, of=2)
+        yield _option(match[0], enumerated, 0 if match[1].casefold() == "former" else 1, of=2)
     for match in _NUMBERED_OPTION.finditer(query):
         label = match[1]
-        yield _option(match[0], items, int(label) - 1 if label.isdigit() else ord(label) - ord("A"))
+        yield _option(match[0], enumerated, int(label) - 1 if label.isdigit() else ord(label) - ord("A"))
 
 
-def _option(phrase: str, items: Sequence[RecentItem], index: int, of: int | None = None) -> Reference | None:
+def _option(
+    phrase: str, enumerated: Sequence[tuple[RecentItem, list[str]]], index: int, of: int | None = None
+) -> Reference | None:
     """Return an option of the latest enumeration."""
-    for item in items[:_FAR]:
-        options = options_in(item.text)
+    for item, options in enumerated:
         if options:
             is_there = -len(options) <= index < len(options) and (of is None or len(options) == of)
             return Reference(phrase, "option", options[index][:_MAX_EXPANSION], item.source) if is_there else None
