@@ -256,6 +256,10 @@ class LineStore(Protocol):
         """Return the versions of a key on the line and all its branches, as they were written."""
         ...
 
+    async def keys_ending(self, lines: str, ending: str) -> Sequence[tuple[str, str]]:
+        """Return the keys that end so, on all lines whose ids begin with ``lines``."""
+        ...
+
     async def seal(self, version: OriginalVersion, shown: str, meta: ChangeMeta) -> None:
         """Show every reader another value instead, and no reason; the hash of the commit stays what it is."""
         ...

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import msgspec
+from msgspec import structs
 
 from weft.capabilities.agent_context.owners import audience_of
 from weft.capabilities.board.model import intersect_acls
@@ -188,8 +189,23 @@ class Redactions(msgspec.Struct, frozen=True):
         if request.replacement is not None:
             encode_json_field("replacement", request.replacement)
 
+    async def of_copies(self, redaction: Redaction) -> list[Redaction]:
+        """Return the same redaction of the copies of a window event.
+
+        Removing a redaction leaves those copies redacted that were so by another one.
+        """
+        copies = [str(name) for name in await self.contents.copies(redaction.record_id)]
+        if redaction.state == "none":
+            known = await self.records.redactions([redaction.record_id, *copies])
+            before = known.get(redaction.record_id)
+            copies = [name for name in copies if before is not None and _is_same(known.get(name), before)]
+        return [structs.replace(redaction, record_id=name) for name in copies]
+
     async def store(self, redaction: Redaction) -> None:
         """Store a redaction, and what readers get of the content from now on."""
+        if redaction.state != "none":
+            # Before its content is replaced, by which it is found.
+            await self.unindex(redaction.record_id)
         original = await self.contents.original(redaction.record_id) if redaction.type == ITEM_TYPE else None
         if original is not None:
             redaction = await self.contents.seal(redaction, original)
@@ -292,11 +308,8 @@ async def redact_item(request: RedactItem, redactions: Redactions) -> ItemRedact
         type=target.ref.type,
         salt=os.urandom(_SALT_BYTES) if request.state == "encrypted_ref" else None,
     )
-    if redaction.state != "none":
-        # Before their content is replaced, by which they are found.
-        for item_id in (redaction.record_id, *map(str, await redactions.contents.copies(redaction.record_id))):
-            await redactions.unindex(item_id)
-    await redactions.store(redaction)
+    for each in (redaction, *await redactions.of_copies(redaction)):
+        await redactions.store(each)
     await redactions.publish(redaction, target)
     return ItemRedacted(
         item_id=redaction.record_id,
@@ -338,6 +351,11 @@ async def reveal_item(request: RevealItem, redactions: Redactions) -> ItemReveal
         content=original.content,
         metadata=msgspec.UNSET if original.metadata is None else raw_json(original.metadata),
     )
+
+
+def _is_same(one: Redaction | None, other: Redaction) -> bool:
+    """Tell whether two items were redacted by one call."""
+    return one is not None and (one.redacted_by, one.redacted_at) == (other.redacted_by, other.redacted_at)
 
 
 def _session_of(found: FoundRecord, item_id: str) -> str | None:

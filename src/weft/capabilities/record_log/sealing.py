@@ -20,6 +20,7 @@ from weft.capabilities.history.model import (
     blob_hash,
     is_metadata,
     metadata_key,
+    trunk_of,
 )
 from weft.capabilities.history.store import LineStore
 from weft.capabilities.memory.model import scope_of
@@ -37,10 +38,8 @@ from weft.capabilities.windows.model import (
     decode_event,
     encode_event,
     is_content,
-    window_line,
 )
 from weft.capabilities.windows.redacted_events import REMOVED, redact_event
-from weft.capabilities.windows.store import WindowStore
 from weft.kernel.json_input import NO_METADATA
 
 if TYPE_CHECKING:
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
     from weft.capabilities.records.store import Redaction
 
 _WINDOW = f"{PREFIX}:"
-_PAGE = 100
 _encode = msgspec.json.Encoder().encode
 
 
@@ -73,26 +71,26 @@ class SealedContents(msgspec.Struct, frozen=True):
     entries: EntryStore
     memories: MemoryStore
     records: RecordStore
-    windows: WindowStore
 
     async def copies(self, item_id: str) -> list[VersionId]:
-        """Return the copies of a window event that sub-agents inherited, and those below them."""
+        """Return the copies of a window event in other windows of its session, each in its newest version.
+
+        Sub-agents inherit events, also those of a window that is shared or was deleted since: a copy names its origin.
+        """
         name = VersionId.parse(item_id)
         if name is None or not name.line_id.startswith(_WINDOW):
             return []
-        session_id, agent_id, *_ = names_in(name.line_id)
-        agents, found, after = list[str](), list[VersionId](), ""
-        while page := await self.windows.of_session(session_id, after, _PAGE):
-            after = page[-1].agent_id
-            agents += [settings.agent_id for settings in page]
-        copied = [(agent_id, name.key)]
-        while copied:
-            owner, key = copied.pop()
-            key = f"{owner}{ORIGIN_MARK}{key}"
-            for heir in agents:
-                versions = await self.lines.originals(window_line(session_id, heir), key)
-                found += [VersionId(each.line_id, key, each.incarnation, each.version) for each in versions]
-                copied += [(heir, key)] if versions else []
+        session = f"{_WINDOW}{names_in(name.line_id)[0]}:"
+        ending = f"{ORIGIN_MARK}{name.key}"
+        places = {(trunk_of(line_id), key) for line_id, key in await self.lines.keys_ending(session, ending)}
+        found: list[VersionId] = []
+        for line_id, key in sorted(places):
+            versions = await self.lines.originals(line_id, key)
+            origins = [decode_event(each.line_id, _as_version(each), None).origin for each in versions]
+            parsed = [VersionId.parse(origin) for origin in origins if origin is not None]
+            if any(each is not None and each[:2] == name[:2] for each in parsed):
+                newest = max(versions, key=lambda each: (each.line_id == line_id, each.seq))
+                found.append(VersionId(newest.line_id, key, newest.incarnation, newest.version))
         return found
 
     async def original(self, item_id: str) -> OriginalContent | None:
@@ -118,8 +116,6 @@ class SealedContents(msgspec.Struct, frozen=True):
             await self._seal_message(message, redaction, original)
         elif version is not None and not is_signed(version.line_id):
             await self._seal_version(version, redaction, original)
-            for copy in await self.copies(redaction.record_id):
-                await self._seal_version(copy, redaction, original)
         is_kept = redaction.state != "none" and (message is not None or original.metadata is not None)
         return structs.replace(redaction, original=_encode(original)) if is_kept else redaction
 

@@ -25,6 +25,10 @@ WHERE c.tenant = $1 AND c.key = $2 AND c.pruned = 0 AND c.act = 'write' AND c.li
     SELECT CAST($3 AS TEXT) UNION ALL SELECT l.line_id FROM lines l WHERE l.tenant = $1 AND l.trunk = $3)
 ORDER BY c.line_id, c.seq
 """
+_KEYS_ENDING = """
+SELECT DISTINCT line_id, key FROM changes
+WHERE tenant = $1 AND line_id >= $2 AND line_id < $3 AND substr(key, length(key) - $4 + 1) = $5
+"""
 _SEAL = """
 UPDATE changes SET sealed_hash = COALESCE(sealed_hash, blob_hash), sealed_meta = COALESCE(sealed_meta, meta),
                    blob_hash = $1, meta = $2
@@ -51,6 +55,13 @@ async def originals(transaction: Transaction, line_id: str, key: str) -> Sequenc
     """Return what was written to a key, on the line and on all branches."""
     rows = await transaction.all(_ORIGINALS, transaction.tenant, key, trunk_of(line_id))
     return [OriginalVersion._make((*name, text_of(content), decode_meta(meta))) for *name, meta, content in rows]
+
+
+async def keys_ending(transaction: Transaction, lines: str, ending: str) -> list[tuple[str, str]]:
+    """Return the keys that end so, on all lines whose ids begin with ``lines``."""
+    after = lines[:-1] + chr(ord(lines[-1]) + 1)
+    rows = await transaction.all(_KEYS_ENDING, transaction.tenant, lines, after, len(ending), ending)
+    return [(line_id, key) for line_id, key in rows]
 
 
 async def seal(transaction: Transaction, version: OriginalVersion, shown: str, meta: ChangeMeta) -> None:
