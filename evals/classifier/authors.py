@@ -1,4 +1,4 @@
-"""Train the text classifier on texts by single authors; takes five minutes on an accelerator.
+"""Train the text classifier on texts by single authors; takes four minutes on an accelerator.
 
     python -m evals.classifier.examples ../shared/eval-data examples.jsonl && gzip examples.jsonl
     python -m evals.classifier.authors --examples examples.jsonl.gz --weights weights.npz --out new.npz

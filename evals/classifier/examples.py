@@ -124,16 +124,16 @@ def examples(data: Path) -> Iterator[Example]:
 
 def by_authors(tokens: Tokens) -> Iterator[Example]:
     """Yield the texts of single authors about injection, and messages of the lists of statements as harmless talk."""
-    chance = random.Random(1)  # noqa: S311 - training data, no secret
     for folder in sorted(each for each in AUTHORS.iterdir() if each.is_dir()):
-        rows = list_lines(folder)
+        # By author, so that a new one changes nothing about the others.
+        rows, chance = list_lines(folder), random.Random(folder.name)  # noqa: S311 - training data, no secret
         for row in [*rows, *_joined(rows, chance)]:
             windows, kind = tokens.windows(row["text"]), row.get("kind", "joined")
             labels = _author_labels(row)
             yield Example("author", folder.name, (0, 0), windows, labels, _AUTHOR_WEIGHT, kind=kind, lang=row["lang"])
     lists = [row for folder in sorted(LISTS.iterdir()) if folder.is_dir() for row in list_lines(folder)]
     said = [row["message"] for row in lists if "message" in row and row.get("role") != "tool"]
-    for message in chance.sample(said, _MESSAGES):
+    for message in random.Random(1).sample(said, _MESSAGES):  # noqa: S311 - training data, no secret
         yield Example("message", "statements", (0, 0), tokens.windows(message), (0, 0))
 
 
