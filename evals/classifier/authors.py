@@ -6,7 +6,7 @@
 Needs JAX. Public corpora of attacks repeat few payloads in few carriers, and have hardly any ordinary talk: what was
 trained on them alone caught half of the attacks by two authors whom nobody had seen, at 17 % false alarms. So all
 layers, the two heads for instructions and the head for pairs learn from each of the authors in
-evals/data/injection_authors as well, from the messages of the lists of statements as harmless talk, and from a sample
+evals/data as well, from the messages of the lists of statements as harmless talk, and from a sample
 of the corpora. Kinds of statements are read from the states after the first half, so these are held near what they
 were. Three authors are held out to choose thresholds.
 """

@@ -3,7 +3,7 @@
     python -m evals.classifier.examples ../shared/eval-data examples.jsonl
 
 Sources: the injection sets of the evaluation data, ordinary public texts (evals.injection.corpora), the lists of
-statements in evals/data/statements and the texts in evals/data/injection_authors, each by an author who saw neither the
+statements in evals/data/statements and the texts about injection in evals/data, each by an author who saw neither the
 code nor another's texts. One line is one text: its task, its source, its fold, and its windows of token ids.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FOLDS = 5
 KINDS = ("nothing", "decision", "commitment", "constraint", "requirement", "open_question", "fact")
 LISTS = Path(__file__).parents[1] / "data" / "statements"
-AUTHORS = LISTS.with_name("injection_authors")
+AUTHORS = tuple(LISTS.with_name(name) for name in ("injection_authors", "injection_closed", "injection_more"))
 # A source of an injection set is judged by the model that saw no text of it.
 _FOLD_OF_SOURCE = {
     "deepset": 0,
@@ -124,7 +124,7 @@ def examples(data: Path) -> Iterator[Example]:
 
 def by_authors(tokens: Tokens) -> Iterator[Example]:
     """Yield the texts of single authors about injection, and messages of the lists of statements as harmless talk."""
-    for folder in sorted(each for each in AUTHORS.iterdir() if each.is_dir()):
+    for folder in sorted(each for folders in AUTHORS for each in folders.iterdir() if each.is_dir()):
         # By author, so that a new one changes nothing about the others.
         rows, chance = list_lines(folder), random.Random(folder.name)  # noqa: S311 - training data, no secret
         for row in [*rows, *_joined(rows, chance)]:
