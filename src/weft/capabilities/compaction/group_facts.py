@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 # Part of a group's room for whole sentences; the rest is for words of the others.
-_ROOM = 0.75
+_ROOM = 0.5
 
 
 class GroupFacts(NamedTuple):
