@@ -39,12 +39,12 @@ Batch = tuple[Array, ...]
 Moments = tuple[Weights, Weights]
 
 _HALF, _LAYERS = 3, 6
-_MATRICES = ("qkv", "out", "into", "back")
-_NORMS = ("attention_norm", "output_norm")
-_HEADS = ("early", "window", "pair")
-_LENGTHS = (32, 64, 96, 128, 160, 208)
-_ROWS = 32
-_MAX_WINDOWS = 8
+MATRICES = ("qkv", "out", "into", "back")
+NORMS = ("attention_norm", "output_norm")
+TRAINED_HEADS = ("early", "window", "pair")
+LENGTHS = (32, 64, 96, 128, 160, 208)
+ROWS = 32
+MAX_WINDOWS = 8
 _PAIRS = ("answer", "replacement")
 _EPSILON = 1e-12
 
@@ -78,15 +78,15 @@ def _unpacked(weights: Weights) -> Weights:
     """Return the trained part of weights as floats."""
     params: Weights = {}
     for number in range(_LAYERS):
-        for place, name in enumerate(_MATRICES):
+        for place, name in enumerate(MATRICES):
             key = f"{number}.{name}"
             matrix = weights[f"{key}.matrix"].astype("f4") * weights[f"{key}.scale"]
             params[f"{key}.matrix"] = matrix / outlier_factors(4 * number + place, len(matrix))[:, None]
             params[f"{key}.bias"] = weights[f"{key}.bias"]
-        for name in _NORMS:
+        for name in NORMS:
             for part in ("weight", "bias"):
                 params[f"{number}.{name}.{part}"] = weights[f"{number}.{name}.{part}"]
-    for name in _HEADS:
+    for name in TRAINED_HEADS:
         params |= {f"{name}.{part}": weights[f"{name}.{part}"] for part in ("weight", "bias")}
     return {name: jnp.asarray(value, jnp.float32) for name, value in params.items()}
 
@@ -97,14 +97,14 @@ def packed(params: Weights, weights: Weights) -> Weights:
     for name, value in params.items():
         found[name] = np.asarray(value, np.float32)
     for number in range(_LAYERS):
-        for place, name in enumerate(_MATRICES):
+        for place, name in enumerate(MATRICES):
             key = f"{number}.{name}"
             factors = outlier_factors(4 * number + place, len(found[f"{key}.matrix"]))
             found[f"{key}.matrix"], found[f"{key}.scale"] = quantised(found[f"{key}.matrix"] * factors[:, None])
     return found
 
 
-def _normalised(values: Array, params: Weights, name: str) -> Array:
+def normalised(values: Array, params: Weights, name: str) -> Array:
     mean = values.mean(-1, keepdims=True)
     spread = ((values - mean) ** 2).mean(-1, keepdims=True)
     return (values - mean) / jnp.sqrt(spread + _EPSILON) * params[f"{name}.weight"] + params[f"{name}.bias"]
@@ -128,7 +128,7 @@ class Embeddings(NamedTuple):
         return cls(jnp.asarray(words), jnp.asarray(places + weights[f"{inner}token_type_embeddings.weight"][0]), norm)
 
     def of(self, tokens: Array) -> Array:
-        return _normalised(self.words[tokens] + self.places[: tokens.shape[1]], self.norm, "embeddings")
+        return normalised(self.words[tokens] + self.places[: tokens.shape[1]], self.norm, "embeddings")
 
 
 def _layers(params: Weights, hidden: Array, mask: Array, numbers: range) -> Array:
@@ -140,20 +140,20 @@ def _layers(params: Weights, hidden: Array, mask: Array, numbers: range) -> Arra
         shares = jax.nn.softmax(query @ jnp.swapaxes(key, -1, -2) / (WIDTH // HEADS) ** 0.5 + away, -1)
         attended = jnp.swapaxes(shares @ value, 1, 2).reshape(rows, tokens, WIDTH)
         attended = attended @ params[f"{number}.out.matrix"] + params[f"{number}.out.bias"]
-        hidden = _normalised(hidden + attended, params, f"{number}.attention_norm")
+        hidden = normalised(hidden + attended, params, f"{number}.attention_norm")
         wide = jax.nn.gelu(hidden @ params[f"{number}.into.matrix"] + params[f"{number}.into.bias"], approximate=False)
         back = wide @ params[f"{number}.back.matrix"] + params[f"{number}.back.bias"]
-        hidden = _normalised(hidden + back, params, f"{number}.output_norm")
+        hidden = normalised(hidden + back, params, f"{number}.output_norm")
     return hidden
 
 
-def _pooled(states: Array, mask: Array) -> Array:
+def pooled(states: Array, mask: Array) -> Array:
     chosen = mask[..., None]
     mean = (states * chosen).sum(1) / jnp.maximum(chosen.sum(1), 1)
     return jnp.concatenate([mean, jnp.where(chosen, states, -1e4).max(1)], 1)
 
 
-def _head(params: Weights, name: str, values: Array) -> Array:
+def head(params: Weights, name: str, values: Array) -> Array:
     return values @ params[f"{name}.weight"].T + params[f"{name}.bias"]
 
 
@@ -171,15 +171,15 @@ class Model(NamedTuple):
     def text_logits(self, params: Weights, tokens: Array, mask: Array, owner: Array) -> tuple[Array, Array]:
         """Return the logits of texts by mode, early and last: those of the best of their windows; and the states."""
         half, last = self.states(params, tokens, mask)
-        logits = [_head(params, "early", _pooled(half, mask)), _head(params, "window", _pooled(last, mask))]
+        logits = [head(params, "early", pooled(half, mask)), head(params, "window", pooled(last, mask))]
         of_windows = jnp.concatenate(logits, 1)
-        return jax.ops.segment_max(of_windows, owner, num_segments=_ROWS + 1)[:_ROWS], half
+        return jax.ops.segment_max(of_windows, owner, num_segments=ROWS + 1)[:ROWS], half
 
     def text_loss(self, params: Weights, batch: Batch) -> Array:
         tokens, mask, whole, owner, labels, weight = batch
         logits, half = self.text_logits(params, tokens, mask, owner)
         known = weight[:, None] * (labels >= 0)
-        losses = _cross_entropy(jnp.where(known > 0, logits, 0.0), jnp.maximum(labels, 0))
+        losses = cross_entropy(jnp.where(known > 0, logits, 0.0), jnp.maximum(labels, 0))
         return (losses * known).sum() / jnp.maximum(known.sum(), 1) + self._moved(half, tokens, mask, whole)
 
     def pair_loss(self, params: Weights, batch: Batch) -> Array:
@@ -189,9 +189,9 @@ class Model(NamedTuple):
             (last * side[..., None]).sum(1) / jnp.maximum(side.sum(1, keepdims=True), 1)
             for side in (sides[0], sides[1])
         )
-        logits = _head(params, "pair", jnp.concatenate([one, two, jnp.abs(one - two), one * two], 1))
+        logits = head(params, "pair", jnp.concatenate([one, two, jnp.abs(one - two), one * two], 1))
         chosen = jnp.take_along_axis(logits, place[:, None], 1)[:, 0]
-        loss = (_cross_entropy(chosen, labels) * weight).sum() / jnp.maximum(weight.sum(), 1)
+        loss = (cross_entropy(chosen, labels) * weight).sum() / jnp.maximum(weight.sum(), 1)
         return loss + self._moved(half, tokens, mask, mask)
 
     def _moved(self, half: Array, tokens: Array, mask: Array, whole: Array) -> Array:
@@ -206,14 +206,14 @@ _pair_step = jax.jit(jax.value_and_grad(lambda params, model, batch: model.pair_
 _text_logits = jax.jit(lambda params, model, *batch: model.text_logits(params, *batch)[0])
 
 
-def _cross_entropy(logits: Array, labels: Array) -> Array:
+def cross_entropy(logits: Array, labels: Array) -> Array:
     return jnp.maximum(logits, 0) - logits * labels + jnp.log1p(jnp.exp(-jnp.abs(logits)))
 
 
 def _padded(windows: list[list[int]]) -> tuple[Array, Array]:
-    length = next(size for size in _LENGTHS if size >= max(map(len, windows)))
-    tokens = np.zeros((_ROWS, length), np.int32)
-    mask = np.zeros((_ROWS, length), bool)
+    length = next(size for size in LENGTHS if size >= max(map(len, windows)))
+    tokens = np.zeros((ROWS, length), np.int32)
+    mask = np.zeros((ROWS, length), bool)
     mask[:, 0] = True
     for row, window in enumerate(windows):
         tokens[row, : len(window)], mask[row, : len(window)] = window, True
@@ -224,10 +224,10 @@ def _text_batch(texts: list[Text], dropped: float, chance: np.random.Generator) 
     tokens, whole = _padded([window for text in texts for window in text.windows])
     mask = whole.copy()
     mask[:, 1:] &= chance.random(mask[:, 1:].shape) >= dropped
-    owner = np.full(_ROWS, _ROWS)
+    owner = np.full(ROWS, ROWS)
     numbers = [number for number, text in enumerate(texts) for _ in text.windows]
     owner[: len(numbers)] = numbers
-    labels, weight = np.full((_ROWS, 4), -1.0, "f4"), np.zeros(_ROWS, "f4")
+    labels, weight = np.full((ROWS, 4), -1.0, "f4"), np.zeros(ROWS, "f4")
     for number, text in enumerate(texts):
         labels[number], weight[number] = text.labels * 2, text.weight
     return tokens, mask, whole, owner, labels, weight
@@ -236,7 +236,7 @@ def _text_batch(texts: list[Text], dropped: float, chance: np.random.Generator) 
 def _pair_batch(texts: list[Text]) -> Batch:
     tokens, mask = _padded([text.windows[0] for text in texts])
     sides = np.zeros((2, *mask.shape), "f4")
-    place, labels, weight = np.zeros(_ROWS, int), np.zeros(_ROWS, "f4"), np.zeros(_ROWS, "f4")
+    place, labels, weight = np.zeros(ROWS, int), np.zeros(ROWS, "f4"), np.zeros(ROWS, "f4")
     for row, text in enumerate(texts):
         for side, (start, end) in enumerate(text.spans):
             sides[side, row, start:end] = 1
@@ -249,7 +249,7 @@ def _in_batches(texts: list[Text], chance: random.Random) -> Iterator[list[Text]
     ordered = sorted(texts, key=lambda text: max(map(len, text.windows)) * chance.uniform(0.8, 1.25))
     batch: list[Text] = []
     for text in ordered:
-        if sum(len(one.windows) for one in batch) + len(text.windows) > _ROWS:
+        if sum(len(one.windows) for one in batch) + len(text.windows) > ROWS:
             yield batch
             batch = []
         batch.append(text)
@@ -281,7 +281,7 @@ def load(examples: Path, config: Config) -> Data:
     with gzip.open(examples, "rt", encoding="utf-8") as lines:
         known = [json.loads(line) for line in lines]
     known = [each for each in known if each["windows"] and each["windows"][0] and each["folds"][0] != -1]
-    known = [each for each in known if len(each["windows"]) <= _MAX_WINDOWS]
+    known = [each for each in known if len(each["windows"]) <= MAX_WINDOWS]
 
     def text(each: dict[str, Any]) -> Text:
         labels = (each["labels"][0], each["labels"][1])
@@ -346,7 +346,7 @@ def _updated(params: Weights, moments: Moments, slopes: Weights, rates: Weights,
 def train(data: Data, model: Model, config: Config, held_out: Collection[str]) -> Weights:
     chance, noise = random.Random(config.random_state), np.random.default_rng(config.random_state)  # noqa: S311 - training data, no secret
     params = dict(model.start)
-    rates = {name: config.head_rate if name.split(".")[0] in _HEADS else config.rate for name in params}
+    rates = {name: config.head_rate if name.split(".")[0] in TRAINED_HEADS else config.rate for name in params}
     nothing = {name: jnp.zeros_like(value) for name, value in params.items()}
     moments = nothing, nothing
     steps = config.epochs * len(data.epoch(config, held_out, random.Random(0)))  # noqa: S311 - training data, no secret

@@ -23,7 +23,7 @@ from weft.capabilities.injection.windows import token_windows
 from weft.encoder.wordpiece import WordPieceTokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
 FOLDS = 5
 KINDS = ("nothing", "decision", "commitment", "constraint", "requirement", "open_question", "fact")
@@ -127,9 +127,9 @@ def by_authors(tokens: Tokens) -> Iterator[Example]:
     for folder in sorted(each for folders in AUTHORS for each in folders.iterdir() if each.is_dir()):
         # By author, so that a new one changes nothing about the others.
         rows, chance = list_lines(folder), random.Random(folder.name)  # noqa: S311 - training data, no secret
-        for row in [*rows, *_joined(rows, chance)]:
+        for row in [*rows, *joined(rows, chance)]:
             windows, kind = tokens.windows(row["text"]), row.get("kind", "joined")
-            labels = _author_labels(row)
+            labels = author_labels(row)
             yield Example("author", folder.name, (0, 0), windows, labels, _AUTHOR_WEIGHT, kind=kind, lang=row["lang"])
     lists = [row for folder in sorted(LISTS.iterdir()) if folder.is_dir() for row in list_lines(folder)]
     said = [row["message"] for row in lists if "message" in row and row.get("role") != "tool"]
@@ -137,7 +137,7 @@ def by_authors(tokens: Tokens) -> Iterator[Example]:
         yield Example("message", "statements", (0, 0), tokens.windows(message), (0, 0))
 
 
-def _author_labels(row: dict[str, Any]) -> tuple[int, int]:
+def author_labels(row: dict[str, Any]) -> tuple[int, int]:
     """Return whether a text is an attack as talk and as data.
 
     Harmless talk may be out of place in data, and what is hidden in a document may be a fair request in talk.
@@ -147,8 +147,10 @@ def _author_labels(row: dict[str, Any]) -> tuple[int, int]:
     return (-1, 1) if row["label"] else (0, 0)
 
 
-def _joined(rows: list[dict[str, Any]], chance: random.Random) -> Iterator[dict[str, Any]]:
-    """Yield harmless texts of an author joined, and attacks among harmless ones: length must not tell an attack."""
+def joined(
+    rows: list[dict[str, Any]], chance: random.Random, among_harmless: Collection[str] = ("talk", "data")
+) -> Iterator[dict[str, Any]]:
+    """Yield harmless texts of an author joined, and attacks after some in these modes: length tells nothing then."""
     by_form: dict[tuple[str, str, int], list[str]] = {}
     for row in rows:
         by_form.setdefault((row["mode"], row["lang"], row["label"]), []).append(row["text"])
@@ -158,7 +160,7 @@ def _joined(rows: list[dict[str, Any]], chance: random.Random) -> Iterator[dict[
             for _ in range(len(texts) // 2):
                 together = chance.sample(texts, min(len(texts), chance.randint(2, 4)))
                 yield {"mode": mode, "lang": lang, "label": 0, "text": "\n".join(together)}
-        elif len(harmless) >= _MOST_BEFORE:
+        elif mode in among_harmless and len(harmless) >= _MOST_BEFORE:
             between = " " if mode == "talk" else "\n"
             for text in texts:
                 before = chance.sample(harmless, chance.randint(1, _MOST_BEFORE))

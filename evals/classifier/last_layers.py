@@ -25,7 +25,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evals.classifier.examples import LISTS, Tokens, list_lines
+from evals.classifier.authors import (
+    LENGTHS,
+    MATRICES,
+    MAX_WINDOWS,
+    NORMS,
+    ROWS,
+    TRAINED_HEADS,
+    cross_entropy,
+    head,
+    normalised,
+    pooled,
+)
+from evals.classifier.examples import LISTS, Tokens, author_labels, joined, list_lines
 from weft.encoder.bert import HEADS, WIDTH, outlier_factors, quantised
 from weft.encoder.classifier import TextClassifier, read_weights
 from weft.encoder.installed import installed_weights
@@ -40,14 +52,6 @@ Moments = tuple[Weights, Weights, Weights]
 
 AUTHORS = Path(__file__).parents[1] / "data" / "injection_authors"
 _FIRST, _LAST = 3, 6
-_MATRICES = ("qkv", "out", "into", "back")
-_NORMS = ("attention_norm", "output_norm")
-_HEADS = ("early", "window", "pair")
-_LENGTHS = (32, 64, 96, 128, 160, 208)
-_ROWS = 32
-_MAX_WINDOWS = 8
-_MOST_BEFORE = 3
-_EPSILON = 1e-12
 
 
 class Config(NamedTuple):
@@ -79,15 +83,15 @@ def _unpacked(weights: Weights) -> Weights:
     """Return the trained part of weights as floats."""
     params: Weights = {}
     for number in range(_FIRST, _LAST):
-        for place, name in enumerate(_MATRICES):
+        for place, name in enumerate(MATRICES):
             key = f"{number}.{name}"
             matrix = weights[f"{key}.matrix"].astype("f4") * weights[f"{key}.scale"]
             params[f"{key}.matrix"] = matrix / outlier_factors(4 * number + place, len(matrix))[:, None]
             params[f"{key}.bias"] = weights[f"{key}.bias"]
-        for name in _NORMS:
+        for name in NORMS:
             for part in ("weight", "bias"):
                 params[f"{number}.{name}.{part}"] = weights[f"{number}.{name}.{part}"]
-    for name in _HEADS:
+    for name in TRAINED_HEADS:
         params |= {f"{name}.{part}": weights[f"{name}.{part}"] for part in ("weight", "bias")}
     return {name: jnp.asarray(value, jnp.float32) for name, value in params.items()}
 
@@ -98,17 +102,11 @@ def packed(params: Weights, weights: Weights) -> Weights:
     for name, value in params.items():
         found[name] = np.asarray(value, np.float32)
     for number in range(_FIRST, _LAST):
-        for place, name in enumerate(_MATRICES):
+        for place, name in enumerate(MATRICES):
             key = f"{number}.{name}"
             factors = outlier_factors(4 * number + place, len(found[f"{key}.matrix"]))
             found[f"{key}.matrix"], found[f"{key}.scale"] = quantised(found[f"{key}.matrix"] * factors[:, None])
     return found
-
-
-def _normalised(values: Array, params: Weights, name: str) -> Array:
-    mean = values.mean(-1, keepdims=True)
-    spread = ((values - mean) ** 2).mean(-1, keepdims=True)
-    return (values - mean) / jnp.sqrt(spread + _EPSILON) * params[f"{name}.weight"] + params[f"{name}.bias"]
 
 
 def last_states(params: Weights, hidden: Array, mask: Array) -> Array:
@@ -120,40 +118,26 @@ def last_states(params: Weights, hidden: Array, mask: Array) -> Array:
         shares = jax.nn.softmax(query @ jnp.swapaxes(key, -1, -2) / (WIDTH // HEADS) ** 0.5 + away, -1)
         attended = jnp.swapaxes(shares @ value, 1, 2).reshape(rows, tokens, WIDTH)
         attended = attended @ params[f"{number}.out.matrix"] + params[f"{number}.out.bias"]
-        hidden = _normalised(hidden + attended, params, f"{number}.attention_norm")
+        hidden = normalised(hidden + attended, params, f"{number}.attention_norm")
         wide = jax.nn.gelu(hidden @ params[f"{number}.into.matrix"] + params[f"{number}.into.bias"], approximate=False)
         back = wide @ params[f"{number}.back.matrix"] + params[f"{number}.back.bias"]
-        hidden = _normalised(hidden + back, params, f"{number}.output_norm")
+        hidden = normalised(hidden + back, params, f"{number}.output_norm")
     return hidden
-
-
-def _pooled(states: Array, mask: Array) -> Array:
-    chosen = mask[..., None]
-    mean = (states * chosen).sum(1) / jnp.maximum(chosen.sum(1), 1)
-    return jnp.concatenate([mean, jnp.where(chosen, states, -1e4).max(1)], 1)
-
-
-def _head(params: Weights, name: str, values: Array) -> Array:
-    return values @ params[f"{name}.weight"].T + params[f"{name}.bias"]
 
 
 def window_logits(params: Weights, states: Array, mask: Array, owner: Array) -> Array:
     """Return the logits of texts by mode, early and last: those of the best of their windows."""
     last = last_states(params, states, mask)
-    early = _head(params, "early", _pooled(states, mask))
-    logits = jnp.concatenate([early, _head(params, "window", _pooled(last, mask))], 1)
-    return jax.ops.segment_max(logits, owner, num_segments=_ROWS + 1)[:_ROWS]
-
-
-def _cross_entropy(logits: Array, labels: Array) -> Array:
-    return jnp.maximum(logits, 0) - logits * labels + jnp.log1p(jnp.exp(-jnp.abs(logits)))
+    early = head(params, "early", pooled(states, mask))
+    logits = jnp.concatenate([early, head(params, "window", pooled(last, mask))], 1)
+    return jax.ops.segment_max(logits, owner, num_segments=ROWS + 1)[:ROWS]
 
 
 def _text_loss(params: Weights, batch: Batch) -> Array:
     states, mask, owner, labels, weight = batch
     logits = window_logits(params, states, mask, owner)
     known = weight[:, None] * (labels >= 0)
-    losses = _cross_entropy(jnp.where(known > 0, logits, 0.0), jnp.maximum(labels, 0))
+    losses = cross_entropy(jnp.where(known > 0, logits, 0.0), jnp.maximum(labels, 0))
     return (losses * known).sum() / jnp.maximum(known.sum(), 1)
 
 
@@ -163,15 +147,15 @@ def _pair_loss(params: Weights, batch: Batch) -> Array:
     one, two = (
         (last * side[..., None]).sum(1) / jnp.maximum(side.sum(1, keepdims=True), 1) for side in (sides[0], sides[1])
     )
-    logits = _head(params, "pair", jnp.concatenate([one, two, jnp.abs(one - two), one * two], 1))
+    logits = head(params, "pair", jnp.concatenate([one, two, jnp.abs(one - two), one * two], 1))
     chosen = jnp.take_along_axis(logits, place[:, None], 1)[:, 0]
-    return (_cross_entropy(chosen, labels) * weight).sum() / jnp.maximum(weight.sum(), 1)
+    return (cross_entropy(chosen, labels) * weight).sum() / jnp.maximum(weight.sum(), 1)
 
 
 def _padded(windows: list[Array]) -> tuple[Array, Array]:
-    length = next(size for size in _LENGTHS if size >= max(map(len, windows)))
-    states = np.zeros((_ROWS, length, WIDTH), "f4")
-    mask = np.zeros((_ROWS, length), bool)
+    length = next(size for size in LENGTHS if size >= max(map(len, windows)))
+    states = np.zeros((ROWS, length, WIDTH), "f4")
+    mask = np.zeros((ROWS, length), bool)
     mask[:, 0] = True
     for row, window in enumerate(windows):
         states[row, : len(window)], mask[row, : len(window)] = window, True
@@ -182,10 +166,10 @@ def _text_batch(texts: list[Text], dropped: float, chance: np.random.Generator) 
     states, mask = _padded([window for text in texts for window in text.states])
     if dropped:
         mask[:, 1:] &= chance.random(mask[:, 1:].shape) >= dropped
-    owner = np.full(_ROWS, _ROWS)
+    owner = np.full(ROWS, ROWS)
     numbers = [number for number, text in enumerate(texts) for _ in text.states]
     owner[: len(numbers)] = numbers
-    labels, weight = np.full((_ROWS, 4), -1.0, "f4"), np.zeros(_ROWS, "f4")
+    labels, weight = np.full((ROWS, 4), -1.0, "f4"), np.zeros(ROWS, "f4")
     for number, text in enumerate(texts):
         labels[number], weight[number] = text.labels * 2, text.weight
     return states, mask, owner, labels, weight
@@ -194,7 +178,7 @@ def _text_batch(texts: list[Text], dropped: float, chance: np.random.Generator) 
 def _pair_batch(texts: list[Text]) -> Batch:
     states, mask = _padded([text.states[0] for text in texts])
     sides = np.zeros((2, *mask.shape), "f4")
-    place, labels, weight = np.zeros(_ROWS, int), np.zeros(_ROWS, "f4"), np.zeros(_ROWS, "f4")
+    place, labels, weight = np.zeros(ROWS, int), np.zeros(ROWS, "f4"), np.zeros(ROWS, "f4")
     for row, text in enumerate(texts):
         for side, (start, end) in enumerate(text.spans):
             sides[side, row, start:end] = 1
@@ -207,7 +191,7 @@ def _in_batches(texts: list[Text], chance: random.Random) -> Iterator[list[Text]
     ordered = sorted(texts, key=lambda text: max(map(len, text.states)) * chance.uniform(0.8, 1.25))
     batch: list[Text] = []
     for text in ordered:
-        if sum(len(one.states) for one in batch) + len(text.states) > _ROWS:
+        if sum(len(one.states) for one in batch) + len(text.states) > ROWS:
             yield batch
             batch = []
         batch.append(text)
@@ -234,32 +218,6 @@ class Data(NamedTuple):
         return batches
 
 
-def author_labels(row: dict[str, Any]) -> tuple[int, int]:
-    """Return whether a text is an attack as talk and as data.
-
-    Harmless talk may be out of place in data, and what is hidden in a document may be a fair request in talk.
-    """
-    if row["mode"] == "talk":
-        return (1, 1) if row["label"] else (0, -1)
-    return (-1, 1) if row["label"] else (0, 0)
-
-
-def joined(rows: list[dict[str, Any]], chance: random.Random) -> Iterator[dict[str, Any]]:
-    """Yield harmless texts of an author joined, and attacks after harmless talk: length must not tell an attack."""
-    by_form: dict[tuple[str, str, int], list[str]] = {}
-    for row in rows:
-        by_form.setdefault((row["mode"], row["lang"], row["label"]), []).append(row["text"])
-    for (mode, lang, label), texts in by_form.items():
-        harmless = by_form.get((mode, lang, 0), [])
-        if label == 0:
-            for _ in range(len(texts) // 2):
-                yield {"mode": mode, "label": 0, "text": "\n".join(chance.sample(texts, chance.randint(2, 4)))}
-        elif mode == "talk" and len(harmless) >= _MOST_BEFORE:
-            for text in texts:
-                before = chance.sample(harmless, chance.randint(1, _MOST_BEFORE))
-                yield {"mode": mode, "label": 1, "text": " ".join([*before, text])}
-
-
 def load(examples: Path, classifier: TextClassifier, config: Config) -> Data:
     chance, tokens = random.Random(config.random_state), Tokens()  # noqa: S311 - training data, no secret
 
@@ -270,8 +228,8 @@ def load(examples: Path, classifier: TextClassifier, config: Config) -> Data:
         folder.name: [
             text(windows, author_labels(row), 2.0)
             for rows in [list_lines(folder)]
-            for row in [*rows, *joined(rows, chance)]
-            if 0 < len(windows := tokens.windows(row["text"])) <= _MAX_WINDOWS
+            for row in [*rows, *joined(rows, chance, among_harmless=("talk",))]
+            if 0 < len(windows := tokens.windows(row["text"])) <= MAX_WINDOWS
         ]
         for folder in sorted(AUTHORS.iterdir())
         if folder.is_dir()
@@ -279,7 +237,7 @@ def load(examples: Path, classifier: TextClassifier, config: Config) -> Data:
     with gzip.open(examples, "rt", encoding="utf-8") as lines:
         known = [json.loads(line) for line in lines]
     known = [each for each in known if each["windows"] and each["windows"][0] and each["folds"][0] != -1]
-    corpora = [each for each in known if each["task"] == "injection" and len(each["windows"]) <= _MAX_WINDOWS]
+    corpora = [each for each in known if each["task"] == "injection" and len(each["windows"]) <= MAX_WINDOWS]
     # The development set has better labels, and fewer texts.
     chosen = [each for each in corpora if each["source"].startswith("dev:")]
     others = [each for each in corpora if not each["source"].startswith("dev:")]
@@ -328,7 +286,7 @@ def _print_figures(params: Weights, texts: list[Text]) -> None:
 def train(data: Data, weights: Weights, config: Config, held_out: str) -> Weights:
     chance, noise = random.Random(config.random_state), np.random.default_rng(config.random_state)  # noqa: S311 - training data, no secret
     params = _unpacked(weights)
-    rates = {name: config.head_rate if name.split(".")[0] in _HEADS else config.rate for name in params}
+    rates = {name: config.head_rate if name.split(".")[0] in TRAINED_HEADS else config.rate for name in params}
     first = {name: jnp.zeros_like(value) for name, value in params.items()}
     second = dict(first)
     text_step, pair_step = (jax.jit(jax.value_and_grad(loss)) for loss in (_text_loss, _pair_loss))

@@ -75,6 +75,7 @@ class ResolvedAlerts(NamedTuple):
         """Return settings, completed by the defaults. What resolves an alert is never stricter than what opens it."""
         fill = DEFAULT_WINDOW_FILL if settings.window_fill is None else settings.window_fill
         efficiency = DEFAULT_EFFICIENCY if settings.efficiency is None else settings.efficiency
+        full = DEFAULT_FULL_EFFICIENCY if settings.full_efficiency is None else settings.full_efficiency
         clear_fill, clear_efficiency = settings.clear_window_fill, settings.clear_efficiency
         return cls(
             enabled=settings.enabled is not False,
@@ -85,6 +86,6 @@ class ResolvedAlerts(NamedTuple):
                 efficiency, _clear_efficiency(efficiency) if clear_efficiency is None else clear_efficiency
             ),
             # A full window never has the laxer bar.
-            full_efficiency=max(efficiency, settings.full_efficiency or DEFAULT_FULL_EFFICIENCY),
+            full_efficiency=max(efficiency, full),
             calls=settings.calls or DEFAULT_CALLS,
         )
