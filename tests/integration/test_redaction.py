@@ -11,7 +11,7 @@ import pytest
 
 from support.bundles import exported, imported, items, records, texts
 from support.records import AT, all_records, correlated_call, envelope, event_classes, item
-from support.windows import ingest, message, window_events
+from support.windows import create, ingest, message, window_events
 from support.world import SESSION, outcome, refused
 from weft.kernel.correlation import Correlation
 from weft.storage.sql.records import SqlRecordStore
@@ -101,6 +101,19 @@ async def test_copies_of_a_redacted_event_in_windows_below_are_redacted(world: W
         await redact(world.analysis, copies[0], "masked")
     await redact(world.admin, original, "none")
     assert "window" in await places_of_secret(world, copies[1])
+
+
+async def test_copies_below_a_shared_window_are_redacted(world: World) -> None:
+    """The event is in the window of review-2, and is inherited from analysis, which shares it."""
+    deep = await world.admin.create_agent("deep", parent_id="analysis")
+    await ingest(world.review, message("facts", SECRET, category="CONTEXT"))
+    await create(world.planner, "analysis")
+    await world.planner.call("window.join", session_id=SESSION, agent_id="analysis", with_agent_id="review-2")
+    await ingest(deep, message("own", "hello"))
+    copy = f"window:{SESSION}:deep/analysis/facts/1.1"
+    assert "record" in await places_of_secret(world, copy)
+    await redact(world.admin, f"window:{SESSION}:review-2/facts/1.1")
+    assert await places_of_secret(world, copy) == []
 
 
 async def test_a_copy_that_was_redacted_by_itself_stays_so(world: World, inherited: list[str]) -> None:
