@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FOLDS = 5
 KINDS = ("nothing", "decision", "commitment", "constraint", "requirement", "open_question", "fact")
 LISTS = Path(__file__).parents[1] / "data" / "statements"
-AUTHORS = tuple(LISTS.with_name(name) for name in ("injection_authors", "injection_closed", "injection_more"))
+AUTHORS = LISTS.with_name("injection_authors")
 # A source of an injection set is judged by the model that saw no text of it.
 _FOLD_OF_SOURCE = {
     "deepset": 0,
@@ -78,6 +78,22 @@ _BOTH = frozenset(
 _DEVELOPMENT_WEIGHT = 4.0
 _AUTHOR_WEIGHT = 2.0
 _MESSAGES = 1_500
+_IN_RECORDS, _NOISE = 0.3, 1_200
+_FIELDS = (
+    *("id", "name", "status", "question", "note", "title", "kind", "reason", "created_at", "owner", "summary", "items"),
+    *(
+        "candidate_sources",
+        "blocked_actions",
+        "Betreff",
+        "Status",
+        "titre",
+        "estado",
+        "comment",
+        "value",
+        "path",
+        "tags",
+    ),
+)
 _MOST_BEFORE = 3
 
 
@@ -124,10 +140,10 @@ def examples(data: Path) -> Iterator[Example]:
 
 def by_authors(tokens: Tokens) -> Iterator[Example]:
     """Yield the texts of single authors about injection, and messages of the lists of statements as harmless talk."""
-    for folder in sorted(each for folders in AUTHORS for each in folders.iterdir() if each.is_dir()):
+    for folder in sorted(each for each in AUTHORS.iterdir() if each.is_dir()):
         # By author, so that a new one changes nothing about the others.
         rows, chance = list_lines(folder), random.Random(folder.name)  # noqa: S311 - training data, no secret
-        for row in [*rows, *joined(rows, chance)]:
+        for row in [*rows, *joined(rows, chance), *in_records(rows, chance)]:
             windows, kind = tokens.windows(row["text"]), row.get("kind", "joined")
             labels = author_labels(row)
             yield Example("author", folder.name, (0, 0), windows, labels, _AUTHOR_WEIGHT, kind=kind, lang=row["lang"])
@@ -135,6 +151,8 @@ def by_authors(tokens: Tokens) -> Iterator[Example]:
     said = [row["message"] for row in lists if "message" in row and row.get("role") != "tool"]
     for message in random.Random(1).sample(said, _MESSAGES):  # noqa: S311 - training data, no secret
         yield Example("message", "statements", (0, 0), tokens.windows(message), (0, 0))
+    for text in noise(said, random.Random(2)):  # noqa: S311 - training data, no secret
+        yield Example("noise", "statements", (0, 0), tokens.windows(text), (0, 0))
 
 
 def author_labels(row: dict[str, Any]) -> tuple[int, int]:
@@ -165,6 +183,55 @@ def joined(
             for text in texts:
                 before = chance.sample(harmless, chance.randint(1, _MOST_BEFORE))
                 yield {"mode": mode, "lang": lang, "label": 1, "text": between.join([*before, text])}
+
+
+def in_records(rows: list[dict[str, Any]], chance: random.Random) -> Iterator[dict[str, Any]]:
+    """Yield some texts of an author as one value of a record: that something is a record tells nothing then."""
+    harmless = [row["text"] for row in rows if row["label"] == 0]
+    for row in rows:
+        if chance.random() < _IN_RECORDS:
+            values = [_short(harmless, chance) for _ in range(chance.randint(1, 4))]
+            values.insert(chance.randint(0, len(values)), row["text"])
+            yield {"mode": row["mode"], "lang": row["lang"], "label": row["label"], "text": _record(values, chance)}
+
+
+def noise(said: list[str], chance: random.Random) -> Iterator[str]:
+    """Yield records of short values, and of characters that say nothing: an encoder has no opinion about them."""
+    for number in range(_NOISE):
+        value = _characters if number % 2 else lambda chance: _short(said, chance)
+        yield _record([value(chance) for _ in range(chance.randint(1, 5))], chance)
+
+
+def _record(values: list[str], chance: random.Random) -> str:
+    names = [_FIELDS[chance.randrange(len(_FIELDS))] if chance.random() < 0.8 else _characters(chance) for _ in values]
+    form = chance.randrange(5)
+    if form == 0:
+        return json.dumps(dict(zip(names, values, strict=True)), ensure_ascii=chance.random() < 0.5)
+    if form == 1:
+        return json.dumps(values, ensure_ascii=False)
+    if form == 2:
+        return "\n".join(f"{name}: {value}" for name, value in zip(names, values, strict=True))
+    if form == 3:
+        return ",".join(names) + "\n" + ",".join(f'"{value}"' for value in values)
+    return "\n".join([*names[1:], *(f"- {value}" for value in values)])
+
+
+def _short(texts: list[str], chance: random.Random) -> str:
+    """Return a number, a date, an identifier or the first words of a text."""
+    form = chance.randrange(8)
+    if form < 5:
+        words = texts[chance.randrange(len(texts))].split()
+        return " ".join(words[: chance.randint(1, 5)]) + chance.choice(["", "", "?", "."])
+    if form == 5:
+        return str(chance.randrange(10**6) / chance.choice([1, 100]))
+    if form == 6:
+        return f"20{chance.randrange(10, 30)}-{chance.randrange(1, 13):02}-{chance.randrange(1, 29):02}"
+    return "".join(chance.choices("abcdef0123456789-", k=chance.randint(4, 24)))
+
+
+def _characters(chance: random.Random) -> str:
+    first, last = chance.choice([(33, 126), (33, 126), (48, 122), (192, 591), (0x400, 0x4FF), (0x3040, 0x9FFF)])
+    return "".join(chr(chance.randint(first, last)) for _ in range(chance.randint(1, 12)))
 
 
 def list_lines(folder: Path) -> list[dict[str, Any]]:

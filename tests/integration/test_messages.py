@@ -84,6 +84,8 @@ async def test_content_round_trips_unchanged(world: World, content: str) -> None
 @given(metadata=st.dictionaries(st.text(), JSON, max_size=4))
 @pytest.mark.req("MS-03")
 async def test_metadata_round_trips_unchanged(world: World, metadata: dict[str, object]) -> None:
+    # Noise may look like an attack: here it is only marked.
+    await world.admin.call("layer.define", layer="tenant", policy={"injection": {"agent": "annotate"}})
     number = await world.planner.say("text", metadata=metadata)
     (message,) = (await world.planner.messages(after_id=number - 1))["messages"]
     assert message["metadata"] == metadata

@@ -177,7 +177,7 @@ async def test_the_passages_are_for_humans_who_may_write_to_the_domain(library: 
     await index(library)
     held = (await document(library.admin, NAME))["quarantine"]
     assert held["flagged"] >= 1
-    assert any("ignore all previous instructions" in passage["excerpt"] for passage in held["passages"])
+    assert any("mallory@attacker.example" in passage["excerpt"] for passage in held["passages"])
     for agent in (library.planner, library.analysis):
         assert "quarantine" not in await document(agent, NAME)
     assert (await library.admin.call("knowledge.show_domain", domain=HANDBOOK))["quarantined"] == 1
@@ -209,7 +209,7 @@ async def test_a_human_releases_it_by_the_approval(library: World) -> None:
     await index(library)
     approval_id = (await document(library.admin, NAME))["quarantine"]["approval_id"]
     shown = await library.admin.call("approval.show", approval_id=approval_id)
-    assert "ignore all previous instructions" in json.dumps(shown)
+    assert "mallory@attacker.example" in json.dumps(shown)
     await library.admin.call("approval.approve", approval_id=approval_id)
     await index(library)
     released = await document(library.analysis, NAME)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from weft.encoder.onnx_files import Array
 
-_SHA256 = "6edb143d56fe5169faee536b3675337e896d2d1e3e4b6dccec3661ae7f898485"
+_SHA256 = "0eb9f5af3708f39a8d3e7daad95343fa532bf78578d815a56285f21f38747842"
 _LAYERS, _EARLY = 6, 3
 _START, _END = 101, 102
 _MAX_SIDE = 100

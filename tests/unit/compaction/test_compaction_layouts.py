@@ -309,7 +309,7 @@ def test_without_tasks_each_request_of_the_user_is_one() -> None:
                 [from_user(f"We decided to call table {at} orders_{at}, and never to drop it.") for at in range(60)]
             ),
             "key_facts",
-            "Key facts was chosen because key facts need 235% of the room for summaries.",
+            "Key facts was chosen because key facts need 211% of the room for summaries.",
         ),
         (
             numbered([draft for at in range(30) for draft in (called(f"c{at}"), result(f"c{at}", "a,1,2\n" * 300))]),

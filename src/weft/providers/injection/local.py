@@ -10,8 +10,8 @@ from weft.capabilities.injection.model import DetectorUnavailable
 from weft.encoder.classifier import CLASSIFIER, TextClassifier
 from weft.encoder.installed import WeightsUnreadable
 
-TALK = Thresholds(flagged=0.5, strict=1.2, least=-6.0)
-DATA = Thresholds(flagged=1.0, strict=3.0, least=-4.0)
+TALK = Thresholds(flagged=4.0, strict=6.0, least=-4.0)
+DATA = Thresholds(flagged=6.0, strict=8.0, least=-4.0)
 
 
 def load_included() -> EncoderDetector:

@@ -60,6 +60,9 @@ _STILL_OPEN = re.compile(
     r"will be|should be|waiting|bis|wenn|si|cuando)\b",
     re.IGNORECASE,
 )
+_NOT_YET = re.compile(
+    r"\b(?:not yet|has not|have not|hasn't|haven't|noch (?:nicht|kein\w*)|pas encore|aún no|todavía no)\b", re.IGNORECASE
+)
 
 
 @dataclass(slots=True)
@@ -171,7 +174,9 @@ class FactLog:
         found = self._newest(terms, max(_MIN_SHARED, _ALIKE_SHARE * len(terms)), before=place)
         if found is None or self.facts[found].probability < _STATED:
             return
-        if replaces(self.facts[place].text, self.facts[found].text):
+        text = self.facts[place].text
+        # What has not happened yet changes nothing.
+        if _NOT_YET.search(text) is None and replaces(text, self.facts[found].text):
             self._supersede(found, place)
 
     def _newest(self, terms: Sequence[str], least: float, before: int) -> int | None:
