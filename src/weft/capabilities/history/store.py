@@ -260,6 +260,10 @@ class LineStore(Protocol):
         """Return the keys that end so, on all lines whose ids begin with ``lines``."""
         ...
 
+    async def seals(self, trunks: Sequence[str]) -> bytes:
+        """Return a digest of what redactions show on these lines and all their branches: each one changes it."""
+        ...
+
     async def seal(self, version: OriginalVersion, shown: str, meta: ChangeMeta) -> None:
         """Show every reader another value instead, and no reason; the hash of the commit stays what it is."""
         ...

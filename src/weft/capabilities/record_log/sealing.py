@@ -12,7 +12,7 @@ import msgspec
 from msgspec import structs
 
 from weft.capabilities.board.store import EntryStore
-from weft.capabilities.history.line_kinds import is_signed, kind_of, names_in
+from weft.capabilities.history.line_kinds import is_composite, is_signed, kind_of, names_in, prefix_of
 from weft.capabilities.history.model import (
     Change,
     ChangeKind,
@@ -135,7 +135,7 @@ class SealedContents(msgspec.Struct, frozen=True):
         if scope is not None:
             # The owner before the line, as writes of memory do.
             await self.memories.lock(scope.owner)
-        await self.lines.lock(name.line_id)
+        await self._lock_all(name.line_id)
         written = await self._written(name)
         if written is None:
             return
@@ -149,6 +149,15 @@ class SealedContents(msgspec.Struct, frozen=True):
                 if is_event or version.hash.hex() == written.meta.metadata_hash:
                     await self._seal(version, redaction)
         await self._seal_memory(name, written, original.metadata if redaction.state == "none" else None)
+
+    async def _lock_all(self, line_id: str) -> None:
+        """Lock a line, its branches and what it is a part of: rollbacks and merges write what they have read there."""
+        trunk = trunk_of(line_id)
+        root = f"{prefix_of(trunk)}:{names_in(trunk)[0]}"
+        # The whole before its parts, as writes do.
+        for each in (root, trunk) if is_composite(root) and root != trunk else (trunk,):
+            for name in (each, *(branch.head.line_id for branch in await self.lines.branches(each))):
+                await self.lines.lock(name)
 
     async def _seal(self, version: OriginalVersion, redaction: Redaction) -> None:
         shown = None if redaction.state == "none" else _shown_value(version, redaction)

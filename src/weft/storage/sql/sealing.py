@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -28,6 +29,11 @@ ORDER BY c.line_id, c.seq
 _KEYS_ENDING = """
 SELECT DISTINCT line_id, key FROM changes
 WHERE tenant = $1 AND line_id >= $2 AND line_id < $3 AND substr(key, length(key) - $4 + 1) = $5
+"""
+_SEALS = """
+SELECT c.line_id, c.key, c.seq, c.blob_hash FROM changes c
+WHERE c.tenant = $1 AND c.sealed_hash IS NOT NULL AND c.line_id IN (
+    SELECT CAST($2 AS TEXT) UNION ALL SELECT l.line_id FROM lines l WHERE l.tenant = $1 AND l.trunk = $2)
 """
 _SEAL = """
 UPDATE changes SET sealed_hash = COALESCE(sealed_hash, blob_hash), sealed_meta = COALESCE(sealed_meta, meta),
@@ -62,6 +68,12 @@ async def keys_ending(transaction: Transaction, lines: str, ending: str) -> list
     after = lines[:-1] + chr(ord(lines[-1]) + 1)
     rows = await transaction.all(_KEYS_ENDING, transaction.tenant, lines, after, len(ending), ending)
     return [(line_id, key) for line_id, key in rows]
+
+
+async def seals(transaction: Transaction, trunks: Sequence[str]) -> bytes:
+    """Return a digest of the sealed versions of lines and their branches, and of what is shown of them."""
+    rows = [row for trunk in trunks for row in await transaction.all(_SEALS, transaction.tenant, trunk)]
+    return hashlib.sha256(_encode(sorted(map(tuple, rows)))).digest()
 
 
 async def seal(transaction: Transaction, version: OriginalVersion, shown: str, meta: ChangeMeta) -> None:
