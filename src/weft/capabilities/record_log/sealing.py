@@ -75,20 +75,21 @@ class SealedContents(msgspec.Struct, frozen=True):
     async def copies(self, item_id: str) -> list[VersionId]:
         """Return the copies of a window event in other windows of its session, each in its newest version.
 
-        Sub-agents inherit events, also those of a window that is shared or was deleted since: a copy names its origin.
+        Sub-agents inherit events, also those of a window that is shared or was deleted since, and a checkpoint is
+        restored into another window: a copy names its origin.
         """
         name = VersionId.parse(item_id)
         if name is None or not name.line_id.startswith(_WINDOW):
             return []
         session = f"{_WINDOW}{names_in(name.line_id)[0]}:"
-        ending = f"{ORIGIN_MARK}{name.key}"
-        places = {(trunk_of(line_id), key) for line_id, key in await self.lines.keys_ending(session, ending)}
+        keys = await self.lines.copied_keys(session, name.key, ORIGIN_MARK)
+        places = {(trunk_of(line_id), key) for line_id, key in keys}
         found: list[VersionId] = []
         for line_id, key in sorted(places):
             versions = await self.lines.originals(line_id, key)
             origins = [decode_event(each.line_id, _as_version(each), None).origin for each in versions]
             parsed = [VersionId.parse(origin) for origin in origins if origin is not None]
-            if any(each is not None and each[:2] == name[:2] for each in parsed):
+            if any(each is not None and _event(each) == _event(name) for each in parsed):
                 newest = max(versions, key=lambda each: (each.line_id == line_id, each.seq))
                 found.append(VersionId(newest.line_id, key, newest.incarnation, newest.version))
         return found
@@ -211,6 +212,11 @@ class SealedContents(msgspec.Struct, frozen=True):
         before = [each for each in contents if each.line_id == written.line_id and each.seq <= written.seq]
         event = decode_event(name.line_id, _as_version(written), before[-1].value if before else None)
         return event.message.content
+
+
+def _event(name: VersionId) -> tuple[str, str]:
+    """Return the event that a version is of, on whatever branch of its window."""
+    return trunk_of(name.line_id), name.key
 
 
 def _redacted_message(message: Message, redaction: Redaction, original: OriginalContent) -> Message:
