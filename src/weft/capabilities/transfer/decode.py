@@ -77,11 +77,16 @@ class _NativeEvent(_NativeVersion, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class WindowVersion(NamedTuple):
-    """A version of an event of a window, and its content if that is a value of its own."""
+    """A version of an event of a window, its content if that is a value of its own, and its number; 0 if removed."""
 
     line_id: str
     version: Version
     content: str | None
+    number: int
+
+    @property
+    def size(self) -> int:
+        return sum(len(text.encode()) for text in (self.version.value, self.content) if text is not None)
 
 
 class _NativeMessage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -152,7 +157,7 @@ def decode_window_version(item: ContextItem, text: str | None, session_id: str) 
     change = Change(native.key, native.incarnation, native.version, native.act, value_hash, meta)
     commit_fields = (native.reason, native.step, native.principal_id)
     version = Version(change, native.seq, native.author, native.committed_at, envelope, *commit_fields)
-    return WindowVersion(native.line, version, content)
+    return WindowVersion(native.line, version, content, 0 if event is None else event.number)
 
 
 def lacks_value(version: Version) -> bool:

@@ -353,8 +353,8 @@ async def _restore(
     target = await history.snapshot(source, request.label)
     what = f"restore {request.label}" if source == window.line_id else f"restore {request.label} of {source}"
     reason = await history.gate.admit_note("reason", request.reason)
-    meta = CommitMeta(noted(what, reason), request.step)
     copied = await _copied(windows, window, source)
+    meta = CommitMeta(noted(what, reason), request.step, copied=copied is not None)
     plan = await planned_now(history, line, target, prepared, copied=copied)
     done = await restore(history, line, plan, meta, occasion="before-restore")
     return RestoredWindow(
