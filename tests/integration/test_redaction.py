@@ -139,6 +139,21 @@ async def test_copies_that_a_restore_made_are_redacted(world: World) -> None:
         assert await places_of_secret(world, copy) == []
 
 
+@pytest.mark.both_databases
+async def test_copies_are_redacted_in_a_session_that_was_imported_under_another_id(
+    world: World, inherited: list[str]
+) -> None:
+    await imported(world.admin, await exported(world.admin, policy="full"), session_id="s2")
+    original, *copies = (name.replace(SESSION, "s2") for name in inherited)
+    for copy in copies:
+        assert "4711-zulu" in str(await shown(world.admin, copy))
+    await redact(world.admin, original)
+    for copy in copies:
+        assert "4711-zulu" not in str(await shown(world.admin, copy))
+    # The session that was exported is another one.
+    assert "4711-zulu" in str(await shown(world.admin, inherited[1]))
+
+
 async def test_what_is_restored_to_where_it_was_is_the_event_itself(world: World) -> None:
     await ingest(world.analysis, message("facts", SECRET))
     await checkpoint(world.planner, "analysis")

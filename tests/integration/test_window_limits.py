@@ -11,6 +11,7 @@ from support.bundles import exported, imported, resealed
 from support.windows import contents, create, ingest, message, show
 from support.world import SESSION, refused
 from weft.capabilities.transfer.bundle_format import BundleWindow
+from weft.capabilities.windows import window_writer
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -104,6 +105,19 @@ async def test_an_import_respects_the_limits(world: World, limits: dict[str, int
     assert (await imported(world.stranger, bundle)).windows == 1
     with refused(REFUSED):
         await ingest(world.stranger, message("f"), agent_id="planner")
+
+
+async def test_an_imported_event_is_no_longer_than_an_ingested_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ingest(world.planner, message("long", "the swing bridge opens. " * 400))
+    bundle = await exported(world.admin, policy="full")
+    await world.stranger.create_agent("planner", agent_type="planning", clearance=3)
+    monkeypatch.setattr(window_writer, "MAX_CONTENT_BYTES", 5_000)
+    before = await tables(world, world.other_tenant)
+    with refused("CONTENT_TOO_LARGE"):
+        await imported(world.stranger, bundle)
+    assert await tables(world, world.other_tenant) == before
 
 
 async def test_a_bundle_does_not_say_how_many_events_it_has(world: World) -> None:

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 import msgspec
 from msgspec import UNSET, Struct, structs
 
-from weft.capabilities.history.model import Change, ChangeKind, ChangeMeta, Version, blob_hash, trunk_of
+from weft.capabilities.history.model import (
+    Change,
+    ChangeKind,
+    ChangeMeta,
+    Version,
+    blob_hash,
+    branch_of,
+    line_name,
+    trunk_of,
+)
 from weft.capabilities.messages.model import AnyVisibility, Message, audience_for
 from weft.capabilities.records.engine_metadata import ENGINE
 from weft.capabilities.records.event_classes import event_class_of
@@ -32,6 +41,7 @@ from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
     from weft.capabilities.records.model import ContextEvent, ContextItem
+    from weft.capabilities.windows.model import WindowEvent
 
 T = TypeVar("T")
 
@@ -139,6 +149,15 @@ def decode_board_version(item: ContextItem, text: str | None, session_id: str) -
     return Version(change, native.seq, native.author, native.committed_at, value, *commit_fields)
 
 
+def _in_session(event: WindowEvent, session_id: str) -> WindowEvent:
+    """Return an event whose origin, if it is a copy, is in this session: a redaction of that finds it."""
+    origin = None if event.origin is None else VersionId.parse(event.origin)
+    if origin is None:
+        return event
+    line_id = line_name(window_line(session_id, agent_of(origin.line_id)), branch_of(origin.line_id))
+    return structs.replace(event, origin=str(origin._replace(line_id=line_id)))
+
+
 def decode_window_version(item: ContextItem, text: str | None, session_id: str) -> WindowVersion | None:
     """Decode a version of an event of a window of the session; None if the item is something else or has no text."""
     native = _native(item, _NativeEvent)
@@ -149,7 +168,7 @@ def decode_window_version(item: ContextItem, text: str | None, session_id: str) 
     name = VersionId(native.line, native.key, native.incarnation, native.version, not written)
     if item.item_id != str(name) or written is (event is None) or (event and event.event_id != native.key):
         return None
-    envelope, content = (None, None) if event is None else encode_event(event)
+    envelope, content = (None, None) if event is None else encode_event(_in_session(event, session_id))
     label = imported_label(native.trust, native.author, session_id)
     tokens = 0 if event is None else event.tokens
     meta = ChangeMeta(tokens=tokens, size=len((envelope or "").encode()), trust=label) if written else ChangeMeta()

@@ -29,6 +29,7 @@ from weft.capabilities.transfer.bundle_format import (
 )
 from weft.capabilities.trust.model import Trust, TrustLabel
 from weft.capabilities.windows.model import agent_of, window_line
+from weft.capabilities.windows.window_writer import check_content_size
 from weft.kernel.events import StoredEvent
 
 if TYPE_CHECKING:
@@ -298,6 +299,7 @@ class _OrderCheck:
     def _check_event(self, made: decode.WindowVersion, piece: EntryWithContent) -> None:
         line = self._line(made.line_id)
         line.check(made.version, piece)
+        check_content_size(len((made.content or "").encode()))
         # Each event counts, also if several have one number.
         self._note_use(agent_of(made.line_id), max(made.number, len(line.numbers)), made.size)
 
