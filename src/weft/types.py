@@ -86,7 +86,7 @@ from weft.capabilities.board.operations import (
     Snapshots,
 )
 from weft.capabilities.budgets.model import BudgetName
-from weft.capabilities.budgets.operations import BudgetDeleted, BudgetInfo, BudgetList
+from weft.capabilities.budgets.operations import BudgetDeleted, BudgetInfo, BudgetList, ShareInfo
 from weft.capabilities.compaction.model import ModelUsage
 from weft.capabilities.compaction.operations import (
     CompactionDropped,
@@ -616,6 +616,7 @@ __all__ = [
     "SessionOverview",
     "SessionResourceInfo",
     "SessionStatistics",
+    "ShareInfo",
     "SharedMemoryVersion",
     "ShortenedView",
     "Shortening",

@@ -76,6 +76,9 @@ async def test_an_admin_sets_lists_and_deletes_budgets(world: World) -> None:
         "resets_at": "2026-03-01T00:00:00Z",
         "set_by": "human:admin",
         "set_at": made["set_at"],
+        "tree_share": None,
+        "agent_share": None,
+        "shares": [],
     }
     for subject in ("agent:planner", "team:research", "tenant"):
         await set_budget(world, subject, tokens=1_000)
@@ -576,3 +579,116 @@ async def test_a_team_is_deleted_with_its_budgets(world: World) -> None:
     await set_budget(world, "team:research", tokens=10)
     await world.admin.call("team.delete", team="research")
     assert (await world.admin.call("budget.list"))["budgets"] == []
+
+
+async def spent_shares(caller: Caller, subject: str = "tenant", period: str = "day", **which: Any) -> dict[str, Any]:
+    """Return what was spent of the shares in a budget."""
+    budgets = (await caller.call("budget.list", **which))["budgets"]
+    budget = next(each for each in budgets if (each["subject"], each["period"]) == (subject, period))
+    return {each["share"]: each["used_tokens"] for each in budget["shares"]}
+
+
+async def report_twice(caller: Caller, tokens: int) -> None:
+    """Assemble a prompt, and report twice its tokens: as much as a receipt allows."""
+    told = await report(caller, await assemble(caller, model=MODEL), 2 * tokens, 0)
+    assert told["held"] == []
+
+
+@pytest.mark.both_databases
+async def test_an_agent_spends_no_more_of_a_shared_budget_than_its_share(world: World) -> None:
+    """Reports as high as a receipt allows spend the share of who reports them, and nothing of what others have."""
+    used = (await first_prompt(world, model=MODEL))["tokens"]
+    await set_budget(world, "tenant", tokens=100 * used, agent_share=0.2)
+    while await outcome(report_twice(world.analysis, used)) == "ok":
+        assert (await spend_of(world, "tenant"))["used_tokens"] <= 100 * used
+    with refused("BUDGET_EXCEEDED") as caught:
+        await assemble(world.analysis, model=MODEL)
+    assert (caught.value.context["subject"], caught.value.context["share"]) == ("tenant", "agent:analysis")
+    assert caught.value.context["limit_tokens"] == 20 * used
+    assert "share of the agent 'analysis' in the budget of the tenant" in caught.value.message
+    await assemble(world.review, model=MODEL)
+    spent = await spent_shares(world.admin)
+    assert spent["agent:review-2"] == used
+    assert 20 * used - 2 * used <= spent["agent:analysis"] <= 20 * used
+    assert (await spend_of(world, "tenant"))["used_tokens"] == sum(spent.values())
+    told = await world.admin.call("events.read", after=0, types=["budget.exceeded"])
+    assert [(each["subject"], each["data"]["share"]) for each in told["events"]] == [("tenant", "agent:analysis")]
+
+
+@pytest.mark.both_databases
+async def test_a_tree_of_agents_spends_no_more_than_its_share(world: World) -> None:
+    """Agents below an agent do not multiply what it may spend."""
+    used = (await first_prompt(world))["tokens"]
+    other = await world.admin.create_agent("other")
+    await world.admin.call("session.add_members", session_id=SESSION, members=["other"])
+    await ingest(other, {"content": "A mooring at pier nine."})
+    await set_budget(world, "tenant", tokens=6 * used, tree_share=0.5)
+    passed = [await outcome(assemble(caller)) for caller in (world.analysis, world.review) * 3]
+    assert set(passed[:2]) == {"ok"}
+    assert passed[-1] == "BUDGET_EXCEEDED"
+    with refused("BUDGET_EXCEEDED") as caught:
+        await assemble(world.analysis)
+    assert caught.value.context["share"] == "tree:planner"
+    # What the whole tree spends is not told to one of it.
+    assert "used_tokens" not in caught.value.context
+    await assemble(other)
+    assert (await spent_shares(world.admin)).keys() == {"tree:planner", "tree:other"}
+    assert await spent_shares(world.analysis) == {"tree:planner": None}
+    assert (await spent_shares(world.planner))["tree:planner"] > 0
+
+
+async def test_the_trees_in_the_budget_of_an_agent_are_those_below_it(world: World) -> None:
+    deep = await world.admin.create_agent("deep", parent_id="analysis")
+    used = (await first_prompt(world))["tokens"]
+    await set_budget(world, "agent:planner", tokens=100 * used, tree_share=0.5, agent_share=0.4)
+    for caller in (deep, world.analysis, world.review, world.planner):
+        await ingest(caller, {"content": "A mooring at pier nine."})
+        await assemble(caller)
+    spent = await spent_shares(world.admin, "agent:planner")
+    assert spent.keys() == {
+        "tree:analysis",
+        "tree:review-2",
+        "tree:planner",
+        "agent:deep",
+        "agent:analysis",
+        "agent:review-2",
+        "agent:planner",
+    }
+    assert spent["tree:analysis"] == spent["agent:deep"] + spent["agent:analysis"]
+
+
+@pytest.mark.both_databases
+async def test_new_shares_begin_with_what_was_spent_in_the_period(world: World) -> None:
+    await first_prompt(world)
+    first = await assemble(world.analysis)
+    await assemble(world.review)
+    await set_budget(world, "tenant", tokens=1_000_000)
+    assert await spent_shares(world.admin) == {}
+    await set_budget(world, "tenant", tokens=1_000_000, agent_share=0.5, tree_share=0.9)
+    spent = await spent_shares(world.admin)
+    assert spent["agent:analysis"] == first["tokens"]
+    assert spent["tree:planner"] == spent["agent:analysis"] + spent["agent:review-2"]
+    # A share that is only changed keeps its sums; one that is taken away has none.
+    await set_budget(world, "tenant", tokens=1_000_000, agent_share=0.6)
+    kept = {name: tokens for name, tokens in spent.items() if name.startswith("agent:")}
+    assert await spent_shares(world.admin) == kept
+    await world.admin.call("budget.delete", subject="tenant", period="day")
+    assert await world.rows("SELECT 1 FROM budget_share_spend WHERE tenant = $1", world.tenant) == []
+
+
+async def test_a_share_of_a_budget_that_warns_warns(world: World) -> None:
+    used = (await first_prompt(world))["tokens"]
+    await set_budget(world, "tenant", tokens=100 * used, agent_share=0.01, at_limit="warn")
+    with collected_warnings() as warnings:
+        await assemble(world.analysis)
+    assert any("share of the agent 'analysis'" in each for each in warnings)
+    downgraded = await set_budget(world, "tenant", tokens=100 * used, agent_share=0.01, at_limit="downgrade")
+    assert downgraded["agent_share"] == 0.01
+    answer = await assemble(world.analysis)
+    assert answer["downgraded_by"] == [{"subject": "tenant", "period": "day", "share": "agent:analysis"}]
+
+
+async def test_a_share_is_a_part(world: World) -> None:
+    for wrong in (0, -0.1, 1.5):
+        with refused("INVALID_INPUT_FORMAT"):
+            await set_budget(world, "tenant", tokens=100, agent_share=wrong)

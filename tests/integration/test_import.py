@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from support.bundles import entries, exported, imported, items, records, seal_of, texts, without_trust
+from support.bundles import entries, exported, imported, items, records, resealed, seal_of, texts, without_trust
 from support.statement_log import statements_of
 from support.world import SESSION, Caller, refused
 from weft.app.dispatch import CallContext
@@ -408,18 +408,6 @@ async def test_a_handoff_is_imported_with_current_values(world: World, importer:
     assert (await importer.call("records.show", record_id=assembly_id))["record"]["target"] == "closer"
     await importer.write("goal", "taken over")
     assert (await importer.read("goal"))["version"] == 4
-
-
-def resealed(bundle: bytes, change: Callable[[Any], Any]) -> bytes:
-    """Change entries of a bundle and seal it again."""
-    file = io.BytesIO()
-    writer = BundleWriter(file.write)
-    for entry in entries(bundle):
-        changed = change(entry)
-        if changed is not None:
-            writer.add(changed)
-    writer.seal()
-    return file.getvalue()
 
 
 def with_item(change: Callable[[dict[str, Any]], None], name: str) -> Callable[[Any], Any]:

@@ -11,7 +11,7 @@ import pytest
 
 from support.bundles import exported, imported, items, records, texts
 from support.records import AT, all_records, correlated_call, envelope, event_classes, item
-from support.windows import create, ingest, message, window_events
+from support.windows import create, ingest, message, published, window_events
 from support.world import SESSION, outcome, refused
 from weft.kernel.correlation import Correlation
 from weft.storage.sql.records import SqlRecordStore
@@ -114,6 +114,86 @@ async def test_copies_below_a_shared_window_are_redacted(world: World) -> None:
     assert "record" in await places_of_secret(world, copy)
     await redact(world.admin, f"window:{SESSION}:review-2/facts/1.1")
     assert await places_of_secret(world, copy) == []
+
+
+@pytest.mark.both_databases
+async def test_copies_that_a_restore_made_are_redacted(world: World) -> None:
+    """Restored into the window of review-2, which hands it down, and from there into that of planner."""
+    deep = await world.admin.create_agent("deep", parent_id="review-2")
+    long = f"{SECRET} " * 200
+    await ingest(world.analysis, message("facts", SECRET, category="CONTEXT"), message("long", long))
+    await checkpoint(world.planner, "analysis")
+    await restored(world.planner, "analysis", into="review-2")
+    await ingest(deep, message("own", "hello"))
+    await checkpoint(world.planner, "review-2")
+    await restored(world.planner, "review-2", into="planner")
+    copies = [
+        f"window:{SESSION}:{name}/1.1"
+        for name in ("review-2/facts", "review-2/long", "planner/facts", "planner/long", "deep/review-2/facts")
+    ]
+    for copy in copies:
+        assert "window" in await places_of_secret(world, copy)
+    for name in ("facts", "long"):
+        await redact(world.analysis, f"window:{SESSION}:analysis/{name}/1.1")
+    for copy in copies:
+        assert await places_of_secret(world, copy) == []
+
+
+@pytest.mark.both_databases
+async def test_copies_are_redacted_in_a_session_that_was_imported_under_another_id(
+    world: World, inherited: list[str]
+) -> None:
+    await imported(world.admin, await exported(world.admin, policy="full"), session_id="s2")
+    original, *copies = (name.replace(SESSION, "s2") for name in inherited)
+    for copy in copies:
+        assert "4711-zulu" in str(await shown(world.admin, copy))
+    await redact(world.admin, original)
+    for copy in copies:
+        assert "4711-zulu" not in str(await shown(world.admin, copy))
+    # The session that was exported is another one.
+    assert "4711-zulu" in str(await shown(world.admin, inherited[1]))
+
+
+async def test_what_is_restored_to_where_it_was_is_the_event_itself(world: World) -> None:
+    await ingest(world.analysis, message("facts", SECRET))
+    await checkpoint(world.planner, "analysis")
+    await restored(world.planner, "analysis", into="review-2")
+    await checkpoint(world.planner, "review-2")
+    back = await restored(world.planner, "review-2", into="analysis")
+    assert (back["restored"], back["removed"]) == (0, 0)
+    again = await restored(world.planner, "analysis", into="review-2")
+    assert (again["restored"], again["snapshot_before"]) == (0, None)
+
+
+async def checkpoint(caller: Caller, agent_id: str) -> None:
+    await caller.call("window.checkpoint", session_id=SESSION, label=f"of-{agent_id}", agent_id=agent_id)
+
+
+async def restored(caller: Caller, agent_id: str, *, into: str) -> Any:
+    """Restore the checkpoint of one agent into the window of another."""
+    request = {"label": f"of-{agent_id}", "from_agent_id": agent_id, "agent_id": into}
+    (window,) = (await caller.call("window.restore", session_id=SESSION, **request))["windows"]
+    return window
+
+
+@pytest.mark.both_databases
+async def test_the_redaction_of_a_copy_is_announced_to_its_readers(world: World, inherited: list[str]) -> None:
+    original, *copies = inherited
+    await redact(world.planner, original, method="by hand")
+    told = await published(world.planner, "context.redaction.applied")
+    assert [each["redaction_method"] for each in told] == ["by hand"] * 3
+    assert await subjects(world.planner) == [original, *copies]
+    assert await subjects(world.analysis) == copies[:1]
+    recorded = await event_classes(world.planner, session_id=SESSION, types=["context_event"])
+    assert recorded.count("context.redaction.applied") == len(inherited)
+    await redact(world.admin, original, "none")
+    assert await subjects(world.analysis) == copies[:1] * 2
+
+
+async def subjects(caller: Caller) -> list[str]:
+    """Return the items whose redactions a caller is told of."""
+    events = (await caller.events(session_id=SESSION))["events"]
+    return [event["subject"] for event in events if event["type"] == "context.redaction.applied"]
 
 
 async def test_a_copy_that_was_redacted_by_itself_stays_so(world: World, inherited: list[str]) -> None:

@@ -19,7 +19,7 @@ from weft.capabilities.transfer.bundle_format import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from support.world import Caller
     from weft.capabilities.transfer.importer import ContextImported
@@ -92,6 +92,18 @@ def seal_of(bundle: bytes) -> str:
     assert list(reader)
     assert reader.digest is not None
     return reader.digest
+
+
+def resealed(bundle: bytes, change: Callable[[Any], Any]) -> bytes:
+    """Change entries of a bundle and seal it again."""
+    file = io.BytesIO()
+    writer = BundleWriter(file.write)
+    for entry in entries(bundle):
+        changed = change(entry)
+        if changed is not None:
+            writer.add(changed)
+    writer.seal()
+    return file.getvalue()
 
 
 def small_bundle() -> bytes:

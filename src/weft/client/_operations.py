@@ -625,10 +625,13 @@ class BudgetOperations:
         cost: float | None = None,
         at_limit: Literal["warn", "downgrade", "refuse"] = "warn",
         warn_at: float = 0.8,
+        tree_share: float | None = None,
+        agent_share: float | None = None,
     ) -> BudgetInfo:
         """Limit what a tenant, a team or an agent spends in a day or month. For admins.
 
-        What was already spent in the period counts, also if the budget is new.
+        What was already spent in the period counts, also if the budget is new. With shares, one tree of agents or one
+        agent cannot spend what is for all: at its share, what ``at_limit`` says happens to it alone.
         """
         return await self._caller.call(
             "budget.set",
@@ -637,7 +640,7 @@ class BudgetOperations:
                 "period": period,
                 "at_limit": at_limit,
                 "warn_at": warn_at,
-                **given(tokens=tokens, cost=cost),
+                **given(tokens=tokens, cost=cost, tree_share=tree_share, agent_share=agent_share),
             },
         )
 

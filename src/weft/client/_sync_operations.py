@@ -621,10 +621,13 @@ class SyncBudgetOperations:
         cost: float | None = None,
         at_limit: Literal["warn", "downgrade", "refuse"] = "warn",
         warn_at: float = 0.8,
+        tree_share: float | None = None,
+        agent_share: float | None = None,
     ) -> BudgetInfo:
         """Limit what a tenant, a team or an agent spends in a day or month. For admins.
 
-        What was already spent in the period counts, also if the budget is new.
+        What was already spent in the period counts, also if the budget is new. With shares, one tree of agents or one
+        agent cannot spend what is for all: at its share, what ``at_limit`` says happens to it alone.
         """
         return self._caller.call(
             "budget.set",
@@ -633,7 +636,7 @@ class SyncBudgetOperations:
                 "period": period,
                 "at_limit": at_limit,
                 "warn_at": warn_at,
-                **given(tokens=tokens, cost=cost),
+                **given(tokens=tokens, cost=cost, tree_share=tree_share, agent_share=agent_share),
             },
         )
 

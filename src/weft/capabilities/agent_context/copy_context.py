@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -25,7 +25,7 @@ from weft.capabilities.agent_context.permissions import check_may_copy, find_age
 from weft.capabilities.agent_context.restore import restore_entries
 from weft.capabilities.agent_context.service import ContextAt, Contexts
 from weft.capabilities.history.commits import tag_automatically
-from weft.capabilities.history.composite_lines import PartVersion, part_states_apart
+from weft.capabilities.history.composite_lines import PartVersion, part_states_apart, seals_at
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import VersionNotFound, VersionPruned, is_metadata
 from weft.capabilities.history.revisions import VersionName
@@ -93,21 +93,32 @@ class ContextCopied(Success, kw_only=True):
 
 # Entries of a part that may differ, here and in the source, by the versions of both.
 _PartStates = dict[tuple[PartVersion | None, PartVersion | None], tuple[State, State]]
+
+
+class _Comparison(NamedTuple):
+    """What differs between both contexts, read under these redactions."""
+
+    seals: bytes = b""
+    states: _PartStates = {}  # noqa: RUF012 - never changed
+
+
 # Those of parsed requests, so that the transaction compares nothing.
-_prepared: WeakKeyDictionary[CopyContext, _PartStates] = WeakKeyDictionary()
+_prepared: WeakKeyDictionary[CopyContext, _Comparison] = WeakKeyDictionary()
 
 
 async def prepare_copy(request: CopyContext, actor: Actor, transactions: Transactions[Contexts]) -> None:
     """Compare both contexts before the transaction."""
 
-    async def compare(contexts: Contexts) -> _PartStates:
+    async def compare(contexts: Contexts) -> _Comparison:
         await _check_may_edit_both(request, contexts)
         context = await contexts.open_unlocked(ContextLine(request.agent_id, None, None))
-        pairs = await _pairs(request, context, await _source(request, contexts))
-        return {
-            (part.at, source): await part_states_apart(contexts.lines, part.at, source, values=True)
-            for part, source in pairs
+        source = await _source(request, contexts)
+        seals = await seals_at(contexts.lines, source.point)
+        states = {
+            (part.at, theirs): await part_states_apart(contexts.lines, part.at, theirs, values=True)
+            for part, theirs in await _pairs(request, context, source)
         }
+        return _Comparison(seals, states)
 
     _prepared[request] = await transactions.read(actor, compare, heavy=True)
 
@@ -144,7 +155,7 @@ async def copy_context(request: CopyContext, contexts: Contexts) -> ContextCopie
     source = await _source(request, contexts)
     context = await contexts.open(request.agent_id)
     previous = context.root
-    parts = await _copied_parts(request, context, source, _prepared.pop(request, {}))
+    parts = await _copied_parts(request, context, source, _prepared.pop(request, _Comparison()))
     changes = [change for part in parts for key, change in part.changes.items() if not is_metadata(key)]
     counts = count_changes(changes)
     label = None
@@ -191,15 +202,16 @@ async def _check_may_edit_both(request: CopyContext, contexts: Contexts) -> None
 
 
 async def _copied_parts(
-    request: CopyContext, context: OpenContext, source: ContextAt, prepared: _PartStates
+    request: CopyContext, context: OpenContext, source: ContextAt, prepared: _Comparison
 ) -> list[OpenPart]:
     """Copy every selected part and return the target parts."""
     pairs = await _pairs(request, context, source)
-    is_outdated = any((part.at, theirs) not in prepared for part, theirs in pairs)
-    if is_outdated and sum(map(len, chain.from_iterable(prepared.values()))) > SMALL_CHANGE:
+    is_redacted = prepared.seals != await seals_at(context.service.lines, source.point)
+    is_outdated = is_redacted or any((part.at, theirs) not in prepared.states for part, theirs in pairs)
+    if is_outdated and sum(map(len, chain.from_iterable(prepared.states.values()))) > SMALL_CHANGE:
         raise PreparationOutdated
     for part, theirs in pairs:
-        states = prepared.get((part.at, theirs))
+        states = None if is_redacted else prepared.states.get((part.at, theirs))
         if states is None:
             states = await part_states_apart(context.service.lines, part.at, theirs, values=True)
         await _copy_part(part, theirs, *states)

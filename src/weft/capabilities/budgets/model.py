@@ -6,11 +6,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
 
 import msgspec
+from msgspec import structs
 
 from weft.kernel.clock import from_micros, to_micros
 from weft.kernel.errors import NotFound, QuotaExceeded
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
 # Calendar days and months in UTC.
@@ -18,6 +20,8 @@ Period = Literal["day", "month"]
 PERIODS: tuple[Period, ...] = get_args(Period)
 AtLimit = Literal["warn", "downgrade", "refuse"]
 TENANT, TEAM, AGENT = "tenant", "team:", "agent:"
+# A root agent with all agents below it; in the budget of an agent, one directly below that, likewise.
+TREE = "tree:"
 # Money is added up in billionths of a US dollar: sums of integers are exact.
 NANODOLLARS = 1_000_000_000
 DEFAULT_WARN_AT = 0.8
@@ -46,7 +50,9 @@ class BudgetNotFound(NotFound):
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of a subject in a period; at least one of tokens and nanodollars is set.
 
-    ``warn_at``: part of a limit from which admins are warned. ``at_limit``: what happens at the limit.
+    ``warn_at``: part of a limit from which admins are warned. ``at_limit``: what happens at the limit. ``tree_share``
+    and ``agent_share``: the part of the limits that one tree, and one agent, may spend. ``share`` is set if this is
+    such a part: tree:ID or agent:ID.
     """
 
     subject: str
@@ -57,21 +63,51 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     warn_at: float = DEFAULT_WARN_AT
     set_by: str = ""
     set_at: int = 0
+    tree_share: float | None = None
+    agent_share: float | None = None
+    share: str = ""
 
     @property
     def name(self) -> BudgetName:
-        return BudgetName(subject=self.subject, period=self.period)
+        return BudgetName(subject=self.subject, period=self.period, share=self.share)
+
+    @property
+    def spender(self) -> str:
+        """Return the subject whose calls count: that of the budget, or the agent of a share."""
+        return f"{AGENT}{self.share.partition(':')[2]}" if self.share else self.subject
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Return the parts that a tree and an agent may spend, as far as they are set."""
+        given = {TREE: self.tree_share, AGENT: self.agent_share}
+        return {kind: part for kind, part in given.items() if part is not None}
+
+    def part(self, share: str) -> Budget | None:
+        """Return what a tree or an agent may spend of this budget; None if it has no such share."""
+        part = self.parts.get(share.partition(":")[0] + ":")
+        if part is None:
+            return None
+        tokens, money = (
+            None if each is None else max(1, round(each * part)) for each in (self.tokens, self.nanodollars)
+        )
+        return structs.replace(self, tokens=tokens, nanodollars=money, tree_share=None, agent_share=None, share=share)
 
     @property
     def dollars(self) -> float | None:
         return None if self.nanodollars is None else self.nanodollars / NANODOLLARS
 
 
-class BudgetName(msgspec.Struct, frozen=True, order=True):
-    """A budget that a call counted for."""
+class BudgetName(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
+    """A budget that a call counted for, or the share of a tree or an agent in it: tree:ID or agent:ID."""
 
     subject: str
     period: Period
+    share: str = ""
+
+    @property
+    def of_budget(self) -> BudgetName:
+        """Return the name without the share."""
+        return BudgetName(self.subject, self.period)
 
 
 class Spend(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,13 +185,18 @@ class BudgetExceeded(QuotaExceeded):
 def budget_exceeded(use: BudgetUse, *, show_spend: bool) -> BudgetExceeded:
     """Return the error of a call that a budget refuses. What others spend is not shown to the agents that share it."""
     budget, spend, resets = use.budget, use.spend, utc_text(use.resets_at)
-    limits: dict[str, Any] = {"limit_tokens": budget.tokens, "limit_cost": budget.dollars}
+    limits: dict[str, Any] = {
+        "share": budget.share or None,
+        "limit_tokens": budget.tokens,
+        "limit_cost": budget.dollars,
+    }
     if show_spend:
         limits |= {"used_tokens": spend.tokens, "used_cost": spend.nanodollars / NANODOLLARS}
     error = BudgetExceeded(
-        f"The budget of {subject_text(budget.subject)} for this {budget.period} ({_limits_text(budget)}) is spent, "
+        f"The {budget_text(budget)} for this {budget.period} ({_limits_text(budget)}) is spent, "
         f"or this call would exceed it. It resets at {resets}.",
-        hint=f"Wait until {resets}, make the prompt smaller, or ask an admin for a higher budget (`budget.set`).",
+        hint=f"Wait until {resets}, make the prompt smaller, or ask an admin for a higher budget or share "
+        "(`budget.set`).",
         subject=budget.subject,
         period=budget.period,
         resets_at=resets,
@@ -169,6 +210,24 @@ def subject_text(subject: str) -> str:
     """Return a subject in words, such as "the team 'research'"."""
     kind, _, name = subject.partition(":")
     return f"the {kind} '{name}'" if name else f"the {kind}"
+
+
+def budget_text(budget: Budget) -> str:
+    """Return a budget in words, such as "share of the agent 'writer' in the budget of the tenant"."""
+    whole = f"budget of {subject_text(budget.subject)}"
+    return f"share of {subject_text(budget.share)} in the {whole}" if budget.share else whole
+
+
+def shares_of(agent_id: str, subject: str, parents: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the shares that calls of an agent count for, by kind. ``parents``: of it and the agents above it."""
+    top, visited = agent_id, {agent_id}
+    while f"{AGENT}{top}" != subject:
+        parent = parents.get(top)
+        if parent is None or parent in visited or parent not in parents or f"{AGENT}{parent}" == subject:
+            break
+        visited.add(parent)
+        top = parent
+    return {TREE: f"{TREE}{top}", AGENT: f"{AGENT}{agent_id}"}
 
 
 def utc_text(time: datetime) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
@@ -30,6 +31,7 @@ from weft.capabilities.budgets.model import (
     Subject,
     nanodollars,
     period_start,
+    shares_of,
     subject_text,
 )
 from weft.capabilities.budgets.service import Budgets, budget_event
@@ -53,7 +55,8 @@ from weft.kernel.operation import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from weft.capabilities.metering.model import UsageSums
     from weft.kernel.identity import Actor
@@ -61,6 +64,9 @@ if TYPE_CHECKING:
 TOOL = "budgets"
 BudgetState = Literal["within", "near", "reached"]
 PeriodField = Annotated[Period, msgspec.Meta(description="Calendar day or month, in UTC.")]
+Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
+# Shares that are listed with a budget, and agents whose earlier calls count for new ones: those that spent the most.
+_LISTED_SHARES, _COUNTED_AGENTS = 20, 1_000
 # Of the longest answers of today's models.
 _MAX_OUTPUT_TOKENS = 128_000
 _CURSOR = SUBJECT_PATTERN.replace(r"\Z", r"/(day|month)\Z")
@@ -99,6 +105,16 @@ class SetBudget(Request):
         Annotated[float, msgspec.Meta(gt=0, le=1)],
         msgspec.Meta(description="Part of a limit from which admins and callers are warned."),
     ] = DEFAULT_WARN_AT
+    tree_share: Annotated[
+        Share | None,
+        msgspec.Meta(
+            description="Part of the limits that one tree may spend: a root agent with all below it; in the budget of "
+            "an agent, one directly below it, likewise."
+        ),
+    ] = None
+    agent_share: Annotated[Share | None, msgspec.Meta(description="Part of the limits that one agent may spend.")] = (
+        None
+    )
 
 
 class ListBudgets(Request):
@@ -122,13 +138,26 @@ class DeleteBudget(Request):
     period: PeriodField
 
 
+class ShareInfo(Response, kw_only=True, omit_defaults=False):
+    """What a tree (tree:ID) or an agent (agent:ID) may spend of a budget, and has spent."""
+
+    share: str
+    tokens: int | None
+    cost: float | None
+    state: BudgetState
+    used_tokens: int | None
+    used_cost: float | None
+    calls: int | None
+
+
 class BudgetInfo(Response, kw_only=True, omit_defaults=False):
     """A budget and what was spent of it since ``starts_at``. Money is in US dollars.
 
     ``state``: within, near (the soft limit ``warn_at`` is reached) or reached. What was spent is null unless the
     budget is yours or that of an agent below you, or you are an admin; it is also null if agents with a higher
     clearance than yours count for it. ``unpriced_calls``: calls of models without a known price, which cost nothing
-    here.
+    here. ``tree_share``, ``agent_share``: the part of the limits that one tree, and one agent, may spend; ``shares``:
+    those that spent the most, or yours.
     """
 
     subject: str
@@ -146,6 +175,9 @@ class BudgetInfo(Response, kw_only=True, omit_defaults=False):
     resets_at: datetime
     set_by: str
     set_at: datetime
+    tree_share: float | None
+    agent_share: float | None
+    shares: list[ShareInfo]
 
 
 class BudgetList(Response):
@@ -176,6 +208,23 @@ class BudgetChanges(msgspec.Struct, frozen=True):
         agents = None if name.subject == TENANT else tuple(await store.covered(name.subject))
         found = await self.usage.totals(UsageQuery(since=starts_at, agents=agents, kind="assembly"))
         return await store.charge(name, starts_at, possible_charge(found.total))
+
+    async def count_shares(self, budget: Budget, before: Budget | None, starts_at: int) -> None:
+        """Charge the shares that are new with what trees and agents spent in the period before."""
+        store, earlier = self.budgets.store, {} if before is None else before.parts
+        new = budget.parts.keys() - earlier.keys()
+        for kind in new | (earlier.keys() - budget.parts.keys()):
+            await store.forget_shares(budget.name, kind)
+        if not new:
+            return
+        agents = None if budget.subject == TENANT else tuple(await store.covered(budget.subject))
+        query = UsageQuery(by="agent", since=starts_at, agents=agents, kind="assembly", limit=_COUNTED_AGENTS)
+        parents = await store.parents(None)
+        for agent_id, sums in (await self.usage.totals(query)).groups:
+            names = shares_of(agent_id, budget.subject, parents)
+            for kind in sorted(new):
+                share = BudgetName(budget.subject, budget.period, names[kind])
+                await store.charge(share, starts_at, possible_charge(sums))
 
     async def check_subject(self, subject: str) -> None:
         """Raise an error if the subject does not exist, or the caller may not change its budget."""
@@ -219,7 +268,8 @@ def possible_charge(sums: UsageSums) -> Charge:
 async def set_budget(request: SetBudget, changes: BudgetChanges) -> BudgetInfo:
     """Limit what a tenant, a team or an agent spends in a day or month. For admins.
 
-    What was already spent in the period counts, also if the budget is new.
+    What was already spent in the period counts, also if the budget is new. With shares, one tree of agents or one agent
+    cannot spend what is for all: at its share, what ``at_limit`` says happens to it alone.
     """
     if request.tokens is None and request.cost is None:
         raise InvalidInput("tokens: give tokens, cost, or both", field="tokens")
@@ -235,6 +285,8 @@ async def set_budget(request: SetBudget, changes: BudgetChanges) -> BudgetInfo:
         warn_at=request.warn_at,
         set_by=budgets.actor.participant,
         set_at=now,
+        tree_share=request.tree_share,
+        agent_share=request.agent_share,
     )
     starts_at = period_start(budget.period, now)
     before = await budgets.store.find(budget.name, now)
@@ -245,7 +297,10 @@ async def set_budget(request: SetBudget, changes: BudgetChanges) -> BudgetInfo:
     if before is None:
         # After the event, which serializes the writers of a tenant: what is not in the usage yet is charged.
         use = use._replace(spend=await changes.spent_before(budget.name, starts_at))
-    return _info(use, visible=bool(await budgets.subjects_with_spend([use])))
+    await changes.count_shares(budget, None if before is None else before.budget, starts_at)
+    shares = await _largest_shares(use, budgets)
+    known = await budgets.subjects_with_spend([use, *shares])
+    return _info(use, shares, known)
 
 
 @operation(
@@ -265,15 +320,23 @@ async def list_budgets(request: ListBudgets, budgets: Budgets, access: AccessSto
     after, own = _after(request.cursor), budgets.actor.principal_id
     if request.agent_id is None and budgets.actor.is_admin:
         found = await budgets.store.page(now, after, request.limit + 1)
+        own_shares = None
     else:
         own = await _visible_agent(request.agent_id, budgets.actor, access)
         binding = await budgets.store.binding(own, now)
         found = [use for use in binding if after is None or use.budget.name > after]
+        own_shares = await budgets.shares(found[: request.limit], own)
     shown = found[: request.limit]
     last = shown[-1].budget if len(found) > len(shown) else None
-    known = await budgets.subjects_with_spend(shown, own)
+    shares = [
+        await _largest_shares(use, budgets)
+        if own_shares is None
+        else [share for share in own_shares if share.budget.name.of_budget == use.budget.name]
+        for use in shown
+    ]
+    known = await budgets.subjects_with_spend([*shown, *chain.from_iterable(shares)], own)
     return BudgetList(
-        budgets=[_info(use, visible=use.budget.subject in known) for use in shown],
+        budgets=[_info(use, parts, known) for use, parts in zip(shown, shares, strict=True)],
         next_cursor=None if last is None else f"{last.subject}/{last.period}",
     )
 
@@ -326,8 +389,36 @@ def _after(cursor: str | None) -> BudgetName | None:
     raise invalid_cursor("cursor")
 
 
-def _info(use: BudgetUse, *, visible: bool) -> BudgetInfo:
+async def _largest_shares(use: BudgetUse, budgets: Budgets) -> list[BudgetUse]:
+    """Return the shares in a budget that spent the most."""
+    if not use.budget.parts:
+        return []
+    spends = await budgets.store.shares(use.budget.name, use.starts_at, _LISTED_SHARES)
+    found = ((use.budget.part(name), spend) for name, spend in spends.items())
+    return [BudgetUse(share, spend, use.starts_at) for share, spend in found if share is not None]
+
+
+def _share_info(use: BudgetUse, *, visible: bool) -> ShareInfo:
     budget, spend = use.budget, use.spend
+    return ShareInfo(
+        share=budget.share,
+        tokens=budget.tokens,
+        cost=budget.dollars,
+        state=_state(use),
+        used_tokens=spend.tokens if visible else None,
+        used_cost=spend.nanodollars / NANODOLLARS if visible else None,
+        calls=spend.calls if visible else None,
+    )
+
+
+def _state(use: BudgetUse) -> BudgetState:
+    return "reached" if use.is_reached else "near" if use.is_near else "within"
+
+
+def _info(use: BudgetUse, shares: Sequence[BudgetUse], known: AbstractSet[str]) -> BudgetInfo:
+    """Return a budget and shares in it; what was spent only by those whose spend the caller may know."""
+    budget, spend = use.budget, use.spend
+    visible = budget.spender in known
     return BudgetInfo(
         subject=budget.subject,
         period=budget.period,
@@ -335,7 +426,7 @@ def _info(use: BudgetUse, *, visible: bool) -> BudgetInfo:
         cost=budget.dollars,
         at_limit=budget.at_limit,
         warn_at=budget.warn_at,
-        state="reached" if use.is_reached else "near" if use.is_near else "within",
+        state=_state(use),
         used_tokens=spend.tokens if visible else None,
         used_cost=spend.nanodollars / NANODOLLARS if visible else None,
         calls=spend.calls if visible else None,
@@ -344,4 +435,7 @@ def _info(use: BudgetUse, *, visible: bool) -> BudgetInfo:
         resets_at=use.resets_at,
         set_by=budget.set_by,
         set_at=from_micros(budget.set_at),
+        tree_share=budget.tree_share,
+        agent_share=budget.agent_share,
+        shares=[_share_info(share, visible=share.budget.spender in known) for share in shares],
     )

@@ -13,8 +13,9 @@ from weft.capabilities.budgets.model import (
     BudgetUse,
     Charge,
     budget_exceeded,
+    budget_text,
     period_start,
-    subject_text,
+    shares_of,
     utc_text,
 )
 from weft.capabilities.budgets.store import BudgetStore
@@ -27,7 +28,7 @@ from weft.kernel.identity import HIGHEST_CLEARANCE, PERMISSION, PRINCIPAL, Actor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.budgets.model import Budget, BudgetExceeded, BudgetName, Period
+    from weft.capabilities.budgets.model import Budget, BudgetExceeded, BudgetName, Period, Spend
 
 # Events, and conditions of alerts.
 BudgetAlert = Literal["budget.near", "budget.exceeded"]
@@ -47,12 +48,28 @@ class Budgets(msgspec.Struct, frozen=True):
     alerts: AlertPort
 
     async def binding(self, agent_id: str) -> Sequence[BudgetUse]:
-        """Return the budgets that calls of an agent count for; raises BudgetExceeded if one of them refuses more."""
+        """Return the budgets that calls of an agent count for, and its shares in them.
+
+        Raises BudgetExceeded if one of them refuses more.
+        """
         uses = await self.store.binding(agent_id, self._now)
+        uses = [*uses, *await self.shares(uses, agent_id)]
         for use in uses:
             if use.is_reached and use.budget.at_limit == "refuse":
                 raise await self._exceeded(use)
         return uses
+
+    async def shares(self, uses: Sequence[BudgetUse], agent_id: str) -> list[BudgetUse]:
+        """Return the shares of an agent and of its tree in these budgets."""
+        divided = [use for use in uses if use.budget.parts]
+        parents = await self.store.parents(agent_id) if divided else {}
+        found: list[BudgetUse] = []
+        for use in divided:
+            for name in shares_of(agent_id, use.budget.subject, parents).values():
+                share = use.budget.part(name)
+                if share is not None:
+                    found.append(BudgetUse(share, await self.store.spend(share.name, use.starts_at), use.starts_at))
+        return found
 
     async def charge(self, budgets: Sequence[Budget], charge: Charge, at: int) -> list[BudgetUse]:
         """Add a call to its budgets; raises BudgetExceeded if it would exceed one that refuses.
@@ -72,10 +89,18 @@ class Budgets(msgspec.Struct, frozen=True):
         """Correct what a call at a time was estimated to spend."""
         for name in sorted(names):
             spend = await self.store.correct(name, period_start(name.period, at), correction)
-            found = None if spend is None else await self.store.find(name, at)
+            found = None if spend is None else await self._find(name, spend, at)
             # A late report does not open an alert about a period that is over.
             if found is not None and found.resets_at > self.clock.now():
                 await self._tell(found)
+
+    async def _find(self, name: BudgetName, spend: Spend, at: int) -> BudgetUse | None:
+        """Return a budget, or a share in one, with what was spent; None if it was deleted."""
+        found = await self.store.find(name, at)
+        if found is None or not name.share:
+            return found
+        share = found.budget.part(name.share)
+        return None if share is None else BudgetUse(share, spend, found.starts_at)
 
     async def tell_refused(self, error: BudgetExceeded) -> None:
         """Tell admins, once in a period, that a budget refuses calls."""
@@ -87,12 +112,12 @@ class Budgets(msgspec.Struct, frozen=True):
             await self._publish("budget.exceeded", use._replace(spend=spend))
 
     async def subjects_with_spend(self, uses: Sequence[BudgetUse], agent_id: str | None = None) -> frozenset[str]:
-        """Return the subjects whose spend the caller, who is above ``agent_id``, may know: the others are for admins.
+        """Return those spenders whose spend the caller, who is above ``agent_id``, may know: the others are for admins.
 
         Nobody is told what agents with a higher clearance spend, nor a sum that includes it.
         """
         own = {f"{AGENT}{self.actor.principal_id}", f"{AGENT}{agent_id}"}
-        asked = {use.budget.subject for use in uses}
+        asked = {use.budget.spender for use in uses}
         known = asked if self.actor.is_admin else asked & own
         if not known or self.actor.clearance >= HIGHEST_CLEARANCE:
             return frozenset(known)
@@ -104,7 +129,8 @@ class Budgets(msgspec.Struct, frozen=True):
         # The first call of a period, unless a larger one was refused in it before.
         if spend.calls == charge.calls and spend.near_at is None:
             await self.store.prune(budget.name, starts_at - _KEPT_MICROS[budget.period])
-            await self.clear_alerts(budget.name)
+            if not budget.share:
+                await self.clear_alerts(budget.name)
         return BudgetUse(budget, spend, starts_at)
 
     async def _tell(self, use: BudgetUse) -> None:
@@ -119,6 +145,9 @@ class Budgets(msgspec.Struct, frozen=True):
         told = structs.replace(use.spend, near_at=use.spend.near_at or now, exceeded_at=exceeded_at)
         await self.store.mark(use._replace(spend=told))
         await self.outbox.publish(budget_event(event_type, use, self.actor))
+        if use.budget.share:
+            # An alert is about the whole budget.
+            return
         # Alerts about a tenant or a team are read by all its admins, so what was spent is in `budget.list` only.
         data = _limits(use) | {"is_reached": use.is_reached}
         await self.alerts.raise_(event_type, AlertSubject.parse(use.budget.subject), data, about=use.budget.period)
@@ -139,7 +168,7 @@ class Budgets(msgspec.Struct, frozen=True):
 def budget_event(event_type: EventType, use: BudgetUse, actor: Actor) -> NewEvent:
     """Return an event about a budget, for admins and for whom it limits. What was spent is not in it."""
     budget = use.budget
-    kind, _, name = budget.subject.partition(":")
+    kind, _, name = budget.spender.partition(":")
     limited = {AGENT: f"{PRINCIPAL}{name}", TEAM: budget.subject}.get(f"{kind}:")
     return NewEvent(
         type=event_type,
@@ -154,6 +183,7 @@ def budget_event(event_type: EventType, use: BudgetUse, actor: Actor) -> NewEven
 def _limits(use: BudgetUse) -> dict[str, Any]:
     budget = use.budget
     return {
+        **({"share": budget.share} if budget.share else {}),
         "period": budget.period,
         "tokens": budget.tokens,
         "cost": budget.dollars,
@@ -170,7 +200,7 @@ def warn_of(uses: Sequence[BudgetUse]) -> None:
         if use.is_near:
             state = _STATE_TEXTS[use.budget.at_limit] if use.is_reached else "is nearly spent"
             warn_caller(
-                f"The budget of {subject_text(use.budget.subject)} for this {use.budget.period} {state}. "
+                f"The {budget_text(use.budget)} for this {use.budget.period} {state}. "
                 f"It resets at {utc_text(use.resets_at)}."
             )
 

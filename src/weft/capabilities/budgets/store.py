@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from weft.capabilities.budgets.model import Budget, BudgetName, BudgetUse, Charge, Spend
 
@@ -38,6 +38,22 @@ class BudgetStore(Protocol):
 
     async def covered(self, subject: str) -> Sequence[str]:
         """Return the agents whose calls count for a team or an agent."""
+        ...
+
+    async def parents(self, agent_id: str | None) -> Mapping[str, str | None]:
+        """Return the parents of an agent and of the agents above it; None: of all agents."""
+        ...
+
+    async def spend(self, name: BudgetName, starts_at: int) -> Spend:
+        """Return what was spent of a share in a period."""
+        ...
+
+    async def shares(self, name: BudgetName, starts_at: int, limit: int) -> Mapping[str, Spend]:
+        """Return what trees and agents spent of a budget with shares, those with the most first."""
+        ...
+
+    async def forget_shares(self, name: BudgetName, kind: str) -> None:
+        """Delete what all trees, or all agents, spent of a budget."""
         ...
 
     async def subjects_above(self, clearance: int) -> Sequence[str]:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import structs
 
 from weft.capabilities.history.line_kinds import is_composite, kind_of
-from weft.capabilities.history.model import Point
+from weft.capabilities.history.model import Point, trunk_of
 from weft.capabilities.history.three_way import (
     Merge,
     MergeBase,
@@ -103,6 +103,21 @@ async def entries_at(lines: LineStore, at: Point, *, values: bool) -> State:
         part = PartVersion.named_by(pointer)
         found |= _prefixed(pointer.change.key, await _state(lines, part, values=values))
     return found
+
+
+async def seals_at(lines: LineStore, *points: Point) -> bytes:
+    """Return a digest of what redactions show in the lines of these points.
+
+    Read it before the values: while it is the same, they are what readers get.
+    """
+    trunks: set[str] = set()
+    for at in points:
+        if is_composite(at.line_id):
+            pointers = await lines.state_at(at.line_id, at.seq)
+            trunks.update(trunk_of(PartVersion.named_by(pointer).line) for pointer in pointers)
+        else:
+            trunks.add(trunk_of(at.line_id))
+    return await lines.seals(sorted(trunks))
 
 
 async def entry_at(lines: LineStore, line_id: str, name: str, seq: int) -> Version | None:

@@ -30,13 +30,15 @@ class CommitMeta(NamedTuple):
     """Reason, workflow step and origin of a commit.
 
     ``merged`` is the point of the other line that the commit merges. With ``restored``, entries get the time to live
-    they had left at that point; otherwise they keep their expiry.
+    they had left at that point; otherwise they keep their expiry. ``copied``: the values are of another line, and count
+    as new ones.
     """
 
     reason: str
     step: str | None = None
     merged: Point | None = None
     restored: RestorePoint | None = None
+    copied: bool = False
 
 
 class VersionReader(Protocol):

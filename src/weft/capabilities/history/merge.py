@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.history.commits import tag_automatically
-from weft.capabilities.history.composite_lines import merge_parts
+from weft.capabilities.history.composite_lines import merge_parts, seals_at
 from weft.capabilities.history.line_kinds import is_composite
 from weft.capabilities.history.model import Point, is_metadata, metadata_key
 from weft.capabilities.history.reviews import ConflictHashes
@@ -45,6 +45,7 @@ class MergePlan(NamedTuple):
     ours: Point
     theirs: Point
     base: Point
+    seals: bytes
     outcome: Merge = Merge({}, ())
     current: Mapping[str, Version] = {}
 
@@ -58,9 +59,11 @@ class MergePlan(NamedTuple):
         """The number of keys that were compared, or that change."""
         return max(len(self.current), len(self.outcome.taken) + len(self.outcome.conflicts))
 
-    def is_of(self, line: OpenLine, source: OpenLine) -> bool:
-        """Tell whether both lines are as they were when the merge was planned."""
-        return (self.ours, self.theirs) == (head_point(line.head), head_point(source.head))
+    async def is_current(self, history: History, line: OpenLine, source: OpenLine) -> bool:
+        """Tell whether both lines are as they were when the merge was planned, and nothing was redacted since."""
+        if (self.ours, self.theirs) != (head_point(line.head), head_point(source.head)):
+            return False
+        return self.seals == await seals_at(history.lines, self.ours, self.theirs)
 
     @property
     def conflicts(self) -> tuple[ConflictHashes, ...]:
@@ -70,12 +73,13 @@ class MergePlan(NamedTuple):
 async def plan_merge(history: History, line: OpenLine, source: OpenLine) -> MergePlan:
     """Compute what merging ``source`` into ``line`` would do."""
     ours, theirs = head_point(line.head), head_point(source.head)
+    seals = await seals_at(history.lines, ours, theirs)
     pasts = await common_pasts(history.lines, ours, theirs)
     if not pasts:
         raise UnrelatedContexts(f"'{theirs.line_id}' and '{ours.line_id}' have no common ancestor.")
     base = pasts[0]
-    if MergePlan(ours, theirs, base).is_merged:
-        return MergePlan(ours, theirs, base)
+    if MergePlan(ours, theirs, base, seals).is_merged:
+        return MergePlan(ours, theirs, base, seals)
     ground, here, there = await _three_states(history, pasts, ours, theirs)
     old = ground.state
     # Only keys that their side changed matter.
@@ -84,7 +88,7 @@ async def plan_merge(history: History, line: OpenLine, source: OpenLine) -> Merg
     outcome = three_way(_only(old, changed), _only(here, changed), _only(there, changed), ground.disputed)
     if is_composite(ours.line_id):
         outcome = await merge_parts(history.lines, ours.line_id, outcome)
-    return MergePlan(ours, theirs, base, _without_metadata_conflicts(outcome), here)
+    return MergePlan(ours, theirs, base, seals, _without_metadata_conflicts(outcome), here)
 
 
 async def _three_states(

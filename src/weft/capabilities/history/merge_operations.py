@@ -155,11 +155,11 @@ async def merge_line(request: MergeLine, history: History) -> Merged:
 async def merge_planned_now(
     prepared: PlannedMerge | None, history: History, line: LockedLine, source: OpenLine
 ) -> PlannedMerge:
-    """Return the plan of the preparation; a small one is made again if a side has changed since.
+    """Return the plan of the preparation; a small one is made again after a change or a redaction since.
 
     Raises PreparationOutdated for a large one.
     """
-    if prepared is not None and prepared.plan.is_of(line, source):
+    if prepared is not None and await prepared.plan.is_current(history, line, source):
         return prepared
     if prepared is not None and prepared.plan.size > SMALL_CHANGE:
         raise PreparationOutdated

@@ -9,6 +9,7 @@ import msgspec
 
 from weft.capabilities.access.grants import check_clearance
 from weft.capabilities.history.commits import tag_automatically
+from weft.capabilities.history.composite_lines import seals_at
 from weft.capabilities.history.fields import ContextId, audited_write
 from weft.capabilities.history.line_backend import ROLLBACK_CLEARANCE, CommitMeta, RestorePoint
 from weft.capabilities.history.line_kinds import forbid_own_rules, is_composite, size_errors, write_errors
@@ -32,10 +33,11 @@ from weft.kernel.operation import PreparationOutdated, Request, Response
 from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Mapping
 
     from weft.capabilities.history.line_backend import LockedLine, OpenLine
     from weft.capabilities.history.model import Head, Point, Version
+    from weft.capabilities.history.three_way import State
 
 
 class RollBack(Request, weakref=True, eq=False):
@@ -162,36 +164,42 @@ class RestorePlan(NamedTuple):
 
     current: Point
     target: Point
+    seals: bytes
     changed: Mapping[str, Version | None]
     known: frozenset[str]
 
-    def is_of(self, line: OpenLine, target: Point) -> bool:
-        """Tell whether the line is as it was when the plan was made."""
-        return (self.current, self.target) == (head_point(line.head), target)
-
-    def restores_any(self, keys: Collection[str]) -> bool:
-        return any(self.changed.get(key) is not None for key in keys)
+    async def is_current(self, history: History, line: OpenLine, target: Point) -> bool:
+        """Tell whether the line is as it was when the plan was made, and nothing was redacted since."""
+        if (self.current, self.target) != (head_point(line.head), target):
+            return False
+        return self.seals == await seals_at(history.lines, self.current, target)
 
 
 async def plan_restore(
-    history: History, line: OpenLine, target: Point, *, renew_ttl: bool = False, without: Collection[str] = ()
+    history: History,
+    line: OpenLine,
+    target: Point,
+    *,
+    renew_ttl: bool = False,
+    copied: Callable[[State], State] | None = None,
 ) -> RestorePlan:
     """Compute what returning a line to an earlier point would change.
 
-    ``renew_ttl``: unchanged entries with a time to live are written too. Keys ``without`` are not restored. The target
-    may be a point of another line of the same kind.
+    ``renew_ttl``: unchanged entries with a time to live are written too. The target may be a point of another line of
+    the same kind: ``copied`` makes its state one of this line.
     """
     head = line.head
+    seals = await seals_at(history.lines, head_point(head), target)
     whole = renew_ttl or trunk_of(target.line_id) != trunk_of(head.line_id)
     now, then = await history.states(head_point(head), target, values=True, whole=whole)
-    then = {key: version for key, version in then.items() if key not in without}
+    then = then if copied is None else copied(then)
     changed = {
         key: then.get(key)
         for key in sorted(now.keys() | then.keys())
         if not same_content(now.get(key), then.get(key)) or (renew_ttl and then[key].change.meta.expires_at is not None)
     }
     touched = {key: version for key, version in {**now, **then}.items() if key in changed}
-    return RestorePlan(head_point(head), target, changed, frozenset(await visible_state(line, touched)))
+    return RestorePlan(head_point(head), target, seals, changed, frozenset(await visible_state(line, touched)))
 
 
 async def restore(
@@ -226,17 +234,17 @@ async def planned_now(
     prepared: RestorePlan | None,
     *,
     renew_ttl: bool = False,
-    without: Collection[str] = (),
+    copied: Callable[[State], State] | None = None,
 ) -> RestorePlan:
-    """Return the plan of the preparation; a small one is made again if the line has changed since.
+    """Return the plan of the preparation; a small one is made again after a change or a redaction since.
 
     Raises PreparationOutdated for a large one.
     """
-    if prepared is not None and prepared.is_of(line, target) and not prepared.restores_any(without):
+    if prepared is not None and await prepared.is_current(history, line, target):
         return prepared
     if prepared is not None and len(prepared.changed) > SMALL_CHANGE:
         raise PreparationOutdated
-    return await plan_restore(history, line, target, renew_ttl=renew_ttl, without=without)
+    return await plan_restore(history, line, target, renew_ttl=renew_ttl, copied=copied)
 
 
 def noted(what: str, reason: str | None) -> str:

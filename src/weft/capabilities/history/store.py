@@ -256,8 +256,12 @@ class LineStore(Protocol):
         """Return the versions of a key on the line and all its branches, as they were written."""
         ...
 
-    async def keys_ending(self, lines: str, ending: str) -> Sequence[tuple[str, str]]:
-        """Return the keys that end so, on all lines whose ids begin with ``lines``."""
+    async def copied_keys(self, lines: str, key: str, mark: str) -> Sequence[tuple[str, str]]:
+        """Return the keys that are this one, or end with it after a mark, on all lines that begin with ``lines``."""
+        ...
+
+    async def seals(self, trunks: Sequence[str]) -> bytes:
+        """Return a digest of what redactions show on these lines and all their branches: each one changes it."""
         ...
 
     async def seal(self, version: OriginalVersion, shown: str, meta: ChangeMeta) -> None:

@@ -243,13 +243,13 @@ class Redactions(msgspec.Struct, frozen=True):
         found = await self.lines.changes_of_version(name.line_id, name.key, name.incarnation, name.version)
         return IndexedVersion(item, version_of_entry(found[0])) if found else None
 
-    async def publish(self, redaction: Redaction, target: _Redactable) -> None:
+    async def publish(self, redaction: Redaction, readers: tuple[str, ...]) -> None:
         event = NewEvent(
             type="context.redaction.applied",
             session_id=redaction.session_id,
             subject=redaction.record_id,
             actor=self.actor.participant,
-            readable_by=target.readers,
+            readable_by=readers,
             data={
                 "redaction_state": redaction.state,
                 "redaction_method": redaction.method,
@@ -264,6 +264,11 @@ class Redactions(msgspec.Struct, frozen=True):
         native = engine_metadata(decode_item(found.body).metadata)
         return bool(native.get("principal_id", native.get("sender")) == self.actor.principal_id)
 
+    def readers_of_line(self, item_id: str) -> tuple[str, ...]:
+        """Return the readers of the event about a version without an ACL: who may open its line, and the caller."""
+        line_id = item_id.partition("/")[0]
+        return tuple(dict.fromkeys((audience_of(_owner_of(line_id)), f"{PRINCIPAL}{self.actor.principal_id}")))
+
     async def _readers(self, found: FoundRecord, item_id: str) -> tuple[str, ...]:
         """Return the readers of the event: the current readers of the item, and the caller."""
         own, version = f"{PRINCIPAL}{self.actor.principal_id}", VersionId.parse(item_id)
@@ -274,7 +279,7 @@ class Redactions(msgspec.Struct, frozen=True):
             acls = await later_acls(self.finder.lines, version.line_id, versions)
             readers = intersect_acls(readers, *(acl for of_version in acls for acl in of_version))
         elif version is not None:
-            readers = (audience_of(_owner_of(version.line_id)),)
+            return self.readers_of_line(item_id)
         return readers if readers == ANYONE else tuple(dict.fromkeys((*readers, own)))
 
 
@@ -308,9 +313,12 @@ async def redact_item(request: RedactItem, redactions: Redactions) -> ItemRedact
         type=target.ref.type,
         salt=os.urandom(_SALT_BYTES) if request.state == "encrypted_ref" else None,
     )
-    for each in (redaction, *await redactions.of_copies(redaction)):
+    copies = await redactions.of_copies(redaction)
+    for each in (redaction, *copies):
         await redactions.store(each)
-    await redactions.publish(redaction, target)
+    await redactions.publish(redaction, target.readers)
+    for each in copies:
+        await redactions.publish(each, redactions.readers_of_line(each.record_id))
     return ItemRedacted(
         item_id=redaction.record_id,
         redaction_state=redaction.state,

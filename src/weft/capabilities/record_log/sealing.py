@@ -12,7 +12,7 @@ import msgspec
 from msgspec import structs
 
 from weft.capabilities.board.store import EntryStore
-from weft.capabilities.history.line_kinds import is_signed, kind_of, names_in
+from weft.capabilities.history.line_kinds import is_composite, is_signed, kind_of, names_in, prefix_of
 from weft.capabilities.history.model import (
     Change,
     ChangeKind,
@@ -75,20 +75,21 @@ class SealedContents(msgspec.Struct, frozen=True):
     async def copies(self, item_id: str) -> list[VersionId]:
         """Return the copies of a window event in other windows of its session, each in its newest version.
 
-        Sub-agents inherit events, also those of a window that is shared or was deleted since: a copy names its origin.
+        Sub-agents inherit events, also those of a window that is shared or was deleted since, and a checkpoint is
+        restored into another window: a copy names its origin.
         """
         name = VersionId.parse(item_id)
         if name is None or not name.line_id.startswith(_WINDOW):
             return []
         session = f"{_WINDOW}{names_in(name.line_id)[0]}:"
-        ending = f"{ORIGIN_MARK}{name.key}"
-        places = {(trunk_of(line_id), key) for line_id, key in await self.lines.keys_ending(session, ending)}
+        keys = await self.lines.copied_keys(session, name.key, ORIGIN_MARK)
+        places = {(trunk_of(line_id), key) for line_id, key in keys}
         found: list[VersionId] = []
         for line_id, key in sorted(places):
             versions = await self.lines.originals(line_id, key)
             origins = [decode_event(each.line_id, _as_version(each), None).origin for each in versions]
             parsed = [VersionId.parse(origin) for origin in origins if origin is not None]
-            if any(each is not None and each[:2] == name[:2] for each in parsed):
+            if any(each is not None and _event(each) == _event(name) for each in parsed):
                 newest = max(versions, key=lambda each: (each.line_id == line_id, each.seq))
                 found.append(VersionId(newest.line_id, key, newest.incarnation, newest.version))
         return found
@@ -135,7 +136,7 @@ class SealedContents(msgspec.Struct, frozen=True):
         if scope is not None:
             # The owner before the line, as writes of memory do.
             await self.memories.lock(scope.owner)
-        await self.lines.lock(name.line_id)
+        await self._lock_all(name.line_id)
         written = await self._written(name)
         if written is None:
             return
@@ -149,6 +150,15 @@ class SealedContents(msgspec.Struct, frozen=True):
                 if is_event or version.hash.hex() == written.meta.metadata_hash:
                     await self._seal(version, redaction)
         await self._seal_memory(name, written, original.metadata if redaction.state == "none" else None)
+
+    async def _lock_all(self, line_id: str) -> None:
+        """Lock a line, its branches and what it is a part of: rollbacks and merges write what they have read there."""
+        trunk = trunk_of(line_id)
+        root = f"{prefix_of(trunk)}:{names_in(trunk)[0]}"
+        # The whole before its parts, as writes do.
+        for each in (root, trunk) if is_composite(root) and root != trunk else (trunk,):
+            for name in (each, *(branch.head.line_id for branch in await self.lines.branches(each))):
+                await self.lines.lock(name)
 
     async def _seal(self, version: OriginalVersion, redaction: Redaction) -> None:
         shown = None if redaction.state == "none" else _shown_value(version, redaction)
@@ -202,6 +212,11 @@ class SealedContents(msgspec.Struct, frozen=True):
         before = [each for each in contents if each.line_id == written.line_id and each.seq <= written.seq]
         event = decode_event(name.line_id, _as_version(written), before[-1].value if before else None)
         return event.message.content
+
+
+def _event(name: VersionId) -> tuple[str, str]:
+    """Return the event that a version is of, on whatever branch of its window."""
+    return trunk_of(name.line_id), name.key
 
 
 def _redacted_message(message: Message, redaction: Redaction, original: OriginalContent) -> Message:

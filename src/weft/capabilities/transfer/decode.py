@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 import msgspec
 from msgspec import UNSET, Struct, structs
 
-from weft.capabilities.history.model import Change, ChangeKind, ChangeMeta, Version, blob_hash, trunk_of
+from weft.capabilities.history.model import (
+    Change,
+    ChangeKind,
+    ChangeMeta,
+    Version,
+    blob_hash,
+    branch_of,
+    line_name,
+    trunk_of,
+)
 from weft.capabilities.messages.model import AnyVisibility, Message, audience_for
 from weft.capabilities.records.engine_metadata import ENGINE
 from weft.capabilities.records.event_classes import event_class_of
@@ -32,6 +41,7 @@ from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
     from weft.capabilities.records.model import ContextEvent, ContextItem
+    from weft.capabilities.windows.model import WindowEvent
 
 T = TypeVar("T")
 
@@ -77,11 +87,16 @@ class _NativeEvent(_NativeVersion, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class WindowVersion(NamedTuple):
-    """A version of an event of a window, and its content if that is a value of its own."""
+    """A version of an event of a window, its content if that is a value of its own, and its number; 0 if removed."""
 
     line_id: str
     version: Version
     content: str | None
+    number: int
+
+    @property
+    def size(self) -> int:
+        return sum(len(text.encode()) for text in (self.version.value, self.content) if text is not None)
 
 
 class _NativeMessage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -134,6 +149,15 @@ def decode_board_version(item: ContextItem, text: str | None, session_id: str) -
     return Version(change, native.seq, native.author, native.committed_at, value, *commit_fields)
 
 
+def _in_session(event: WindowEvent, session_id: str) -> WindowEvent:
+    """Return an event whose origin, if it is a copy, is in this session: a redaction of that finds it."""
+    origin = None if event.origin is None else VersionId.parse(event.origin)
+    if origin is None:
+        return event
+    line_id = line_name(window_line(session_id, agent_of(origin.line_id)), branch_of(origin.line_id))
+    return structs.replace(event, origin=str(origin._replace(line_id=line_id)))
+
+
 def decode_window_version(item: ContextItem, text: str | None, session_id: str) -> WindowVersion | None:
     """Decode a version of an event of a window of the session; None if the item is something else or has no text."""
     native = _native(item, _NativeEvent)
@@ -144,7 +168,7 @@ def decode_window_version(item: ContextItem, text: str | None, session_id: str) 
     name = VersionId(native.line, native.key, native.incarnation, native.version, not written)
     if item.item_id != str(name) or written is (event is None) or (event and event.event_id != native.key):
         return None
-    envelope, content = (None, None) if event is None else encode_event(event)
+    envelope, content = (None, None) if event is None else encode_event(_in_session(event, session_id))
     label = imported_label(native.trust, native.author, session_id)
     tokens = 0 if event is None else event.tokens
     meta = ChangeMeta(tokens=tokens, size=len((envelope or "").encode()), trust=label) if written else ChangeMeta()
@@ -152,7 +176,7 @@ def decode_window_version(item: ContextItem, text: str | None, session_id: str) 
     change = Change(native.key, native.incarnation, native.version, native.act, value_hash, meta)
     commit_fields = (native.reason, native.step, native.principal_id)
     version = Version(change, native.seq, native.author, native.committed_at, envelope, *commit_fields)
-    return WindowVersion(native.line, version, content)
+    return WindowVersion(native.line, version, content, 0 if event is None else event.number)
 
 
 def lacks_value(version: Version) -> bool:

@@ -151,6 +151,7 @@ class ImportService(msgspec.Struct, frozen=True):
         if not await self._is_free(session):
             await self._check_already_imported(bundle, session.session_id)
             return structs.replace(imported, unchanged=True)
+        await self._check_windows(bundle)
         return structs.replace(imported, **await SessionRestore(self.stores, bundle, session).run(plan))
 
     async def dry_run(self, bundle: BundleReport, file: BinaryIO, session_id: str | None) -> ContextImported:
@@ -165,6 +166,7 @@ class ImportService(msgspec.Struct, frozen=True):
         if await self.stores.sessions.find(session.session_id) is not None:
             await self._check_already_imported(bundle, session.session_id)
             return structs.replace(imported, unchanged=True)
+        await self._check_windows(bundle)
         return structs.replace(imported, **bundle.counts, **await self._count_renamed(bundle, session, file))
 
     async def _count_renamed(self, bundle: BundleReport, session: Session, file: BinaryIO) -> dict[str, int]:
@@ -189,6 +191,13 @@ class ImportService(msgspec.Struct, frozen=True):
                 "an instruction to agents",
                 violation="injection",
             )
+
+    async def _check_windows(self, bundle: BundleReport) -> None:
+        """Raise QuotaExceeded if a window would have more events, or larger ones, than the plan allows."""
+        allowance = await self.plans.allowance()
+        for use in bundle.windows.values():
+            allowance.check_window_events(use.events, 0)
+            allowance.check_window_bytes(use.bytes, 0)
 
     async def _is_free(self, session: Session) -> bool:
         """Create the session; False if its id is taken."""
@@ -234,7 +243,7 @@ class ImportService(msgspec.Struct, frozen=True):
 
 
 def _limited(config: SessionConfig, allowance: Allowance) -> SessionConfig:
-    """Return the configuration of an imported session within the plan. Content above it stays."""
+    """Return the configuration of an imported session within the plan. Content of its board above it stays."""
     return structs.replace(
         config,
         max_keys=min(config.max_keys or allowance.session_keys, allowance.session_keys),

@@ -157,7 +157,8 @@ class SessionPlanner:
     def _plan(self, file: BinaryIO, plan: ImportPlan) -> None:
         history = self.bundle.header.history
         board = BoardPlan(plan.content.add, line_of(self.session.session_id), self.actor, history=history)
-        windows = WindowPlans(plan.content.add, self.session.session_id, self.actor, history=history)
+        name, uses = self.session.session_id, self.bundle.windows
+        windows = WindowPlans(plan.content.add, name, self.actor, uses, history=history)
         messages = RowBatch[Message](lambda some: plan.content.add(NewMessages(some, self._pinned(some))))
         redactions = RowBatch[Redaction](lambda some: plan.content.add(NewRedactions(some)))
         events = RowBatch[StoredEvent](lambda some: plan.events.add(NewEvents(some)))

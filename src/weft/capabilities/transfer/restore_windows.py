@@ -13,10 +13,11 @@ from weft.capabilities.windows.model import WindowSettings, content_key, window_
 from weft.kernel.clock import to_micros
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from weft.capabilities.transfer.decode import WindowVersion
     from weft.capabilities.transfer.restore_board import BoardStep
+    from weft.capabilities.transfer.validate_bundle import WindowUse
     from weft.kernel.identity import Actor
 
 
@@ -37,7 +38,13 @@ class WindowPlans:
     """Plans the restore of all windows of a session."""
 
     def __init__(
-        self, emit: Callable[[WindowStep | NewWindow], None], session_id: str, actor: Actor, *, history: bool
+        self,
+        emit: Callable[[WindowStep | NewWindow], None],
+        session_id: str,
+        actor: Actor,
+        uses: Mapping[str, WindowUse],
+        *,
+        history: bool,
     ) -> None:
         self._emit = emit
         self._session_id = session_id
@@ -47,7 +54,7 @@ class WindowPlans:
         # The last change of each content that is a value of its own.
         self._contents: dict[tuple[str, str], Change] = {}
         self._windows: list[BundleWindow] = []
-        self._bytes: dict[str, int] = {}
+        self._uses = uses
 
     def add(self, made: WindowVersion | BundleWindow) -> None:
         if isinstance(made, BundleWindow):
@@ -57,20 +64,20 @@ class WindowPlans:
             return
         line = self._line(made.line_id)
         line.add(made.version)
-        size = sum(len(text.encode()) for text in (made.version.value, made.content) if text is not None)
-        self._bytes[made.line_id] = self._bytes.get(made.line_id, 0) + size
         content = self._content(made)
         if content is not None:
             line.add(structs.replace(made.version, change=content, value=made.content))
 
     def finish(self, now: int) -> None:
         for window in self._windows:
+            use = self._uses[window.agent_id]
             fields = structs.asdict(window) | {
                 "session_id": self._session_id,
                 "created_at": to_micros(window.created_at),
                 "updated_at": to_micros(window.updated_at),
                 "unsaved_since": None,
-                "stored_bytes": self._bytes.get(self._line_id(window), 0),
+                "last_number": use.events,
+                "stored_bytes": use.bytes,
             }
             self._emit(NewWindow(WindowSettings(**{name: fields[name] for name in WindowSettings.__struct_fields__})))
         for line in self._lines.values():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec import UNSET, structs
@@ -28,7 +28,8 @@ from weft.capabilities.transfer.bundle_format import (
     BundleWindow,
 )
 from weft.capabilities.trust.model import Trust, TrustLabel
-from weft.capabilities.windows.model import window_line
+from weft.capabilities.windows.model import agent_of, window_line
+from weft.capabilities.windows.window_writer import check_content_size
 from weft.kernel.events import StoredEvent
 
 if TYPE_CHECKING:
@@ -54,6 +55,13 @@ _MAX_MISSING_COMMITS = 100_000
 _ORIGINAL_TEXT = frozenset({"inline", "ref"})
 
 
+class WindowUse(NamedTuple):
+    """What a window takes of its limits: the number of its newest event, or of all of them, and their bytes."""
+
+    events: int = 0
+    bytes: int = 0
+
+
 @dataclass(slots=True)
 class BundleReport:
     """What a bundle contains.
@@ -61,7 +69,7 @@ class BundleReport:
     ``record_lines`` maps the lines of records that stay records to the index of the last event about each.
     ``lost`` has the keys whose newest version is such a record, so that it cannot be restored: incarnation and number.
     ``labels`` has the lines in which a scan found something; ``is_attack``: more than a harmless bundle of this size
-    would show by chance.
+    would show by chance. ``windows`` has what each agent's window takes of its limits.
     """
 
     header: BundleHeader
@@ -74,6 +82,7 @@ class BundleReport:
     session_line: int = 0
     labels: dict[int, TrustLabel] = field(default_factory=dict)
     is_attack: bool = False
+    windows: dict[str, WindowUse] = field(default_factory=dict)
 
     @property
     def suspicious(self) -> int:
@@ -252,8 +261,8 @@ class _OrderCheck:
         match made:
             case Version():
                 self._board.check(made, piece)
-            case decode.WindowVersion(line_id, version, _):
-                self._line(line_id).check(version, piece)
+            case decode.WindowVersion():
+                self._check_event(made, piece)
             case BundleWindow():
                 self._check_window(made, piece)
             case Message():
@@ -287,10 +296,22 @@ class _OrderCheck:
     def _board(self) -> _LineOrder:
         return self._line(line_of(self.session_id))
 
+    def _check_event(self, made: decode.WindowVersion, piece: EntryWithContent) -> None:
+        line = self._line(made.line_id)
+        line.check(made.version, piece)
+        check_content_size(len((made.content or "").encode()))
+        # Each event counts, also if several have one number.
+        self._note_use(agent_of(made.line_id), max(made.number, len(line.numbers)), made.size)
+
+    def _note_use(self, agent_id: str, events: int, size: int) -> None:
+        before = self.report.windows.get(agent_id, WindowUse())
+        self.report.windows[agent_id] = WindowUse(max(before.events, events), before.bytes + size)
+
     def _check_window(self, window: BundleWindow, piece: EntryWithContent) -> None:
         if window.agent_id in self.windows:
             raise piece.line.damaged("an agent has two windows")
         self.windows.add(window.agent_id)
+        self._note_use(window.agent_id, window.last_number, 0)
         for checkpoint in window.checkpoints:
             self._line(window_line(self.session_id, window.agent_id)).check_snapshot(checkpoint, piece)
 

@@ -23,7 +23,7 @@ from weft.capabilities.history.service import History
 from weft.capabilities.history.snapshot_quota import SnapshotQuota
 from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session, lock_active_session
 from weft.capabilities.trust.gate import GATE_ERRORS
-from weft.capabilities.windows.model import NotMember
+from weft.capabilities.windows.model import NotMember, copy_of, is_content
 from weft.capabilities.windows.operations import WRITE_ERRORS, read_operation, write_operation
 from weft.capabilities.windows.redacted_events import redacted_keys
 from weft.capabilities.windows.service import Windows, no_window
@@ -35,8 +35,9 @@ from weft.kernel.operation import Request, Response
 from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from weft.capabilities.history.three_way import State
     from weft.capabilities.sessions.model import Session
     from weft.capabilities.windows.model import Window
     from weft.capabilities.windows.store import IndexedCheckpoint
@@ -216,9 +217,9 @@ async def prepare_restore(request: RestoreCheckpoint, actor: Actor, transactions
         windows, history = services.windows, services.history
         plans: dict[str, RestorePlan] = {}
         for window, source in await _to_restore(windows, request, create=False):
-            hidden = await _hidden(windows, window, source)
+            copied = await _copied(windows, window, source)
             line, target = await history.to_read(window.line_id), await history.snapshot(source, request.label)
-            plans[window.line_id] = await plan_restore(history, line, target, without=hidden)
+            plans[window.line_id] = await plan_restore(history, line, target, copied=copied)
         return plans
 
     try:
@@ -324,11 +325,20 @@ def _own_agent(actor: Actor) -> str:
     return actor.principal_id
 
 
-async def _hidden(windows: Windows, window: Window, source: str) -> frozenset[str]:
-    """Return the keys that are not restored: redacted events of another window."""
+async def _copied(windows: Windows, window: Window, source: str) -> Callable[[State], State] | None:
+    """Return what makes the state of another window one of this: without redacted events, the others with origins."""
     if source == window.line_id:
-        return frozenset()
-    return await redacted_keys(windows.records, window.session_id, source)
+        return None
+    hidden = await redacted_keys(windows.records, window.session_id, source)
+
+    def copied(state: State) -> State:
+        kept = {key: version for key, version in state.items() if key not in hidden}
+        return {
+            key: version if is_content(key) else copy_of(version, source, into=window.line_id)
+            for key, version in kept.items()
+        }
+
+    return copied
 
 
 async def _restore(
@@ -343,9 +353,9 @@ async def _restore(
     target = await history.snapshot(source, request.label)
     what = f"restore {request.label}" if source == window.line_id else f"restore {request.label} of {source}"
     reason = await history.gate.admit_note("reason", request.reason)
-    meta = CommitMeta(noted(what, reason), request.step)
-    hidden = await _hidden(windows, window, source)
-    plan = await planned_now(history, line, target, prepared, without=hidden)
+    copied = await _copied(windows, window, source)
+    meta = CommitMeta(noted(what, reason), request.step, copied=copied is not None)
+    plan = await planned_now(history, line, target, prepared, copied=copied)
     done = await restore(history, line, plan, meta, occasion="before-restore")
     return RestoredWindow(
         agent_id=window.agent_id,

@@ -91,8 +91,11 @@ async def inherit(service: Windows, session: Session, window: Window, parent: Wi
     gone = await writer.current(key for event_id in removed for key in (event_id, content_key(event_id)))
     first = writer.owner.last_number + 1
     numbered = [structs.replace(event, number=first + place, at=writer.now) for place, event in enumerate(added)]
+    await writer.check_number(len(numbered))
     if numbered or updated or gone:
+        before = writer.owner.stored_bytes
         await writer.add([*numbered, *updated], f"inherit from {parent.agent_id}", gone)
+        await writer.check_bytes(before)
         writer.content_changed(added=len(added), updated=len(updated), removed=len(removed))
     await writer.publish()
     return Refreshed([event.event_id for event in added], [event.event_id for event in updated], removed)

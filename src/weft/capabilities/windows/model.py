@@ -415,6 +415,22 @@ def decode_event(line_id: str, version: Version, content: str | None) -> WindowE
     return structs.replace(event, item_id=item_id, trust=change.meta.trust, message=message)
 
 
+def copy_of(version: Version, source: str, *, into: str) -> Version:
+    """Return a stored event as a copy in another window: it names its origin, so that a redaction of that finds it."""
+    if version.value is None:
+        return version
+    event = decode_event(source, version, None)
+    origin = event.origin or event.item_id
+    name = VersionId.parse(origin)
+    # What comes back to where it was is no copy.
+    is_back = name is not None and (trunk_of(name.line_id), name.key) == (trunk_of(into), version.change.key)
+    text, _ = encode_event(structs.replace(event, origin=None if is_back else origin))
+    meta = structs.replace(version.change.meta, size=len(text.encode()))
+    return structs.replace(
+        version, value=text, change=structs.replace(version.change, blob_hash=blob_hash(text), meta=meta)
+    )
+
+
 def agent_of(line_id: str) -> str:
     """Return the agent whose window a line holds."""
     return trunk_of(line_id).rpartition(":")[2]

@@ -43,7 +43,7 @@ from weft.capabilities.windows.views import (
     window_summary,
     window_view,
 )
-from weft.kernel.errors import PermissionDenied, SelfModification
+from weft.kernel.errors import PermissionDenied, QuotaExceeded, SelfModification
 from weft.kernel.fields import Count, Fraction, Ordinal, ShortText
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
@@ -162,7 +162,7 @@ class WindowDeleted(Response, omit_defaults=False):
     action="create",
     http="POST /v1/sessions/{session_id}/window",
     status=201,
-    errors=(*WRITE_ERRORS, WindowExists),
+    errors=(*WRITE_ERRORS, WindowExists, QuotaExceeded),
 )
 async def create(request: CreateWindow, windows: Windows) -> WindowView:
     """Create an agent's window in a session. A sub-agent's starts with a copy of its parent's SYSTEM and CONTEXT.

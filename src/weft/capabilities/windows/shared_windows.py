@@ -17,7 +17,7 @@ from weft.capabilities.windows.model import Category, NotMember, WindowAgent, Wi
 from weft.capabilities.windows.operations import WRITE_ERRORS, check_not_shared, write_operation
 from weft.capabilities.windows.service import Windows
 from weft.capabilities.windows.views import RouteView, WindowView, route_view, window_view
-from weft.kernel.errors import InvalidInput, SelfModification
+from weft.kernel.errors import InvalidInput, QuotaExceeded, SelfModification
 from weft.kernel.fields import Name
 from weft.kernel.operation import Request, Response
 
@@ -87,7 +87,10 @@ class WindowRoutes(Response, omit_defaults=False):
 
 
 @write_operation(
-    "window.refresh", action="refresh", http="POST /v1/sessions/{session_id}/window/refresh", errors=WRITE_ERRORS
+    "window.refresh",
+    action="refresh",
+    http="POST /v1/sessions/{session_id}/window/refresh",
+    errors=(*WRITE_ERRORS, QuotaExceeded),
 )
 async def refresh(request: RefreshWindow, windows: Windows) -> WindowRefreshed:
     """Copy what changed in the parent's SYSTEM and CONTEXT since a sub-agent's window was made or refreshed."""
@@ -116,7 +119,7 @@ async def refresh(request: RefreshWindow, windows: Windows) -> WindowRefreshed:
     "window.join",
     action="join",
     http="POST /v1/sessions/{session_id}/window/join",
-    errors=(*WRITE_ERRORS, WindowInUse, SelfModification),
+    errors=(*WRITE_ERRORS, WindowInUse, QuotaExceeded, SelfModification),
 )
 async def join(request: JoinWindow, windows: Windows) -> WindowView:
     """Let an agent use another agent's window. Its limit becomes the minimum over all that share it.
@@ -152,7 +155,7 @@ async def leave(request: LeaveWindow, windows: Windows) -> WindowView:
     "window.route",
     action="route",
     http="POST /v1/sessions/{session_id}/window/routes",
-    errors=(*WRITE_ERRORS, TeamNotFound),
+    errors=(*WRITE_ERRORS, TeamNotFound, QuotaExceeded),
 )
 async def route(request: RouteCategories, windows: Windows, teams: Teams) -> WindowRoutes:
     """Show categories of a window to other agents, roles or teams. Nothing is copied: they see them in theirs.

@@ -98,7 +98,7 @@ class WindowWriter:
                 known = self._event(draft, known.number)
                 drafts_to_add.append(draft)
             found[draft.event_id] = known
-        await self._check_number(len(drafts_to_add))
+        await self.check_number(len(drafts_to_add))
         bytes_before = self.owner.stored_bytes
         texts = await self._registered([found[draft.event_id] for draft in drafts_to_add], len(drafts), quote=quote)
         new = [
@@ -111,7 +111,7 @@ class WindowWriter:
             added = [*group]
             await self.add(added, reason or "ingest", step=step, last=last)
             self._announce(added)
-        await self._check_bytes(bytes_before)
+        await self.check_bytes(bytes_before)
         return [found[draft.event_id] for draft in drafts]
 
     async def _admitted(self, draft: EventDraft, event: WindowEvent) -> WindowEvent:
@@ -143,7 +143,7 @@ class WindowWriter:
             self.content_changed(updated=len(released))
             await self.publish()
 
-    async def _check_number(self, added: int) -> None:
+    async def check_number(self, added: int) -> None:
         """Raise QuotaExceeded if new events would exceed the ceiling of the tenant's plan."""
         if not added:
             return
@@ -153,7 +153,7 @@ class WindowWriter:
         use = QuotaUse("window_events", allowance.window_events, before, before + added)
         await warnings.note(use, self.window.events_of, lasts=False)
 
-    async def _check_bytes(self, before: int) -> None:
+    async def check_bytes(self, before: int) -> None:
         """Raise QuotaExceeded if the events that were added exceed the bytes that the tenant's plan allows."""
         after = self.owner.stored_bytes
         if after == before:
@@ -239,10 +239,19 @@ class WindowWriter:
         if changes or commit_meta.merged is not None:
             await self.service.compactions.restored(self.head.line_id)
             await self._commit(changes, commit_meta, growth)
+            if commit_meta.copied:
+                await self._count_copies(changes, sum(key not in last and not is_content(key) for key in state))
             await self._advance(newest)
             self.content_changed(**counts)
         await self.publish()
         return self.head
+
+    async def _count_copies(self, changes: Sequence[Change], added: int) -> None:
+        """Count what was copied from another window like what is ingested; raises QuotaExceeded."""
+        await self.check_number(added)
+        before = self.owner.stored_bytes
+        await self._advance(self.owner.last_number + added, sum(change.meta.size for change in changes))
+        await self.check_bytes(before)
 
     async def _check_keeps_instructions(self, state: Mapping[str, Version | None]) -> None:
         if not is_own(self.service.actor, await self._readers()):

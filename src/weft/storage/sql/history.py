@@ -33,7 +33,7 @@ from weft.storage.sql.line_signatures import LineSignatures
 from weft.storage.sql.lineage import add_derivations
 from weft.storage.sql.pruning import delete_automatic_tags, prune_batch, prune_key
 from weft.storage.sql.reviews import erase_reviews
-from weft.storage.sql.sealing import keys_ending, originals, seal, unseal
+from weft.storage.sql.sealing import copied_keys, originals, seal, seals, unseal
 from weft.storage.sql.version_lookup import versions_at, versions_numbered, versions_of
 
 if TYPE_CHECKING:
@@ -573,8 +573,11 @@ class SqlLineStore:
     async def originals(self, line_id: str, key: str) -> Sequence[OriginalVersion]:
         return await originals(self._tx, line_id, key)
 
-    async def keys_ending(self, lines: str, ending: str) -> Sequence[tuple[str, str]]:
-        return await keys_ending(self._tx, lines, ending)
+    async def copied_keys(self, lines: str, key: str, mark: str) -> Sequence[tuple[str, str]]:
+        return await copied_keys(self._tx, lines, key, mark)
+
+    async def seals(self, trunks: Sequence[str]) -> bytes:
+        return await seals(self._tx, trunks)
 
     async def seal(self, version: OriginalVersion, shown: str, meta: ChangeMeta) -> None:
         await seal(self._tx, version, shown, meta)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -25,9 +26,16 @@ WHERE c.tenant = $1 AND c.key = $2 AND c.pruned = 0 AND c.act = 'write' AND c.li
     SELECT CAST($3 AS TEXT) UNION ALL SELECT l.line_id FROM lines l WHERE l.tenant = $1 AND l.trunk = $3)
 ORDER BY c.line_id, c.seq
 """
-_KEYS_ENDING = """
-SELECT DISTINCT line_id, key FROM changes
-WHERE tenant = $1 AND line_id >= $2 AND line_id < $3 AND substr(key, length(key) - $4 + 1) = $5
+# Without an upper bound for the lines: which text comes next depends on the collation.
+_COPIED_KEYS = """
+SELECT DISTINCT c.line_id, c.key FROM lines l JOIN changes c ON c.tenant = l.tenant AND c.line_id = l.line_id
+WHERE l.tenant = $1 AND l.line_id > $2 AND substr(l.line_id, 1, $3) = $2
+  AND (c.key = $4 OR substr(c.key, length(c.key) - $5 + 1) = $6)
+"""
+_SEALS = """
+SELECT c.line_id, c.key, c.seq, c.blob_hash FROM changes c
+WHERE c.tenant = $1 AND c.sealed_hash IS NOT NULL AND c.line_id IN (
+    SELECT CAST($2 AS TEXT) UNION ALL SELECT l.line_id FROM lines l WHERE l.tenant = $1 AND l.trunk = $2)
 """
 _SEAL = """
 UPDATE changes SET sealed_hash = COALESCE(sealed_hash, blob_hash), sealed_meta = COALESCE(sealed_meta, meta),
@@ -57,11 +65,17 @@ async def originals(transaction: Transaction, line_id: str, key: str) -> Sequenc
     return [OriginalVersion._make((*name, text_of(content), decode_meta(meta))) for *name, meta, content in rows]
 
 
-async def keys_ending(transaction: Transaction, lines: str, ending: str) -> list[tuple[str, str]]:
-    """Return the keys that end so, on all lines whose ids begin with ``lines``."""
-    after = lines[:-1] + chr(ord(lines[-1]) + 1)
-    rows = await transaction.all(_KEYS_ENDING, transaction.tenant, lines, after, len(ending), ending)
+async def copied_keys(transaction: Transaction, lines: str, key: str, mark: str) -> list[tuple[str, str]]:
+    """Return the keys that are this one, or end with it after a mark, on all lines whose ids begin with ``lines``."""
+    ending = mark + key
+    rows = await transaction.all(_COPIED_KEYS, transaction.tenant, lines, len(lines), key, len(ending), ending)
     return [(line_id, key) for line_id, key in rows]
+
+
+async def seals(transaction: Transaction, trunks: Sequence[str]) -> bytes:
+    """Return a digest of the sealed versions of lines and their branches, and of what is shown of them."""
+    rows = [row for trunk in trunks for row in await transaction.all(_SEALS, transaction.tenant, trunk)]
+    return hashlib.sha256(_encode(sorted(map(tuple, rows)))).digest()
 
 
 async def seal(transaction: Transaction, version: OriginalVersion, shown: str, meta: ChangeMeta) -> None:

@@ -106,3 +106,32 @@ class BudgetStoreContract:
         await stores.budgets.charge(BudgetName("agent:leaf", "day"), DAY, Charge(3, 0, 1))
         (own, *_) = await stores.budgets.binding("leaf", NOW)
         assert (own.spend.tokens, own.starts_at) == (3, DAY)
+
+    async def test_shares_have_sums_of_their_own(self, stores: ContractStores, elsewhere: ContractStores) -> None:
+        for each in (principal("top"), principal("leaf", "top")):
+            await stores.access.add_principal(each)
+        daily = budget("tenant", tree_share=0.5, agent_share=0.25)
+        await stores.budgets.set(daily)
+        found = await stores.budgets.find(daily.name, NOW)
+        assert found is not None
+        assert found.budget == daily
+        assert await stores.budgets.parents("leaf") == {"leaf": "top", "top": None}
+        assert await stores.budgets.parents(None) == {"leaf": "top", "top": None}
+        tree, agent = (BudgetName("tenant", "day", share) for share in ("tree:top", "agent:leaf"))
+        assert await stores.budgets.spend(agent, DAY) == Spend()
+        await stores.budgets.charge(daily.name, DAY, Charge(10, 7, 1))
+        await stores.budgets.charge(tree, DAY, Charge(9, 0, 1))
+        assert await stores.budgets.charge(agent, DAY, Charge(4, 2, 1)) == Spend(tokens=4, nanodollars=2, calls=1)
+        assert await stores.budgets.correct(agent, DAY, Charge(1, -1)) == Spend(tokens=5, nanodollars=1, calls=1)
+        share = daily.part("agent:leaf")
+        assert share is not None
+        told = Spend(tokens=5, nanodollars=1, calls=1, near_at=8)
+        await stores.budgets.mark(BudgetUse(share, told, DAY))
+        assert await stores.budgets.spend(agent, DAY) == told
+        assert [*await stores.budgets.shares(daily.name, DAY, 5)] == ["tree:top", "agent:leaf"]
+        assert [*await stores.budgets.shares(daily.name, DAY, 1)] == ["tree:top"]
+        assert await elsewhere.budgets.shares(daily.name, DAY, 5) == {}
+        await stores.budgets.forget_shares(daily.name, "tree:")
+        assert [*await stores.budgets.shares(daily.name, DAY, 5)] == ["agent:leaf"]
+        await stores.budgets.prune(daily.name, DAY + 1)
+        assert await stores.budgets.shares(daily.name, DAY, 5) == {}
