@@ -21,6 +21,7 @@ from evals.efficiency_fit import efficiency_fit
 from evals.entities import entities
 from evals.injection.table import injection, injection_closed
 from evals.message_search import message_search
+from evals.pairs import pairs
 from evals.public_schemas import public_schemas
 from evals.recommendations import recommendations
 from evals.relevance import relevance, relevance_closed
@@ -50,6 +51,7 @@ EVALUATIONS = {
     "injection": injection,
     "injection_closed": injection_closed,
     "message_search": message_search,
+    "pairs": pairs,
     "public_schemas": public_schemas,
     "recommendations": recommendations,
     "relevance": relevance,
