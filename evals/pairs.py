@@ -1,8 +1,8 @@
 """What a later message does to an earlier one: takes its place, or answers it.
 
-One author wrote the pairs without a view of the code or of the lists that the classifier was trained on: half of them do,
-half look as if they did. Counted is what compaction makes of the two messages. What is wrongly taken for replaced or
-answered is lost, so in doubt both stand.
+One author wrote the pairs without a view of the code or of the lists that the classifier was trained on: half of them
+do, half look as if they did. Counted is what compaction makes of the two messages. What is wrongly taken for replaced
+or answered is lost, so in doubt both stand.
 """
 
 from __future__ import annotations
