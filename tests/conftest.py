@@ -60,10 +60,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = on_chosen_database(items)
 
 
+def pytest_collection() -> None:
+    """Collect no garbage while tests are collected: nearly everything stays."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Collect garbage less often, and never go through what was collected as tests: a server does so too."""
     gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(20_000, 20, 20)
 
 
