@@ -71,8 +71,9 @@ def _row(requirement: str, marks: list[Mark]) -> str:
 def _all_marks(root: Path) -> Iterator[Mark]:
     for place in _PLACES:
         for path in sorted((root / place).rglob("*.py")):
-            tree = ast.parse(path.read_text("utf-8"))
-            yield from _of_module(tree, path.relative_to(root).as_posix())
+            text = path.read_text("utf-8")
+            if "pytest.mark.req(" in text:
+                yield from _of_module(ast.parse(text), path.relative_to(root).as_posix())
 
 
 def _of_module(tree: ast.Module, path: str) -> Iterator[Mark]:
@@ -95,7 +96,7 @@ def _of_body(body: list[ast.stmt], prefix: str) -> Iterator[Mark]:
 def _marks(expression: ast.expr, test: str) -> Iterator[Mark]:
     """Yield each id in every ``pytest.mark.req(...)`` of an expression."""
     for node in ast.walk(expression):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.req":
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "req":
             parts = [ast.literal_eval(keyword.value) for keyword in node.keywords if keyword.arg == "part"]
             yield from (Mark(ast.literal_eval(argument), "".join(parts), test) for argument in node.args)
 

@@ -15,6 +15,7 @@ import asyncpg
 import hypothesis
 import pytest
 
+from support.cached_classifier import read_each_text_once
 from support.cached_model import CachedModel
 from support.database_choice import KINDS, on_chosen_database, runs_everything
 from support.databases import (
@@ -59,10 +60,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = on_chosen_database(items)
 
 
+def pytest_collection() -> None:
+    """Collect no garbage while tests are collected: nearly everything stays."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Collect garbage less often, and never go through what was collected as tests: a server does so too."""
     gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(20_000, 20, 20)
 
 
@@ -75,12 +82,13 @@ def _no_fsync() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Load the embedding model once, and embed each text once: an App releases both, and every test has its own."""
+    """Load the embedding model once, and read each text once: an App forgets both, and every test has its own."""
     base = tmp_path_factory.getbasetemp()
     # A worker's folder is inside that of the run.
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "vectors"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("weft.providers.embedders.factory.load_minilm", cache(lambda: CachedModel(folder)))
+        read_each_text_once(patch)
         yield
 
 

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import shlex
-import signal
 import socket
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from support import forked_python
+from support.staying_demo import listed_keys, staying_demo
 from weft.demo.narration import _short
 from weft.demo.run import _weft
 from weft.settings import Settings
-
-
-def _free_port() -> str:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return str(listener.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
@@ -61,28 +51,6 @@ def test_a_sub_agent_of_the_demo_is_asked_by_a_direct_message(output: str) -> No
     assert "→ empty now" in output[asked:]
 
 
-@contextmanager
-def _staying_demo(folder: Path, *options: str, **environment: str) -> Iterator[list[str]]:
-    """Run the demo with ``--stay`` in a folder; yield its output while it serves."""
-    process = subprocess.Popen(
-        [forked_python.python(), "-m", "weft", "demo", "--stay", "--port", _free_port(), *options],
-        cwd=folder,
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    try:
-        output: list[str] = []
-        while not output or "Ctrl-C" not in output[-1]:
-            output.append(next(process.stdout))
-        yield output
-    finally:
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 0
-        process.stdout.close()
-
-
 @pytest.mark.req("SC-21")
 def test_the_demo_plays_the_whole_cycle_with_separate_agents(output: str) -> None:
     assert "findings_summary           1      24  subagent:analysis" in output
@@ -112,27 +80,10 @@ def test_the_demo_assembles_prompts_that_are_smaller_and_have_the_evidence(outpu
 
 
 @pytest.mark.req("SC-21")
-@pytest.mark.parametrize(
-    ("options", "environment"),
-    [(("--data-dir", "kept"), {}), ((), {"WEFT_DATABASE_URL": "kept.db", "WEFT_DATA_DIR": "unused"})],
-    ids=["data folder", "database"],
-)
-def test_stay_keeps_serving_the_session_of_the_demo(
-    options: tuple[str, ...], environment: dict[str, str], tmp_path: Path
-) -> None:
-    with _staying_demo(tmp_path, *options, **environment) as output:
-        (command,) = [line for line in output if " board list-keys " in line]
-        # As in another terminal: any folder, and none of this process's settings.
-        environment_without_weft = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
-        listed = subprocess.run(
-            [*shlex.split(command), "--json"],
-            cwd="/",
-            env=environment_without_weft,
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-    assert "decisions_made" in [key["key"] for key in json.loads(listed.stdout)["keys"]]
+def test_stay_keeps_serving_the_session_of_the_demo(tmp_path: Path) -> None:
+    """In a database; tests/demo/test_demo_console.py has one in a data folder."""
+    with staying_demo(tmp_path, WEFT_DATABASE_URL="kept.db", WEFT_DATA_DIR="unused") as output:
+        assert "decisions_made" in listed_keys(output)
     assert not (tmp_path / "unused").exists()
 
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import socket
-import subprocess
 import time
 from collections import defaultdict
 from html import unescape
@@ -15,7 +11,7 @@ from typing import TYPE_CHECKING
 import httpx2
 import pytest
 
-from support import forked_python
+from support.staying_demo import listed_keys, staying_demo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,31 +78,21 @@ PATIENCE_SECONDS = 120
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
-    """Play the demo and sign in by the link that it prints."""
-    process = subprocess.Popen(
-        [forked_python.python(), "-m", "weft", "demo", "--stay", "--port", _free_port(), "--data-dir", "kept"],
-        cwd=tmp_path_factory.mktemp("demo"),
-        env={**os.environ, "WEFT_RATE_LIMITS": "off"},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    try:
-        link = next(found for line in process.stdout if (found := LINK.match(line)))
-        with httpx2.Client(base_url=link[1], timeout=120) as browser:
-            assert browser.post("/console/sign-in", data={"api_key": link[0]}).status_code == 303
-            _wait_until_indexed(browser)
-            yield browser
-    finally:
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 0
-        process.stdout.close()
+def output(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """Play the demo; return what it prints."""
+    folder = tmp_path_factory.mktemp("demo")
+    with staying_demo(folder, "--data-dir", "kept", WEFT_RATE_LIMITS="off") as output:
+        yield output
 
 
-def _free_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return str(probe.getsockname()[1])
+@pytest.fixture(scope="module")
+def browser(output: list[str]) -> Iterator[httpx2.Client]:
+    """Sign in by the link that the demo prints."""
+    link = next(found for line in output if (found := LINK.match(line)))
+    with httpx2.Client(base_url=link[1], timeout=120) as browser:
+        assert browser.post("/console/sign-in", data={"api_key": link[0]}).status_code == 303
+        _wait_until_indexed(browser)
+        yield browser
 
 
 def _wait_until_indexed(browser: httpx2.Client) -> None:
@@ -137,6 +123,11 @@ def pages(browser: httpx2.Client) -> dict[str, dict[str, str]]:
         shown[kind][address] = answer.text
         waiting += [link for link in map(unescape, HREF.findall(answer.text)) if "sort=" not in link]
     return shown
+
+
+@pytest.mark.req("SC-21")
+def test_stay_keeps_serving_the_session_of_the_demo(output: list[str]) -> None:
+    assert "decisions_made" in listed_keys(output)
 
 
 @pytest.mark.parametrize("page", PAGES)

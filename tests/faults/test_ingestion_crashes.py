@@ -38,7 +38,7 @@ async def dies_after(world: World, patch: pytest.MonkeyPatch, statements: int) -
     with crash_in_writes(world, patch, lambda: crash_point):
         job = asyncio.ensure_future(world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest"))
         while not job.done() and not crash_point.has_crashed:  # noqa: ASYNC110 - there is no event to wait for
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
         job.cancel()
         await asyncio.gather(job, return_exceptions=True)
         await asyncio.gather(*world.app.scheduler._entries["knowledge.ingest"].tasks, return_exceptions=True)

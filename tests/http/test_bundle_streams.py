@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from support.bundles import items, seal_of
+from weft.capabilities.transfer.export import MAX_TEXT_BYTES
 
 if TYPE_CHECKING:
     from support.team import Team
@@ -75,9 +76,9 @@ def test_errors_have_the_common_body(team: Team, filled: str) -> None:
 def test_large_bundles_are_exported_and_imported(team: Team) -> None:
     session = team.new_session(max_value_tokens=300_000, max_total_tokens=1_000_000)
     for number in range(3):
-        team.write(session, f"k{number}", secrets.token_hex(500_000))
+        team.write(session, f"k{number}", secrets.token_hex(200_000))
     bundle = team.ask("POST", "/v1/export/stream", json={"session_id": session}).content
-    assert len(bundle) > 3_000_000
+    assert len(bundle) > MAX_TEXT_BYTES
     assert team.ask("DELETE", f"/v1/sessions/{session}").status_code == 200
     # What search had of the deleted session is removed in the background.
     while (imported := team.ask("POST", "/v1/import/stream", "admin", content=bundle)).status_code != 200:

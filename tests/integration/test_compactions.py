@@ -9,6 +9,7 @@ import pytest
 
 from support.windows import contents, create, ingest, message
 from support.world import SESSION, outcome, refused
+from weft.capabilities.compaction import operations
 from weft.capabilities.compaction.store import KEPT_VIEWS
 from weft.capabilities.compaction.views import MAX_PAGE_BYTES
 
@@ -111,19 +112,22 @@ async def test_expanded_originals_are_paged_and_bounded(world: World) -> None:
     assert read == names
 
 
-async def test_pages_of_summaries_are_bounded(world: World) -> None:
-    long = [message(f"long{n}", f"We agreed on point {n}. {CHATTER * 40}") for n in range(180)]
+async def test_pages_of_summaries_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    room = MAX_PAGE_BYTES // 4
+    monkeypatch.setattr(operations, "MAX_PAGE_BYTES", room)
+    long = [message(f"long{n}", f"We agreed on point {n}. {CHATTER * 40}") for n in range(45)]
     await ingest(world.planner, *long)
     answer = await compact(world.planner)
     seen: list[str] = []
     offset: int | None = 0
     while offset is not None:
         page = await shown(world.planner, answer["compaction_id"], offset=offset, limit=50)
-        assert len(json.dumps(page)) < 3 * MAX_PAGE_BYTES
+        assert len(json.dumps(page)) < 3 * room
         seen += [summary["summary_id"] for summary in page["summaries"]]
         offset = page.get("next_offset")
     (listed,) = (await world.planner.call("compaction.list", **HERE))["compactions"]
     assert len(seen) == len(set(seen)) == listed["summaries"]
+    assert len(page["summaries"]) < len(seen)
     brief = await shown(world.planner, answer["compaction_id"], originals=False)
     assert all("originals" not in summary and "originals_omitted" not in summary for summary in brief["summaries"])
 

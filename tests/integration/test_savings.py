@@ -51,7 +51,6 @@ async def saved(world: World, task: str = TASK, **options: Any) -> dict[str, Any
     return savings
 
 
-@pytest.mark.both_databases
 @pytest.mark.req("CE-F54")
 @pytest.mark.req("CE-L6", part="junk in a prompt never raises the reported savings")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(40), deadline=None)

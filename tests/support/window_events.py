@@ -69,24 +69,31 @@ def numbered(events: Sequence[WindowEvent], seconds: int = 30) -> list[WindowEve
     ]
 
 
+# Created once: a strategy created for a draw takes longer than the draw.
+_LENGTHS, _NUMBERS = st.integers(0, 60), st.integers(1, 3)
+_DRAWN_KINDS = st.sampled_from(["user", "assistant", "call", "call", "result", "result", "system", "pin", "task"])
+_SIZES, _STATES = st.sampled_from([1, 4, 40]), st.sampled_from(["started", "finished"])
+_CALL_IDS = st.sampled_from(["c{}", "c{}b", "reused"])
+
+
 @st.composite
 def windows(draw: st.DrawFn) -> list[WindowEvent]:
     """Windows with parallel, interleaved, reused and pending calls, pins, instructions, tasks and pauses."""
     drafts = []
     waiting: list[str] = []
-    for at in range(draw(st.integers(0, 60))):
-        kind = draw(st.sampled_from(["user", "assistant", "call", "call", "result", "result", "system", "pin", "task"]))
-        size = draw(st.sampled_from([1, 4, 40]))
+    for at in range(draw(_LENGTHS)):
+        kind = draw(_DRAWN_KINDS)
+        size = draw(_SIZES)
         if kind == "call":
-            ids = [draw(st.sampled_from([f"c{at}", f"c{at}b", "reused"])) for _ in range(draw(st.integers(1, 3)))]
+            ids = [draw(_CALL_IDS).format(at) for _ in range(draw(_NUMBERS))]
             waiting += ids
             drafts.append(called(*dict.fromkeys(ids)))
         elif kind == "result":
             call_id = waiting.pop(draw(st.integers(0, len(waiting) - 1))) if waiting else "unknown"
             drafts.append(result(call_id, "row 1, value 2\n" * size))
         elif kind == "task":
-            state = draw(st.sampled_from(["started", "finished"]))
-            drafts.append(workflow(f"Task T-{draw(st.integers(1, 3))} {state}."))
+            state = draw(_STATES)
+            drafts.append(workflow(f"Task T-{draw(_NUMBERS)} {state}."))
         elif kind == "system":
             drafts.append(assistant("Rules. " * size, category=Category.SYSTEM, role="system"))
         else:

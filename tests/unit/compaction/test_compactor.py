@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from support.full_run import examples
 from support.window_events import assistant, called, from_user, numbered, result, windows
 from weft.capabilities.compaction import compactor as compactor_module
 from weft.capabilities.compaction import summariser as summariser_module
@@ -126,7 +127,7 @@ async def test_the_label_of_a_summary_is_the_lowest_of_its_sources() -> None:
 
 
 @given(turns=st.integers(8, 40), more=st.integers(1, 12), keep_recent=st.integers(8, 24))
-@settings(max_examples=12)
+@settings(max_examples=examples(24))
 async def test_finished_summaries_are_the_same_byte_by_byte_when_events_are_appended(
     turns: int, more: int, keep_recent: int
 ) -> None:
@@ -139,7 +140,7 @@ async def test_finished_summaries_are_the_same_byte_by_byte_when_events_are_appe
 
 @pytest.mark.parametrize("strategy", ["sliding_window", "key_facts", "hierarchical", "task_scoped"])
 @given(events=windows(), keep_recent=st.integers(0, 20))
-@settings(max_examples=25)
+@settings(max_examples=examples(40))
 async def test_every_event_is_shown_or_in_exactly_one_summary(
     strategy: StrategyName, events: list[WindowEvent], keep_recent: int
 ) -> None:

@@ -1,6 +1,7 @@
 """Statements are found in harmless spellings, and never after a number or a negation was changed."""
 
 import re
+from functools import cache
 
 import pytest
 from evals.compaction_sessions import SESSIONS, planted_session, statements
@@ -19,7 +20,8 @@ _NUMBER = re.compile(r"\d+")
 _AUXILIARY = re.compile(r"\b(is|are|was|will|must|should|can|has|have|to|wird|ist|est|doit|debe|es)\b")
 
 
-def _statements() -> list[KeyFact]:
+@cache
+def facts() -> list[KeyFact]:
     texts = [*statements(), *statements(held_out=True)]
     for number in range(SESSIONS):
         texts += [event.message.content for event in planted_session(number).events if event.message.role != "tool"]
@@ -31,20 +33,17 @@ def _statements() -> list[KeyFact]:
     return list(found.values())
 
 
-_FACTS = _statements()
-
-
 def _is_found(text: str, fact: KeyFact) -> bool:
     return bool(verify(f"The weather was fine. {text}\nAnd so on.", [fact]).found)
 
 
 def test_there_are_many_statements() -> None:
-    assert len(_FACTS) > 400
+    assert len(facts()) > 400
 
 
 @pytest.mark.req("CE-E", part="a summary that loses a fact")
 def test_harmless_spellings_are_found() -> None:
-    for fact in _FACTS:
+    for fact in facts():
         assert _is_found(fact.text, fact), fact.text
         assert _is_found(f"- **{fact.text}**", fact), fact.text
         assert _is_found(fact.text.replace("'", "\u2019").replace(" ", "  "), fact), fact.text
@@ -53,7 +52,7 @@ def test_harmless_spellings_are_found() -> None:
 @pytest.mark.req("CE-E", part="a summary that loses a fact")
 def test_a_changed_number_is_never_found() -> None:
     changed = 0
-    for fact in _FACTS:
+    for fact in facts():
         for match in _NUMBER.finditer(fact.text):
             for other in (match[0] + "7", match[0][:-1], str(int(match[0]) + 1)):
                 text = fact.text[: match.start()] + other + fact.text[match.end() :]
@@ -66,7 +65,7 @@ def test_a_changed_number_is_never_found() -> None:
 @pytest.mark.req("CE-E", part="a summary that loses a fact")
 def test_a_lost_or_added_negation_is_never_found() -> None:
     changed = 0
-    for fact in _FACTS:
+    for fact in facts():
         if fact.kind is FactKind.PENDING_CALL or fact.kind in LITERALS:
             continue
         mutants = [fact.text[: each.start()] + fact.text[each.end() :] for each in _NEGATION.finditer(fact.text)]
@@ -79,5 +78,5 @@ def test_a_lost_or_added_negation_is_never_found() -> None:
 
 
 def test_nothing_is_invented_in_the_source_itself() -> None:
-    for fact in _FACTS:
+    for fact in facts():
         assert invented_literals(fact.text, fact.text) == []

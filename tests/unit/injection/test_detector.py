@@ -241,7 +241,8 @@ def test_windows_repeat_the_last_segments_of_the_one_before() -> None:
 
 @pytest.fixture(scope="module")
 def encoder() -> TextClassifier:
-    return classifier.CLASSIFIER.get()
+    """Return one that has read nothing before."""
+    return SharedClassifier().get()
 
 
 def test_clearly_harmless_windows_are_read_by_half_of_the_layers(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from weft.capabilities.indexing import text_analysis
 from weft.capabilities.indexing.text_analysis import query_words, stem, tokens, words
@@ -62,6 +64,11 @@ def test_the_forms_of_a_word_have_one_stem(forms: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(("one", "other"), [("status", "stat"), ("string", "str"), ("bus", "bu"), ("need", "ne")])
 def test_unrelated_words_have_different_stems(one: str, other: str) -> None:
     assert stem(one) != stem(other)
+
+
+@given(st.from_regex(r"[a-z0-9]{2,12}[0-9]", fullmatch=True))
+def test_a_word_that_ends_with_a_digit_is_its_own_stem(word: str) -> None:
+    assert stem(word) == text_analysis._stem(word) == word
 
 
 def test_stop_words_of_a_query_are_dropped() -> None:

@@ -107,7 +107,8 @@ def _words_of_run(run: str) -> tuple[str, ...]:
 
 def stem(word: str) -> str:
     """Remove English suffixes (Snowball), so that plans, planned and planning match."""
-    if len(word) < _MIN_STEMMED_LENGTH or not word.isascii():
+    # No English suffix ends with a digit: numbers, names and hashes are many and rarely repeated.
+    if len(word) < _MIN_STEMMED_LENGTH or not word.isascii() or word[-1].isdigit():
         return word
     return _cached_stem(word) if len(word) <= _MAX_CACHED_LENGTH else _stem(word)
 
