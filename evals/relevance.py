@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from statistics import fmean, quantiles
 from typing import TYPE_CHECKING, Any
@@ -63,15 +64,25 @@ def relevance_closed(folder: Path | None) -> Iterator[Row]:
 
 def _scene_rows(name: str, file: str) -> Iterator[Row]:
     scenes = [json.loads(line) for line in (_DATA / f"{file}.jsonl").read_text("utf-8").splitlines()]
-    without, found, tokens = asyncio.run(_assemble_scenes(scenes))
-    for budget, used in without.items():
-        p95 = quantiles(used, n=20)[-1]
+    languages = sorted({scene["language"] for scene in scenes})
+    parts = {each: [scene for scene in scenes if scene["language"] == each] for each in languages}
+    assembled = {each: asyncio.run(_assemble_scenes(part)) for each, part in parts.items()}
+    for budget in _BUDGETS:
+        used = [tokens for without, *_ in assembled.values() for tokens in without[budget]]
         label = "unlimited" if budget is None else budget
-        middle = sorted(used)[len(used) // 2]
-        yield _row(f"{name}.{label}.median", middle, "tokens without evidence", None, _MAX_MEDIAN)
-        yield _row(f"{name}.{label}.p95", p95, "tokens without evidence", None, _MAX_P95)
-    yield _row(f"{name}.found", fmean(found), "of tasks with evidence", None)
-    yield _row(f"{name}.tokens", fmean(tokens), "tokens with evidence", None)
+        yield _row(f"{name}.{label}.median", _middle(used), "tokens without evidence", None, _MAX_MEDIAN)
+        yield _row(f"{name}.{label}.p95", quantiles(used, n=20)[-1], "tokens without evidence", None, _MAX_P95)
+    yield _row(
+        f"{name}.found", fmean(chain(*(found for _, found, _ in assembled.values()))), "of tasks with evidence", None
+    )
+    yield _row(f"{name}.tokens", fmean(chain(*(each for *_, each in assembled.values()))), "tokens with evidence", None)
+    for language, (without, found, _) in assembled.items():
+        yield _row(f"{name}.{language}.median", _middle(without[None]), "tokens without evidence, unlimited", None)
+        yield _row(f"{name}.{language}.found", fmean(found), "of tasks with evidence", None)
+
+
+def _middle(used: Sequence[int]) -> int:
+    return sorted(used)[len(used) // 2]
 
 
 async def _assemble_scenes(
