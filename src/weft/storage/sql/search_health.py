@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from weft.capabilities.indexing.collections.model import LOCK_ORDER
+
 if TYPE_CHECKING:
     from weft.storage.sql.database import Transaction
 
@@ -39,6 +41,23 @@ async def models_of_tenants(transaction: Transaction) -> list[tuple[str, str]]:
         "SELECT DISTINCT model, role FROM tenant_models WHERE role IN ('serving', 'building') ORDER BY model, role"
     )
     return [(row[0], row[1]) for row in rows]
+
+
+async def miscounted_collections(transaction: Transaction) -> int:
+    """Return the number of collections with more or fewer chunks than were written, or with chunks but no state."""
+    row = await transaction.one(
+        """
+        SELECT (SELECT COUNT(*) FROM collections c WHERE c.chunks <> (
+                    SELECT COUNT(*) FROM chunks k WHERE k.tenant = c.tenant AND k.collection = c.collection)),
+               (SELECT COUNT(*) FROM tenants t CROSS JOIN (
+                    SELECT CAST($1 AS TEXT) AS name UNION ALL SELECT CAST($2 AS TEXT) UNION ALL SELECT CAST($3 AS TEXT)
+                    ) AS kinds
+                WHERE EXISTS (SELECT 1 FROM chunks k WHERE k.tenant = t.tenant AND k.collection = kinds.name)
+                  AND NOT EXISTS (SELECT 1 FROM collections c WHERE c.tenant = t.tenant AND c.collection = kinds.name))
+        """,
+        *LOCK_ORDER,
+    )
+    return 0 if row is None else int(row[0]) + int(row[1])
 
 
 async def stalled_model_migrations(transaction: Transaction, since: int) -> int:
