@@ -100,7 +100,11 @@ class Tenants:
         return [await self._database.read(Scope(tenant), read, heavy=True) for tenant in await self.names()]
 
     async def exists(self, tenant: str) -> bool:
-        return await self._database.read(Scope(tenant), lambda tx: SqlAccessStore(tx).epoch()) is not None
+        return await self.epoch(tenant) is not None
+
+    async def epoch(self, tenant: str) -> int | None:
+        """Return the epoch of a tenant's access rules, which every change of them advances; None if there is none."""
+        return await self._database.read(Scope(tenant), lambda tx: SqlAccessStore(tx).epoch())
 
     async def plan(self, tenant: str) -> AssignedPlan | None:
         """Return the plan of a tenant with its own limits; None if it has the default."""
