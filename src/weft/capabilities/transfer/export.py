@@ -339,6 +339,8 @@ class ExportService(msgspec.Struct, frozen=True):
         await (collector.board(session.session_id) if with_history else collector.current_board(session.session_id))
         await collector.messages(session.session_id)
         windows = await collector.windows(session.session_id, history=with_history)
+        if not with_history:
+            await collector.sources_of_compactions(session.session_id)
         await collector.records(session.session_id)
         self._record_selection(export, collector, session)
         if with_history:
@@ -355,6 +357,7 @@ class ExportService(msgspec.Struct, frozen=True):
             await collector.messages(session_id)
             self._record_selection(export, collector, session)
             self._record_shown(export, collector)
+            await collector.sources_of_compactions(session_id)
             await collector.records(session_id)
         else:
             await self._collect_task_handoff(export, collector, session)
