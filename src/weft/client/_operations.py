@@ -365,7 +365,13 @@ class AlertsOperations:
         *,
         state: Literal["active", "open", "acknowledged", "resolved", "all"] = "active",
         condition: Literal[
-            "context.overload", "efficiency.low", "budget.near", "budget.exceeded", "quota.near", "index.damaged"
+            "context.overload",
+            "efficiency.low",
+            "budget.near",
+            "budget.exceeded",
+            "quota.near",
+            "index.damaged",
+            "quality.dropped",
         ]
         | None = None,
         agent_id: str | None = None,

@@ -26,6 +26,9 @@ def describe(alert: Alert) -> str:
         return (
             f"A search index of {whom} was damaged {where}. It is rebuilt from the stored texts, of which none is lost."
         )
+    if alert.condition == "quality.dropped":
+        score, before = _percent(alert.data.get("score")), _percent(alert.data.get("before"))
+        return f"{score} of the questions of {alert.about} find their evidence, {before} before."
     if alert.condition == "quota.near":
         return f"The limit of {alert.about or 'the plan'} of {whom} is nearly reached."
     if alert.condition in {"budget.near", "budget.exceeded"}:
