@@ -45,19 +45,26 @@ async def models_of_tenants(transaction: Transaction) -> list[tuple[str, str]]:
 
 async def miscounted_collections(transaction: Transaction) -> int:
     """Return the number of collections with more or fewer chunks than were written, or with chunks but no state."""
-    row = await transaction.one(
+    rows = await transaction.all(
         """
-        SELECT (SELECT COUNT(*) FROM collections c WHERE c.chunks <> (
-                    SELECT COUNT(*) FROM chunks k WHERE k.tenant = c.tenant AND k.collection = c.collection)),
-               (SELECT COUNT(*) FROM tenants t CROSS JOIN (
-                    SELECT CAST($1 AS TEXT) AS name UNION ALL SELECT CAST($2 AS TEXT) UNION ALL SELECT CAST($3 AS TEXT)
-                    ) AS kinds
-                WHERE EXISTS (SELECT 1 FROM chunks k WHERE k.tenant = t.tenant AND k.collection = kinds.name)
-                  AND NOT EXISTS (SELECT 1 FROM collections c WHERE c.tenant = t.tenant AND c.collection = kinds.name))
-        """,
-        *LOCK_ORDER,
+        SELECT collections.chunks, (SELECT COUNT(*) FROM chunks k
+                                    WHERE k.tenant = collections.tenant AND k.collection = collections.collection)
+        FROM collections
+        """
     )
-    return 0 if row is None else int(row[0]) + int(row[1])
+    damaged = sum(int(row[0]) != int(row[1]) for row in rows)
+    for collection in LOCK_ORDER:
+        without_state = await transaction.all(
+            """
+            SELECT tenants.tenant FROM tenants
+            WHERE EXISTS (SELECT 1 FROM chunks k WHERE k.tenant = tenants.tenant AND k.collection = $1)
+              AND NOT EXISTS (SELECT 1 FROM collections
+                              WHERE collections.tenant = tenants.tenant AND collections.collection = $1)
+            """,
+            collection,
+        )
+        damaged += len(without_state)
+    return damaged
 
 
 async def stalled_model_migrations(transaction: Transaction, since: int) -> int:
