@@ -177,7 +177,7 @@ LINES = {
 # Requirements whose tests all carry a ``part``: what no test shows yet.
 MISSING = {
     "CE-F47": "settings of learning",
-    "CE-L4": "documents with equal text are stored once",
+    "CE-L4": "two documents with equal text are stored and embedded each: a hit would tell that others have the text",
     "CE-F50": "one embedding for equal texts of two items: a hit would tell that another item has the same text",
     "CE-L6": "a task without evidence that shares its subject with a document still gets passages of it",
     "CE-N": (

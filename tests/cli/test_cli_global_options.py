@@ -47,6 +47,7 @@ USED = {
     "db sign": DATA_FOLDER,
     "tenant create": DATA_FOLDER,
     "tenant list": DATA_FOLDER,
+    "tenant usage": DATA_FOLDER,
     "tenant plan": DATA_FOLDER,
     "tenant semantic-search": DATA_FOLDER,
     "records validate": NONE,

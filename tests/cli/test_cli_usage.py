@@ -6,6 +6,7 @@ import csv
 import json
 from typing import TYPE_CHECKING
 
+import pytest
 from click import unstyle
 
 from weft.capabilities.metering.model import UsageSums
@@ -80,3 +81,37 @@ def test_the_commands_report_and_export_calls(launch: CommandLine) -> None:
     assert (line["model"], line["input_tokens"], line["output_tokens"]) == (_SONNET, "310", "12")
     exported = launch.run("usage", "export", "--form", "json", "--unit", "hour").stdout
     assert [json.loads(each)["calls"] for each in exported.splitlines()] == [1]
+
+
+@pytest.mark.req("CE-L3")
+@pytest.mark.req("CE-F54", part="savings over all tenants")
+@pytest.mark.req("CE-U6")
+def test_the_owner_of_the_data_folder_sees_all_tenants_and_nothing_of_their_content(launch: CommandLine) -> None:
+    launch.run("tenant", "create", "acme")
+    launch.run("board", "write", "quokka_key", "A quokka naps.")
+    launch.run("agent", "create", "quokka-agent")
+    launch.run("context", "assemble", "Where does the quokka nap?", "--model", "quokka-model")
+    answer = launch.json("tenant", "usage")
+    assert {each["tenant"]: each["calls"] for each in answer["tenants"]} == {"default": 1, "acme": 0}
+    assert answer["total"]["calls"] == 1
+    lines = unstyle(launch.run("tenant", "usage").stdout).splitlines()
+    assert lines[0].split()[:4] == ["tenant", "calls", "tokens", "share"]
+    assert [line.split()[0] for line in lines[1:]] == ["default", "acme", "total"]
+    assert [line.split()[-1] for line in lines[1:3]] == ["ok", "ok"]
+    seen = json.dumps(answer) + "\n".join(lines)
+    assert not [name for name in ("quokka", "launch", "admin") if name in seen]
+    assert launch.json("tenant", "usage", "--since", "2999-01-01")["total"]["calls"] == 0
+    assert "since" in launch.run("tenant", "usage", "--since", "yesterday", code=1).output
+
+
+@pytest.mark.req("CE-L3")
+def test_an_admin_of_a_tenant_sees_its_own_tenant_only(launch: CommandLine) -> None:
+    launch.run("tenant", "create", "acme")
+    launch.run("context", "assemble", "What is open?", "--model", _SONNET)
+    refused = launch.run("--tenant", "acme", "tenant", "usage", code=2).output
+    assert "--tenant" in refused
+    with_a_key = launch.run(
+        "--url", "http://127.0.0.1:9", "--key", "-", "tenant", "usage", code=2, stdin="weft.x"
+    ).output
+    assert "--url" in with_a_key
+    assert launch.json("--tenant", "acme", "usage", "report", "--by", "tenant")["rows"] == []

@@ -100,6 +100,7 @@ DAMAGES = (truncate, empty, flip_the_middle, downgrade_format, lambda path: path
 
 
 @pytest.mark.req("CE-F52")
+@pytest.mark.req("CE-L2")
 @pytest.mark.parametrize("damage", DAMAGES, ids=["truncated", "empty", "flipped", "older", "missing"])
 async def test_damage_at_rest_is_detected_reported_and_repaired(
     world: World,
@@ -116,6 +117,8 @@ async def test_damage_at_rest_is_detected_reported_and_repaired(
             await collection.check()
         assert [record.message for record in caplog.records if record.name == "weft.search_index"] == ["index damaged"]
         assert await alerts(world) == [COLLECTION]
+        opened = (await world.admin.call("alerts.list"))["alerts"]
+        assert [(each["condition"], "on the disk" in each["message"]) for each in opened] == [("index.damaged", True)]
         assert b"weft_damaged_indexes_total 1.0" in world.app.metrics.exposition()
         await wait_for_writes(collection.indexes)
         (rebuilt,) = files_in(folder)

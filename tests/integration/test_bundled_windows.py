@@ -41,6 +41,7 @@ async def moved_to(stranger: Caller, bundle: bytes) -> Any:
     return await imported(stranger, bundle)
 
 
+@pytest.mark.req("AC-17")
 async def test_a_bundle_restores_windows_as_they_were(world: World) -> None:
     await fill(world.planner)
     bundle = await exported(world.admin, policy="full")

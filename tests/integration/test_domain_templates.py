@@ -265,3 +265,42 @@ async def test_a_domain_keeps_its_copy_when_the_template_changes(world: World, m
     assert before["template_version"] == 1
     with refused("METADATA_MISMATCH"):
         await put(world.admin, "a.md", "text")
+
+
+async def quality_alerts(caller: Caller) -> list[tuple[str, str]]:
+    alerts = (await caller.call("alerts.list", state="all"))["alerts"]
+    return [(each["state"], each["message"]) for each in alerts if each["condition"] == "quality.dropped"]
+
+
+@pytest.mark.both_databases
+@pytest.mark.req("CE-L5")
+async def test_fewer_answers_to_ones_own_questions_are_an_alert_until_they_are_found_again(world: World) -> None:
+    await domain(world.admin, template=TEMPLATE)
+    await put(world.admin, "leave.md", LEAVE, metadata=FINAL)
+    await put(world.admin, "glossary.md", "PTO is paid time off.", metadata=FINAL)
+    await ingest(world)
+    assert (await world.planner.call("knowledge.evaluate_domain", domain=HANDBOOK))["score"] == 0.6667
+    assert await quality_alerts(world.admin) == []
+    for document_id in ("leave.md", "glossary.md"):
+        await world.admin.call("knowledge.delete_document", domain=HANDBOOK, document_id=document_id)
+        await put(world.admin, f"note-{document_id}", "The kettle is blue.", metadata=FINAL)
+        await ingest(world)
+    ((state, text),) = await quality_alerts(world.admin)
+    assert (state, text) == ("open", f"33% of the questions of the domain {HANDBOOK} find their evidence, 67% before.")
+    await put(world.admin, "leave.md", LEAVE, metadata=FINAL)
+    await ingest(world)
+    assert [state for state, _ in await quality_alerts(world.admin)] == ["open"]
+    await put(world.admin, "travel.md", "A director approves flights.", metadata=FINAL)
+    await ingest(world)
+    assert [state for state, _ in await quality_alerts(world.admin)] == ["resolved"]
+
+
+@pytest.mark.req("CE-L5")
+async def test_an_alert_does_not_name_a_domain_that_not_every_admin_may_see(world: World) -> None:
+    await domain(world.admin, template=TEMPLATE, clearance=4)
+    await put(world.admin, "leave.md", LEAVE, metadata=FINAL)
+    await ingest(world)
+    await world.admin.call("knowledge.delete_document", domain=HANDBOOK, document_id="leave.md")
+    await ingest(world)
+    ((_, text),) = await quality_alerts(world.admin)
+    assert HANDBOOK not in text

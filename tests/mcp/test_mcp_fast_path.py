@@ -551,7 +551,7 @@ async def test_an_ended_connection_stays_ended(world: World) -> None:
         assert mine[0] == 404
         for _ in range(100):
             await asyncio.sleep(0)
-        assert not fast.fast_path._connections
+        assert not fast.fast_path._sessions
 
 
 async def test_a_connection_whose_handshake_failed_cannot_call(world: World) -> None:

@@ -323,11 +323,12 @@ class _FlakyApp:
         yield EventPage(["an event"], 8)
 
 
-async def test_only_resource_subscriptions_are_advertised(team: Team, era: str) -> None:
+async def test_subscriptions_to_resources_and_to_the_list_of_tools_are_advertised(team: Team, era: str) -> None:
     async with over_http(team, "planner", "auto" if era == MODERN else era) as client:
         offered = client.server_capabilities
     assert offered.resources.subscribe is True
-    assert not any((offered.tools.list_changed, offered.prompts.list_changed, offered.resources.list_changed))
+    assert offered.tools.list_changed is True
+    assert not any((offered.prompts.list_changed, offered.resources.list_changed))
 
 
 async def _uris(subscription: object) -> list[str]:

@@ -346,7 +346,7 @@ class App:
             self.index_wait,
             PulledTexts(self._cache("pulled_memory", 1, megabytes=32, seconds=3600), self.objects, self.embeddings),
         )
-        self.domain_evaluation = EvaluationJob(self.lease_runner, self.retriever)
+        self.domain_evaluation = EvaluationJob(self.lease_runner, self.retriever, self._container)
 
     def _add_jobs(self) -> None:
         """Register the jobs and what wakes them before their interval has passed."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from weft.app.tenant_figures import tenant_figures
 from weft.capabilities.access.model import DEFAULT_TENANT, Principal, new_key, new_signing_key
 from weft.capabilities.plans.limits import checked_limits
 from weft.capabilities.plans.model import PLANS, AssignedPlan
@@ -20,6 +22,7 @@ from weft.storage.sql.plans import SqlPlanStore
 from weft.storage.sql.tenants import add_tenant, tenant_names
 
 if TYPE_CHECKING:
+    from weft.app.tenant_figures import TenantFigures
     from weft.capabilities.plans.model import Plan
     from weft.kernel.clock import Clock
     from weft.settings import Settings
@@ -91,8 +94,17 @@ class Tenants:
     async def names(self) -> list[str]:
         return await self._database.read(SYSTEM, tenant_names)
 
+    async def figures(self, since: int = 0) -> list[TenantFigures]:
+        """Return usage and health of every tenant; model calls from ``since`` on, in microseconds."""
+        read = partial(tenant_figures, since=since, now=to_micros(self._clock.now()))
+        return [await self._database.read(Scope(tenant), read, heavy=True) for tenant in await self.names()]
+
     async def exists(self, tenant: str) -> bool:
-        return await self._database.read(Scope(tenant), lambda tx: SqlAccessStore(tx).epoch()) is not None
+        return await self.epoch(tenant) is not None
+
+    async def epoch(self, tenant: str) -> int | None:
+        """Return the epoch of a tenant's access rules, which every change of them advances; None if there is none."""
+        return await self._database.read(Scope(tenant), lambda tx: SqlAccessStore(tx).epoch())
 
     async def plan(self, tenant: str) -> AssignedPlan | None:
         """Return the plan of a tenant with its own limits; None if it has the default."""

@@ -364,7 +364,15 @@ class SyncAlertsOperations:
         self,
         *,
         state: Literal["active", "open", "acknowledged", "resolved", "all"] = "active",
-        condition: Literal["context.overload", "efficiency.low", "budget.near", "budget.exceeded", "quota.near"]
+        condition: Literal[
+            "context.overload",
+            "efficiency.low",
+            "budget.near",
+            "budget.exceeded",
+            "quota.near",
+            "index.damaged",
+            "quality.dropped",
+        ]
         | None = None,
         agent_id: str | None = None,
         digest_id: str | None = None,

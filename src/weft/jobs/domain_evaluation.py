@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from weft.capabilities.alerts.service import Alerts
 from weft.capabilities.search.domain_evaluation import evaluate
 from weft.jobs.scheduler import Work
+from weft.kernel.alerts import TENANT_SUBJECT
 from weft.kernel.identity import system_actor
 from weft.storage.sql.access import SqlAccessStore
 from weft.storage.sql.database import SYSTEM, AccessChanged
 from weft.storage.sql.knowledge import SqlDomainStore, domains_to_evaluate
+from weft.storage.sql.unit_of_work import SystemTransactions
 
 if TYPE_CHECKING:
     from weft.capabilities.knowledge.model import Domain
-    from weft.capabilities.knowledge.templates.model import DomainEvaluation
     from weft.capabilities.search.retriever import Retriever
     from weft.jobs.runner import Lease, LeaseRunner
     from weft.jobs.scheduler import JobQueue
     from weft.kernel.identity import Actor
     from weft.storage.sql.database import Transaction
+    from weft.storage.sql.unit_of_work import Injector
 
 EVALUATE = "knowledge.evaluate"
 POLL_SECONDS = 30.0
+# Of domains that every member of a tenant may see.
+_LOWEST_CLEARANCE = 1
 
 
 class EvaluationJob:
     """Evaluates the domains whose documents have changed, and stores the results with them."""
 
-    def __init__(self, runner: LeaseRunner, retriever: Retriever) -> None:
+    def __init__(self, runner: LeaseRunner, retriever: Retriever, injector: Injector) -> None:
         self._runner = runner
+        self._alerts = SystemTransactions(runner.database, injector, Alerts)
         self._retriever = retriever
 
     async def due(self, _queue: JobQueue) -> list[Work]:
@@ -60,8 +67,28 @@ class EvaluationJob:
                 evaluation = await evaluate(domain, domain.template, actor, self._retriever)
         except AccessChanged:
             return  # due again at the next poll
-        await lease.write(lambda transaction: _store(transaction, name, evaluation, changes))
+        before = None if domain.evaluation is None else domain.evaluation.score
+
+        async def store(transaction: Transaction) -> None:
+            await SqlDomainStore(transaction).set_evaluation(name, evaluation, changes)
+            await _compare(self._alerts.within(transaction), domain, before, evaluation.score)
+
+        await lease.write(store)
 
 
-async def _store(transaction: Transaction, name: str, evaluation: DomainEvaluation, changes: int) -> None:
-    await SqlDomainStore(transaction).set_evaluation(name, evaluation, changes)
+async def _compare(alerts: Alerts, domain: Domain, before: float | None, score: float | None) -> None:
+    """Open an alert if fewer questions find their evidence than before, until as many do again."""
+    about = _alert_name(domain)
+    active = await alerts.store.active("quality.dropped", TENANT_SUBJECT, about)
+    bar = before if active is None else active.data["before"]
+    if score is None or bar is None or score >= bar:
+        await alerts.clear("quality.dropped", TENANT_SUBJECT, about=about)
+    else:
+        await alerts.raise_("quality.dropped", TENANT_SUBJECT, {"score": score, "before": bar}, about=about)
+
+
+def _alert_name(domain: Domain) -> str:
+    """Return the name of a domain in alerts, which every admin reads: of a closed one, a digest."""
+    if domain.clearance <= _LOWEST_CLEARANCE:
+        return f"the domain {domain.domain}"
+    return f"a domain ({hashlib.sha256(domain.domain.encode()).hexdigest()[:8]})"

@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast, get_
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# What alerts are about. The first two are watched in the background; the others are raised where budgets and quotas are
-# checked.
-AlertCondition = Literal["context.overload", "efficiency.low", "budget.near", "budget.exceeded", "quota.near"]
+# What alerts are about. The first two are watched in the background; the others are raised where budgets, quotas,
+# indexes and answers are checked.
+AlertCondition = Literal[
+    "context.overload",
+    "efficiency.low",
+    "budget.near",
+    "budget.exceeded",
+    "quota.near",
+    "index.damaged",
+    "quality.dropped",
+]
 ALERT_CONDITIONS: tuple[AlertCondition, ...] = get_args(AlertCondition)
 SubjectKind = Literal["agent", "team", "tenant"]
 

@@ -109,8 +109,8 @@ def line_order(line: Codes, position: NDArray[np.int64]) -> Codes:
 
 
 def _vectors(chunks: Sequence[IndexedChunk]) -> Vectors:
-    sizes = Counter(len(chunk.vector) for chunk in chunks if chunk.vector)
-    # Vectors of other dimensions cannot be compared and are left out.
+    sizes = Counter(len(chunk.vector) for chunk in chunks if chunk.vector and not chunk.is_damaged)
+    # Vectors of other dimensions cannot be compared and are left out, damaged ones too.
     size = max(sizes, key=sizes.__getitem__, default=0)
     rows = [row for row, chunk in enumerate(chunks) if chunk.vector and len(chunk.vector) == size]
     if not rows:

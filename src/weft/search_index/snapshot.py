@@ -75,6 +75,10 @@ class IndexSnapshot:
         return sum(part.segment.size for part in self.parts if part.file is None)
 
     @property
+    def live_rows(self) -> int:
+        return sum(part.live_rows for part in self.parts)
+
+    @property
     def size(self) -> int:
         """Return the number of rows, visible or not."""
         return int(self.offsets[-1])

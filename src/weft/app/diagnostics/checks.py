@@ -20,6 +20,7 @@ import msgspec
 import weft.app.line_kinds  # noqa: F401 - registers them
 from weft.app.diagnostics import CheckStatus, Finding
 from weft.app.diagnostics.search_checks import (
+    check_collections,
     check_documents,
     check_models,
     check_session_indexing,
@@ -389,6 +390,7 @@ async def _check_search(database: Database, settings: Settings, now: datetime) -
     findings = await check_documents(database, now)
     if settings.indexes_sessions:
         findings += await check_session_indexing(database)
+    findings += await check_collections(database)
     findings += await check_models(database, await _configured_models(settings), now)
     return findings + (await check_vector_indexes(database) if _is_postgres(settings) else [])
 

@@ -11,6 +11,7 @@ from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.search_health import (
     documents_failed,
     documents_waiting,
+    miscounted_collections,
     models_of_tenants,
     stalled_model_migrations,
 )
@@ -82,6 +83,18 @@ async def check_models(database: Database, configured: Sequence[str], now: datet
         step = "See why with weft knowledge show-model-migration; cancel it with weft knowledge cancel-model-migration."
         findings.append(Finding("Model migrations", CheckStatus.WARNING, f"{stuck} model migrations are stalled", step))
     return findings
+
+
+async def check_collections(database: Database) -> list[Finding]:
+    """Check that the rows of every search index are there."""
+    damaged = await database.read(SYSTEM, miscounted_collections, heavy=True)
+    if not damaged:
+        return []
+    step = (
+        "No text is lost. The next search of each starts to index it again; to do it now for a tenant: "
+        "weft knowledge reindex-all. Then look at the disk and the log of the database."
+    )
+    return [Finding("Search index", CheckStatus.PROBLEM, f"{damaged} indexes in the database lack rows", step)]
 
 
 async def check_vector_indexes(database: Database) -> list[Finding]:

@@ -6,8 +6,9 @@ import asyncio
 import logging
 import time
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from weft.capabilities.indexing.collections.model import collection_domain
 from weft.jobs.runner import attempt
 from weft.kernel.thread_pools import SEARCH_THREADS
 from weft.search_index.segment_file import Damaged
@@ -16,15 +17,19 @@ from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.database import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
 
     from weft.app.background_tasks import BackgroundTasks
     from weft.capabilities.indexing.collections.model import CollectionState, IndexedChunk, Removal
     from weft.search_index.segment_store import LoadedSnapshot, SegmentStore
     from weft.storage.sql.database import Database, Transaction
 
-    # Called with the tenant and the collection whose files were damaged.
-    Alarm = Callable[[str, str], Awaitable[None]]
+
+class Alarm(Protocol):
+    """Reports a damaged index. ``rows``: what is in the database is damaged, so it is indexed again."""
+
+    async def __call__(self, tenant: str, collection: str, *, rows: bool = False) -> None: ...
+
 
 _log = logging.getLogger("weft.search_index")
 _READ_BATCH_SIZE = 4_096
@@ -87,6 +92,9 @@ class CollectionReplica:
         self._is_lagging = self._is_building = self._is_verifying = False
         self._retry_at = 0.0
         self._verify_at = time.monotonic() + _VERIFY_SECONDS
+        # Generation and number at which the rows were last counted, and whether damaged vectors are reported.
+        self._checked = (0, -1)
+        self._knows_damage = False
         # Number of the collection at the last check.
         self.goal = 0
         self._lock = asyncio.Lock()
@@ -149,16 +157,37 @@ class CollectionReplica:
     async def _set_aside(self, folder: SegmentStore, damage: Damaged) -> None:
         """Set damaged files aside; their content is rebuilt."""
         self._generation, self._snapshot = 0, IndexSnapshot()
-        await self._report(str(damage))
+        await self._report(str(damage), rows=False)
         await SEARCH_THREADS.run(folder.set_aside)
 
-    async def _report(self, damage: str) -> None:
+    async def _report(self, damage: str, *, rows: bool) -> None:
         _log.error(
             "index damaged",
-            extra={"fields": {"tenant": self._name.tenant, "collection": self._name.collection, "file": damage}},
+            extra={"fields": {"tenant": self._name.tenant, "collection": self._name.collection, "what": damage}},
         )
         if self._alarm is not None:
-            await attempt("index alarm", self._alarm(self._name.tenant, self._name.collection))
+            await attempt("index alarm", self._alarm(self._name.tenant, self._name.collection, rows=rows))
+
+    async def _is_sound(self, state: CollectionState) -> bool:
+        """Compare the replica with a state it has reached; if rows are lost, correct the state and report it."""
+        if self._snapshot.number != state.number or self._checked == (state.generation, state.number):
+            return True
+        self._checked = (state.generation, state.number)
+        is_lost = self._snapshot.live_rows != state.chunks or (not state.generation and await self._has_rows())
+        if is_lost and await self._database.write(self._scope, self._repair):
+            await self._report("rows in the database", rows=True)
+            return False
+        return True
+
+    async def _has_rows(self) -> bool:
+        """Return whether a collection that has no state has rows; those of a deleted domain are deleted later."""
+        collection = self._name.collection
+        return collection_domain(collection) is None and await self._database.read(
+            self._scope, lambda tx: SqlCollectionStore(tx).has_chunks(collection)
+        )
+
+    async def _repair(self, transaction: Transaction) -> bool:
+        return await SqlCollectionStore(transaction).repair(self._name.collection)
 
     async def _apply_removals(self, loaded: LoadedSnapshot) -> IndexSnapshot:
         """Apply removals between the oldest and the newest file."""
@@ -184,10 +213,15 @@ class CollectionReplica:
             self.goal = state.number
             ahead = state.number - self._snapshot.number
             if ahead <= 0:
-                return True
+                if await self._is_sound(state):
+                    return True
+                continue
             step = await self._database.read(self._scope, self._read, heavy=ahead > _SMALL_BATCH)
             if step.pruned_up_to <= self._removals_seen:
                 self._snapshot = await self._after(step)
+                if not self._knows_damage and any(chunk.is_damaged for chunk in step.chunks):
+                    self._knows_damage = True
+                    await self._report("vectors in the database", rows=True)
             if time.monotonic() > deadline:
                 return self._snapshot.number >= state.number
 

@@ -7,10 +7,15 @@ from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from weft.app.background_tasks import BackgroundTasks
 from weft.app.search.replica import CollectionReplica, Name
-from weft.capabilities.indexing.collections.model import collection_domain, index_damaged
-from weft.capabilities.knowledge.domains import cleared_for
+from weft.capabilities.alerts.service import Alerts
+from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS, WINDOWS, collection_domain, index_damaged
+from weft.capabilities.knowledge.domains import cleared_for, domain_event
+from weft.capabilities.search.session_indexing.cursor import ReindexRange, start_session_reindex
+from weft.kernel.alerts import TENANT_SUBJECT
 from weft.kernel.identity import ANYONE, system_actor
 from weft.kernel.thread_pools import SEARCH_THREADS
 from weft.search_index.paths import folder_name
@@ -18,10 +23,14 @@ from weft.search_index.pgvector_view import PgvectorView
 from weft.search_index.segment_store import SegmentStore
 from weft.search_index.snapshot import IndexSnapshot
 from weft.search_index.view import CollectionView
+from weft.storage.sql.access import SqlAccessStore
+from weft.storage.sql.alerts import SqlAlertStore
+from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.database import Scope
-from weft.storage.sql.events import SqlOutbox
+from weft.storage.sql.events import SqlEventStore, SqlOutbox
+from weft.storage.sql.jobs import SqlJobStore
 from weft.storage.sql.knowledge import SqlDomainStore
-from weft.storage.sql.unit_of_work import log_changes
+from weft.storage.sql.unit_of_work import logged_write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,7 +42,7 @@ if TYPE_CHECKING:
     from weft.capabilities.indexing.collections.store import VectorSearch
     from weft.capabilities.search.index_view import Audiences, CollectionQuery, View
     from weft.kernel.clock import Clock
-    from weft.kernel.events import NewEvent
+    from weft.kernel.events import Outbox
     from weft.storage.sql.database import Database, Transaction
 
 _MAX_BYTES_IN_MEMORY = 2**30
@@ -136,22 +145,41 @@ class Indexes:
 
 
 class DamageAlarm:
-    """Reports damaged index files: to the log and metrics, and as an event to the admins of the tenant."""
+    """Reports a damaged index: to metrics, and as an event and an alert to the admins of the tenant."""
 
     def __init__(self, database: Database, clock: Clock, metrics: Metrics) -> None:
         self._database = database
         self._clock = clock
         self._metrics = metrics
 
-    async def __call__(self, tenant: str, collection: str) -> None:
+    async def __call__(self, tenant: str, collection: str, *, rows: bool = False) -> None:
         self._metrics.count_damaged_index()
-        scope = Scope(tenant)
 
-        async def publish(transaction: Transaction) -> NewEvent:
+        async def publish(transaction: Transaction) -> None:
+            actor, outbox = system_actor(tenant), SqlOutbox(transaction, self._clock)
             domain = collection_domain(collection)
             readers = ANYONE if domain is None else await cleared_for(domain, SqlDomainStore(transaction))
-            event = index_damaged(collection, system_actor(tenant).participant, readers)
-            await SqlOutbox(transaction, self._clock).publish(event)
-            return event
+            await outbox.publish(index_damaged(collection, actor.participant, readers))
+            if rows:
+                await _index_again(collection, transaction, outbox, actor.participant)
+            alerts = Alerts(actor, SqlAlertStore(transaction), SqlAccessStore(transaction), outbox, self._clock)
+            # Without the name of the collection: not every admin may know that there is such a domain.
+            await alerts.raise_("index.damaged", TENANT_SUBJECT, {"in_database": rows})
 
-        log_changes(scope, [await self._database.write(scope, publish)])
+        await logged_write(self._database, Scope(tenant), publish)
+
+
+async def _index_again(collection: str, transaction: Transaction, outbox: Outbox, participant: str) -> None:
+    """Start to index the stored texts of a collection again."""
+    name = collection_domain(collection)
+    if name is None:
+        number = (await SqlCollectionStore(transaction).state(collection)).number
+        numbers = {each: number if each == collection else 0 for each in (SESSIONS, MEMORY, WINDOWS)}
+        replaced = ReindexRange(numbers[SESSIONS], numbers[MEMORY], windows=numbers[WINDOWS])
+        await start_session_reindex(SqlJobStore(transaction), await SqlEventStore(transaction).last_seq(), replaced)
+        return
+    domains = SqlDomainStore(transaction)
+    domain = await domains.find_locked(name)
+    if domain is not None:
+        await domains.update(replace(domain, reindex_after="", reembed=False))
+        await outbox.publish(domain_event("domain.reindexing", domain, participant))

@@ -21,6 +21,14 @@ def describe(alert: Alert) -> str:
     whom = subject_text(alert.subject)
     if alert.is_digest:
         return f"{alert.data.get('agents', 0)} agents {_OF_MANY.get(alert.condition, _together(alert))}."
+    if alert.condition == "index.damaged":
+        where = "in the database" if alert.data.get("in_database") else "on the disk"
+        return (
+            f"A search index of {whom} was damaged {where}. It is rebuilt from the stored texts, of which none is lost."
+        )
+    if alert.condition == "quality.dropped":
+        score, before = _percent(alert.data.get("score")), _percent(alert.data.get("before"))
+        return f"{score} of the questions of {alert.about} find their evidence, {before} before."
     if alert.condition == "quota.near":
         return f"The limit of {alert.about or 'the plan'} of {whom} is nearly reached."
     if alert.condition in {"budget.near", "budget.exceeded"}:

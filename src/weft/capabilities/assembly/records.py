@@ -12,6 +12,7 @@ from weft.capabilities.access.store import AccessStore
 from weft.capabilities.assembly.model import digest_of
 from weft.capabilities.assembly.receipts import ReceiptStore, decode_messages
 from weft.capabilities.records import model as records
+from weft.capabilities.records.envelopes import session_envelope
 from weft.capabilities.records.record_ids import ReceiptOrigin
 from weft.capabilities.records.refs import Link, ModelApiMapping
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.assembly.receipts import Receipt, ReportedUsage
     from weft.capabilities.records.model import Record
+    from weft.capabilities.sessions.model import Session
 
 # Maximum length of a text in a record.
 _MAX_TEXT = 100_000
@@ -70,6 +72,22 @@ def records_of(receipt: Receipt, task: str | None = None, usage: ReportedUsage |
         _window(receipt, at),
         _assembly(receipt, at),
         _injection(receipt, at, usage),
+    )
+
+
+def turn_envelope(receipt: Receipt, session: Session, actor: Actor) -> records.ContextEnvelope:
+    """Return the envelope of a prompt: what was sent, and the records that say why."""
+    return session_envelope(
+        "turn",
+        session,
+        actor,
+        from_micros(receipt.created_at),
+        (item_id(*item) for block in receipt.blocks for item in block.sources.items()),
+        lifecycle="assembled",
+        selection_refs=(_id(receipt, "selection"),),
+        budget_ref=_id(receipt, "budget"),
+        assembly_refs=(_id(receipt, "assembly"),),
+        injection_refs=(_id(receipt, "injection"),),
     )
 
 

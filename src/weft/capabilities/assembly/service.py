@@ -74,6 +74,7 @@ from weft.capabilities.assembly.receipts import (
     prompt_hash,
     texts_of,
 )
+from weft.capabilities.assembly.records import turn_envelope
 from weft.capabilities.assembly.request_trust import RequestTrust, request_trust
 from weft.capabilities.assembly.retrieval import EVERY_SCORE, SURROUNDING_PLACES, RetrievalRequest, retrieve
 from weft.capabilities.assembly.savings import savings_of
@@ -92,6 +93,7 @@ from weft.capabilities.language_models.token_counts import CountCache, PromptCou
 from weft.capabilities.language_models.wire import PromptForm, render
 from weft.capabilities.layers.tags import sanitise_tool
 from weft.capabilities.records.model import ContextSummary
+from weft.capabilities.records.recorder import Recorder
 from weft.capabilities.search.items import WindowPlace
 from weft.capabilities.search.model import RankingWeights
 from weft.capabilities.search.retriever import Retriever
@@ -869,7 +871,7 @@ async def _store(
 ) -> Sequence[BudgetUse]:
     """Store a receipt with its events and return the budgets that it counted for."""
     # The session may have been deleted since: nothing of it may be stored again.
-    await find_session(receipt.session_id, stores.actor, stores.sessions)
+    session = await find_session(receipt.session_id, stores.actor, stores.sessions)
     await stores.receipts.add(receipt, texts)
     budgets = [use.budget for use in call.gathered.budgets]
     uses = await stores.budgets.charge(budgets, receipt.charge, receipt.created_at) if budgets else []
@@ -885,6 +887,9 @@ async def _store(
         for event_type in _EVENTS
     ]
     await stores.outbox.publish(*events, *detections)
+    if "turn" in session.config.envelopes:
+        recorder = Recorder(stores.actor, stores.records, stores.outbox, stores.clock)
+        await recorder.add(turn_envelope(receipt, session, stores.actor), session, readable_by=events[0].readable_by)
     await stores.usage.add(call_entry(receipt))
     return uses
 

@@ -27,6 +27,10 @@ from weft.capabilities.messages.model import (
 from weft.capabilities.messages.store import MessageStore, ReplyObserver
 from weft.capabilities.pins.model import ItemPlace
 from weft.capabilities.pins.service import Pins
+from weft.capabilities.records.envelopes import session_envelope
+from weft.capabilities.records.record_ids import MessageItemId
+from weft.capabilities.records.recorder import Recorder
+from weft.capabilities.records.store import RecordStore
 from weft.capabilities.sessions.agent_directory import AgentDirectory
 from weft.capabilities.sessions.model import Session, find_session, lock_active_session, lock_session
 from weft.capabilities.sessions.store import SessionStore
@@ -163,6 +167,7 @@ class TranscriptWriter(msgspec.Struct, frozen=True):
     directory: AgentDirectory
     inbox: Inbox
     gate: ContentGate
+    records: RecordStore
 
     async def add(self, session_id: str, draft: MessageDraft) -> Message:
         """Add a message; the session's lock serialises ids and timestamps."""
@@ -175,11 +180,23 @@ class TranscriptWriter(msgspec.Struct, frozen=True):
         await self.inbox.deliver(session_id, message)
         if pins_itself(message, self.actor):
             await self.pins.add(ItemPlace.of_message(session_id, message.message_id), message.content)
-        await self.outbox.publish(self._added(session, message))
+        added = self._added(session, message)
+        await self.outbox.publish(added)
+        await self._record_task(session, message, added.readable_by)
         await self.inbox.make_room(message)
         if parent is not None:
             await self.observer.replied(session, parent, message)
         return message
+
+    async def _record_task(self, session: Session, message: Message, readable_by: tuple[str, ...]) -> None:
+        """Record the envelope of a task that a message ends, if the session asks for it."""
+        if "task" not in session.config.envelopes or message.message_type not in session.config.task_message_types:
+            return
+        ids = [each for each in (message.parent_id, message.message_id) if each is not None]
+        items = (str(MessageItemId(session.session_id, each)) for each in ids)
+        envelope = session_envelope("task", session, self.actor, self.clock.now(), items)
+        recorder = Recorder(self.actor, self.records, self.outbox, self.clock)
+        await recorder.add(envelope, session, readable_by=readable_by)
 
     async def _admitted(self, message: Message, draft: MessageDraft) -> Message:
         """Pass content and metadata through the gate; both have one label."""

@@ -42,7 +42,7 @@ class EvaluateDomain(Request):
 
 
 class EvaluationInfo(Response, omit_defaults=False):
-    """How many of the example questions found their evidence in the first ten results.
+    """How many of the example questions found their evidence in the first ten results; ``score`` is that part of them.
 
     ``rank``: the result with which the evidence is complete; 0: pinned documents contain it. ``documents``: documents
     of the domain at that time.
@@ -54,6 +54,7 @@ class EvaluationInfo(Response, omit_defaults=False):
     evaluated_at: datetime
     documents: int
     found: int
+    score: float | None
     questions: tuple[QuestionResult, ...]
 
 

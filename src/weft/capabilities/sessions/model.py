@@ -158,6 +158,16 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     compaction_review: Annotated[
         bool, msgspec.Meta(description="A human approves each compaction of its windows before it is used.")
     ] = False
+    envelopes: Annotated[
+        tuple[Literal["turn", "task", "tool_invocation"], ...],
+        msgspec.Meta(
+            description="What is recorded as an envelope when it happens: turn (each assembled prompt), "
+            "tool_invocation (each tool call with its answer), task (each message or event of task_message_types)."
+        ),
+    ] = ()
+    task_message_types: Annotated[
+        tuple[Name, ...], msgspec.Meta(max_length=20, description="Types of messages and events that end a task.")
+    ] = ("result", "task_completed")
 
     @property
     def warns_from(self) -> int:

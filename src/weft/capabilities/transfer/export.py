@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Protocol, TypedDict
 
 import msgspec
@@ -14,6 +12,7 @@ from weft.capabilities.events.model import EventQuery
 from weft.capabilities.history.line_kinds import SESSION, name_in
 from weft.capabilities.history.model import trunk_of
 from weft.capabilities.history.reviews import ReviewNotFound
+from weft.capabilities.records.envelopes import weft_producer
 from weft.capabilities.records.model import (
     Block,
     ContextAssembly,
@@ -21,7 +20,6 @@ from weft.capabilities.records.model import (
     ContextEnvelope,
     ContextInjection,
     ContextSelection,
-    Producer,
 )
 from weft.capabilities.records.record_ids import SurfaceId
 from weft.capabilities.records.recorder import Recorder
@@ -341,6 +339,8 @@ class ExportService(msgspec.Struct, frozen=True):
         await (collector.board(session.session_id) if with_history else collector.current_board(session.session_id))
         await collector.messages(session.session_id)
         windows = await collector.windows(session.session_id, history=with_history)
+        if not with_history:
+            await collector.sources_of_compactions(session.session_id)
         await collector.records(session.session_id)
         self._record_selection(export, collector, session)
         if with_history:
@@ -357,6 +357,7 @@ class ExportService(msgspec.Struct, frozen=True):
             await collector.messages(session_id)
             self._record_selection(export, collector, session)
             self._record_shown(export, collector)
+            await collector.sources_of_compactions(session_id)
             await collector.records(session_id)
         else:
             await self._collect_task_handoff(export, collector, session)
@@ -469,7 +470,7 @@ class ExportService(msgspec.Struct, frozen=True):
             scope=request.scope,
             lifecycle="injected" if shows else "available",
             created_at=self.clock.now(),
-            producer=_producer(),
+            producer=weft_producer(),
             actor_refs=(Link(kind=str(self.recorder.actor.kind), id=self.recorder.actor.participant),),
             runtime_refs=tuple(_runtime_refs(request, session)),
             surface_refs=() if session is None else (f"session:{session.session_id}",),
@@ -500,7 +501,7 @@ def _header(
         scope=request.scope,
         schema_version=SCHEMA_VERSION,
         created_at=envelope.created_at,
-        producer=_producer(),
+        producer=weft_producer(),
         source=source,
         session_id=_id(session) or UNSET,
         **{name: getattr(request, name) or UNSET for name in _REQUIRED_FIELD.values()},
@@ -556,11 +557,6 @@ def _made_ids(bundle_id: str) -> tuple[str, str]:
 
 def _shown_ids(bundle_id: str) -> tuple[str, str]:
     return f"{bundle_id}/assembly", f"{bundle_id}/injection"
-
-
-@cache
-def _producer() -> Producer:
-    return Producer(id="weft", version=version("weft"))
 
 
 def _session_of(review: Review) -> str | None:

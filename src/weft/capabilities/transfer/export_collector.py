@@ -33,13 +33,15 @@ from weft.capabilities.record_log.lookup import RecordFinder, numbered_here
 from weft.capabilities.record_log.model import stored_content
 from weft.capabilities.record_log.redacted_records import redact_quotes, without_content
 from weft.capabilities.records.event_classes import to_context_event
-from weft.capabilities.records.model import ContextItem, Record, decode_record
+from weft.capabilities.records.model import ContextItem, ContextSummary, Record, decode_record
 from weft.capabilities.records.record_ids import (
+    COMPACTION,
     RECEIPT_EVENTS,
     MessageItemId,
     PullOrigin,
     ReceiptOrigin,
     StoredRecordId,
+    VersionId,
     VersionOrigin,
     item_of_event,
     parse_item_id,
@@ -83,6 +85,7 @@ _CHARACTERS_PER_ITEM = 2_048
 _BUNDLE = "bundle_[0-9a-f]{16}"
 _OF_EXPORT = re.compile(rf"context_envelope {_BUNDLE}|context_(selection|budget) {_BUNDLE}/\1")
 _WINDOW = f"{PREFIX}:"
+_COMPACTIONS = frozenset({"context_compaction", "context_summary"})
 # Events about the private data of an agent, which only that agent may see.
 _PRIVATE_EVENTS = ("context.pulled", "context.pushed", "memory.", "agent.", *RECEIPT_EVENTS)
 
@@ -233,6 +236,10 @@ class ExportCollector:
     acl: VersionAcl = field(init=False)
     work_since_yield: int = 0
     of_session: set[tuple[str, str]] = field(default_factory=set)
+    # Events of windows that were written, where not all of them are.
+    events_written: set[str] = field(default_factory=set)
+    # Lines that compactions name, and whether the caller may open them.
+    opened: dict[str, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.acl = VersionAcl(self.sources.actor, self.sources.history.lines)
@@ -272,7 +279,11 @@ class ExportCollector:
     async def _window(self, line_id: str, *, history: bool) -> None:
         lines = self.sources.history.lines
         if not history:
-            await self._versions(line_id, await lines.state_at(line_id, LATEST))
+            present = await lines.state_at(line_id, LATEST)
+            await self._versions(line_id, present)
+            changes = (version.change for version in present)
+            names = (VersionId(line_id, each.key, each.incarnation, each.version) for each in changes)
+            self.events_written.update(map(str, names))
             return
         branches = await lines.branches(line_id)
         for name in (line_id, *(branch.head.line_id for branch in branches)):
@@ -334,6 +345,20 @@ class ExportCollector:
         while read != pages and (page := await self.sources.records.of_session(session_id, after, PAGE)):
             after, read = page[-1].seq, read + 1
             await self.add_stored(each for each in page if not _is_of_export(each))
+
+    async def sources_of_compactions(self, session_id: str) -> None:
+        """Write the events that compactions of a session name as their sources and that were not written yet."""
+        after = 0
+        while page := await self.sources.records.of_session(session_id, after, PAGE):
+            after, subjects = page[-1].seq, EventSubjects()
+            for row in page:
+                if row.type in _COMPACTIONS and self._readable(row):
+                    for item_id in referenced_item_ids(decode_record(row.type, row.body)):
+                        if item_id not in self.events_written:
+                            subjects.add_item(item_id)
+            self.events_written |= subjects.versions.keys()
+            # Keys of the board have an ACL, and those that the caller may read were written.
+            await self._named_versions([each for each in subjects.versions.values() if not has_acls(each.name.line_id)])
 
     def add_made(self, record: Record, readable_by: tuple[str, ...], at: datetime) -> None:
         """Write a record that the export itself creates."""
@@ -421,6 +446,9 @@ class ExportCollector:
         """Write stored records that the caller may read, with redactions applied."""
         for each in await redact_quotes([each for each in rows if self._readable(each)], self.sources.records):
             record = decode_record(each.type, each.body)
+            if _is_own_compaction(record) and not await self._has_sources(record):
+                self.applied.omitted += 1
+                continue
             made = StoredInfo(each.recorded_by, from_micros(each.recorded_at), from_micros(each.changed_at))
             if isinstance(record, ContextItem):
                 await self.items(
@@ -429,6 +457,16 @@ class ExportCollector:
             # One that has the id of the session's surface or source was not written by Weft, and would be a second one.
             elif (record.type, record.id) not in self.of_session:
                 self._write(record, each.readable_by, made)
+
+    async def _has_sources(self, compaction: Record) -> bool:
+        """Tell whether the caller may open the windows whose events a compaction names, so that the bundle has them."""
+        subjects = EventSubjects()
+        for item_id in referenced_item_ids(compaction):
+            subjects.add_item(item_id)
+        lines = {each.name.line_id for each in subjects.versions.values() if not has_acls(each.name.line_id)}
+        for line_id in sorted(lines - self.opened.keys()):
+            self.opened[line_id] = await self._opened(line_id) is not None
+        return all(self.opened[line_id] for line_id in lines)
 
     async def _versions(
         self, line_id: str, versions: Sequence[Version], salts: Mapping[int, _CommitSalt] | None = None
@@ -591,6 +629,12 @@ class ExportCollector:
         exported = self.applied.record(record, readable_by)
         if exported is not None:
             self.sink.add_record(exported, readable_by, stored)
+
+
+def _is_own_compaction(record: Record) -> bool:
+    """Tell whether Weft made a compaction; a framework may record one with sources that only others can open."""
+    name = record.compaction_ref if isinstance(record, ContextSummary) else record.id
+    return record.type in _COMPACTIONS and str(name).startswith(COMPACTION)
 
 
 def _is_of_session(line_id: str) -> bool:

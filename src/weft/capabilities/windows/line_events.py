@@ -81,13 +81,15 @@ class _Reader(NamedTuple):
         return as_read_by(event, agent_of(self.head.line_id))
 
 
-async def events_of_line(lines: LineStore, cache: EventCache, tenant: str, head: Head) -> LineEvents:
-    """Return the events of a line at its head."""
+async def events_of_line(
+    lines: LineStore, cache: EventCache, tenant: str, head: Head, *, committed: bool = True
+) -> LineEvents:
+    """Return the events of a line at its head; what is not ``committed`` is not cached."""
     reader, name = _Reader(lines, head), (tenant, head.line_id)
     cached = cache.get(name)
     found = None if cached is None else await reader.after(cached)
     if found is None:
         found = await reader.all()
-    if found is not cached:
+    if committed and found is not cached:
         cache.put(name, found, sum(map(event_weight, found.events)))
     return found

@@ -22,8 +22,11 @@ from weft.capabilities.history.model import (
     blob_hash,
 )
 from weft.capabilities.plans.model import QuotaUse
+from weft.capabilities.records.envelopes import session_envelope
+from weft.capabilities.records.recorder import Recorder
 from weft.capabilities.windows.admission import admit_draft
 from weft.capabilities.windows.instructions import check_may_instruct, is_own, left_behind, registered, self_written
+from weft.capabilities.windows.line_events import events_of_line
 from weft.capabilities.windows.model import (
     MAX_CONTENT_BYTES,
     EventExists,
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from weft.capabilities.history.model import Head, Version
+    from weft.capabilities.records.vocabulary import Scope
     from weft.capabilities.sessions.model import Session
     from weft.capabilities.trust.gate import HeldContent
     from weft.capabilities.windows.model import EventDraft, Window, WindowSettings
@@ -74,6 +78,8 @@ class WindowWriter:
     now: int
     held: dict[str, tuple[WindowEvent, tuple[HeldContent, ...]]] = field(default_factory=dict)
     _events: list[NewEvent] = field(default_factory=list)
+    # New events, for the envelopes that the session asks for.
+    _ingested: list[WindowEvent] = field(default_factory=list)
 
     async def ingest(self, drafts: Sequence[EventDraft], *, quote: bool = False) -> list[WindowEvent]:
         """Add events in order; those that are there already are returned as they are.
@@ -111,6 +117,7 @@ class WindowWriter:
             added = [*group]
             await self.add(added, reason or "ingest", step=step, last=last)
             self._announce(added)
+        self._ingested += new
         await self.check_bytes(bytes_before)
         return [found[draft.event_id] for draft in drafts]
 
@@ -279,6 +286,36 @@ class WindowWriter:
         """Publish the collected events. Last, because publishing blocks other publishers until the commit."""
         await self.service.outbox.publish(*self._events)
         self._events.clear()
+        if self._ingested and self.session.config.envelopes:
+            await self._record_envelopes()
+        self._ingested.clear()
+
+    async def _record_envelopes(self) -> None:
+        """Record envelopes of the tool calls and tasks that new events end, as far as the session asks for them."""
+        service, config = self.service, self.session.config
+        wanted = {
+            event.event_id: event
+            for event in self._ingested
+            if ("tool_invocation" in config.envelopes and event.message.tool_call_id)
+            or ("task" in config.envelopes and event.message_type in config.task_message_types)
+        }
+        if not wanted:
+            return
+        tenant = service.actor.tenant
+        found = await events_of_line(service.lines, service.cache, tenant, self.head, committed=False)
+        events = found.events
+        names = {event.event_id: event.item_id for event in events}
+        calls = {call.call_id: event.item_id for event in events for call in event.message.tool_calls}
+        envelopes = []
+        for event in wanted.values():
+            call_id = event.message.tool_call_id
+            before = [calls.get(call_id, "")] if call_id else [names.get(each, "") for each in event.references]
+            items = (each for each in (*before, names[event.event_id]) if each)
+            scope: Scope = "tool_invocation" if call_id else "task"
+            at = service.clock.now()
+            envelopes.append(session_envelope(scope, self.session, service.actor, at, items, tool_call_id=call_id))
+        recorder = Recorder(service.actor, service.records, service.outbox, service.clock)
+        await recorder.add_all(envelopes, self.session, readable_by=self._about("window.ingested", {}).readable_by)
 
     async def current(self, keys: Iterable[str]) -> list[Version]:
         """Return the current versions of these keys that exist."""

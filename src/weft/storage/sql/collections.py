@@ -46,6 +46,13 @@ _GENERATION_BITS = 62
 _MAX_NUMBER = 2**62
 _PINNED = IndexedChunk.__struct_fields__.index("pinned")
 
+_COUNTED = """
+SELECT (SELECT COUNT(*) FROM chunks WHERE tenant = $1 AND collection = $2), COALESCE(MAX(number), 0) FROM (
+    SELECT MAX(number) AS number FROM chunks WHERE tenant = $1 AND collection = $2
+    UNION ALL SELECT MAX(number) FROM chunk_removals WHERE tenant = $1 AND collection = $2
+    UNION ALL SELECT MAX(number) FROM chunk_vector_updates WHERE tenant = $1 AND collection = $2) AS last
+"""
+
 
 class SqlCollectionStore:
     """Collections of one tenant."""
@@ -76,6 +83,34 @@ class SqlCollectionStore:
 
     async def lock(self, collection: str) -> None:
         await self._reserve_numbers(collection, 0, more=0)
+
+    async def repair(self, collection: str) -> bool:
+        """Correct the numbers of a collection that differ from its chunks; return whether they did.
+
+        Its new generation makes every replica read it from the start.
+        """
+        await self.lock(collection)
+        row = await self._tx.one(_COUNTED, self._tenant, collection)
+        count, last = (0, 0) if row is None else map(int, row)
+        state = await self.state(collection)
+        if count == state.chunks and last <= state.number:
+            return False
+        await self._tx.run(
+            "UPDATE collections SET number = $1, chunks = $2, generation = $3, pruned_up_to = $1 "
+            "WHERE tenant = $4 AND collection = $5",
+            max(last, state.number),
+            count,
+            secrets.randbits(_GENERATION_BITS),
+            self._tenant,
+            collection,
+        )
+        return True
+
+    async def has_chunks(self, collection: str) -> bool:
+        row = await self._tx.one(
+            "SELECT 1 FROM chunks WHERE tenant = $1 AND collection = $2 LIMIT 1", self._tenant, collection
+        )
+        return row is not None
 
     async def add(
         self, collection: str, chunks: Sequence[NewChunk], vectors: Mapping[str, Sequence[bytes | None]]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from weft.capabilities.indexing.collections.model import LOCK_ORDER
+
 if TYPE_CHECKING:
     from weft.storage.sql.database import Transaction
 
@@ -39,6 +41,30 @@ async def models_of_tenants(transaction: Transaction) -> list[tuple[str, str]]:
         "SELECT DISTINCT model, role FROM tenant_models WHERE role IN ('serving', 'building') ORDER BY model, role"
     )
     return [(row[0], row[1]) for row in rows]
+
+
+async def miscounted_collections(transaction: Transaction) -> int:
+    """Return the number of collections with more or fewer chunks than were written, or with chunks but no state."""
+    rows = await transaction.all(
+        """
+        SELECT collections.chunks, (SELECT COUNT(*) FROM chunks k
+                                    WHERE k.tenant = collections.tenant AND k.collection = collections.collection)
+        FROM collections
+        """
+    )
+    damaged = sum(int(row[0]) != int(row[1]) for row in rows)
+    for collection in LOCK_ORDER:
+        without_state = await transaction.all(
+            """
+            SELECT tenants.tenant FROM tenants
+            WHERE EXISTS (SELECT 1 FROM chunks k WHERE k.tenant = tenants.tenant AND k.collection = $1)
+              AND NOT EXISTS (SELECT 1 FROM collections
+                              WHERE collections.tenant = tenants.tenant AND collections.collection = $1)
+            """,
+            collection,
+        )
+        damaged += len(without_state)
+    return damaged
 
 
 async def stalled_model_migrations(transaction: Transaction, since: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.access.model import DEFAULT_TENANT
 
@@ -10,6 +10,21 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Transaction
 
 _OPERATOR_TENANT = "SELECT tenant FROM tenants ORDER BY CASE WHEN tenant = $1 THEN 0 ELSE 1 END, tenant LIMIT 2"
+
+_PROBLEMS = """
+SELECT (SELECT COUNT(*) FROM alerts a WHERE a.tenant = t.tenant AND a.state <> 'resolved' AND a.digest_id IS NULL),
+       (SELECT COUNT(*) FROM documents d WHERE d.tenant = t.tenant AND d.state = 'failed'),
+       (SELECT COUNT(*) FROM webhook_deliveries w WHERE w.tenant = t.tenant AND w.state = 'dead' AND w.seq > 0)
+FROM tenants t WHERE t.tenant = $1
+"""
+
+
+class ProblemCounts(NamedTuple):
+    """What needs attention in a tenant: active alerts, documents that failed, deliveries that were given up."""
+
+    active_alerts: int = 0
+    failed_documents: int = 0
+    dead_deliveries: int = 0
 
 
 async def add_tenant(transaction: Transaction, tenant: str, now: int) -> bool:
@@ -22,6 +37,11 @@ async def add_tenant(transaction: Transaction, tenant: str, now: int) -> bool:
 
 async def tenant_names(transaction: Transaction) -> list[str]:
     return [row[0] for row in await transaction.all("SELECT tenant FROM tenants ORDER BY tenant")]
+
+
+async def problem_counts(transaction: Transaction) -> ProblemCounts:
+    row = await transaction.one(_PROBLEMS, transaction.tenant)
+    return ProblemCounts() if row is None else ProblemCounts(*map(int, row))
 
 
 async def operator_tenant(transaction: Transaction) -> str | None:

@@ -36,7 +36,7 @@ _HAND_WRITTEN = {
     "init": _HandWritten("init", "Connect Claude Code, Cursor or VS Code."),
     "doctor": _HandWritten("doctor", "Check this installation and suggest fixes."),
     "validate": _HandWritten("validate", "Measure what Weft promises against its targets."),
-    "tenant": _HandWritten("tenants", "Create and list tenants, and set their plans."),
+    "tenant": _HandWritten("tenants", "Create and list tenants, set their plans, and show what they use."),
     "push": _HandWritten("push_pull", "Save knowledge to your persistent memory."),
     "pull": _HandWritten("push_pull", "Pull your persistent memory into a session."),
     "export": _HandWritten("transfer", "Export a session, or a part of it, to a file."),

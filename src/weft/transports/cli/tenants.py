@@ -1,24 +1,34 @@
-"""``weft tenant``: create and list tenants, and set their plans."""
+"""``weft tenant``: create and list tenants, set their plans, and show what they use."""
 
 from __future__ import annotations
 
 import asyncio
+from datetime import time
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import click
 
 from weft.app.tenants import default_plan
+from weft.capabilities.messages.search.by_sender_and_time import parse_timestamp
+from weft.capabilities.metering.model import UsageSums
 from weft.capabilities.plans.limits import LIMITS, parse_limits
 from weft.capabilities.plans.model import PLANS, AssignedPlan, limit_text
+from weft.capabilities.usage.model import UsageFigures, figures
+from weft.kernel.clock import to_micros
 from weft.kernel.operation import Response
 from weft.transports.cli.base import JSON, DataFolderGroup
+from weft.transports.cli.formatters.usage import render_tenants
 from weft.transports.cli.render import show
 from weft.transports.cli.target import opened
 
 if TYPE_CHECKING:
+    from weft.app.tenant_figures import TenantFigures
     from weft.app.tenants import NewTenant
     from weft.capabilities.plans.model import Plan
     from weft.transports.cli.target import Target
+
+_FEW_EVENTS = 1_000
 
 
 class TenantCreated(Response):
@@ -52,6 +62,29 @@ class TenantSemanticSearch(Response, omit_defaults=False):
     off_everywhere: str
 
 
+class TenantUsage(UsageFigures, kw_only=True, omit_defaults=False):
+    """Model calls of a tenant, and its health.
+
+    ``requests`` and ``failed_requests``: calls of Weft in the last day. ``health`` is ok, or what needs attention.
+    """
+
+    tenant: str
+    health: str
+    requests: int
+    failed_requests: int
+    active_alerts: int
+    failed_documents: int
+    dead_deliveries: int
+    unindexed_events: int
+
+
+class TenantsUsage(Response, kw_only=True, omit_defaults=False):
+    """Model calls of all tenants, most tokens first, and their sum."""
+
+    tenants: list[TenantUsage]
+    total: UsageFigures
+
+
 class TenantNames(Response):
     """Names of all tenants."""
 
@@ -60,7 +93,7 @@ class TenantNames(Response):
 
 @click.group(cls=DataFolderGroup, no_args_is_help=True)
 def tenant() -> None:
-    """Create and list tenants, and set their plans.
+    """Create and list tenants, set their plans, and show what they use.
 
     Tenants are isolated from each other. These commands work on the data folder or database, not over a server.
     """
@@ -90,6 +123,30 @@ def list_tenants(target: Target, *, as_json: bool) -> None:
             return await app.tenants.names()
 
     show(TenantNames(tenants=asyncio.run(names())), as_json=as_json)
+
+
+@tenant.command("usage", params=[JSON])
+@click.option("--since", help="Only model calls from this time on: 2025-01-15 or with a time.")
+@click.pass_obj
+def usage(target: Target, since: str | None, *, as_json: bool) -> None:
+    """Show prompts, tokens, savings, cost and health of all tenants.
+
+    Numbers only: no names of agents or sessions, no keys and no texts. Admins of a tenant see their own usage with
+    weft usage report.
+    """
+    start = 0 if since is None else to_micros(parse_timestamp("since", since, of_day=time.min))
+
+    async def read() -> list[TenantFigures]:
+        async with opened(target.settings()) as app:
+            return await app.tenants.figures(start)
+
+    found = sorted(asyncio.run(read()), key=lambda each: (-each.usage.total_tokens, each.tenant))
+    total = reduce(UsageSums.plus, (each.usage for each in found), UsageSums())
+    show(
+        TenantsUsage(tenants=[_tenant_usage(each) for each in found], total=UsageFigures(**figures(total))),  # type: ignore[arg-type]
+        as_json=as_json,
+        formatter=render_tenants,
+    )
 
 
 @tenant.command("plan", params=[JSON])
@@ -146,6 +203,20 @@ def semantic_search(target: Target, name: str, switch: str | None, *, as_json: b
             return TenantSemanticSearch(tenant=name, semantic_search=is_on, off_everywhere=off_everywhere)
 
     show(asyncio.run(read_or_set()), as_json=as_json)
+
+
+def _tenant_usage(found: TenantFigures) -> TenantUsage:
+    problems = {**found.problems._asdict(), "unindexed_events": found.unindexed_events}
+    # A running server is a few events behind at any time.
+    needs = [name for name, count in problems.items() if count > (_FEW_EVENTS if name == "unindexed_events" else 0)]
+    return TenantUsage(
+        tenant=found.tenant,
+        health=", ".join(f"{problems[name]:,} {name.replace('_', ' ')}" for name in needs) or "ok",
+        requests=found.last_day.calls,
+        failed_requests=found.last_day.errors,
+        **problems,
+        **figures(found.usage),  # type: ignore[arg-type]
+    )
 
 
 def _tenant_plan(tenant: str, assigned: AssignedPlan | None, default: Plan) -> TenantPlan:

@@ -39,8 +39,8 @@ from weft.transports.mcp.tool_models import shown_warning, tool_model
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from mcp.server.connection import Connection
     from mcp.server.context import CallNext, HandlerResult
+    from mcp.server.session import ServerSession
     from mcp.server.streamable_http import StreamableHTTPServerTransport
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
     from starlette.types import Receive, Scope, Send
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from weft.app.tools.toolbox import Toolbox, ToolView
     from weft.transports.mcp.caller import Context, McpCaller, WeftUser
     from weft.transports.mcp.server import WeftServer
+    from weft.transports.mcp.subscriptions import Subscriptions
 
     Headers = Mapping[bytes, bytes]
     CorrelationMeta = Mapping[str, str]
@@ -186,13 +187,16 @@ def check_message(body: bytes) -> None:
 class FastPath:
     """ASGI application in front of the SDK's session manager that answers plain calls and lists of tools itself."""
 
-    def __init__(self, app: App, server: WeftServer, manager: StreamableHTTPSessionManager) -> None:
+    def __init__(
+        self, app: App, server: WeftServer, manager: StreamableHTTPSessionManager, subscriptions: Subscriptions
+    ) -> None:
         self._call = ToolCalls(app)
         # A waiting call may be cancelled, which only the SDK handles.
         self._waiting = {operation.tool for operation in app.registry if operation.effect is Effect.WAIT}
         self._metrics = app.metrics
         self._manager = manager
-        self._connections: dict[str, Connection] = {}
+        self._subscriptions = subscriptions
+        self._sessions: dict[str, ServerSession] = {}
         # Known envelopes, and whether their client can be asked for an approval.
         self._envelopes: dict[bytes, bool] = {}
         server_info = {SERVER_INFO_META_KEY: server.server_info_stamp}
@@ -216,15 +220,16 @@ class FastPath:
         transport = self._open_connection(headers, user)
         if transport is None or meta is None or meta.envelope != _NO_META:
             return False
-        client = (
-            PassedOn() if can_elicit(self._connections[transport.mcp_session_id or ""].client_capabilities) else None
-        )
+        session = self._sessions[transport.mcp_session_id or ""]
+        client = PassedOn() if can_elicit(connection_of(session).client_capabilities) else None
         caller = user.caller.with_ids(meta.ids, request.id, transport.mcp_session_id).with_client(client)
         with _kept_alive(transport):
             # Results are the same in all versions with a handshake.
             result = await self._result(request, user, caller, LATEST_HANDSHAKE_VERSION)
             if client is not None and client.requested:
                 return False
+            if isinstance(request, _List):
+                self._subscriptions.watch_tools(session, user.caller, user.actor)
             await send_json(send, 200, _Answer(request.id, result), {b"mcp-session-id": headers[b"mcp-session-id"]})
         return True
 
@@ -289,13 +294,13 @@ class FastPath:
     def _open_connection(self, headers: Headers, user: WeftUser) -> StreamableHTTPServerTransport | None:
         """Return the handshake-era connection of a request if the user owns it and it is open."""
         session_id = headers.get(b"mcp-session-id", b"").decode("latin-1")
-        connection = self._connections.get(session_id)
+        session = self._sessions.get(session_id)
         # The SDK has no public access to these tables; its minor version is pinned for this.
         transport = self._manager._server_instances.get(session_id)  # noqa: SLF001
-        if transport is None or connection is None:
+        if transport is None or session is None:
             return None
         owner = self._manager._session_owners.get(session_id)  # noqa: SLF001
-        if owner != user.principal or not connection.initialize_accepted:
+        if owner != user.principal or not connection_of(session).initialize_accepted:
             return None
         ending = transport.is_terminated or (transport.idle_scope is not None and transport.idle_scope.cancel_called)
         return None if ending else transport
@@ -304,9 +309,9 @@ class FastPath:
         """Store each connection at its handshake: only the connection knows when that is complete."""
         connection = connection_of(ctx.session)
         session_id = connection.session_id
-        if ctx.method == "initialize" and session_id is not None and session_id not in self._connections:
-            self._connections[session_id] = connection
-            connection.exit_stack.callback(self._connections.pop, session_id, None)
+        if ctx.method == "initialize" and session_id is not None and session_id not in self._sessions:
+            self._sessions[session_id] = ctx.session
+            connection.exit_stack.callback(self._sessions.pop, session_id, None)
         return await call_next(ctx)
 
 

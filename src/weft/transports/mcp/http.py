@@ -139,7 +139,8 @@ class McpEndpoint:
         # A profile changes the answers of tools.
         is_fast = fast_path and profile is None
         self._login = LoginEndpoint(app)
-        self._answer: ASGIApp = FastPath(app, server, self._manager) if is_fast else self._manager.handle_request
+        fast = FastPath(app, server, self._manager, self._subscriptions) if is_fast else None
+        self._answer: ASGIApp = fast or self._manager.handle_request
 
     def routes(self) -> Iterator[Route]:
         for path in (f"{MCP_PATH}/session/{{session_id}}", MCP_PATH):

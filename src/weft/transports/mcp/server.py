@@ -12,9 +12,8 @@ from mcp.shared.exceptions import MCPError
 
 from weft import __version__
 from weft.app.dispatch import may_use
-from weft.transports.mcp.caller import ServerState, ToolCalls, answering, caller_of, caller_of_call
+from weft.transports.mcp.caller import ServerState, ToolCalls, answering, caller_of, caller_of_call, is_modern
 from weft.transports.mcp.elicitation import ResultElicitation, client_approver
-from weft.transports.mcp.subscriptions import Subscriptions
 from weft.transports.mcp.tool_models import tool_model, tool_result
 from weft.transports.resources import INBOX, METRICS, TEMPLATES, parse_uri, read_resource
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from weft.app.app import App
     from weft.kernel.identity import Actor
     from weft.transports.mcp.caller import Context, McpCaller
+    from weft.transports.mcp.subscriptions import Subscriptions
 
 _INSTRUCTIONS = (
     "Weft stores the shared state, messages and memory of the agents of a session. On the board (shared_context), look "
@@ -46,8 +46,9 @@ _PROMPTS = {
 class Handlers:
     """Handlers of MCP requests."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, subscriptions: Subscriptions) -> None:
         self._app = app
+        self._subscriptions = subscriptions
         self._call = ToolCalls(app)
 
     @answering
@@ -56,6 +57,8 @@ class Handlers:
         caller = caller_of(context)
         actor = await self._app.identify(caller.call_context)
         views = self._app.toolbox.listed(actor, caller.tools, in_session=caller.session_id is not None)
+        if not is_modern(context):
+            self._subscriptions.watch_tools(context.session, caller, actor)
         return types.ListToolsResult(tools=[tool_model(view) for view in views])
 
     @answering
@@ -173,22 +176,21 @@ class Handlers:
 
 
 class WeftServer(Server[ServerState]):
-    """The SDK's server without the capability listChanged, which it derives from subscriptions."""
-
-    announces_lists = False
+    """The SDK's server with the capability listChanged of tools only; it derives that of others from subscriptions."""
 
     def get_capabilities(self, *args: Any, **kwargs: Any) -> types.ServerCapabilities:  # noqa: ANN401 - as inherited
         capabilities = super().get_capabilities(*args, **kwargs)
-        if not self.announces_lists:
-            for part in (capabilities.tools, capabilities.resources, capabilities.prompts):
-                if part is not None:
-                    part.list_changed = False
+        for part in (capabilities.resources, capabilities.prompts):
+            if part is not None:
+                part.list_changed = False
+        if capabilities.tools is not None:
+            capabilities.tools.list_changed = True
         return capabilities
 
 
 def build_server(app: App, subscriptions: Subscriptions, local: McpCaller | None = None) -> WeftServer:
     """Return a server for any transport; over stdio, ``local`` is its caller."""
-    handlers = Handlers(app)
+    handlers = Handlers(app, subscriptions)
 
     @asynccontextmanager
     async def lifespan(_: Server[ServerState]) -> AsyncIterator[ServerState]:

@@ -1,4 +1,4 @@
-"""Resource subscriptions of both MCP eras.
+"""Subscriptions of both MCP eras: to resources, and to the list of tools.
 
 Each URI follows the event feed with the subscriber's credential, so it is authorised, filtered and ended like any read
 of events. Changes are coalesced: a slow client gets one notification for several changes.
@@ -16,6 +16,7 @@ from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
 from weft.kernel.errors import RateLimited, Unavailable, WeftError
 from weft.transports.mcp.caller import answering, caller_of, connection_of
+from weft.transports.mcp.tool_list_watch import ToolListWatch
 from weft.transports.resources import check_may_watch, follow_resource, parse_uri
 
 if TYPE_CHECKING:
@@ -26,12 +27,15 @@ if TYPE_CHECKING:
 
     from weft.app.app import App
     from weft.app.subscribers import Subscriber
+    from weft.kernel.identity import Actor
     from weft.transports.mcp.caller import Context, McpCaller
     from weft.transports.resources import Resource
 
 _MAX_URIS = 256
 _RETRY_SECONDS = 1.0
 _WATCHER = "weft_watcher"
+# In place of a URI: the list of tools.
+_TOOLS = ""
 
 
 class Watcher:
@@ -44,6 +48,12 @@ class Watcher:
         self._wake = asyncio.Event()
         self._beginning = asyncio.Lock()
         self._closed = False
+        self.watches_tools = False
+
+    def tools_changed(self) -> None:
+        """Notify that the list of tools has changed."""
+        self._changed[_TOOLS] = None
+        self._wake.set()
 
     async def watch(self, resource: Resource, caller: McpCaller) -> None:
         """Subscribe; changes after this returns are notified."""
@@ -76,13 +86,13 @@ class Watcher:
         self._wake.set()
 
     async def changes(self, *, until_empty: bool = False) -> AsyncIterator[str]:
-        """Yield each changed URI once; with ``until_empty``, stop when nothing is subscribed."""
+        """Yield each changed URI once, and an empty one for the list of tools; with ``until_empty``, stop when nothing is subscribed."""
         while True:
             while self._changed:
                 uri = next(iter(self._changed))
                 del self._changed[uri]
                 yield uri
-            if self._closed or (until_empty and not self._followers):
+            if self._closed or (until_empty and not self._followers and not self.watches_tools):
                 return
             self._wake.clear()
             await self._wake.wait()
@@ -112,6 +122,7 @@ class Subscriptions:
 
     def __init__(self, app: App) -> None:
         self._app = app
+        self._tool_lists = ToolListWatch(app)
         self._watchers: set[Watcher] = set()
         self._pumps: set[asyncio.Task[None]] = set()
 
@@ -119,6 +130,13 @@ class Subscriptions:
         """End all subscriptions; streams of the stateless era close with their final result."""
         for watcher in list(self._watchers):
             watcher.close()
+
+    def watch_tools(self, session: ServerSession, caller: McpCaller, actor: Actor) -> None:
+        """Notify a connection with a session of changes of the list of tools that it is given."""
+        connection = connection_of(session)
+        if connection.has_standalone_channel:
+            watcher = connection.state.get(_WATCHER) or self._attach(connection, session)
+            self._tool_lists.add(watcher, caller, actor)
 
     @answering
     async def subscribe(self, context: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
@@ -147,19 +165,23 @@ class Subscriptions:
         self._watchers.add(watcher)
         try:
             honoured = await self._watch_all(watcher, params.notifications.resource_subscriptions or [], context)
+            if params.notifications.tools_list_changed:
+                caller = caller_of(context)
+                self._tool_lists.add(watcher, caller, await self._app.identify(caller.call_context))
             meta: dict[str, Any] = {SUBSCRIPTION_ID_META_KEY: context.request_id}
             acknowledged = types.SubscriptionsAcknowledgedNotificationParams(
-                notifications=types.SubscriptionFilter(resource_subscriptions=honoured or None), _meta=meta
+                notifications=types.SubscriptionFilter(
+                    resource_subscriptions=honoured or None, tools_list_changed=watcher.watches_tools or None
+                ),
+                _meta=meta,
             )
             await context.session.send_notification(
                 types.SubscriptionsAcknowledgedNotification(params=acknowledged), related_request_id=context.request_id
             )
-            async for uri in watcher.changes(until_empty=bool(honoured)):
-                updated = types.ResourceUpdatedNotificationParams(uri=uri, _meta=meta)
-                await context.session.send_notification(
-                    types.ResourceUpdatedNotification(params=updated), related_request_id=context.request_id
-                )
+            async for uri in watcher.changes(until_empty=bool(honoured) or watcher.watches_tools):
+                await context.session.send_notification(_notification(uri, meta), related_request_id=context.request_id)
         finally:
+            self._tool_lists.remove(watcher)
             watcher.close()
             self._watchers.discard(watcher)
         return types.SubscriptionsListenResult(_meta=meta)
@@ -194,6 +216,7 @@ class Subscriptions:
         pump.add_done_callback(self._pumps.discard)
 
         def detach() -> None:
+            self._tool_lists.remove(watcher)
             watcher.close()
             pump.cancel()
             self._watchers.discard(watcher)
@@ -205,4 +228,12 @@ class Subscriptions:
 async def _tell(session: ServerSession, watcher: Watcher) -> None:
     # A client that does not read its stream blocks only this task.
     async for uri in watcher.changes():
-        await session.send_resource_updated(uri)
+        await (session.send_resource_updated(uri) if uri else session.send_tool_list_changed())
+
+
+def _notification(
+    uri: str, meta: dict[str, Any]
+) -> types.ToolListChangedNotification | types.ResourceUpdatedNotification:
+    if not uri:
+        return types.ToolListChangedNotification(params=types.NotificationParams(_meta=meta))
+    return types.ResourceUpdatedNotification(params=types.ResourceUpdatedNotificationParams(uri=uri, _meta=meta))

@@ -202,12 +202,17 @@ class IndexedChunk(msgspec.Struct, frozen=True, gc=False):
     entities: str
     vector: bytes | None
 
+    @property
+    def is_damaged(self) -> bool:
+        """Return whether the vector is not one of 16-bit numbers."""
+        return self.vector is not None and len(self.vector) % 2 > 0
+
 
 _ADMINS = (f"{PERMISSION}{Permission.ADMIN}",)
 
 
 def index_damaged(collection: str, actor: str, readable_by: tuple[str, ...] = ANYONE) -> NewEvent:
-    """Return the event for damaged index files. No data is lost: the replica is rebuilt, and searches continue.
+    """Return the event for a damaged index. No text is lost: the index is rebuilt, and searches continue.
 
     Only admins who may read the collection receive it.
     """

@@ -136,6 +136,11 @@ class DomainEvaluation(msgspec.Struct, frozen=True, kw_only=True):
     found: int
     questions: tuple[QuestionResult, ...]
 
+    @property
+    def score(self) -> float | None:
+        """Return the part of the questions that found their evidence; None if there are none."""
+        return round(self.found / len(self.questions), 4) if self.questions else None
+
 
 class TemplateNotFound(NotFound):
     """There is no template with this name."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.usage.model import UsageFigures
     from weft.capabilities.usage.operations import UsageExported, UsageReported
+    from weft.transports.cli.tenants import TenantsUsage
 
 _BARS = "▁▂▃▄▅▆▇█"
 _TIMES = {"minute": 16, "hour": 16, "day": 10}
@@ -37,6 +38,19 @@ def _render_report(report: UsageReported) -> str:
         rows.append(_row(report.by, "total", total, total))
     parts = [_trend(report), aligned(rows), _notes(report)]
     return "\n\n".join(part for part in parts if part)
+
+
+def render_tenants(report: TenantsUsage) -> str:
+    """Return a table of the tenants of an installation, with their health."""
+    if not report.tenants:
+        return "No tenants."
+    rows = [_row("tenant", each.tenant, each, report.total) for each in report.tenants]
+    for row, each in zip(rows, report.tenants, strict=True):
+        row["requests"], row["failed"] = f"{each.requests:,}", f"{each.failed_requests:,}"
+        row["health"] = each.health
+    if len(rows) > 1:
+        rows.append(_row("tenant", "total", report.total, report.total))
+    return aligned(rows)
 
 
 def _trend(report: UsageReported) -> str:

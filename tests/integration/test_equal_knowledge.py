@@ -1,0 +1,54 @@
+"""Equal knowledge is stored and embedded once, as far as that tells nobody what others have stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support.knowledge import HANDBOOK, QuickEmbedder, domain, embed_quickly, put
+
+if TYPE_CHECKING:
+    from support.world import World
+
+pytestmark = [
+    pytest.mark.both_databases,
+    pytest.mark.req("CE-L4", part="values of boards and memories; a document under its own id"),
+]
+FACT = "A quokka naps under the banksia at noon. " * 40
+
+
+@pytest.fixture(autouse=True)
+def embedder(monkeypatch: pytest.MonkeyPatch) -> QuickEmbedder:
+    return embed_quickly(monkeypatch)
+
+
+async def test_equal_values_of_boards_and_memories_are_stored_once(world: World) -> None:
+    count = "SELECT COUNT(*) FROM blobs WHERE tenant = $1"
+    ((before,),) = await world.rows(count, world.tenant)
+    await world.planner.write("first", FACT)
+    ((once,),) = await world.rows(count, world.tenant)
+    assert once > before
+    await world.planner.write("second", FACT)
+    await world.analysis.write("third", FACT)
+    assert await world.rows(count, world.tenant) == [(once,)]
+    await world.planner.write("fourth", f"{FACT} Then it eats.")
+    ((more,),) = await world.rows(count, world.tenant)
+    assert more > once
+
+
+async def test_a_document_that_is_put_again_is_neither_stored_nor_embedded_again(
+    world: World, embedder: QuickEmbedder
+) -> None:
+    await domain(world.admin)
+    for _ in range(2):
+        await put(world.admin, "naps.md", FACT)
+        await world.app.scheduler.drain("knowledge.ingest")
+    embedded = len(embedder.embedded)
+    assert embedded
+    assert (await world.admin.call("knowledge.get_document", domain=HANDBOOK, document_id="naps.md"))["version"] == 1
+    await world.admin.call("knowledge.reindex", domain=HANDBOOK)
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
+    assert len(embedder.embedded) == embedded
+    rows = await world.rows("SELECT COUNT(*) FROM document_contents WHERE tenant = $1", world.tenant)
+    assert [tuple(row) for row in rows] == [(1,)]
