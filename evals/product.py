@@ -117,7 +117,8 @@ async def open_product(embedder: CachedEmbedder) -> AsyncIterator[Product]:
             await product.call("agent.create", principal=_ADMIN, agent_id=AGENT)
             # Nobody reviews what a detector holds by mistake.
             actions = dict.fromkeys(("human", "agent", "tool", "document", "import"), "annotate")
-            await product.call("layer.define", principal=_ADMIN, layer="tenant", policy={"injection": actions})
+            policy = {"injection": actions, "prompt_injection": "annotate"}
+            await product.call("layer.define", principal=_ADMIN, layer="tenant", policy=policy)
             yield product
         finally:
             await app.close()

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from weft.capabilities.windows.model import WindowEvent
 
 _READ = 600
-# Later messages of others that may answer a question.
-_REPLIES = 2
+# Later messages of others that may answer a question: what comes after the next is seldom about it.
+_REPLIES = 1
 # A reply as short as this need not repeat a word of the question.
 _SHORT_REPLY = 120
 
