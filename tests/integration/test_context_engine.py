@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from support.assemblies import TASK, add_documents, assemble, ingest, receipt, texts
 from support.teams import create_team
 from support.windows import create, published
 from support.world import SESSION, World, outcome, refused
 from weft.capabilities.assembly import service
+from weft.capabilities.layers.prefix import render_layers, sections_of
 
 TOPICS = ("vacation", "travel", "passwords", "parking", "canteen", "pensions", "printers", "visitors", "training")
 
@@ -139,6 +141,15 @@ async def test_beyond_the_limit_of_the_model_the_priority_decides_what_stays(wor
         await assemble(world.analysis, token_budget=50)
 
 
+@pytest.mark.req("CE-F13")
+async def test_where_not_all_fit_the_most_relevant_passages_are_taken(world: World) -> None:
+    near = [f"The barrier of the parking lot, report {number}. " + f"Paint {number}. " * 60 for number in range(8)]
+    await add_documents(world, *near, "The code of the parking barrier is 7319. " + "It is kept in the office. " * 20)
+    answer = await assemble(world.analysis, "What is the code of the parking barrier?", token_budget=700)
+    assert "7319" in prompt(answer)
+    assert answer["omitted"]["budget"] > 0
+
+
 @pytest.mark.req("CE-E", part="a search without results")
 async def test_without_evidence_the_newest_turns_have_the_room(world: World) -> None:
     await world.planner.say("A message of another agent.")
@@ -218,6 +229,28 @@ async def test_a_prompt_whose_layers_were_altered_is_not_returned(
     with refused("LAYER_VIOLATION"):
         await assemble(world.analysis)
     assert (await world.analysis.call("receipt.list"))["receipts"] == []
+
+
+@pytest.mark.req("CE-F27")
+@pytest.mark.parametrize("level", [1, 2, 3, 4])
+async def test_a_prompt_without_one_of_its_four_layers_is_not_returned(
+    world: World, monkeypatch: pytest.MonkeyPatch, level: int
+) -> None:
+    await with_four_layers(world)
+    planned = service.make_plan
+
+    def without_layer(*given: Any) -> Any:
+        plan = planned(*given)
+        prefix, *rest = plan.blocks
+        layers = [layer for layer in sections_of(prefix.messages[0].content) if layer.level != level]
+        assert len(layers) == 3
+        message = structs.replace(prefix.messages[0], content=render_layers(layers))
+        return structs.replace(plan, blocks=(structs.replace(prefix, messages=(message,)), *rest))
+
+    monkeypatch.setattr(service, "make_plan", without_layer)
+    with refused("LAYER_VIOLATION") as error:
+        await assemble(world.analysis)
+    assert error.value.context["level"] == level
 
 
 @pytest.mark.req("CE-P")

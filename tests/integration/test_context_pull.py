@@ -196,6 +196,22 @@ async def test_an_expired_entry_is_hidden_at_once_but_stays_in_snapshots(world: 
     assert await problems(world) == []
 
 
+@pytest.mark.req("CE-F3")
+async def test_of_the_four_memory_types_only_work_artifacts_expire(world: World) -> None:
+    await push(
+        world.planner,
+        knowledge_entry("talk", 1, memory_type="conversation_context", workflow_id="launch"),
+        knowledge_entry("fact", 1),
+        knowledge_entry("style", 1, memory_type="team_preferences"),
+        artifact("report", "long"),
+        if_version=0,
+    )
+    world.clock.advance(days=91)
+    memory = (await pull(world.planner))["context"]["memory"]
+    kept = {name: [entry["key"] for entry in listed] for name, listed in memory.items() if listed}
+    assert kept == {"conversation_context": ["talk"], "learned_knowledge": ["fact"], "team_preferences": ["style"]}
+
+
 @pytest.mark.req("CE-F57")
 async def test_retention_is_set_per_memory_type_and_overridden_per_line(world: World) -> None:
     keep = {"learned_knowledge": 30, "work_artifacts": "indefinite", "context:planner:team_preferences": 30}

@@ -84,6 +84,7 @@ def test_a_hash_covers_every_field_of_a_commit(other: Commit) -> None:
     assert other.hash_after(*PARENTS, weight=10) != IDENTITY
 
 
+@pytest.mark.req("CE-F20")
 @pytest.mark.parametrize("parents", [(), (PARENTS[0],), (EMPTY, PARENTS[1]), (PARENTS[0], EMPTY), PARENTS[::-1]])
 def test_a_hash_covers_the_parent(parents: tuple[bytes, ...]) -> None:
     assert COMMIT.hash_after(*parents, weight=10) != IDENTITY

@@ -186,6 +186,14 @@ def test_the_room_that_was_lent_returns_when_its_owner_needs_it() -> None:
     assert len(both.kept) == 50
 
 
+def test_each_category_is_trimmed_to_its_share() -> None:
+    talk = [dialog(f"d{number}", 10) for number in range(100)]
+    context = [event(f"k{number}", Category.CONTEXT, 10) for number in range(100)]
+    budgets = budgets_for(450, {Category.CONTEXT: 0.8, Category.DIALOG: 0.1})
+    kept = fit([*context, *talk], 450, budgets, low_water=1.0).kept
+    assert [sum(each.startswith(category) for each in kept) for category in "kd"] == [40, 5]
+
+
 def test_trimming_begins_at_the_limit_and_not_at_half_of_it() -> None:
     """Fault of a known implementation: trimming already at 55 % use, because one category is over its budget."""
     talk = [dialog(f"d{number}", 10) for number in range(95)]
