@@ -227,7 +227,7 @@ WHERE tenant = $1 AND state = 'pending' AND queued_at > 0
                          ELSE 3600000000 END <= $2
   AND added_by NOT IN ({placeholders(3, _LEFT_OUT)})
 ORDER BY queued_at LIMIT ${3 + _LEFT_OUT}
-"""
+"""  # noqa: S608 - constants only
 _CLAIM = f"""
 {_DOCUMENT}
 WHERE tenant = $1 AND domain = $2 AND document_id = $3 AND state = 'pending' AND lease_until <= $4
