@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
 from itertools import product, repeat
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -168,6 +171,19 @@ def test_a_missing_permission_is_403(team: Team, session: str) -> None:
 @pytest.mark.parametrize("path", ["/", "/v1/sessions", "/metrics", "/openapi.json", "/mcp/tool/list_sessions"])
 def test_foreign_hosts_and_origins_are_403(team: Team, headers: dict[str, str], path: str) -> None:
     check_refusal(team.ask("GET", path, headers=headers), 403, "HOST_NOT_ALLOWED")
+
+
+@pytest.mark.parametrize("name", ["Host", "Origin"])
+@pytest.mark.parametrize("values", [("evil.example", "localhost"), ("localhost", "evil.example")])
+def test_a_second_host_or_origin_does_not_hide_the_first(team: Team, name: str, values: tuple[str, str]) -> None:
+    connection = HTTPConnection(urlsplit(team.url).netloc, timeout=10)
+    connection.putrequest("GET", "/openapi.json", skip_host=name == "Host")
+    for value in values:
+        connection.putheader(name, value if name == "Host" else f"http://{value}")
+    connection.endheaders()
+    answer = connection.getresponse()
+    assert (answer.status, json.loads(answer.read())["code"]) == (403, "HOST_NOT_ALLOWED")
+    connection.close()
 
 
 def test_health_probes_accept_any_host(team: Team) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hashlib
 import reprlib
+import time
 import zlib
 from collections import Counter
 from functools import partial
@@ -650,6 +651,28 @@ async def test_ingestion_is_fair_between_tenants(library: World, monkeypatch: py
     assert max(max(tenants.values()) for tenants in running) <= 4
     assert all(len(tenants) == 2 for tenants in running[:6])
     assert dict(max_reading) == {"ours": 1, "theirs": 1}
+
+
+@pytest.mark.req("CE-T", part="all limits of what exists")
+async def test_slow_documents_of_one_agent_do_not_hold_up_those_of_others(
+    library: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hostile agent adds many documents that take as long to parse as one may; others wait for one of them."""
+    read_order: list[str] = []
+    read_document = library.app.ingestion._reader.read
+
+    def read_slowly(content: bytes, media_type: str | None, name: str) -> Any:
+        read_order.append(name)
+        time.sleep(0.05 if name.startswith("bomb") else 0)
+        return read_document(content, media_type, name)
+
+    monkeypatch.setattr(library.app.ingestion._reader, "read", read_slowly)
+    for each in range(30):
+        await put(library.analysis, f"bomb-{each}", TEXT)
+    await put(library.planner, "handbook", TEXT)
+    await library.app.scheduler.drain("knowledge.ingest")
+    assert read_order.index("handbook") <= 2
+    assert len(read_order) == 31
 
 
 async def test_several_processes_index_each_document_once(library: World, embedder: QuickEmbedder) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.bundles import exported
+from support.windows import ingest, message
 from support.world import outcome, refused
 from weft.app.dispatch import CallContext
 from weft.capabilities.events.model import EventFilter
@@ -749,3 +750,95 @@ async def test_a_rule_against_deletion_holds_for_what_removes_a_key_otherwise(wo
     await world.planner.write("goal", "ship on Friday")
     world.clock.advance(minutes=1)
     assert await world.planner.value("goal") == "ship on Friday"
+
+
+async def _set_then(caller: Caller, then: str | None, **branch: str) -> None:
+    """Write release_date, or delete it."""
+    await (caller.delete("release_date", **branch) if then is None else caller.write("release_date", then, **branch))
+
+
+@pytest.mark.req("CE-F35")
+@pytest.mark.parametrize("door", ["restore", "rollback", "merge", "resolve"])
+@pytest.mark.parametrize(
+    ("prohibited", "then"),
+    [
+        (NO_DELETE, None),
+        (rule("board.write", "arguments.key.startsWith('release_')"), "Sunday"),
+        (rule("shared_context.write", "'secret' in labels"), f"use {A_KEY}"),
+        (rule("board.write", response="redact", mask=["secrets"]), f"use {A_KEY}"),
+    ],
+    ids=["delete", "key", "label", "mask"],
+)
+async def test_no_restore_or_merge_does_what_a_rule_prohibits(
+    world: World, door: str, prohibited: dict[str, Any], then: str | None
+) -> None:
+    planner, board = world.planner, f"board:{world.planner.session}"
+    await planner.write("release_date", "Monday")
+    await planner.call("history.branch", context_id=board, branch="side")
+    await _set_then(planner, then)
+    await _set_then(planner, then, branch="side")
+    await planner.snapshot("then")
+    now = "Friday" if door == "resolve" else "Monday"
+    await planner.write("release_date", now)
+    merge = {"context_id": board, "from_context_id": f"{board}@side"}
+    review = (await planner.call("history.merge", **merge))["review_id"] if door == "resolve" else None
+
+    async def attempt() -> Any:
+        if door == "restore":
+            return await planner.restore("then")
+        if door == "rollback":
+            return await planner.call("history.rollback", context_id=board, target_version="then")
+        if door == "merge":
+            return await planner.call("history.merge", **merge)
+        decision = {"release_date": {"take": "theirs"}}
+        return await world.admin.call("history.resolve", review_id=review, resolutions=decision)
+
+    await define(world.admin, prohibited)
+    assert await outcome(attempt()) == "GUARDRAIL_VIOLATION"
+    assert await planner.value("release_date") == now
+    await define(world.admin)
+    assert await outcome(attempt()) == "ok"
+    assert (await planner.keys() == []) if then is None else (await planner.value("release_date") == then)
+
+
+@pytest.mark.req("CE-F35")
+async def test_a_rule_about_one_key_lets_restores_of_others_pass(world: World) -> None:
+    await world.planner.write("goal", "ship")
+    await world.planner.snapshot("then")
+    await world.planner.write("goal", "wait")
+    await define(world.admin, rule("board.write", "arguments.key == 'release_date'"), NO_DELETE)
+    await world.planner.restore("then")
+    assert await world.planner.value("goal") == "ship"
+
+
+@pytest.mark.req("CE-F35")
+async def test_a_restore_that_a_rule_holds_is_made_after_approval(world: World) -> None:
+    await world.planner.write("goal", "ship")
+    await world.planner.snapshot("then")
+    await world.planner.write("goal", "wait")
+    await define(world.admin, rule("board.write", response="ask"))
+    with refused("APPROVAL_PENDING") as held:
+        await world.planner.restore("then")
+    assert await world.planner.value("goal") == "wait"
+    await world.admin.call("approval.approve", approval_id=held.value.context["approval_id"])
+    assert await world.planner.value("goal") == "ship"
+
+
+@pytest.mark.req("CE-F35")
+async def test_other_contexts_are_brought_back_only_by_who_may_edit_them(world: World) -> None:
+    planner = world.planner
+    for text in ("one", "two"):
+        await planner.call("context.push", knowledge=[{"key": text, "value": 1}])
+        await ingest(planner, message(text))
+        await planner.call("window.checkpoint", session_id=planner.session, label=text)
+    await define(world.admin, rule("context.push"), rule("ingest_event", name="i"), rule("memory.delete", name="m"))
+    window = f"window:{planner.session}:planner"
+    attempts = {
+        "rollback of memory": world.admin.call("history.rollback", context_id="context:planner", target_version="1"),
+        "rollback of a window": world.admin.call("history.rollback", context_id=window, target_version="1"),
+        "window": planner.call("window.restore", session_id=planner.session, label="one"),
+        "copy": world.admin.call("context.copy", agent_id="analysis", from_agent_id="planner"),
+        "expiry": planner.call("memory.set", key="k", value=1, expires_in=1),
+    }
+    got = {name: await outcome(attempt) for name, attempt in attempts.items()}
+    assert got == dict.fromkeys(attempts, "GUARDRAIL_VIOLATION")

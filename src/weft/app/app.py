@@ -275,7 +275,8 @@ class App:
             termination=self.termination,
             clock=self.clock,
         )
-        self.guardrail_guard = GuardrailGuard(self.caller_guardrails, self.guardrails)
+        self._known_actions = KnownActions(self.registry)
+        self.guardrail_guard = GuardrailGuard(self.caller_guardrails, self.guardrails, self._known_actions)
         self.guards.install(self.guardrail_guard)
 
     def _create_indexing(self, settings: Settings) -> None:
@@ -561,9 +562,10 @@ class App:
             allowed_operations=RegisteredOperations(self.registry, settings.rates(), self.database),
             pages=self._cache("message_pages", 1, megabytes=16, seconds=300),
             tenant_rules=self.tenant_rules,
-            known_actions=KnownActions(self.registry),
+            known_actions=self._known_actions,
             caller_guardrails=self.caller_guardrails,
             guardrails=self.guardrails,
+            implied_calls=self.guardrail_guard,
             layer_texts=self._cache("layer_texts", 1, megabytes=16, seconds=3600),
             searcher=Searcher(
                 reads=CallerTransactions(self.database, self._container, Transcripts),

@@ -173,6 +173,7 @@ def _queue_jobs(app: App) -> list[Job]:
             run=app.ingestion.run,
             concurrency=ingestion.CONCURRENCY,
             per_tenant=ingestion.PER_TENANT,
+            per_group=ingestion.PER_AUTHOR,
         ),
         Job(
             name=domain_evaluation.EVALUATE,

@@ -108,6 +108,7 @@ from weft.kernel.clock import Clock
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.events import Outbox
 from weft.kernel.fair_queue import FairSlots
+from weft.kernel.guards import ImpliedCalls
 from weft.kernel.identity import Actor
 from weft.kernel.ports import Cooperative, JobStore, Termination, Transactions
 from weft.kernel.tokens import TokenCounters
@@ -230,6 +231,7 @@ class Singletons:
     known_actions: KnownActions
     caller_guardrails: CallerGuardrails
     guardrails: Guardrails
+    implied_calls: ImpliedCalls
     searcher: Searcher
     allowed_operations: AllowedOperations
     tool_catalogue: ToolCatalogue

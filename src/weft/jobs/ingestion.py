@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
@@ -19,6 +20,7 @@ from weft.jobs.backfill_vectors import ModelVectors
 from weft.jobs.runner import attempt, renewing
 from weft.jobs.scheduler import Work
 from weft.kernel.errors import Unavailable, WeftError
+from weft.kernel.fair_queue import FairSlots
 from weft.kernel.fields import new_id
 from weft.kernel.thread_pools import CALLER, DOCUMENT_THREADS
 from weft.providers.document_trial import DocumentTrial
@@ -27,6 +29,8 @@ from weft.storage.sql.knowledge import documents_pending, release_all, tenants_w
 from weft.storage.sql.unit_of_work import SystemTransactions
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from weft.capabilities.indexing.chunking.reader import DocumentReader
     from weft.capabilities.indexing.embeddings.model import Embeddings
     from weft.capabilities.knowledge.document_chunks import ChunkLayout
@@ -44,11 +48,15 @@ INGEST = "knowledge.ingest"
 # and always room for another tenant.
 CONCURRENCY = 6
 PER_TENANT = 4
+# And of one participant, so that there is always room for another one of its tenant.
+PER_AUTHOR = 3
 _COUNT_EVERY_SECONDS = 5.0
 _RELEASE_SECONDS = 5.0
 # Before a document is retried for which something was unavailable.
 _RETRY_MICROS = 15_000_000
 _CHUNKS_AT_ONCE = 64
+# Between tenant and participant in the name of a group.
+_OF = "/"
 _log = logging.getLogger("weft.jobs")
 
 
@@ -73,8 +81,9 @@ class Ingestion:
         self._holder = new_id("worker")
         self._ingests = SystemTransactions(database, injector, IngestTransaction)
         self._vectors = ModelVectors()
-        # One document of a tenant is parsed at a time, so that those of other tenants never all wait for it.
-        self._parsing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        # One document of a tenant is parsed at a time, so that those of other tenants never all wait for it; those who
+        # added documents take turns.
+        self._parsing: WeakValueDictionary[str, FairSlots] = WeakValueDictionary()
         self._count_at = 0.0
         self._has_claimed = False
 
@@ -82,7 +91,9 @@ class Ingestion:
         """Return queued documents of the tenants whose turn it is."""
         await self._count_pending()
         tenants = await self._database.read(SYSTEM, tenants_with_pending)
-        return [work for tenant in queue.tenants_with_room(tenants) for work in await self._queued(tenant)]
+        groups = Counter(work.group for work in queue.running.values())
+        busy = {group for group, count in groups.items() if count >= PER_AUTHOR}
+        return [work for tenant in queue.tenants_with_room(tenants) for work in await self._queued(tenant, busy)]
 
     async def run(self, work: Work) -> bool:
         """Index one document, unless another process does; return whether it was claimed."""
@@ -96,14 +107,20 @@ class Ingestion:
                 async with asyncio.timeout(_RELEASE_SECONDS):
                     await self._database.write(SYSTEM, partial(release_all, holder=self._holder))
 
-    async def _queued(self, tenant: str) -> list[Work]:
+    async def _queued(self, tenant: str, busy: Collection[str] = ()) -> list[Work]:
+        """Return the oldest documents, and the oldest of others than those who added most of them."""
         found: list[Work] = []
+        at_limit = [author for each, _, author in (group.partition(_OF) for group in busy) if each == tenant]
 
         async def look() -> None:
-            for queued in await self._ingests.read(tenant, lambda ingest: ingest.queued(2 * CONCURRENCY)):
-                # If a process stopped while it indexed a document, this is tried alone: it may stop this one as well.
-                item = (queued.domain, queued.document_id)
-                found.append(Work(tenant, item, exclusive=queued.attempts > 0))
+            queued = await self._ingests.read(tenant, lambda ingest: ingest.queued(2 * CONCURRENCY, at_limit))
+            found.extend(_work(tenant, each) for each in queued)
+            crowd = [name for name, count in Counter(each.added_by for each in queued).items() if count > PER_AUTHOR]
+            if len(queued) == 2 * CONCURRENCY and crowd:
+                others = [*at_limit, *crowd]
+                queued = await self._ingests.read(tenant, lambda ingest: ingest.queued(CONCURRENCY, others))
+                known = {work.item for work in found}
+                found.extend(work for each in queued if (work := _work(tenant, each)).item not in known)
 
         # A tenant whose models this process does not know must not hold up the others.
         await attempt("queued documents", look(), tenant=tenant)
@@ -141,8 +158,7 @@ class Ingestion:
     async def _add_all(self, tenant: str, taken: ClaimedDocument) -> None:
         if taken.needs_trial:
             await DOCUMENT_THREADS.run(self._trial.run, taken.document, taken.domain, taken.content)
-        layout = await self._laid_out(tenant, taken)
-        scan = await self._scanned(tenant, taken, layout)
+        layout, scan = await self._parsed(tenant, taken)
         if await self._is_held(tenant, taken, scan):
             return
         label = scan.label(taken.policy, taken.document.released_by if taken.document.is_released else None)
@@ -165,13 +181,13 @@ class Ingestion:
                 self._metrics.count_document("indexed")
                 return
 
-    async def _laid_out(self, tenant: str, taken: ClaimedDocument) -> ChunkLayout:
-        async with self._parsing.setdefault(tenant, asyncio.Lock()):
-            return await DOCUMENT_THREADS.run(lay_out, self._reader, taken.document, taken.domain, taken.content)
-
-    async def _scanned(self, tenant: str, taken: ClaimedDocument, layout: ChunkLayout) -> DocumentScan:
-        async with self._parsing.setdefault(tenant, asyncio.Lock()):
-            return await DOCUMENT_THREADS.run(scan_document, self._scanner, taken.document, layout)
+    async def _parsed(self, tenant: str, taken: ClaimedDocument) -> tuple[ChunkLayout, DocumentScan]:
+        document = taken.document
+        slots = self._parsing.setdefault(tenant, FairSlots(1))
+        # In one turn: a document that is read quickly does not wait for slow ones twice.
+        async with slots.hold(tenant, document.added_by):
+            layout = await DOCUMENT_THREADS.run(lay_out, self._reader, document, taken.domain, taken.content)
+            return layout, await DOCUMENT_THREADS.run(scan_document, self._scanner, document, layout)
 
     async def _is_held(self, tenant: str, taken: ClaimedDocument, scan: DocumentScan) -> bool:
         """Hold a document for review, or refuse it, if the policy demands that; return whether it does."""
@@ -204,3 +220,9 @@ class Ingestion:
     ) -> None:
         release = partial(IngestTransaction.release, document=document, holder=self._holder, rest_micros=rest_micros)
         await self._ingests.write(tenant, partial(release, interrupted=interrupted))
+
+
+def _work(tenant: str, queued: QueuedDocument) -> Work:
+    # If a process stopped while it indexed a document, this is tried alone: it may stop this one as well.
+    item = (queued.domain, queued.document_id)
+    return Work(tenant, item, group=f"{tenant}{_OF}{queued.added_by}", exclusive=queued.attempts > 0)

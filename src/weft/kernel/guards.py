@@ -19,7 +19,7 @@ from weft.kernel.identity import Actor
 from weft.kernel.operation import Operation
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
 EntryPoint = Literal["call", "follow", "upload", "import", "export", "hook", "sync"]
 
@@ -71,6 +71,21 @@ class Guard:
     async def content(self, call: GuardedCall, piece: ContentPiece) -> bytes:  # noqa: ARG002 - of no use here
         """Return what is stored in place of the piece; a guard that needs all of it returns nothing until the last."""
         return piece.data
+
+
+class ImpliedCall(NamedTuple):
+    """A call whose effect another call has: a rollback that brings back a key of a board writes it."""
+
+    operation: str
+    arguments: Mapping[str, Any]
+
+
+class ImpliedCalls(Protocol):
+    """Checks the calls whose effect a call has, before its transaction."""
+
+    async def check(self, actor: Actor, calls: Iterable[ImpliedCall]) -> bool:
+        """Refuse or hold the call that implies these; tell whether the caller has rules, so that others may be too."""
+        ...
 
 
 class DenialLog(Protocol):

@@ -74,6 +74,11 @@ class CopyContext(Request, weakref=True, eq=False):
     reason: Reason = None
     step: Step = None
 
+    @property
+    def effects(self) -> tuple[str, ...]:
+        """Return the names of a push: a copy writes and removes entries as one does."""
+        return ("context.push", "push_context")
+
 
 class ContextCopied(Success, kw_only=True):
     """The result of a copy. ``snapshot_before`` labels the version that was replaced."""

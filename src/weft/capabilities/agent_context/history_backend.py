@@ -318,6 +318,7 @@ AGENT_DEFINITION = LineKind(
     size_errors=(ContextLimitExceeded,),
     item_kind="agent_definition",
     source_kind="weft_agent_definition",
+    edited_by=("agent.define",),
 )
 PERSISTENT_MEMORY = LineKind(
     prefix="context",
@@ -331,6 +332,9 @@ PERSISTENT_MEMORY = LineKind(
     size_errors=(ContextLimitExceeded, PinLimitExceeded),
     item_kind="persistent_memory",
     source_kind="weft_persistent_memory",
+    edited_by=("context.push", "agent.define"),
 )
-TEAM_MEMORY = structs.replace(PERSISTENT_MEMORY, prefix="team", names=("team", "memory_type?", "workflow?"))
-USER_MEMORY = structs.replace(PERSISTENT_MEMORY, prefix="user", names=("user", "memory_type?", "workflow?"))
+# Without definitions.
+_SHARED_MEMORY = structs.replace(PERSISTENT_MEMORY, edited_by=("context.push",))
+TEAM_MEMORY = structs.replace(_SHARED_MEMORY, prefix="team", names=("team", "memory_type?", "workflow?"))
+USER_MEMORY = structs.replace(_SHARED_MEMORY, prefix="user", names=("user", "memory_type?", "workflow?"))

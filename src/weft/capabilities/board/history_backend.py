@@ -17,9 +17,10 @@ from weft.capabilities.history.store import Rule
 from weft.capabilities.pins.model import PinLimitExceeded
 from weft.capabilities.sessions.model import SessionArchived, SessionNotFound, line_of, session_of
 from weft.kernel.fields import is_name
+from weft.kernel.guards import ImpliedCall
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from weft.capabilities.board.board_view import BoardView
     from weft.capabilities.board.board_writer import BoardWriter
@@ -98,6 +99,16 @@ def _parse(line_id: str) -> tuple[str, str]:
     return session_id, branch or MAIN
 
 
+def _implied_calls(line_id: str, key: str, version: Version | None) -> Iterator[ImpliedCall]:
+    """Yield the calls that would set a key to a version; one that expires is removed as well."""
+    session_id, branch = _parse(line_id)
+    arguments = {"session_id": session_id, "branch": branch, "key": key}
+    if version is not None:
+        yield ImpliedCall("board.write", {**arguments, "value": version.value or ""})
+    if version is None or version.change.meta.expires_at is not None:
+        yield ImpliedCall("board.delete", arguments)
+
+
 BOARD = LineKind(
     prefix="board",
     names=("session",),
@@ -109,5 +120,6 @@ BOARD = LineKind(
     size_errors=(StoreFull, ValueTooLarge, PinLimitExceeded),
     item_kind="board_entry",
     source_kind="weft_board",
+    implied_calls=_implied_calls,
     private=False,
 )

@@ -41,7 +41,7 @@ from weft.capabilities.history.model import (
     VersionConflict,
     VersionPruned,
 )
-from weft.capabilities.history.rollback import RestorePlan, noted, plan_restore, planned_now, restore
+from weft.capabilities.history.rollback import RestorePlan, checked_plan, noted, plan_restore, planned_now, restore
 from weft.capabilities.history.service import ExpiryDue, History, current_state, planned
 from weft.capabilities.history.snapshot_quota import SnapshotQuota
 from weft.capabilities.pins.model import PinLimitExceeded
@@ -51,6 +51,7 @@ from weft.capabilities.trust.views import DerivedFrom, TrustInfo, trust_info
 from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.errors import PermissionDenied, QuotaExceeded
 from weft.kernel.fields import Count, Name, Ordinal, Reason, Step
+from weft.kernel.guards import ImpliedCalls
 from weft.kernel.identity import ANYONE, Actor, Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 from weft.kernel.ports import Transactions
@@ -344,11 +345,6 @@ class RestoreSnapshot(Request, weakref=True, eq=False):
     reason: Reason = None
     step: Step = None
 
-    @property
-    def effects(self) -> tuple[str, ...]:
-        """Return the names of a deletion: a restore removes the keys that the snapshot lacks."""
-        return _DELETION
-
 
 class SnapshotRestored(Response):
     """Keys changed by the restore; every change is a new version."""
@@ -594,8 +590,10 @@ class _BoardHistory(msgspec.Struct, frozen=True):
 _restores: WeakKeyDictionary[RestoreSnapshot, RestorePlan] = WeakKeyDictionary()
 
 
-async def prepare_restore(request: RestoreSnapshot, actor: Actor, transactions: Transactions[_BoardHistory]) -> None:
-    """Plan the restore before the transaction."""
+async def prepare_restore(
+    request: RestoreSnapshot, actor: Actor, transactions: Transactions[_BoardHistory], implied: ImpliedCalls
+) -> None:
+    """Plan the restore before the transaction, and check what it implies."""
 
     async def plan(services: _BoardHistory) -> RestorePlan:
         history = services.history
@@ -607,7 +605,7 @@ async def prepare_restore(request: RestoreSnapshot, actor: Actor, transactions: 
     async def lock(services: _BoardHistory) -> object:
         return await services.boards.to_write(request.session_id, request.branch)
 
-    _restores[request] = await planned(actor, transactions, plan, lock)
+    _restores[request] = await checked_plan(actor, await planned(actor, transactions, plan, lock), implied)
 
 
 @_write_operation(

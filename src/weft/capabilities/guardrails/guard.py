@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,10 +17,14 @@ from weft.kernel.guards import ContentPiece, Guard, GuardedCall
 from weft.kernel.identity import HIGHEST_CLEARANCE, PrincipalKind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from weft.capabilities.guardrails.actions import KnownActions
     from weft.capabilities.guardrails.rules import RuleSet
     from weft.capabilities.guardrails.service import Guardrails
     from weft.capabilities.guardrails.store import CallerGuardrails
-    from weft.kernel.guards import EntryPoint
+    from weft.kernel.guards import EntryPoint, ImpliedCall
+    from weft.kernel.identity import Actor
 
 # The operation that changes the rules of the tenant: no rule can lock out those who may change it.
 _DEFINE = "layer.define"
@@ -30,9 +35,10 @@ _DOCUMENTS: frozenset[EntryPoint] = frozenset({"upload", "hook", "sync"})
 class GuardrailGuard(Guard):
     """Enforces the guardrails of the caller's layers as they are now."""
 
-    def __init__(self, rules: CallerGuardrails, guardrails: Guardrails) -> None:
+    def __init__(self, rules: CallerGuardrails, guardrails: Guardrails, actions: KnownActions) -> None:
         self._rules = rules
         self._guardrails = guardrails
+        self._actions = actions
 
     def applies(self, call: GuardedCall) -> bool:
         actor = call.actor
@@ -76,6 +82,39 @@ class GuardrailGuard(Guard):
             return piece.data
         masked: str = mask_value(text, outcome.masks)
         return piece.data if masked == text else masked.encode()
+
+    async def check(self, actor: Actor, calls: Iterable[ImpliedCall]) -> bool:
+        """Implement ImpliedCalls: what a rule would mask in such a call is refused, since it is stored already."""
+        rules = self._rules.cached(actor) or await self._rules.load(actor)
+        if not rules.rules:
+            return False
+        for call in calls:
+            names = self._actions.names_for(call.operation)
+            about = (rules.known(call.operation) or rules.candidates(call.operation, names)).before
+            if about:
+                await self._check_implied(actor, call, about)
+                # A restore may have thousands of keys.
+                await asyncio.sleep(0)
+        return True
+
+    async def _check_implied(self, actor: Actor, call: ImpliedCall, rules: RuleBatch) -> None:
+        operation = self._actions.find(call.operation)
+        checked = CheckedCall(
+            actor=actor,
+            action=call.operation,
+            operation=call.operation,
+            tool=call.operation if operation is None else operation.tool,
+            arguments=call.arguments,
+            session_id=call.arguments.get("session_id"),
+            step=actor.step,
+        )
+        outcome = await self._guardrails.check(checked, rules)
+        if outcome.masks and mask_value(call.arguments, outcome.masks) is not call.arguments:
+            raise GuardrailViolation(
+                f"A guardrail masks a value of {call.operation}, which this would bring back as it was.",
+                hint="Write the value anew instead.",
+                operation=call.operation,
+            )
 
     async def _candidates(self, call: GuardedCall) -> Candidates:
         actor = call.actor

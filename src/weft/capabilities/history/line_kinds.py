@@ -15,13 +15,15 @@ import msgspec
 
 from weft.capabilities.history.model import BRANCH_MARK, BranchNotFound, LineNotFound, no_line, trunk_of
 from weft.kernel.errors import SelfModification
+from weft.kernel.guards import ImpliedCall
 from weft.kernel.identity import PrincipalKind
 from weft.kernel.json_input import encode_json_field, raw_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from weft.capabilities.history.line_backend import LineBackend
+    from weft.capabilities.history.model import Version
     from weft.capabilities.history.store import Rule
     from weft.kernel.errors import WeftError
     from weft.kernel.identity import Actor
@@ -62,6 +64,10 @@ class LineKind(msgspec.Struct, frozen=True, kw_only=True):
     # ``context_kind`` of its versions as record items, None: they are not items; ``source_kind`` of their source.
     item_kind: str | None = None
     source_kind: str | None = None
+    # Operations that edit it: a rule against one holds for rollbacks and merges too. ``implied_calls`` are those that
+    # would set a key of a line to a version (None: remove it), for kinds whose rules are checked key by key.
+    edited_by: tuple[str, ...] = ()
+    implied_calls: Callable[[str, str, Version | None], Iterable[ImpliedCall]] | None = None
     # Versions have no ACL: who may open the line may read all of them. Otherwise each has its ACL.
     private: bool = True
 
@@ -187,3 +193,13 @@ def size_errors() -> tuple[type[WeftError], ...]:
 
 def _errors(of_kind: Callable[[LineKind], tuple[type[WeftError], ...]]) -> tuple[type[WeftError], ...]:
     return tuple(dict.fromkeys(error for kind in line_kinds().values() for error in of_kind(kind)))
+
+
+def calls_implied_by(line_id: str, changed: Mapping[str, Version | None]) -> Iterator[ImpliedCall]:
+    """Yield the calls that would change these keys of a line one by one."""
+    kind = kind_of(line_id)
+    if kind.implied_calls is not None:
+        for key, version in changed.items():
+            yield from kind.implied_calls(line_id, key, version)
+    elif changed:
+        yield from (ImpliedCall(name, {"context_id": line_id}) for name in kind.edited_by)

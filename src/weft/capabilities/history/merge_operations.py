@@ -10,7 +10,13 @@ import msgspec
 
 from weft.capabilities.history.fields import ContextId, write_operation
 from weft.capabilities.history.line_backend import CommitMeta
-from weft.capabilities.history.line_kinds import forbid_own_rules, kind_of, size_errors, write_errors
+from weft.capabilities.history.line_kinds import (
+    calls_implied_by,
+    forbid_own_rules,
+    kind_of,
+    size_errors,
+    write_errors,
+)
 from weft.capabilities.history.merge import MergePlan, UnrelatedContexts, apply_merge, plan_merge
 from weft.capabilities.history.model import Version, VersionPruned
 from weft.capabilities.history.reviews import ReviewState, close_review, open_review
@@ -20,6 +26,7 @@ from weft.capabilities.trust.gate import GATE_ERRORS
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.fields import Reason, Step
+from weft.kernel.guards import ImpliedCalls
 from weft.kernel.identity import Actor
 from weft.kernel.operation import PreparationOutdated, Request, Response
 from weft.kernel.ports import Transactions
@@ -83,21 +90,29 @@ class PlannedMerge(NamedTuple):
     plan: MergePlan
     conflicts: tuple[ConflictInfo, ...]
     known: list[str]
+    # Rules were checked for these keys: after a change they are checked again.
+    ruled: bool = False
 
 
 # Plans of parsed requests, so that the transaction only applies them.
 _planned: WeakKeyDictionary[MergeLine, PlannedMerge] = WeakKeyDictionary()
 
 
-async def prepare_merge(request: MergeLine, actor: Actor, transactions: Transactions[History]) -> None:
-    """Plan the merge before the transaction."""
+async def prepare_merge(
+    request: MergeLine, actor: Actor, transactions: Transactions[History], implied: ImpliedCalls
+) -> None:
+    """Plan the merge before the transaction, and check what it implies."""
 
     async def plan(history: History) -> PlannedMerge:
         line, source = await history.to_read(request.context_id), await history.to_read(request.from_context_id)
         ExpiryDue.check(line.head, history.now)
         return await plan_for_caller(history, line, source)
 
-    _planned[request] = await planned(actor, transactions, plan, lambda history: history.to_write(request.context_id))
+    made = await planned(actor, transactions, plan, lambda history: history.to_write(request.context_id))
+    # What waits for a decision changes nothing yet.
+    taken = {} if made.plan.outcome.conflicts else made.plan.outcome.taken
+    calls = calls_implied_by(made.plan.ours.line_id, taken)
+    _planned[request] = made._replace(ruled=await implied.check(actor, calls))
 
 
 async def plan_for_caller(history: History, line: OpenLine, source: OpenLine) -> PlannedMerge:
@@ -131,7 +146,7 @@ async def merge_line(request: MergeLine, history: History) -> Merged:
     line = await history.to_write(request.context_id)
     source = await history.to_read(request.from_context_id)
     prepared = _planned.pop(request, None)
-    plan, conflicts, known = await merge_planned_now(prepared, history, line, source)
+    plan, conflicts, known, _ = await merge_planned_now(prepared, history, line, source)
     reason = await history.gate.admit_note("reason", request.reason) or f"merge {plan.theirs.line_id}"
     if plan.outcome.conflicts:
         review = await open_review(history, line, plan, reason)
@@ -157,11 +172,11 @@ async def merge_planned_now(
 ) -> PlannedMerge:
     """Return the plan of the preparation; a small one is made again after a change or a redaction since.
 
-    Raises PreparationOutdated for a large one.
+    Raises PreparationOutdated for a large one, and for one that rules are about.
     """
     if prepared is not None and await prepared.plan.is_current(history, line, source):
         return prepared
-    if prepared is not None and prepared.plan.size > SMALL_CHANGE:
+    if prepared is not None and (prepared.ruled or prepared.plan.size > SMALL_CHANGE):
         raise PreparationOutdated
     return await plan_for_caller(history, line, source)
 

@@ -11,7 +11,7 @@ import msgspec
 from weft.capabilities.history.composite_lines import entry_at
 from weft.capabilities.history.fields import TOOL, ContextId, HistoryKey, PageCursor, audited_write, read_operation
 from weft.capabilities.history.line_backend import CommitMeta
-from weft.capabilities.history.line_kinds import kind_of, size_errors, write_errors
+from weft.capabilities.history.line_kinds import calls_implied_by, kind_of, size_errors, write_errors
 from weft.capabilities.history.merge import MergePlan, apply_merge
 from weft.capabilities.history.merge_operations import (
     ConflictInfo,
@@ -47,6 +47,7 @@ from weft.capabilities.trust.gate import GATE_ERRORS, IncomingContent, submitted
 from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.errors import Forbidden, InvalidInput, NotFound, PermissionDenied
 from weft.kernel.fields import Name, Reason, Step
+from weft.kernel.guards import ImpliedCalls
 from weft.kernel.identity import Actor
 from weft.kernel.json_input import encode_json_field
 from weft.kernel.operation import Audience, Request, Response, SubmittedText
@@ -194,8 +195,10 @@ def _texts(request: ResolveReview) -> list[SubmittedText]:
 _planned: WeakKeyDictionary[ResolveReview, PlannedMerge] = WeakKeyDictionary()
 
 
-async def prepare_resolution(request: ResolveReview, actor: Actor, transactions: Transactions[History]) -> None:
-    """Plan the merge before the transaction.
+async def prepare_resolution(
+    request: ResolveReview, actor: Actor, transactions: Transactions[History], implied: ImpliedCalls
+) -> None:
+    """Plan the merge before the transaction, and check what it implies.
 
     An outdated review is refreshed in its own transaction, so that it is updated although the decision is refused.
     """
@@ -213,7 +216,21 @@ async def prepare_resolution(request: ResolveReview, actor: Actor, transactions:
         outdated = await transactions.write(actor, lambda history: _refresh(history, request.review_id, prepared))
         if outdated is not None:
             raise outdated
-    _planned[request] = prepared
+    taken = {**prepared.plan.outcome.taken, **_decided(review.line_id, prepared.plan, request.resolutions)}
+    _planned[request] = prepared._replace(ruled=await implied.check(actor, calls_implied_by(review.line_id, taken)))
+
+
+def _decided(line_id: str, plan: MergePlan, resolutions: Mapping[str, ConflictResolution]) -> dict[str, Version | None]:
+    """Return what keys in conflict become by decisions that change them."""
+    decided: dict[str, Version | None] = {}
+    for conflict in plan.outcome.conflicts:
+        resolution = resolutions.get(conflict.key)
+        if resolution is not None and resolution.take == "value":
+            text = _text(line_id, resolution.value)
+            decided[conflict.key] = _new_version(conflict.key, text, ChangeMeta())
+        elif resolution is not None and resolution.take != "ours":
+            decided[conflict.key] = getattr(conflict, resolution.take)
+    return decided
 
 
 async def check_sizes(request: ResolveReview, actor: Actor, transactions: Transactions[History]) -> None:
@@ -253,7 +270,7 @@ async def check_sizes(request: ResolveReview, actor: Actor, transactions: Transa
 async def resolve_review(request: ResolveReview, history: History) -> ReviewResolved:
     """Resolve a merge key by key. Only humans may, and only for the current values of both sides."""
     review, line, source = await _locked_review(history, request.review_id)
-    plan, visible, merged = await merge_planned_now(_planned.pop(request, None), history, line, source)
+    plan, visible, merged, _ = await merge_planned_now(_planned.pop(request, None), history, line, source)
     if plan.conflicts != review.conflicts:
         raise _outdated(review, visible, len(plan.conflicts))
     if len(visible) < len(plan.conflicts):
@@ -290,7 +307,7 @@ async def close_open_review(request: CloseReview, history: History) -> ReviewDro
 async def _refresh(history: History, review_id: str, prepared: PlannedMerge) -> VersionConflict | None:
     """Refresh a review; return the error to raise if its conflicts have changed."""
     review, line, source = await _locked_review(history, review_id)
-    plan, visible, _ = await merge_planned_now(prepared, history, line, source)
+    plan, visible, _, _ = await merge_planned_now(prepared, history, line, source)
     if plan.conflicts == review.conflicts:
         return None
     await refresh_review(history, review, plan)
@@ -388,7 +405,11 @@ async def _chosen(
     meta = ChangeMeta(
         readable_by=old.readable_by, writable_by=old.writable_by, metadata_hash=old.metadata_hash, trust=label
     )
-    return Version(Change(conflict.key, 1, 1, ChangeKind.WRITE, blob_hash(text), meta), 0, "", 0, text)
+    return _new_version(conflict.key, text, meta)
+
+
+def _new_version(key: str, text: str, meta: ChangeMeta) -> Version:
+    return Version(Change(key, 1, 1, ChangeKind.WRITE, blob_hash(text), meta), 0, "", 0, text)
 
 
 def _text(line_id: str, value: Any) -> str:  # noqa: ANN401 - any JSON

@@ -12,7 +12,13 @@ from weft.capabilities.history.commits import tag_automatically
 from weft.capabilities.history.composite_lines import seals_at
 from weft.capabilities.history.fields import ContextId, audited_write
 from weft.capabilities.history.line_backend import ROLLBACK_CLEARANCE, CommitMeta, RestorePoint
-from weft.capabilities.history.line_kinds import forbid_own_rules, is_composite, size_errors, write_errors
+from weft.capabilities.history.line_kinds import (
+    calls_implied_by,
+    forbid_own_rules,
+    is_composite,
+    size_errors,
+    write_errors,
+)
 from weft.capabilities.history.model import VersionConflict, VersionNotFound, VersionPruned, trunk_of
 from weft.capabilities.history.revisions import VersionName
 from weft.capabilities.history.service import (
@@ -28,6 +34,7 @@ from weft.capabilities.history.three_way import same_content
 from weft.capabilities.trust.gate import GATE_ERRORS
 from weft.kernel.errors import PermissionDenied, QuotaExceeded
 from weft.kernel.fields import Count, Reason, Step
+from weft.kernel.guards import ImpliedCalls
 from weft.kernel.identity import Actor, PrincipalKind
 from weft.kernel.operation import PreparationOutdated, Request, Response
 from weft.kernel.ports import Transactions
@@ -78,8 +85,10 @@ def _check_may_roll_back(actor: Actor) -> None:
 _plans: WeakKeyDictionary[RollBack, RestorePlan] = WeakKeyDictionary()
 
 
-async def prepare_rollback(request: RollBack, actor: Actor, transactions: Transactions[History]) -> None:
-    """Plan the rollback before the transaction."""
+async def prepare_rollback(
+    request: RollBack, actor: Actor, transactions: Transactions[History], implied: ImpliedCalls
+) -> None:
+    """Plan the rollback before the transaction, and check what it implies."""
 
     async def plan(history: History) -> RestorePlan:
         await history.backends.of(request.context_id).check_rollback(request.context_id)
@@ -87,7 +96,8 @@ async def prepare_rollback(request: RollBack, actor: Actor, transactions: Transa
         ExpiryDue.check(line.head, history.now)
         return await plan_restore(history, line, await history.resolve(line, request.target_version))
 
-    _plans[request] = await planned(actor, transactions, plan, lambda history: history.to_write(request.context_id))
+    made = await planned(actor, transactions, plan, lambda history: history.to_write(request.context_id))
+    _plans[request] = await checked_plan(actor, made, implied)
 
 
 @audited_write(
@@ -167,6 +177,8 @@ class RestorePlan(NamedTuple):
     seals: bytes
     changed: Mapping[str, Version | None]
     known: frozenset[str]
+    # Rules were checked for these keys: after a change they are checked again.
+    ruled: bool = False
 
     async def is_current(self, history: History, line: OpenLine, target: Point) -> bool:
         """Tell whether the line is as it was when the plan was made, and nothing was redacted since."""
@@ -200,6 +212,12 @@ async def plan_restore(
     }
     touched = {key: version for key, version in {**now, **then}.items() if key in changed}
     return RestorePlan(head_point(head), target, seals, changed, frozenset(await visible_state(line, touched)))
+
+
+async def checked_plan(actor: Actor, plan: RestorePlan, implied: ImpliedCalls) -> RestorePlan:
+    """Return a plan whose every change the caller may make by itself."""
+    calls = calls_implied_by(plan.current.line_id, plan.changed)
+    return plan._replace(ruled=await implied.check(actor, calls))
 
 
 async def restore(
@@ -238,11 +256,11 @@ async def planned_now(
 ) -> RestorePlan:
     """Return the plan of the preparation; a small one is made again after a change or a redaction since.
 
-    Raises PreparationOutdated for a large one.
+    Raises PreparationOutdated for a large one, and for one that rules are about.
     """
     if prepared is not None and await prepared.is_current(history, line, target):
         return prepared
-    if prepared is not None and len(prepared.changed) > SMALL_CHANGE:
+    if prepared is not None and (prepared.ruled or len(prepared.changed) > SMALL_CHANGE):
         raise PreparationOutdated
     return await plan_restore(history, line, target, renew_ttl=renew_ttl, copied=copied)
 

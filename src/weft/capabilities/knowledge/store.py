@@ -39,6 +39,7 @@ class QueuedDocument(NamedTuple):
     domain: str
     document_id: str
     attempts: int = 0
+    added_by: str = ""
 
 
 class Requeued(NamedTuple):
@@ -157,8 +158,8 @@ class DocumentStore(Protocol):
         """Delete the content of one version."""
         ...
 
-    async def queued(self, now: int, limit: int) -> Sequence[QueuedDocument]:
-        """Return queued documents without a lease, oldest first.
+    async def queued(self, now: int, limit: int, not_of: Sequence[str] = ()) -> Sequence[QueuedDocument]:
+        """Return queued documents without a lease, oldest first; none that these participants added.
 
         After four attempts that ended with their process, a document rests before each further one.
         """

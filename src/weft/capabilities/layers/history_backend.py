@@ -276,4 +276,5 @@ LAYER = LineKind(
     retention={"layer": Rule(None, None)},
     write_errors=(SelfModification, TeamNotFound),
     size_errors=(ContentTooLarge,),
+    edited_by=("layer.define",),
 )

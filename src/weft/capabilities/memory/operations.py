@@ -102,6 +102,11 @@ class SetMemory(Request):
     reason: Reason = None
     step: MemoryStep = None
 
+    @property
+    def effects(self) -> tuple[str, ...]:
+        """Return the names of a deletion for an expiry, which removes the entry as a deletion does."""
+        return () if self.expires_in is None else ("memory.delete", "delete_memory")
+
 
 class MemorySet(Success, kw_only=True):
     """The written entry."""

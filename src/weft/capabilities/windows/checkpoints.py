@@ -83,6 +83,11 @@ class RestoreCheckpoint(Request, weakref=True, eq=False):
     reason: Reason = None
     step: Step = None
 
+    @property
+    def effects(self) -> tuple[str, ...]:
+        """Return the names of what adds events: a restore brings some back."""
+        return ("context.ingest", "ingest_event")
+
 
 class BranchCheckpoint(Request):
     """The checkpoint to continue from, and the name of the branch."""

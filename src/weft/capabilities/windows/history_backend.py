@@ -102,4 +102,5 @@ WINDOW = LineKind(
     write_errors=(SessionArchived,),
     item_kind="window_event",
     source_kind="weft_window",
+    edited_by=("context.ingest",),
 )

@@ -23,7 +23,7 @@ from weft.kernel.clock import DAY_MICROS
 from weft.kernel.identity import named_types
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
 from weft.storage.sql.collections import in_json
-from weft.storage.sql.database import SqlStore
+from weft.storage.sql.database import SqlStore, placeholders
 from weft.storage.sql.deferred_deletions import PendingDeletion, SqlDeferredDeletions
 from weft.storage.sql.jobs import RowLease
 from weft.storage.sql.knowledge_sources import erase_sources
@@ -218,14 +218,16 @@ WHERE tenant = $1 AND domain = $2 AND document_id = $3 AND version = $4
 # A document whose indexing was interrupted four times or more rests before the next attempt: 15 seconds, then longer
 # each time, up to an hour. It passed its trials, but may be the cause all the same, and must neither stop one process
 # after the other nor delay other documents for ever.
-_QUEUED = """
-SELECT domain, document_id, attempts FROM documents
+_LEFT_OUT, _NOBODY = 8, " "
+_QUEUED = f"""
+SELECT domain, document_id, attempts, added_by FROM documents
 WHERE tenant = $1 AND state = 'pending' AND queued_at > 0
   AND lease_until + CASE WHEN attempts < 4 THEN 0
                          WHEN attempts < 18 THEN (attempts - 3) * (attempts - 3) * 15000000
                          ELSE 3600000000 END <= $2
-ORDER BY queued_at LIMIT $3
-"""
+  AND added_by NOT IN ({placeholders(3, _LEFT_OUT)})
+ORDER BY queued_at LIMIT ${3 + _LEFT_OUT}
+"""  # noqa: S608 - constants only
 _CLAIM = f"""
 {_DOCUMENT}
 WHERE tenant = $1 AND domain = $2 AND document_id = $3 AND state = 'pending' AND lease_until <= $4
@@ -397,8 +399,9 @@ class SqlDocumentStore(SqlStore):
             version,
         )
 
-    async def queued(self, now: int, limit: int) -> Sequence[QueuedDocument]:
-        rows = await self._tx.all(_QUEUED, self._tenant, now, limit)
+    async def queued(self, now: int, limit: int, not_of: Sequence[str] = ()) -> Sequence[QueuedDocument]:
+        left_out = [*not_of, *[_NOBODY] * _LEFT_OUT][:_LEFT_OUT]
+        rows = await self._tx.all(_QUEUED, self._tenant, now, *left_out, limit)
         return [QueuedDocument(*row) for row in rows]
 
     async def claim(self, domain: str, document_id: str, holder: str, now: int, until: int) -> LeasedDocument | None:

@@ -48,10 +48,11 @@ class HostGuard:
     def _refusal(self, scope: Scope) -> HostNotAllowed | None:
         host = origin = None
         for name, value in scope["headers"]:
+            # Of two headers a proxy may go by the other one.
             if name == b"host":
-                host = value.decode("latin-1").lower()
+                host = value.decode("latin-1").lower() if host is None else ""
             elif name == b"origin":
-                origin = value.decode("latin-1").lower()
+                origin = value.decode("latin-1").lower() if origin is None else ""
         if host is None or (host not in self._hosts and _without_port(host) not in self._hosts):
             return HostNotAllowed(f"The host name '{(host or '')[:100]}' is not allowed.")
         if origin is not None and not self._trusts(origin, host):
