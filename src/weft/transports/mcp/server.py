@@ -176,12 +176,14 @@ class Handlers:
 
 
 class WeftServer(Server[ServerState]):
-    """The SDK's server with the capability listChanged of tools only; it derives that of others from subscriptions."""
+    """The SDK's server with the capability listChanged of tools only, unless it ``announces_lists`` of all kinds."""
+
+    announces_lists = False
 
     def get_capabilities(self, *args: Any, **kwargs: Any) -> types.ServerCapabilities:  # noqa: ANN401 - as inherited
         capabilities = super().get_capabilities(*args, **kwargs)
         for part in (capabilities.resources, capabilities.prompts):
-            if part is not None:
+            if part is not None and not self.announces_lists:
                 part.list_changed = False
         if capabilities.tools is not None:
             capabilities.tools.list_changed = True

@@ -86,7 +86,10 @@ class Watcher:
         self._wake.set()
 
     async def changes(self, *, until_empty: bool = False) -> AsyncIterator[str]:
-        """Yield each changed URI once, and an empty one for the list of tools; with ``until_empty``, stop when nothing is subscribed."""
+        """Yield each changed URI once, and an empty one for the list of tools.
+
+        With ``until_empty``, stop when nothing is subscribed.
+        """
         while True:
             while self._changed:
                 uri = next(iter(self._changed))
