@@ -83,8 +83,8 @@ class ImpliedCall(NamedTuple):
 class ImpliedCalls(Protocol):
     """Checks the calls whose effect a call has, before its transaction."""
 
-    async def check(self, actor: Actor, calls: Iterable[ImpliedCall]) -> bool:
-        """Refuse or hold the call that implies these; tell whether the caller has rules, so that others may be too."""
+    async def check(self, actor: Actor, calls: Iterable[ImpliedCall], operations: Iterable[str]) -> bool:
+        """Refuse or hold the call that implies these; tell whether the caller has rules about any of the operations."""
         ...
 
 

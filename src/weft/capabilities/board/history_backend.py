@@ -120,6 +120,7 @@ BOARD = LineKind(
     size_errors=(StoreFull, ValueTooLarge, PinLimitExceeded),
     item_kind="board_entry",
     source_kind="weft_board",
+    edited_by=("board.write", "board.delete"),
     implied_calls=_implied_calls,
     private=False,
 )

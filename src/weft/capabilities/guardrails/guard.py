@@ -83,19 +83,21 @@ class GuardrailGuard(Guard):
         masked: str = mask_value(text, outcome.masks)
         return piece.data if masked == text else masked.encode()
 
-    async def check(self, actor: Actor, calls: Iterable[ImpliedCall]) -> bool:
+    async def check(self, actor: Actor, calls: Iterable[ImpliedCall], operations: Iterable[str]) -> bool:
         """Implement ImpliedCalls: what a rule would mask in such a call is refused, since it is stored already."""
         rules = self._rules.cached(actor) or await self._rules.load(actor)
-        if not rules.rules:
-            return False
-        for call in calls:
-            names = self._actions.names_for(call.operation)
-            about = (rules.known(call.operation) or rules.candidates(call.operation, names)).before
-            if about:
-                await self._check_implied(actor, call, about)
+        about = {name: found for name in operations if (found := self._rules_about(rules, name))}
+        for call in calls if about else ():
+            if call.operation in about:
+                await self._check_implied(actor, call, about[call.operation])
                 # A restore may have thousands of keys.
                 await asyncio.sleep(0)
-        return True
+        return bool(about)
+
+    def _rules_about(self, rules: RuleSet, operation: str) -> RuleBatch | None:
+        if not rules.rules:
+            return None
+        return (rules.known(operation) or rules.candidates(operation, self._actions.names_for(operation))).before
 
     async def _check_implied(self, actor: Actor, call: ImpliedCall, rules: RuleBatch) -> None:
         operation = self._actions.find(call.operation)

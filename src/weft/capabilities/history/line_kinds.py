@@ -195,6 +195,10 @@ def _errors(of_kind: Callable[[LineKind], tuple[type[WeftError], ...]]) -> tuple
     return tuple(dict.fromkeys(error for kind in line_kinds().values() for error in of_kind(kind)))
 
 
+def operations_that_edit(line_id: str) -> tuple[str, ...]:
+    return kind_of(line_id).edited_by
+
+
 def calls_implied_by(line_id: str, changed: Mapping[str, Version | None]) -> Iterator[ImpliedCall]:
     """Yield the calls that would change these keys of a line one by one."""
     kind = kind_of(line_id)

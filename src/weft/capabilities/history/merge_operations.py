@@ -14,6 +14,7 @@ from weft.capabilities.history.line_kinds import (
     calls_implied_by,
     forbid_own_rules,
     kind_of,
+    operations_that_edit,
     size_errors,
     write_errors,
 )
@@ -111,8 +112,9 @@ async def prepare_merge(
     made = await planned(actor, transactions, plan, lambda history: history.to_write(request.context_id))
     # What waits for a decision changes nothing yet.
     taken = {} if made.plan.outcome.conflicts else made.plan.outcome.taken
-    calls = calls_implied_by(made.plan.ours.line_id, taken)
-    _planned[request] = made._replace(ruled=await implied.check(actor, calls))
+    line_id = made.plan.ours.line_id
+    ruled = await implied.check(actor, calls_implied_by(line_id, taken), operations_that_edit(line_id))
+    _planned[request] = made._replace(ruled=ruled)
 
 
 async def plan_for_caller(history: History, line: OpenLine, source: OpenLine) -> PlannedMerge:

@@ -11,7 +11,13 @@ import msgspec
 from weft.capabilities.history.composite_lines import entry_at
 from weft.capabilities.history.fields import TOOL, ContextId, HistoryKey, PageCursor, audited_write, read_operation
 from weft.capabilities.history.line_backend import CommitMeta
-from weft.capabilities.history.line_kinds import calls_implied_by, kind_of, size_errors, write_errors
+from weft.capabilities.history.line_kinds import (
+    calls_implied_by,
+    kind_of,
+    operations_that_edit,
+    size_errors,
+    write_errors,
+)
 from weft.capabilities.history.merge import MergePlan, apply_merge
 from weft.capabilities.history.merge_operations import (
     ConflictInfo,
@@ -217,7 +223,9 @@ async def prepare_resolution(
         if outdated is not None:
             raise outdated
     taken = {**prepared.plan.outcome.taken, **_decided(review.line_id, prepared.plan, request.resolutions)}
-    _planned[request] = prepared._replace(ruled=await implied.check(actor, calls_implied_by(review.line_id, taken)))
+    calls = calls_implied_by(review.line_id, taken)
+    ruled = await implied.check(actor, calls, operations_that_edit(review.line_id))
+    _planned[request] = prepared._replace(ruled=ruled)
 
 
 def _decided(line_id: str, plan: MergePlan, resolutions: Mapping[str, ConflictResolution]) -> dict[str, Version | None]:

@@ -16,6 +16,7 @@ from weft.capabilities.history.line_kinds import (
     calls_implied_by,
     forbid_own_rules,
     is_composite,
+    operations_that_edit,
     size_errors,
     write_errors,
 )
@@ -216,8 +217,9 @@ async def plan_restore(
 
 async def checked_plan(actor: Actor, plan: RestorePlan, implied: ImpliedCalls) -> RestorePlan:
     """Return a plan whose every change the caller may make by itself."""
-    calls = calls_implied_by(plan.current.line_id, plan.changed)
-    return plan._replace(ruled=await implied.check(actor, calls))
+    line_id = plan.current.line_id
+    calls = calls_implied_by(line_id, plan.changed)
+    return plan._replace(ruled=await implied.check(actor, calls, operations_that_edit(line_id)))
 
 
 async def restore(
