@@ -115,3 +115,9 @@ async def test_an_envelope_is_stored_with_its_turn_or_not_at_all(world: World, m
         await assemble(planner, task="Which berth is free?")
     assert await envelopes_of(world.admin) == []
     assert (await planner.call("receipt.list", session_id="quay"))["receipts"] == []
+
+
+async def test_an_answer_of_a_tool_that_ends_a_task_has_the_envelopes_that_were_asked_for(world: World) -> None:
+    planner = await quay(world, "task", task_message_types=["result"])
+    await ingest(planner, ASKED, {**ANSWERED, "message_type": "result"})
+    assert [each["scope"] for each in await envelopes_of(planner)] == ["task"]

@@ -14,7 +14,12 @@ from weft.app.search.replica import CollectionReplica, Name
 from weft.capabilities.alerts.service import Alerts
 from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS, WINDOWS, collection_domain, index_damaged
 from weft.capabilities.knowledge.domains import cleared_for, domain_event
-from weft.capabilities.search.session_indexing.cursor import ReindexRange, start_session_reindex
+from weft.capabilities.search.session_indexing.cursor import (
+    REINDEXING_JOB,
+    IndexCursor,
+    ReindexRange,
+    start_session_reindex,
+)
 from weft.kernel.alerts import TENANT_SUBJECT
 from weft.kernel.identity import ANYONE, system_actor
 from weft.kernel.thread_pools import SEARCH_THREADS
@@ -159,9 +164,10 @@ class DamageAlarm:
             actor, outbox = system_actor(tenant), SqlOutbox(transaction, self._clock)
             domain = collection_domain(collection)
             readers = ANYONE if domain is None else await cleared_for(domain, SqlDomainStore(transaction))
-            await outbox.publish(index_damaged(collection, actor.participant, readers))
             if rows:
+                # It locks the domain, which all others do before they publish.
                 await _index_again(collection, transaction, outbox, actor.participant)
+            await outbox.publish(index_damaged(collection, actor.participant, readers))
             alerts = Alerts(actor, SqlAlertStore(transaction), SqlAccessStore(transaction), outbox, self._clock)
             # Without the name of the collection: not every admin may know that there is such a domain.
             await alerts.raise_("index.damaged", TENANT_SUBJECT, {"in_database": rows})
@@ -173,13 +179,19 @@ async def _index_again(collection: str, transaction: Transaction, outbox: Outbox
     """Start to index the stored texts of a collection again."""
     name = collection_domain(collection)
     if name is None:
+        jobs = SqlJobStore(transaction)
+        # What is being indexed again for another reason goes on.
+        running = await jobs.progress(REINDEXING_JOB)
+        known = (None if running is None else IndexCursor.of(running).reindex) or ReindexRange(0, 0)
         number = (await SqlCollectionStore(transaction).state(collection)).number
-        numbers = {each: number if each == collection else 0 for each in (SESSIONS, MEMORY, WINDOWS)}
-        replaced = ReindexRange(numbers[SESSIONS], numbers[MEMORY], windows=numbers[WINDOWS])
-        await start_session_reindex(SqlJobStore(transaction), await SqlEventStore(transaction).last_seq(), replaced)
+        numbers = {SESSIONS: known.sessions, MEMORY: known.memory, WINDOWS: known.windows}
+        numbers[collection] = max(numbers[collection], number)
+        replaced = ReindexRange(numbers[SESSIONS], numbers[MEMORY], known.reembed, numbers[WINDOWS])
+        await start_session_reindex(jobs, await SqlEventStore(transaction).last_seq(), replaced)
         return
     domains = SqlDomainStore(transaction)
     domain = await domains.find_locked(name)
     if domain is not None:
-        await domains.update(replace(domain, reindex_after="", reembed=False))
+        is_reembedding = domain.reindex_after is not None and domain.reembed
+        await domains.update(replace(domain, reindex_after="", reembed=is_reembedding))
         await outbox.publish(domain_event("domain.reindexing", domain, participant))

@@ -293,12 +293,12 @@ class WindowWriter:
     async def _record_envelopes(self) -> None:
         """Record envelopes of the tool calls and tasks that new events end, as far as the session asks for them."""
         service, config = self.service, self.session.config
-        wanted = {
-            event.event_id: event
-            for event in self._ingested
-            if ("tool_invocation" in config.envelopes and event.message.tool_call_id)
-            or ("task" in config.envelopes and event.message_type in config.task_message_types)
-        }
+        wanted: list[tuple[Scope, WindowEvent]] = []
+        for event in self._ingested:
+            if "tool_invocation" in config.envelopes and event.message.tool_call_id:
+                wanted.append(("tool_invocation", event))
+            if "task" in config.envelopes and event.message_type in config.task_message_types:
+                wanted.append(("task", event))
         if not wanted:
             return
         tenant = service.actor.tenant
@@ -307,11 +307,10 @@ class WindowWriter:
         names = {event.event_id: event.item_id for event in events}
         calls = {call.call_id: event.item_id for event in events for call in event.message.tool_calls}
         envelopes = []
-        for event in wanted.values():
-            call_id = event.message.tool_call_id
+        for scope, event in wanted:
+            call_id = event.message.tool_call_id if scope == "tool_invocation" else None
             before = [calls.get(call_id, "")] if call_id else [names.get(each, "") for each in event.references]
             items = (each for each in (*before, names[event.event_id]) if each)
-            scope: Scope = "tool_invocation" if call_id else "task"
             at = service.clock.now()
             envelopes.append(session_envelope(scope, self.session, service.actor, at, items, tool_call_id=call_id))
         recorder = Recorder(service.actor, service.records, service.outbox, service.clock)
