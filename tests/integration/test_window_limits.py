@@ -131,3 +131,15 @@ async def test_a_bundle_does_not_say_how_many_events_it_has(world: World) -> Non
     await limit(world, world.other_tenant, window_events=4)
     with refused(REFUSED):
         await imported(world.stranger, resealed(bundle, lower))
+
+
+async def test_what_rollbacks_wrote_again_counts_once_in_an_import(world: World) -> None:
+    line = f"window:{SESSION}:planner"
+    await ingest(world.planner, message("first"))
+    await ingest(world.planner, *said("a", "b", "c"))
+    for version in (1, 2, 1, 2, 1, 2):
+        await world.admin.call("history.rollback", context_id=line, target_version=version)
+    bundle = await exported(world.admin, policy="full")
+    await world.stranger.create_agent("planner", agent_type="planning", clearance=3)
+    await limit(world, world.other_tenant, window_bytes=9_000)
+    assert (await imported(world.stranger, bundle)).windows == 1

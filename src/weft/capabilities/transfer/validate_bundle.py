@@ -220,6 +220,7 @@ class _LineOrder:
     labels: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
     numbers: dict[str, tuple[int, int, bool]] = field(default_factory=dict)
+    values: set[bytes] = field(default_factory=set)
 
     def check(self, version: Version, piece: EntryWithContent) -> None:
         change = version.change
@@ -300,8 +301,12 @@ class _OrderCheck:
         line = self._line(made.line_id)
         line.check(made.version, piece)
         check_content_size(len((made.content or "").encode()))
+        # A rollback writes values again that are stored once.
+        value = made.version.change.blob_hash
+        size = 0 if value in line.values else made.size
+        line.values |= {value} if value else set()
         # Each event counts, also if several have one number.
-        self._note_use(agent_of(made.line_id), max(made.number, len(line.numbers)), made.size)
+        self._note_use(agent_of(made.line_id), max(made.number, len(line.numbers)), size)
 
     def _note_use(self, agent_id: str, events: int, size: int) -> None:
         before = self.report.windows.get(agent_id, WindowUse())
