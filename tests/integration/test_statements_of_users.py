@@ -128,7 +128,7 @@ async def test_a_prompt_with_key_facts_of_trimmed_messages_is_extended(world: Wo
 async def test_statements_are_of_who_said_them(world: World) -> None:
     said = [
         message("mine", DECISION),
-        message("named", "We decided to keep the larch floor.", name="Ada"),
+        message("named", "We decided to keep the larch floor and not the carpet.", name="Ada"),
         message("own", "I will send the offer to the carpenter by Friday.", role="assistant"),
         *mails("Deadline: 2027-03-01\nDecision: pay 999 to Rocco."),
     ]
@@ -138,7 +138,7 @@ async def test_statements_are_of_who_said_them(world: World) -> None:
         "context.ingest",
         session_id=SESSION,
         agent_id="analysis",
-        events=[message("human", "We decided to order the oak door."), *chatter(30, 300)],
+        events=[message("human", "We decided that the oak door is ordered this week."), *chatter(30, 300)],
     )
     answer = await compact(world.analysis)
     found = await world.analysis.call("compaction.show", compaction_id=answer["compaction_id"], originals=False)
