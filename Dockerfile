@@ -1,6 +1,6 @@
-# Weft's server. Build: docker build --tag weft .   Guide: docs/guides/install.md
+# Weftline's server. Build: docker build --tag weftline .   Guide: docs/guides/install.md
 #
-# The packages that Weft needs are one layer, Weft itself another: a new version of Weft replaces only the small one.
+# The packages that Weftline needs are one layer, Weftline itself another: a new version of Weftline replaces only the small one.
 ARG PYTHON=3.11-slim-trixie
 
 FROM python:${PYTHON} AS dependencies
@@ -9,8 +9,8 @@ COPY pyproject.toml requirements.lock ./
 # "search" for everything, empty for the light installation.
 ARG EXTRAS=search
 RUN python -c "import sys, tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; print(*project['dependencies'], *(line for extra in sys.argv[1].split(',') if extra for line in project['optional-dependencies'][extra]), sep='\n')" "${EXTRAS}" > requirements.txt
-RUN python -m venv --without-pip /opt/weft \
-    && python -m pip --python /opt/weft install --no-cache-dir --requirement requirements.txt --constraint requirements.lock
+RUN python -m venv --without-pip /opt/weftline \
+    && python -m pip --python /opt/weftline install --no-cache-dir --requirement requirements.txt --constraint requirements.lock
 
 FROM python:${PYTHON} AS wheel
 WORKDIR /build
@@ -21,22 +21,22 @@ COPY src src
 RUN python -m hatchling build --target wheel --directory /dist
 
 FROM python:${PYTHON}
-RUN useradd --uid 10001 --user-group --no-create-home --home-dir /data --shell /usr/sbin/nologin weft \
-    && install --directory --owner=weft --group=weft --mode=700 /data
-COPY --from=dependencies /opt/weft /opt/weft
+RUN useradd --uid 10001 --user-group --no-create-home --home-dir /data --shell /usr/sbin/nologin weftline \
+    && install --directory --owner=weftline --group=weftline --mode=700 /data
+COPY --from=dependencies /opt/weftline /opt/weftline
 RUN --mount=type=bind,from=wheel,source=/dist,target=/dist \
-    python -m pip --python /opt/weft install --no-cache-dir --no-index --no-deps /dist/weft-*.whl
-ENV PATH=/opt/weft/bin:$PATH \
+    python -m pip --python /opt/weftline install --no-cache-dir --no-index --no-deps /dist/weftline-*.whl
+ENV PATH=/opt/weftline/bin:$PATH \
     PYTHONUNBUFFERED=1 \
-    WEFT_DATA_DIR=/data \
-    WEFT_HOST=0.0.0.0 \
-    WEFT_PORT=8787
+    WEFTLINE_DATA_DIR=/data \
+    WEFTLINE_HOST=0.0.0.0 \
+    WEFTLINE_PORT=8787
 USER 10001:10001
 WORKDIR /data
 VOLUME /data
 EXPOSE 8787
 # SIGTERM, the default signal, lets calls in flight finish.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s \
-    CMD ["python", "-c", "import os, urllib.request; urllib.request.urlopen('http://127.0.0.1:' + os.environ['WEFT_PORT'] + '/ready', timeout=2)"]
-ENTRYPOINT ["weft"]
+    CMD ["python", "-c", "import os, urllib.request; urllib.request.urlopen('http://127.0.0.1:' + os.environ['WEFTLINE_PORT'] + '/ready', timeout=2)"]
+ENTRYPOINT ["weftline"]
 CMD ["serve"]

@@ -8,7 +8,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP     = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
 
-# Tests and benchmarks start many Python processes: each would compile Weft again without cached bytecode.
+# Tests and benchmarks start many Python processes: each would compile Weftline again without cached bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 4
 
-# What Weft needs to run, and what working on it needs besides.
+# What Weftline needs to run, and what working on it needs besides.
 $(VENV)/.runtime: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --editable '.[search]'
@@ -28,7 +28,7 @@ $(VENV)/.development: $(VENV)/.runtime
 	@touch $@
 
 run: $(VENV)/.runtime
-	$(BIN)/weft demo --stay --data-dir $${WEFT_DATA_DIR:-weft-data}
+	$(BIN)/weftline demo --stay --data-dir $${WEFTLINE_DATA_DIR:-weftline-data}
 
 # A file runs on one worker, so that its fixtures are created once; tests/conftest.py chooses the number of workers.
 # Tests need no network but loopback.
@@ -39,7 +39,7 @@ test: $(VENV)/.development browser
 
 # Every test on both databases, with many examples.
 test-full: $(VENV)/.development browser
-	WEFT_TESTS=full $(BIN)/python -m pytest $(WORKERS) $(ARGS)
+	WEFTLINE_TESTS=full $(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
 # A browser for the tests of the console, where it can be installed; they are skipped where it cannot.
 browser: $(VENV)/.development
@@ -51,7 +51,7 @@ screenshots: browser
 
 # Every principal against every operation and resource on both databases, with secrets planted everywhere.
 canary: $(VENV)/.development
-	WEFT_TESTS=full $(BIN)/python -m pytest tests/hostile/test_canaries.py $(ARGS)
+	WEFTLINE_TESTS=full $(BIN)/python -m pytest tests/hostile/test_canaries.py $(ARGS)
 
 check: $(VENV)/.development
 	$(BIN)/ruff format --check .
@@ -72,7 +72,7 @@ evals: $(VENV)/.development
 
 # The eight validations of the context engine: ARGS=immutability runs one.
 validate: $(VENV)/.runtime
-	$(BIN)/weft validate $(or $(ARGS),all)
+	$(BIN)/weftline validate $(or $(ARGS),all)
 
 conformance: $(VENV)/.development
 	$(BIN)/python scripts/conformance.py $(ARGS)
@@ -88,7 +88,7 @@ package: $(VENV)/.development
 lock:
 	rm -rf .lock-venv && $(PYTHON) -m venv .lock-venv
 	.lock-venv/bin/python -m pip install --quiet --editable '.[dev]'
-	.lock-venv/bin/python -m pip freeze --exclude-editable --exclude weft > requirements.lock
+	.lock-venv/bin/python -m pip freeze --exclude-editable --exclude weftline > requirements.lock
 	rm -rf .lock-venv
 
 clean:

@@ -3,7 +3,7 @@
 All agents of a tenant fill their windows with what they do not use. Measured is the evaluation of their calls: when all
 alerts are new, when nothing has changed since, with ten times as many calls of each agent, and when all is well again.
 A call itself pays nothing: alerts are found from what it leaves behind anyway. Elapsed time is what operators wait and
-includes the database; it also includes what other programs take of the machine. CPU time of Weft's process, with the
+includes the database; it also includes what other programs take of the machine. CPU time of Weftline's process, with the
 same targets, includes neither.
 """
 
@@ -19,24 +19,24 @@ from benchmarks.harness import Row
 from benchmarks.postgres import postgres_database, postgres_server
 from benchmarks.servers import TENANT, call, folder
 from benchmarks.wire import run_async
-from weft.app.app import App
-from weft.capabilities.alerts.model import DIGEST_FROM
-from weft.capabilities.efficiency.model import efficiency_of
-from weft.capabilities.metering.model import NewUsageEntry, UsageKey, UsageSums
-from weft.jobs.alerts import EVALUATE_EVERY_SECONDS
-from weft.jobs.scheduler import Work
-from weft.kernel.clock import to_micros
-from weft.settings import Settings
-from weft.storage.sql.database import Scope
-from weft.storage.sql.metering import SqlUsageStore
-from weft.storage.sql.receipts import SqlReceiptStore
-from weft.testing.clock import FrozenClock
-from weft.testing.contracts.receipts import receipt
+from weftline.app.app import App
+from weftline.capabilities.alerts.model import DIGEST_FROM
+from weftline.capabilities.efficiency.model import efficiency_of
+from weftline.capabilities.metering.model import NewUsageEntry, UsageKey, UsageSums
+from weftline.jobs.alerts import EVALUATE_EVERY_SECONDS
+from weftline.jobs.scheduler import Work
+from weftline.kernel.clock import to_micros
+from weftline.settings import Settings
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.metering import SqlUsageStore
+from weftline.storage.sql.receipts import SqlReceiptStore
+from weftline.testing.clock import FrozenClock
+from weftline.testing.contracts.receipts import receipt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.storage.sql.database import Transaction
+    from weftline.storage.sql.database import Transaction
 
 _CAPACITY = 100_000
 _CALLS = 20
@@ -64,7 +64,7 @@ def run(*, quick: bool) -> list[Row]:
 
 async def _on_sqlite(agents: int) -> list[Row]:
     with folder() as data:
-        return await _measure("sqlite", str(data / "weft.db"), agents)
+        return await _measure("sqlite", str(data / "weftline.db"), agents)
 
 
 async def _on_postgres(agents: int) -> list[Row]:

@@ -1,6 +1,6 @@
 """Assembly of prompts: latency by callers and items of the tenant, cost by stage, load peaks and memory.
 
-Sizes are WEFT_BENCH_ITEMS, such as ``1000,1000000``: a million is filled in minutes, so it is measured on request only.
+Sizes are WEFTLINE_BENCH_ITEMS, such as ``1000,1000000``: a million is filled in minutes, so it is measured on request only.
 Every caller is an agent in a loop: a question is added to its window, then the prompt for it is assembled. Searches of
 the same tenant in the same run are the baseline.
 """
@@ -25,10 +25,10 @@ from benchmarks.harness import Baseline, Row, in_subprocess, limited, resident_b
 from benchmarks.search_scale import grow, load, sizes_asked
 from benchmarks.servers import ROOMY, folder
 from benchmarks.wire import run_async
-from weft.app.app import App
-from weft.app.authentication import Local
-from weft.app.dispatch import CallContext
-from weft.settings import Settings
+from weftline.app.app import App
+from weftline.app.authentication import Local
+from weftline.app.dispatch import CallContext
+from weftline.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -67,7 +67,7 @@ def run(*, quick: bool) -> list[Row]:
 
 def run_sizes(measure: Callable[[int, Effort], list[Row]], *, quick: bool) -> list[Row]:
     """Measure every size in a subprocess; the load peak only at the largest."""
-    sizes = sizes_asked("WEFT_BENCH_ITEMS", "200" if quick else "1000,100000")
+    sizes = sizes_asked("WEFTLINE_BENCH_ITEMS", "200" if quick else "1000,100000")
     effort = _QUICK if quick else _FULL
     efforts = [effort if size == max(sizes) else replace(effort, at_once=0) for size in sizes]
     return [row for size, each in zip(sizes, efforts, strict=True) for row in in_subprocess(measure, size, each)]
@@ -75,7 +75,7 @@ def run_sizes(measure: Callable[[int, Effort], list[Row]], *, quick: bool) -> li
 
 def _in_files(size: int, effort: Effort) -> list[Row]:
     with folder() as data:
-        return run_async(measured(f"assembly.{size}", str(data / "weft.db"), data, size, effort))
+        return run_async(measured(f"assembly.{size}", str(data / "weftline.db"), data, size, effort))
 
 
 async def measured(name: str, url: str, data: Path, size: int, effort: Effort) -> list[Row]:

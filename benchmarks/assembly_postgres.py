@@ -1,4 +1,4 @@
-"""Assembly of prompts in PostgreSQL; ``assembly`` measures the same in SQLite. Sizes are WEFT_BENCH_ITEMS."""
+"""Assembly of prompts in PostgreSQL; ``assembly`` measures the same in SQLite. Sizes are WEFTLINE_BENCH_ITEMS."""
 
 from __future__ import annotations
 

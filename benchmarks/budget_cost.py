@@ -16,16 +16,16 @@ from unittest.mock import patch
 from benchmarks.harness import Row, compared, in_subprocess
 from benchmarks.postgres import postgres_database, postgres_server
 from benchmarks.servers import TENANT, call, folder
-from weft.app.app import App
-from weft.app.authentication import Local
-from weft.app.dispatch import CallContext
-from weft.capabilities.budgets.service import Budgets
-from weft.settings import Settings
+from weftline.app.app import App
+from weftline.app.authentication import Local
+from weftline.app.dispatch import CallContext
+from weftline.capabilities.budgets.service import Budgets
+from weftline.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from weft.capabilities.budgets.model import BudgetUse
+    from weftline.capabilities.budgets.model import BudgetUse
 
 _UNCHECKED, _UNBOUND, _BOUND = "unchecked", "unbound", "bound"
 _AGENTS = (_UNCHECKED, _UNBOUND, _BOUND)
@@ -49,7 +49,7 @@ def run(*, quick: bool) -> list[Row]:
 
 def _on_sqlite(rounds: Rounds) -> list[Row]:
     with folder() as data:
-        return asyncio.run(_measured("budget_cost.sqlite", str(data / "weft.db"), rounds))
+        return asyncio.run(_measured("budget_cost.sqlite", str(data / "weftline.db"), rounds))
 
 
 def _on_postgres(rounds: Rounds) -> list[Row]:

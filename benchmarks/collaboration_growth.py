@@ -23,14 +23,14 @@ from benchmarks.grown_tenant import READER, Size, fill, query
 from benchmarks.harness import SECOND_IN_MICROS, Row, compared, cpu_seconds
 from benchmarks.postgres import postgres_database, postgres_server
 from benchmarks.servers import TENANT, folder, open_app
-from weft.app.authentication import Local
-from weft.app.dispatch import CallContext
-from weft.storage.sql.database import Scope
+from weftline.app.authentication import Local
+from weftline.app.dispatch import CallContext
+from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 
-    from weft.app.app import App
+    from weftline.app.app import App
 
 _MAX_RATIO = 1.5
 _PAGE = 50
@@ -194,8 +194,8 @@ async def _on_postgres(sizes: list[Size], rounds: int, calls: int) -> list[Row]:
 async def _sqlite_tenant(data: Path, size: Size) -> Tenant:
     place = data / str(size.messages)
     place.mkdir()
-    await fill(str(place / "weft.db"), size)
-    return Tenant(size, await open_app(str(place / "weft.db")))
+    await fill(str(place / "weftline.db"), size)
+    return Tenant(size, await open_app(str(place / "weftline.db")))
 
 
 async def _tenant_rows(

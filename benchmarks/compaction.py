@@ -25,18 +25,18 @@ from typing import TYPE_CHECKING
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from benchmarks.harness import Row, compared, limited
-from weft.capabilities.compaction.compactor import Compactor
-from weft.capabilities.compaction.model import CompactionSource
-from weft.capabilities.compaction.summariser import ExtractiveSummariser
-from weft.capabilities.indexing.text_analysis import stem, tokens, words
-from weft.capabilities.language_models.model import ConversationMessage, ToolCall
-from weft.capabilities.windows.model import Category, WindowEvent, message_tokens
-from weft.kernel.tokens import approximate_tokens
+from weftline.capabilities.compaction.compactor import Compactor
+from weftline.capabilities.compaction.model import CompactionSource
+from weftline.capabilities.compaction.summariser import ExtractiveSummariser
+from weftline.capabilities.indexing.text_analysis import stem, tokens, words
+from weftline.capabilities.language_models.model import ConversationMessage, ToolCall
+from weftline.capabilities.windows.model import Category, WindowEvent, message_tokens
+from weftline.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from weft.capabilities.compaction.model import StrategyName
+    from weftline.capabilities.compaction.model import StrategyName
 
 _SMALL, _LARGE = 100_000, 1_000_000
 _BELOW_SECONDS = 1.0

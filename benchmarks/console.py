@@ -19,16 +19,16 @@ from urllib.parse import quote, urlencode
 
 from benchmarks.grown_tenant import Size, fill, phrases
 from benchmarks.harness import Row, cpu_seconds, limited, resident_bytes
-from benchmarks.servers import ROOMY, call, folder, open_app, weft_server
+from benchmarks.servers import ROOMY, call, folder, open_app, weftline_server
 from benchmarks.wire import Connection, Refused, request, run_async
-from weft.transports.console.pages import PAGES
+from weftline.transports.console.pages import PAGES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from benchmarks.servers import Served
-    from weft.app.app import App
+    from weftline.app.app import App
 
 _SESSION, _WRITER = "console", "console-writer"
 _PAGE_MS = 100.0
@@ -71,9 +71,9 @@ def run(*, quick: bool) -> list[Row]:
 
 
 async def _measure(data: Path, scale: Scale) -> list[Row]:
-    await fill(str(data / "weft.db"), Size(scale.owners, scale.each, memory=False))
-    key, parts = await _prepare(str(data / "weft.db"), scale)
-    with weft_server(data, settings={"WEFT_SEMANTIC_SEARCH": "off"}) as served:
+    await fill(str(data / "weftline.db"), Size(scale.owners, scale.each, memory=False))
+    key, parts = await _prepare(str(data / "weftline.db"), scale)
+    with weftline_server(data, settings={"WEFTLINE_SEMANTIC_SEARCH": "off"}) as served:
         await _until_indexed(served, key)
         browser = await Browser.sign_in(served.port, key)
         pages = await _pages(browser, served, parts, scale)

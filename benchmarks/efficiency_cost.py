@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.harness import Row, in_subprocess
 from benchmarks.servers import TENANT, call, folder
-from weft.app.app import App
-from weft.kernel.thread_pools import always_short_turns
-from weft.settings import Settings
-from weft.transports.server import tune_garbage_collection
+from weftline.app.app import App
+from weftline.kernel.thread_pools import always_short_turns
+from weftline.settings import Settings
+from weftline.transports.server import tune_garbage_collection
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -66,7 +66,7 @@ def _measured(effort: Effort) -> list[Row]:
 async def _measure(sizes: tuple[Size, ...], rounds: int) -> list[Row]:
     rows: list[Row] = []
     with folder() as data:
-        app = App(Settings(database_url=str(data / "weft.db"), data_dir=str(data), rate_limits="off"))
+        app = App(Settings(database_url=str(data / "weftline.db"), data_dir=str(data), rate_limits="off"))
         await app.open(background=False)
         always_short_turns()
         tune_garbage_collection()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
-    from weft.app.app import App
+    from weftline.app.app import App
 
     NewApp = Callable[[str], Awaitable[App]]
 

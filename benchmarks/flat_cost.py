@@ -19,13 +19,13 @@ from benchmarks.grown_board import (
 )
 from benchmarks.harness import SECOND_IN_MICROS, Row, cpu_seconds
 from benchmarks.postgres import postgres_database, postgres_server
-from benchmarks.servers import call, folder, open_app, weft_server
+from benchmarks.servers import call, folder, open_app, weftline_server
 from benchmarks.wire import Connection, request, run_async
 
 if TYPE_CHECKING:
     from benchmarks.grown_board import Cost
     from benchmarks.servers import Served
-    from weft.app.app import App
+    from weftline.app.app import App
 
 _SESSIONS = [f"s{number}" for number in range(10)]
 _MAX_RATIO = 1.3
@@ -81,9 +81,9 @@ async def _on_sqlite(rounds: int, calls: int, filler: int) -> list[Row]:
         keys = {}
         for name in ("small", "large"):
             (data / name).mkdir()
-            keys[name] = await fill_boards(str(data / name / "weft.db"), _SESSIONS)
-        grow_sqlite(str(data / "large" / "weft.db"), _FILLER, filler)
-        small, large = [await open_app(str(data / name / "weft.db")) for name in ("small", "large")]
+            keys[name] = await fill_boards(str(data / name / "weftline.db"), _SESSIONS)
+        grow_sqlite(str(data / "large" / "weftline.db"), _FILLER, filler)
+        small, large = [await open_app(str(data / name / "weftline.db")) for name in ("small", "large")]
         rows = []
         for name, operation in (("list_keys", _list_keys), ("read", _read), ("write", _write)):
             costs = [process_cost(app, operation, calls) for app in (large, small)]
@@ -100,7 +100,7 @@ async def _on_sqlite(rounds: int, calls: int, filler: int) -> list[Row]:
         rows.append(result.row("flat_cost.sqlite.rewrite", "us CPU/call", against, at_most=_MAX_RATIO))
         for app in (small, large):
             await app.close()
-        with weft_server(data / "small") as small_server, weft_server(data / "large") as large_server:
+        with weftline_server(data / "small") as small_server, weftline_server(data / "large") as large_server:
             for name, path in (("list_keys", "context"), ("read", "context/key_0")):
                 costs = [
                     await _rest_cost(server, keys[which], path, calls)

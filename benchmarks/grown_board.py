@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from benchmarks.harness import Compared
-    from weft.app.app import App
+    from weftline.app.app import App
 
     Calls = Callable[[App, int], Awaitable[object]]
     Cost = Callable[[], Awaitable[float]]

@@ -14,8 +14,8 @@ import apsw
 import asyncpg
 
 from benchmarks.servers import AGENT, TENANT, open_app, prepare
-from weft.app.authentication import Local
-from weft.app.dispatch import CallContext
+from weftline.app.authentication import Local
+from weftline.app.dispatch import CallContext
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

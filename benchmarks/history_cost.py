@@ -26,13 +26,13 @@ from benchmarks.harness import Row, limited
 from benchmarks.postgres import postgres_database, postgres_server
 from benchmarks.servers import call, folder, open_app
 from benchmarks.wire import run_async
-from weft.capabilities.board.board_writer import MAX_BRANCHES
+from weftline.capabilities.board.board_writer import MAX_BRANCHES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from benchmarks.grown_board import Calls
-    from weft.app.app import App
+    from weftline.app.app import App
 
 _MAX_WRITE_RATIO = 1.3
 _MAX_RATIO = 1.5

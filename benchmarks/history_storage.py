@@ -16,16 +16,16 @@ import msgspec
 from benchmarks.harness import Compared, Row
 from benchmarks.servers import TENANT, call, folder, open_app, prepare
 from benchmarks.wire import run_async
-from weft.capabilities.history.model import LATEST
-from weft.storage.sql.database import Scope
-from weft.storage.sql.history import SqlLineStore
+from weftline.capabilities.history.model import LATEST
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.history import SqlLineStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from weft.app.app import App
-    from weft.capabilities.history.model import StoredCommit
+    from weftline.app.app import App
+    from weftline.capabilities.history.model import StoredCommit
 
 _SESSION = "s0"
 _KEYS = 20
@@ -50,7 +50,7 @@ def run(*, quick: bool) -> list[Row]:
 
 async def _measure(writes: int, size: int) -> list[Row]:
     with folder() as data:
-        path = data / "weft.db"
+        path = data / "weftline.db"
         await prepare(str(path), [_SESSION], keep_versions=10_000)
         values = _texts(size)
         await _write(path, values, writes // 4)

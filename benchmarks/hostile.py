@@ -20,12 +20,12 @@ import msgspec
 from benchmarks.attacks import End, Tally, Target, attacks, perform
 from benchmarks.harness import Baseline, Row, limited, resident_bytes
 from benchmarks.postgres import postgres_database, postgres_server
-from benchmarks.servers import ROOMY, Served, folder, weft_server
+from benchmarks.servers import ROOMY, Served, folder, weftline_server
 from benchmarks.wire import Connection, Refused, request, run_async
-from weft.app.app import App
-from weft.app.authentication import Local
-from weft.app.dispatch import CallContext
-from weft.settings import Settings
+from weftline.app.app import App
+from weftline.app.authentication import Local
+from weftline.app.dispatch import CallContext
+from weftline.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -92,8 +92,8 @@ def run(*, quick: bool) -> list[Row]:
 
 async def _on_sqlite(names: list[str], *, quick: bool) -> list[Row]:
     with folder() as data:
-        prepared = await prepare(str(data / "weft.db"), 50 if quick else _KEYS, names)
-        with weft_server(data, log_level="WARNING", settings={"WEFT_RATE_LIMITS": ""}) as served:
+        prepared = await prepare(str(data / "weftline.db"), 50 if quick else _KEYS, names)
+        with weftline_server(data, log_level="WARNING", settings={"WEFTLINE_RATE_LIMITS": ""}) as served:
             return await _measure_all("sqlite", served, prepared, names)
 
 
@@ -101,8 +101,8 @@ async def _on_postgres(names: list[str]) -> list[Row]:
     with postgres_server() as server, folder() as data:
         url = await postgres_database(server, "hostile")
         prepared = await prepare(url, _KEYS, names)
-        settings = {"WEFT_DATABASE_URL": url, "WEFT_RATE_LIMITS": ""}
-        with weft_server(data, log_level="WARNING", settings=settings) as served:
+        settings = {"WEFTLINE_DATABASE_URL": url, "WEFTLINE_RATE_LIMITS": ""}
+        with weftline_server(data, log_level="WARNING", settings=settings) as served:
             return await _measure_all("postgres", served, prepared, names)
 
 

@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING
 
 from benchmarks.harness import Compared, Row, cpu_seconds, limited, resident_bytes
 from benchmarks.peer_load import text as message_text
-from benchmarks.servers import folder, prepare, weft_server
+from benchmarks.servers import folder, prepare, weftline_server
 from benchmarks.wire import Connection, request, run_async
-from weft.app.app import App
-from weft.jobs.session_indexing import INDEX
-from weft.jobs.session_vectors import EMBED
-from weft.providers.embedders.factory import configured_embedders
-from weft.settings import Settings
+from weftline.app.app import App
+from weftline.jobs.session_indexing import INDEX
+from weftline.jobs.session_vectors import EMBED
+from weftline.providers.embedders.factory import configured_embedders
+from weftline.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from weft.capabilities.indexing.embeddings.model import Model, Purpose, Vectors
-    from weft.providers.embedders.local import LocalEmbedder
+    from weftline.capabilities.indexing.embeddings.model import Model, Purpose, Vectors
+    from weftline.providers.embedders.local import LocalEmbedder
 
 _MILLIS = 1_000
 _MEGABYTE = 1_000_000
@@ -42,7 +42,7 @@ _IDLE_SECONDS = "5"
 _RELEASED_WITHIN = 180
 _MODEL_BYTES = 15_000_000
 _LONG_SENTENCES = 40
-_WITHOUT_INDEXING = {"WEFT_SESSION_INDEXING": "off"}
+_WITHOUT_INDEXING = {"WEFTLINE_SESSION_INDEXING": "off"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ async def _run(sizes: Sizes) -> list[Row]:
 
 async def _kind(kind: str, length: str, text: Callable[[int], str], items: int) -> list[Row]:
     with folder() as data:
-        token = await prepare(str(data / "weft.db"), [_SESSION], max_value_tokens=10_000)
+        token = await prepare(str(data / "weftline.db"), [_SESSION], max_value_tokens=10_000)
         # The first calls, and the first items, load what all later ones use.
         texts = [text(number) for number in range(2 * items)]
         call = await _call_cost(data, token, _KINDS[kind], texts[:items], texts[items:])
@@ -163,7 +163,7 @@ async def _call_cost(
     data: Path, token: str, make: Callable[[int, str, str], bytes], warm: Sequence[str], texts: Sequence[str]
 ) -> float:
     """Return the server's CPU of one call in milliseconds."""
-    with weft_server(data, log_level="ERROR", settings=_WITHOUT_INDEXING) as served:
+    with weftline_server(data, log_level="ERROR", settings=_WITHOUT_INDEXING) as served:
         connection = await Connection.open(served.port)
         for number, text in enumerate(warm):
             await connection.ask(make(number, text, token))
@@ -199,8 +199,8 @@ async def _indexing_cost(data: Path, items: int) -> tuple[float, float, float]:
 
 async def _memory_rows(sizes: Sizes) -> list[Row]:
     with folder() as data:
-        token = await prepare(str(data / "weft.db"), [_SESSION])
-        with weft_server(data, log_level="ERROR", settings={"WEFT_EMBEDDING_IDLE_SECONDS": _IDLE_SECONDS}) as served:
+        token = await prepare(str(data / "weftline.db"), [_SESSION])
+        with weftline_server(data, log_level="ERROR", settings={"WEFTLINE_EMBEDDING_IDLE_SECONDS": _IDLE_SECONDS}) as served:
             start = resident_bytes(served.pid)
             connection = await Connection.open(served.port)
             await connection.ask(request("POST", "/v1/search", token, {"query": "retry budget"}))
@@ -239,8 +239,8 @@ async def _after_idle(pid: int, peak: int, *, wait: bool) -> int:
 async def _others(sizes: Sizes) -> Row:
     """Compare the p95 of callers in another session during a backlog with the quiet one, in turn."""
     with folder() as data:
-        token = await prepare(str(data / "weft.db"), [_SESSION, _OTHERS])
-        with weft_server(data, log_level="ERROR", settings=_WITHOUT_INDEXING) as served:
+        token = await prepare(str(data / "weftline.db"), [_SESSION, _OTHERS])
+        with weftline_server(data, log_level="ERROR", settings=_WITHOUT_INDEXING) as served:
             connection = await Connection.open(served.port)
             for number in range(sizes.backlog):
                 await connection.ask(_message(number, message_text(number), token))
@@ -259,7 +259,7 @@ async def _others(sizes: Sizes) -> Row:
 
 
 async def _p95(data: Path, token: str, settings: dict[str, str], seconds: float, turns: Iterator[int]) -> float:
-    with weft_server(data, log_level="ERROR", settings=settings) as served:
+    with weftline_server(data, log_level="ERROR", settings=settings) as served:
         connection = await Connection.open(served.port)
         # The indexer has started by then.
         await asyncio.sleep(min(2, seconds))

@@ -14,17 +14,17 @@ from benchmarks.harness import Row, compared
 from benchmarks.postgres import postgres_database, postgres_server
 from benchmarks.servers import ADMIN, call, folder, open_app, prepare
 from benchmarks.wire import run_async
-from weft.capabilities.indexing.collections.model import domain_collection, embedded_text
-from weft.providers.embedders.factory import configured_embedders
-from weft.storage.sql.collections import SqlCollectionStore
-from weft.storage.sql.database import Scope
+from weftline.capabilities.indexing.collections.model import domain_collection, embedded_text
+from weftline.providers.embedders.factory import configured_embedders
+from weftline.storage.sql.collections import SqlCollectionStore
+from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from weft.app.app import App
-    from weft.capabilities.indexing.embeddings.model import Embedder
-    from weft.storage.sql.database import Transaction
+    from weftline.app.app import App
+    from weftline.capabilities.indexing.embeddings.model import Embedder
+    from weftline.storage.sql.database import Transaction
 
 _MIN_RATIO = 0.8
 _ADD_BATCH = 100
@@ -50,7 +50,7 @@ def run(*, quick: bool) -> list[Row]:
 
 async def _on_sqlite(sizes: Sizes) -> list[Row]:
     with folder() as path:
-        return await _measure(str(path / "weft.db"), sizes, "sqlite")
+        return await _measure(str(path / "weftline.db"), sizes, "sqlite")
 
 
 async def _on_postgres(sizes: Sizes) -> list[Row]:

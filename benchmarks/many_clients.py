@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from benchmarks.harness import Row
-from benchmarks.servers import call, folder, open_app, prepare, weft_server
+from benchmarks.servers import call, folder, open_app, prepare, weftline_server
 from benchmarks.wire import LEGACY, Connection, McpClient, Refused, run_async
 
 if TYPE_CHECKING:
@@ -48,10 +48,10 @@ def run(*, quick: bool) -> list[Row]:
 async def _measure(name: str, clients: int, writes: int, *, sessions: int) -> list[Row]:
     names = [f"s{number}" for number in range(sessions)]
     with folder() as data:
-        token = await prepare(str(data / "weft.db"), names, keep_versions=10_000)
-        with weft_server(data) as served:
+        token = await prepare(str(data / "weftline.db"), names, keep_versions=10_000)
+        with weftline_server(data) as served:
             outcome = await _write(served.port, token, names, clients, writes)
-        lost = await _lost(data / "weft.db", outcome)
+        lost = await _lost(data / "weftline.db", outcome)
     expected = clients * writes
     return [
         _zero_row(f"many_clients.{name}.failed", expected - outcome.written),

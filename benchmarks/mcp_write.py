@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from benchmarks.harness import SECOND_IN_MICROS, Row, compare, cpu_seconds
-from benchmarks.servers import bare_server, folder, prepare, weft_server
+from benchmarks.servers import bare_server, folder, prepare, weftline_server
 from benchmarks.wire import LEGACY, MODERN, McpClient, connect, drive, run_async, texts
 
 if TYPE_CHECKING:
@@ -25,15 +25,15 @@ def run(*, quick: bool) -> list[Row]:
 
 async def _run(rounds: int, calls: int) -> list[Row]:
     with folder() as data:
-        token = await prepare(str(data / "weft.db"), [f"s{number}" for number in range(_CONNECTIONS)])
+        token = await prepare(str(data / "weftline.db"), [f"s{number}" for number in range(_CONNECTIONS)])
         with (
-            weft_server(data) as weft,
+            weftline_server(data) as weftline,
             bare_server("mcp_echo", token) as bare,
             bare_server("mcp_echo", token, "--defaults") as default,
         ):
             rows = []
             for era in (LEGACY, MODERN):
-                ours, theirs, untuned = [await _cost(server, token, era, calls) for server in (weft, bare, default)]
+                ours, theirs, untuned = [await _cost(server, token, era, calls) for server in (weftline, bare, default)]
                 result = await compare(rounds, ours, theirs)
                 rows.append(result.row(f"mcp_write.{era}", "us CPU/call", "SDK echo", at_most=2.5))
                 result = await compare(2, ours, untuned)

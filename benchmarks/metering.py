@@ -2,7 +2,7 @@
 
 Two agents assemble prompts from windows of the same length, in turn, so that other load affects both equally: one
 without usage entries, one with them. Two writers write to boards: one without counting calls, one with it. Compared
-are latencies and CPU time, on both databases; the CPU of PostgreSQL is that of the processes that serve Weft.
+are latencies and CPU time, on both databases; the CPU of PostgreSQL is that of the processes that serve Weftline.
 Rolling up is done later by a job; what it costs is a row of benchmarks.usage_month.
 """
 
@@ -19,11 +19,11 @@ from benchmarks.harness import Row, compared, in_subprocess
 from benchmarks.postgres import postgres_database, postgres_server
 from benchmarks.servers import TENANT, call, folder
 from benchmarks.usage_month import backends_of, cpu_of, measure_month
-from weft.app.app import App
-from weft.app.authentication import Local
-from weft.app.dispatch import CallContext
-from weft.settings import Settings
-from weft.storage.sql.metering import SqlUsageStore
+from weftline.app.app import App
+from weftline.app.authentication import Local
+from weftline.app.dispatch import CallContext
+from weftline.settings import Settings
+from weftline.storage.sql.metering import SqlUsageStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -161,7 +161,7 @@ def _without_metering(app: App, agent: str) -> Iterator[None]:
         return
     with (
         patch.object(SqlUsageStore, "add", no_entries),
-        patch("weft.capabilities.assembly.service.call_entry", lambda _: None),
+        patch("weftline.capabilities.assembly.service.call_entry", lambda _: None),
         patch.object(app.metrics, "record", no_counting),
     ):
         yield

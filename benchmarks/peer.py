@@ -1,4 +1,4 @@
-"""Weft against the public shared-context-server, over MCP: the same client and calls, in turn."""
+"""Weftline against the public shared-context-server, over MCP: the same client and calls, in turn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.harness import Baseline, Compared, Row, limited, resident_bytes
 from benchmarks.peer_load import OPERATIONS, Access, Party, crowd, lost
 from benchmarks.peer_server import API_KEY, NAME, PEER, peer_server
 from benchmarks.real_clients import LISTED, UNLISTED, WITH_SCHEMAS, available_clients, client_costs
-from benchmarks.servers import AGENT, METRICS_TOKEN, folder, prepare, weft_server
+from benchmarks.servers import AGENT, METRICS_TOKEN, folder, prepare, weftline_server
 from benchmarks.wire import LEGACY, MODERN, Connection, request, run_async
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ _FULL = Sizes(messages=1_000, rounds=5, calls=20, writers=20, seconds=6)
 
 
 # The other server does not log either.
-quiet_weft = partial(weft_server, log_level="ERROR")
+quiet_weftline = partial(weftline_server, log_level="ERROR")
 
 
 def run(*, quick: bool) -> list[Row]:
@@ -61,16 +61,16 @@ def run(*, quick: bool) -> list[Row]:
 
 async def _run(sizes: Sizes, *, peer: bool) -> list[Row]:
     with folder() as ours, folder() as theirs:
-        access = Access(token=await prepare(str(ours / "weft.db"), []))
+        access = Access(token=await prepare(str(ours / "weftline.db"), []))
         with ExitStack() as stack:
-            weft = Party(stack.enter_context(quiet_weft(ours)), access, LEGACY)
+            weftline = Party(stack.enter_context(quiet_weftline(ours)), access, LEGACY)
             other = await peer_party(stack, theirs) if peer else None
-            rows = await _operations(sizes, weft, other)
-            rows += await _real_clients(sizes, weft, other)
-            rows.append(_resident(weft, other))
-            crowds = [await crowd(party, sizes.writers, sizes.seconds) for party in (weft, other) if party]
+            rows = await _operations(sizes, weftline, other)
+            rows += await _real_clients(sizes, weftline, other)
+            rows.append(_resident(weftline, other))
+            crowds = [await crowd(party, sizes.writers, sizes.seconds) for party in (weftline, other) if party]
         # Read back by a restarted server, so that only durable data counts.
-        sides: list[tuple[Serve, Path, Access]] = [(quiet_weft, ours, access)]
+        sides: list[tuple[Serve, Path, Access]] = [(quiet_weftline, ours, access)]
         if other:
             sides.append((peer_server, theirs, other.access))
         missing = [await _lost(*side, result) for side, result in zip(sides, crowds, strict=True)]
@@ -83,7 +83,7 @@ async def peer_party(stack: ExitStack, data: Path) -> Party | None:
         PEER.install()
         served = stack.enter_context(peer_server(data))
     except (NotInstallable, RuntimeError, TimeoutError) as error:
-        print(f"peer: only Weft is measured, without {NAME}: {error}", flush=True)
+        print(f"peer: only Weftline is measured, without {NAME}: {error}", flush=True)
         return None
     party = Party(served, Access(headers={"x_api_key": API_KEY}), LEGACY)
     client = await party.client()
@@ -93,10 +93,10 @@ async def peer_party(stack: ExitStack, data: Path) -> Party | None:
     return party
 
 
-async def _operations(sizes: Sizes, weft: Party, other: Party | None) -> list[Row]:
-    await weft.fill(sizes.messages)
-    modern = Party(weft.served, weft.access, MODERN, weft.filled, weft.open, weft.messages, _MODERN_TURNS)
-    parties = [weft, modern]
+async def _operations(sizes: Sizes, weftline: Party, other: Party | None) -> list[Row]:
+    await weftline.fill(sizes.messages)
+    modern = Party(weftline.served, weftline.access, MODERN, weftline.filled, weftline.open, weftline.messages, _MODERN_TURNS)
+    parties = [weftline, modern]
     if other:
         await other.fill(sizes.messages)
         parties.append(other)
@@ -108,27 +108,27 @@ async def _operations(sizes: Sizes, weft: Party, other: Party | None) -> list[Ro
     return rows
 
 
-async def _real_clients(sizes: Sizes, weft: Party, other: Party | None) -> list[Row]:
+async def _real_clients(sizes: Sizes, weftline: Party, other: Party | None) -> list[Row]:
     """Measure with real clients: on the endpoint that lists the tools of the other server, and on the default one."""
     # Lists the same tools as the other server.
-    listed = replace(weft, path="/mcp/collaboration")
+    listed = replace(weftline, path="/mcp/collaboration")
     rows: list[Row] = []
     for client in available_clients() if other else ("official",):
         name = f"peer.{client}"
         costs = await client_costs(client, [listed, *([other] if other else [])], LISTED, sizes.rounds, sizes.calls)
         rows += _client_rows(f"{name}.{{}}", LISTED, costs)
-        for load, path, suffix in ((UNLISTED, weft, "unlisted"), (WITH_SCHEMAS, listed, "with_schemas")):
+        for load, path, suffix in ((UNLISTED, weftline, "unlisted"), (WITH_SCHEMAS, listed, "with_schemas")):
             costs = await client_costs(client, [path], load, sizes.rounds, sizes.calls)
             rows += _client_rows(f"{name}.{{}}.{suffix}", load, costs)
-    return [*rows, await _slow_calls(weft)]
+    return [*rows, await _slow_calls(weftline)]
 
 
-async def _slow_calls(weft: Party) -> Row:
+async def _slow_calls(weftline: Party) -> Row:
     """Return the number of tool calls that did not take the fast path."""
-    connection = await Connection.open(weft.served.port)
+    connection = await Connection.open(weftline.served.port)
     metrics = (await connection.ask(request("GET", "/metrics", METRICS_TOKEN))).body.decode()
     await connection.close()
-    counted = re.search(r'^weft_tool_calls_total\{path="sdk"\} (\d+)', metrics, re.MULTILINE)
+    counted = re.search(r'^weftline_tool_calls_total\{path="sdk"\} (\d+)', metrics, re.MULTILINE)
     slow = int(counted[1]) if counted else 0
     return Row("peer.slow_calls", slow, "calls", target="0", met=slow == 0)
 
@@ -173,8 +173,8 @@ def _less(
     return Compared(median(ours), median(theirs), ratio).rate_row(name, unit, NAME, at_least=at_least)
 
 
-def _resident(weft: Party, other: Party | None) -> Row:
-    ours, *theirs = [resident_bytes(party.served.pid) / 1_000_000 for party in (weft, other) if party]
+def _resident(weftline: Party, other: Party | None) -> Row:
+    ours, *theirs = [resident_bytes(party.served.pid) / 1_000_000 for party in (weftline, other) if party]
     row = limited("peer.resident", ours, "MB", below=_RESIDENT_BELOW)
     return (
         replace(row, baseline=Baseline(NAME, _rounded(theirs[0])), ratio=round(theirs[0] / ours, 3)) if theirs else row

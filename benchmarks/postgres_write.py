@@ -15,7 +15,7 @@ from benchmarks.harness import Row, compared
 from benchmarks.inprocess_write import CALLERS, write_all
 from benchmarks.postgres import postgres_database, postgres_server
 from benchmarks.servers import prepare
-from weft.open import Weft
+from weftline.open import Weftline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,8 +45,8 @@ async def _round(server: str, name: str, sessions: Sequence[str], calls: int) ->
     count = len(sessions) * calls
     connection = await asyncpg.connect(ours)
     before = await connection.fetchval("SELECT MAX(event_seq) FROM tenants")
-    async with Weft.open(ours) as weft:
-        our_seconds = await write_all(weft, sessions, calls)
+    async with Weftline.open(ours) as weftline:
+        our_seconds = await write_all(weftline, sessions, calls)
     writes = await recorded_in_postgres(connection, before)
     await connection.close()
     if len(writes) != count:

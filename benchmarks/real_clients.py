@@ -133,7 +133,7 @@ async def _client(client: str, party: Party, *, schemas: bool) -> AsyncIterator[
 async def _output_schemas(party: Party) -> dict[str, Any]:
     client = await party.client()
     described = {
-        tool: (await party.ask(client, "weft_tools", action="describe", name=tool))["output_schema"]
+        tool: (await party.ask(client, "weftline_tools", action="describe", name=tool))["output_schema"]
         for tool in WITH_SCHEMAS.operations
     }
     await client.connection.close()

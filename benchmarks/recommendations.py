@@ -17,8 +17,8 @@ from benchmarks.harness import Row, limited
 from benchmarks.search_scale import grow
 from benchmarks.servers import folder
 from benchmarks.wire import run_async
-from weft.app.app import App
-from weft.settings import Settings
+from weftline.app.app import App
+from weftline.settings import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,7 @@ def run(*, quick: bool) -> list[Row]:
 
 
 async def _measured(data: Path, *, quick: bool) -> list[Row]:
-    url = str(data / "weft.db")
+    url = str(data / "weftline.db")
     app = App(Settings(database_url=url, data_dir=str(data), rate_limits="off", session_indexing="off"))
     await app.open(background=False)
     try:

@@ -24,17 +24,17 @@ from benchmarks.harness import SECOND_IN_MICROS, Row
 from benchmarks.postgres import postgres_database, postgres_server
 from benchmarks.servers import ADMIN, folder, open_app, prepare
 from benchmarks.wire import run_async
-from weft.app import injection
-from weft.kernel.clock import to_micros
-from weft.kernel.correlation import NO_CORRELATION, Correlation
-from weft.storage.sql.acl_column import encode_patterns
-from weft.storage.sql.events import SqlOutbox
+from weftline.app import injection
+from weftline.kernel.clock import to_micros
+from weftline.kernel.correlation import NO_CORRELATION, Correlation
+from weftline.storage.sql.acl_column import encode_patterns
+from weftline.storage.sql.events import SqlOutbox
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from weft.app.app import App
-    from weft.kernel.events import NewEvent
+    from weftline.app.app import App
+    from weftline.kernel.events import NewEvent
 
 _MAX_RATIO = 1.25
 _CALLERS = 16

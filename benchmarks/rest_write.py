@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from benchmarks.harness import SECOND_IN_MICROS, Row, compare, cpu_seconds
-from benchmarks.servers import bare_server, folder, prepare, weft_server
+from benchmarks.servers import bare_server, folder, prepare, weftline_server
 from benchmarks.wire import connect, drive, request, run_async, texts
 
 if TYPE_CHECKING:
@@ -28,14 +28,14 @@ def run(*, quick: bool) -> list[Row]:
 async def _run(rounds: int, calls: int) -> list[Row]:
     sessions = [f"s{number}" for number in range(_CONNECTIONS)]
     with folder() as data:
-        token = await prepare(str(data / "weft.db"), sessions)
-        with weft_server(data) as weft, bare_server("rest_echo") as bare:
-            ours, theirs = await connect(weft.port, _CONNECTIONS), await connect(bare.port, _CONNECTIONS)
+        token = await prepare(str(data / "weftline.db"), sessions)
+        with weftline_server(data) as weftline, bare_server("rest_echo") as bare:
+            ours, theirs = await connect(weftline.port, _CONNECTIONS), await connect(bare.port, _CONNECTIONS)
             writes = [_writes(token, session, calls) for session in sessions]
             reads = [_reads(token, session, calls) for session in sessions]
             rows = []
             for name, requests in (("rest_write", writes), ("rest_read", reads)):
-                measure_ours, measure_theirs = _cost(weft, ours, requests), _cost(bare, theirs, requests)
+                measure_ours, measure_theirs = _cost(weftline, ours, requests), _cost(bare, theirs, requests)
                 await measure_ours()
                 await measure_theirs()
                 result = await compare(rounds, measure_ours, measure_theirs)

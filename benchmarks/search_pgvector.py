@@ -1,6 +1,6 @@
 """Search as a collection grows, with vectors in PostgreSQL; search_scale measures the same with vectors in files.
 
-Sizes are WEFT_BENCH_PGVECTOR, such as ``100000,1000000``; the largest is measured in one tenant and in ten.
+Sizes are WEFTLINE_BENCH_PGVECTOR, such as ``100000,1000000``; the largest is measured in one tenant and in ten.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def run(*, quick: bool) -> list[Row]:
-    sizes = sizes_asked("WEFT_BENCH_PGVECTOR", "200" if quick else "100000,1000000")
+    sizes = sizes_asked("WEFTLINE_BENCH_PGVECTOR", "200" if quick else "100000,1000000")
     searches = FEW_SEARCHES if quick else SEARCHES
     rows = [row for size in sizes for row in in_subprocess(_in_postgres, size, 1, searches)]
     return [*rows, *in_subprocess(_in_postgres, max(sizes), TENANTS, searches)]

@@ -1,6 +1,6 @@
 """Search as a collection grows: latency end to end, recall of the vector index, and its cost.
 
-Sizes are WEFT_BENCH_CHUNKS, such as ``1000,1000000``; the largest is measured in one tenant and in ten.
+Sizes are WEFTLINE_BENCH_CHUNKS, such as ``1000,1000000``; the largest is measured in one tenant and in ten.
 Chunks are synthetic: word frequencies follow Zipf's law, and vectors form clusters of unequal width like embeddings.
 They are inserted as rows, and the index is built from these as usual. Exact scans and usearch graphs answer the same
 queries over the same vectors in the same run.
@@ -23,18 +23,18 @@ import numpy as np
 from benchmarks.harness import Baseline, Row, in_subprocess, limited, resident_bytes
 from benchmarks.servers import folder
 from benchmarks.wire import run_async
-from weft.app.app import App
-from weft.app.authentication import Local
-from weft.app.dispatch import CallContext
-from weft.capabilities.indexing.collections.model import NewChunk, domain_collection
-from weft.capabilities.indexing.text_analysis import index_terms
-from weft.capabilities.knowledge.model import Domain
-from weft.capabilities.search.index_view import CollectionQuery
-from weft.kernel.identity import ANYONE
-from weft.settings import Settings
-from weft.storage.sql.collections import SqlCollectionStore
-from weft.storage.sql.database import Scope
-from weft.storage.sql.knowledge import SqlDomainStore
+from weftline.app.app import App
+from weftline.app.authentication import Local
+from weftline.app.dispatch import CallContext
+from weftline.capabilities.indexing.collections.model import NewChunk, domain_collection
+from weftline.capabilities.indexing.text_analysis import index_terms
+from weftline.capabilities.knowledge.model import Domain
+from weftline.capabilities.search.index_view import CollectionQuery
+from weftline.kernel.identity import ANYONE
+from weftline.settings import Settings
+from weftline.storage.sql.collections import SqlCollectionStore
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.knowledge import SqlDomainStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weft.capabilities.search.index_view import View
-    from weft.storage.sql.database import Transaction
+    from weftline.capabilities.search.index_view import View
+    from weftline.storage.sql.database import Transaction
 
     Floats = NDArray[np.float32]
 
@@ -59,7 +59,7 @@ _NEAREST = 10
 _P95_MILLIS, _RECALL = 60.0, 0.98
 TENANTS = 10
 SEARCHES, FEW_SEARCHES = 200, 8
-_INDEX_TASKS = {"weft-index", "weft-vector index"}
+_INDEX_TASKS = {"weftline-index", "weftline-vector index"}
 _EXTRAPOLATED = 10_000_000
 _DOCUMENT = """
 INSERT INTO documents (tenant, domain, document_id, version, content_version, state, digest, fingerprint, bytes,
@@ -71,7 +71,7 @@ VALUES ($1, $2, $3, 1, 1, 'indexed', '', '', 0, 'text/plain', '', '{{}}', 0, NUL
 
 
 def run(*, quick: bool) -> list[Row]:
-    sizes = sizes_asked("WEFT_BENCH_CHUNKS", "200,400" if quick else "1000,10000,100000,1000000")
+    sizes = sizes_asked("WEFTLINE_BENCH_CHUNKS", "200,400" if quick else "1000,10000,100000,1000000")
     searches = FEW_SEARCHES if quick else SEARCHES
     rows = [row for size in sizes for row in in_subprocess(_in_files, size, 1, searches)]
     rows += _extrapolated(rows, sizes)
@@ -197,7 +197,7 @@ class _Anyone:
 
 def _in_files(size: int, tenants: int, searches: int) -> list[Row]:
     with folder() as data:
-        return run_async(measured(_NAME, str(data / "weft.db"), data, size, tenants, searches))
+        return run_async(measured(_NAME, str(data / "weftline.db"), data, size, tenants, searches))
 
 
 async def measured(benchmark: str, url: str, data: Path, size: int, tenants: int, searches: int) -> list[Row]:

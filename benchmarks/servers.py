@@ -1,4 +1,4 @@
-"""Server processes to measure: Weft and the baseline servers."""
+"""Server processes to measure: Weftline and the baseline servers."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weft.app.app import App
-from weft.app.authentication import Local
-from weft.app.dispatch import CallContext
-from weft.kernel.operation import RateClass
-from weft.settings import Settings
+from weftline.app.app import App
+from weftline.app.authentication import Local
+from weftline.app.dispatch import CallContext
+from weftline.kernel.operation import RateClass
+from weftline.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 METRICS_TOKEN = "the-token-of-the-benchmarks"
 _SERVE = (
-    "from weft.settings import Settings; from weft.transports.server import serve; serve(Settings.from_environment())"
+    "from weftline.settings import Settings; from weftline.transports.server import serve; serve(Settings.from_environment())"
 )
 # Rate limits are active but never reached.
 _RATES = " ".join(f"{name}=100000000/minute" for name in RateClass if name is not RateClass.AUTHENTICATION)
@@ -51,7 +51,7 @@ class Served:
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="weft-bench-") as path:
+    with tempfile.TemporaryDirectory(prefix="weftline-bench-") as path:
         yield Path(path)
 
 
@@ -90,16 +90,16 @@ async def prepare(url: str, sessions: Sequence[str], **config: Any) -> str:  # n
 
 
 @contextmanager
-def weft_server(
+def weftline_server(
     data: Path,
     command: Sequence[str] = (sys.executable, "-c", _SERVE),
     *,
     log_level: str = "INFO",
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Served]:
-    """Serve a data folder as ``weft serve`` does."""
-    environment = {"WEFT_DATA_DIR": str(data), "WEFT_RATE_LIMITS": _RATES, "WEFT_LOG_LEVEL": log_level}
-    environment |= {"WEFT_METRICS_TOKEN": METRICS_TOKEN, **settings}
+    """Serve a data folder as ``weftline serve`` does."""
+    environment = {"WEFTLINE_DATA_DIR": str(data), "WEFTLINE_RATE_LIMITS": _RATES, "WEFTLINE_LOG_LEVEL": log_level}
+    environment |= {"WEFTLINE_METRICS_TOKEN": METRICS_TOKEN, **settings}
     with server(command, environment, "/ready") as served:
         yield served
 
@@ -115,7 +115,7 @@ def bare_server(module: str, *arguments: str) -> Iterator[Served]:
 def server(command: Sequence[str], settings: dict[str, str], path: str) -> Iterator[Served]:
     """Run a server on a free port, passed in every environment variable that a server may read."""
     port = free_port()
-    environment = {**os.environ, **settings} | dict.fromkeys(("WEFT_PORT", "HTTP_PORT", "PORT"), str(port))
+    environment = {**os.environ, **settings} | dict.fromkeys(("WEFTLINE_PORT", "HTTP_PORT", "PORT"), str(port))
     started = time.monotonic()
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)

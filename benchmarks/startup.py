@@ -1,4 +1,4 @@
-"""Start-up: wall time until ``weft serve`` is ready, and CPU time of a command, of completion and of an import."""
+"""Start-up: wall time until ``weftline serve`` is ready, and CPU time of a command, of completion and of an import."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.harness import Row, limited
-from benchmarks.servers import folder, weft_server
+from benchmarks.servers import folder, weftline_server
 
-_WEFT = str(Path(sys.executable).with_name("weft"))
-_COMPLETE = {"_WEFT_COMPLETE": "bash_complete", "COMP_WORDS": "weft board ", "COMP_CWORD": "2"}
+_WEFTLINE = str(Path(sys.executable).with_name("weftline"))
+_COMPLETE = {"_WEFTLINE_COMPLETE": "bash_complete", "COMP_WORDS": "weftline board ", "COMP_CWORD": "2"}
 
 
 def run(*, quick: bool) -> list[Row]:
     times = 1 if quick else 10
     with folder() as data:
-        here = {"WEFT_DATA_DIR": str(data)}
-        _cpu_seconds([_WEFT, "session", "create", "Start-up"], here)
+        here = {"WEFTLINE_DATA_DIR": str(data)}
+        _cpu_seconds([_WEFTLINE, "session", "create", "Start-up"], here)
         return [
             limited("startup.ready", median(_ready() for _ in range(1 if quick else 5)), "s", below=2),
-            limited("startup.help_cpu", _lowest(times, [_WEFT, "--help"], {}), "s", below=0.25),
-            limited("startup.completion_cpu", _lowest(times, [_WEFT], _COMPLETE), "s", below=0.25),
-            limited("startup.session_list_cpu", _lowest(times, [_WEFT, "session", "list"], here), "s", below=0.8),
+            limited("startup.help_cpu", _lowest(times, [_WEFTLINE, "--help"], {}), "s", below=0.25),
+            limited("startup.completion_cpu", _lowest(times, [_WEFTLINE], _COMPLETE), "s", below=0.25),
+            limited("startup.session_list_cpu", _lowest(times, [_WEFTLINE, "session", "list"], here), "s", below=0.8),
             limited(
                 "startup.client_cpu",
-                _lowest(times, [sys.executable, "-c", "from weft import Client"], {}),
+                _lowest(times, [sys.executable, "-c", "from weftline import Client"], {}),
                 "s",
                 below=0.5,
             ),
@@ -34,7 +34,7 @@ def run(*, quick: bool) -> list[Row]:
 
 
 def _ready() -> float:
-    with folder() as data, weft_server(data, [_WEFT, "serve"]) as served:
+    with folder() as data, weftline_server(data, [_WEFTLINE, "serve"]) as served:
         return served.seconds_to_ready
 
 

@@ -23,7 +23,7 @@ import msgspec
 
 from benchmarks.grown_tenant import query
 from benchmarks.harness import Row, cpu_seconds, resident_bytes
-from benchmarks.servers import call, folder, open_app, prepare, server, weft_server
+from benchmarks.servers import call, folder, open_app, prepare, server, weftline_server
 from benchmarks.wire import Connection, request, run_async
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from benchmarks.servers import Served
 
-_SERVE = (sys.executable, "-m", "weft", "serve")
+_SERVE = (sys.executable, "-m", "weftline", "serve")
 _SESSIONS = 50
 _SECONDS_BETWEEN_CALLS = 2.0
 _MILLIS = 1_000
@@ -171,22 +171,22 @@ def run(*, quick: bool) -> list[Row]:
     pace = _SECONDS_BETWEEN_CALLS / 10 if quick else _SECONDS_BETWEEN_CALLS
     return [
         *run_async(_measure("paced", agents, seconds, pace, _serve_with_default_limits)),
-        *run_async(_measure("burst", agents, burst, 0.0, weft_server)),
+        *run_async(_measure("burst", agents, burst, 0.0, weftline_server)),
     ]
 
 
 def _serve_with_default_limits(data: Path) -> AbstractContextManager[Served]:
-    return server(_SERVE, {"WEFT_DATA_DIR": str(data)}, "/ready")
+    return server(_SERVE, {"WEFTLINE_DATA_DIR": str(data)}, "/ready")
 
 
 async def _measure(
     name: str, count: int, seconds: float, pace: float, serve: Callable[[Path], AbstractContextManager[Served]]
 ) -> list[Row]:
     with folder() as data:
-        agents = await _make_agents(str(data / "weft.db"), count)
+        agents = await _make_agents(str(data / "weftline.db"), count)
         with serve(data) as served:
             outcome = await _work(served, agents, seconds, pace)
-        return _rows(f"thousand_agents.{name}", outcome, _lost(str(data / "weft.db"), agents))
+        return _rows(f"thousand_agents.{name}", outcome, _lost(str(data / "weftline.db"), agents))
 
 
 async def _make_agents(url: str, count: int) -> list[Agent]:

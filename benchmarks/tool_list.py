@@ -1,7 +1,7 @@
 """Tokens that a tool list costs an agent before its first call, by role and profile, and tokens of typical answers.
 
 Counted by o200k_base over what a client passes on to its model: names, descriptions and input schemas as JSON. Output
-schemas are counted separately; Weft lists none.
+schemas are counted separately; Weftline lists none.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness import Baseline, Row
-from benchmarks.peer import peer_party, quiet_weft
+from benchmarks.peer import peer_party, quiet_weftline
 from benchmarks.peer_load import Access, Party, query, text
 from benchmarks.peer_server import NAME
 from benchmarks.servers import ADMIN, TENANT, call, folder, open_app
 from benchmarks.wire import LEGACY, run_async
-from weft.providers.tokenizers import TokenizerRegistry
+from weftline.providers.tokenizers import TokenizerRegistry
 
 if TYPE_CHECKING:
     Tools = list[dict[str, Any]]
@@ -42,8 +42,8 @@ def run(*, quick: bool) -> list[Row]:
 
 async def _run(*, messages: int, peer: bool) -> list[Row]:
     with folder() as ours, folder() as theirs, ExitStack() as stack:
-        keys = await _keys(str(ours / "weft.db"))
-        served = stack.enter_context(quiet_weft(ours))
+        keys = await _keys(str(ours / "weftline.db"))
+        served = stack.enter_context(quiet_weftline(ours))
         roles = {role: Party(served, Access(token=key), LEGACY) for role, key in keys.items()}
         other = await peer_party(stack, theirs) if peer else None
         return [
@@ -108,21 +108,21 @@ async def _guidance(roles: dict[str, Party]) -> list[Row]:
     return rows
 
 
-async def _answers(weft: Party, other: Party | None, messages: int) -> list[Row]:
+async def _answers(weftline: Party, other: Party | None, messages: int) -> list[Row]:
     """Return the tokens of typical answers."""
-    for party in filter(None, (weft, other)):
+    for party in filter(None, (weftline, other)):
         await party.fill(messages)
     rows = []
     for tool, arguments in {
         "get_messages": {"limit": 50},
         "search_context": {"query": query(7)},
     }.items():
-        sizes = [await _answer(party, tool, session_id=party.filled, **arguments) for party in (weft, other) if party]
+        sizes = [await _answer(party, tool, session_id=party.filled, **arguments) for party in (weftline, other) if party]
         rows.append(_compared(f"tool_list.answer.{tool}", *sizes))
     for name, asked in {"search": text(7), "search_unanswerable": _UNANSWERABLE}.items():
-        rows.append(Row(f"tool_list.answer.{name}", await _answer(weft, "search", query=asked), "tokens"))
-    task = {"session_id": weft.filled, "task_description": text(7), "token_budget": 4_000}
-    rows.append(Row("tool_list.answer.assemble_context", await _answer(weft, "assemble_context", **task), "tokens"))
+        rows.append(Row(f"tool_list.answer.{name}", await _answer(weftline, "search", query=asked), "tokens"))
+    task = {"session_id": weftline.filled, "task_description": text(7), "token_budget": 4_000}
+    rows.append(Row("tool_list.answer.assemble_context", await _answer(weftline, "assemble_context", **task), "tokens"))
     return rows
 
 

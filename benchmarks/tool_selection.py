@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.harness import Row
 from benchmarks.servers import ADMIN, TENANT, folder, open_app
 from benchmarks.wire import run_async
-from weft.app.authentication import Local
-from weft.app.dispatch import CallContext
-from weft.capabilities.tools.model import MAX_TOOLS, MAX_TOOLS_PER_CALL
+from weftline.app.authentication import Local
+from weftline.app.dispatch import CallContext
+from weftline.capabilities.tools.model import MAX_TOOLS, MAX_TOOLS_PER_CALL
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from weft.app.app import App
+    from weftline.app.app import App
 
 _QUICK_TOOLS = 200
 _TASKS = 20
@@ -36,7 +36,7 @@ def run(*, quick: bool) -> list[Row]:
 
 async def _run(tools: int) -> list[Row]:
     with folder() as data:
-        app = await open_app(str(data / "weft.db"))
+        app = await open_app(str(data / "weftline.db"))
         try:
             return await _measured(app, tools)
         finally:

@@ -25,20 +25,20 @@ from unittest.mock import patch
 
 from benchmarks.harness import SECOND_IN_MICROS, Row, compared, limited
 from benchmarks.servers import AGENT, TENANT, call, folder, prepare
-from weft.app import dispatch
-from weft.app.app import App
-from weft.app.authentication import Local
-from weft.app.dispatch import CallContext
-from weft.capabilities.trust.gate import Admission, ContentGate
-from weft.settings import Settings
-from weft.storage.sql import history
+from weftline.app import dispatch
+from weftline.app.app import App
+from weftline.app.authentication import Local
+from weftline.app.dispatch import CallContext
+from weftline.capabilities.trust.gate import Admission, ContentGate
+from weftline.settings import Settings
+from weftline.storage.sql import history
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
     from pathlib import Path
 
-    from weft.capabilities.trust.gate import IncomingContent
-    from weft.kernel.operation import Operation
+    from weftline.capabilities.trust.gate import IncomingContent
+    from weftline.kernel.operation import Operation
 
 _CALLERS = 64
 _KEYS = 4

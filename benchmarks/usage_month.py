@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.harness import Row, cpu_seconds, limited
 from benchmarks.servers import TENANT, call
-from weft.app.app import App
-from weft.capabilities.metering.model import UNITS, NewUsageEntry, UsageKey, UsageSums
-from weft.capabilities.metering.rollup import max_rows
-from weft.jobs.metering import PRUNE_USAGE, ROLL_UP
-from weft.kernel.clock import to_micros
-from weft.settings import Settings
-from weft.storage.sql.database import SYSTEM, Scope
-from weft.storage.sql.metering import SqlUsageStore
-from weft.testing.clock import FrozenClock
+from weftline.app.app import App
+from weftline.capabilities.metering.model import UNITS, NewUsageEntry, UsageKey, UsageSums
+from weftline.capabilities.metering.rollup import max_rows
+from weftline.jobs.metering import PRUNE_USAGE, ROLL_UP
+from weftline.kernel.clock import to_micros
+from weftline.settings import Settings
+from weftline.storage.sql.database import SYSTEM, Scope
+from weftline.storage.sql.metering import SqlUsageStore
+from weftline.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,7 +44,7 @@ _REPORT_MS = 200.0
 _CORE_PERCENT = 5.0
 _RUNS, _QUICK_RUNS = 9, 1
 _SECOND = 1_000_000
-# The kind of a backend is hidden from the roles of Weft.
+# The kind of a backend is hidden from the roles of Weftline.
 _BACKENDS = "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
 _DAY_SECONDS = 86_400
 

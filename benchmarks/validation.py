@@ -18,11 +18,11 @@ from benchmarks.harness import Row, compare, limited
 from benchmarks.search_scale import grow
 from benchmarks.servers import folder
 from benchmarks.wire import run_async
-from weft.app.app import App
-from weft.capabilities.assembly import conversation, materials, packers, prompt_trust, service
-from weft.capabilities.layers.data_elements import data_element
-from weft.providers.tokenizers import TokenizerRegistry
-from weft.settings import Settings
+from weftline.app.app import App
+from weftline.capabilities.assembly import conversation, materials, packers, prompt_trust, service
+from weftline.capabilities.layers.data_elements import data_element
+from weftline.providers.tokenizers import TokenizerRegistry
+from weftline.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ def run(*, quick: bool) -> list[Row]:
 
 
 async def _measured(data: Path, *, quick: bool) -> list[Row]:
-    url = str(data / "weft.db")
+    url = str(data / "weftline.db")
     app = App(Settings(database_url=url, data_dir=str(data), rate_limits="off", session_indexing="off"))
     # Without jobs: indexing what was written would be measured too.
     await app.open(background=False)

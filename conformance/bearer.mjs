@@ -3,8 +3,8 @@
 import http from 'node:http';
 import { createRequire, syncBuiltinESMExports } from 'node:module';
 
-const { origin } = new URL(process.env.WEFT_URL);
-const authorization = `Bearer ${process.env.WEFT_API_KEY}`;
+const { origin } = new URL(process.env.WEFTLINE_URL);
+const authorization = `Bearer ${process.env.WEFTLINE_API_KEY}`;
 
 const realFetch = globalThis.fetch;
 globalThis.fetch = (input, init = {}) => {

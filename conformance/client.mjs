@@ -1,10 +1,10 @@
 // A TypeScript client: lists tools, writes and reads the board, and waits for a notification of another client's write.
 // Then it connects to the endpoint of a step, lists its tools, reads, and is refused to write.
-// Takes CLIENT (sdk: @modelcontextprotocol/sdk 1.x, client: @modelcontextprotocol/client 2.x), ERA, WEFT_URL,
-// WEFT_API_KEY, SESSION and STEP. Prints {"watching": true} when it is subscribed, and its results at the end.
-const { CLIENT, ERA, WEFT_URL, WEFT_API_KEY, SESSION, STEP } = process.env;
-const identity = { name: `weft-${CLIENT}`, version: '0.0.0' };
-const options = { requestInit: { headers: { Authorization: `Bearer ${WEFT_API_KEY}` } } };
+// Takes CLIENT (sdk: @modelcontextprotocol/sdk 1.x, client: @modelcontextprotocol/client 2.x), ERA, WEFTLINE_URL,
+// WEFTLINE_API_KEY, SESSION and STEP. Prints {"watching": true} when it is subscribed, and its results at the end.
+const { CLIENT, ERA, WEFTLINE_URL, WEFTLINE_API_KEY, SESSION, STEP } = process.env;
+const identity = { name: `weftline-${CLIENT}`, version: '0.0.0' };
+const options = { requestInit: { headers: { Authorization: `Bearer ${WEFTLINE_API_KEY}` } } };
 const uri = `board://${SESSION}/watched`;
 const print = (value) => console.log(JSON.stringify(value));
 
@@ -41,19 +41,19 @@ async function client(url) {
 }
 
 const connect = { sdk, client }[CLIENT];
-const { client: weft, protocol, watch, leave } = await connect(WEFT_URL);
-const { tools } = await weft.listTools();
+const { client: weftline, protocol, watch, leave } = await connect(WEFTLINE_URL);
+const { tools } = await weftline.listTools();
 const boardOf = (client) => async (args) =>
   (await client.callTool({ name: 'shared_context', arguments: { session_id: SESSION, ...args } })).structuredContent;
-const board = boardOf(weft);
+const board = boardOf(weftline);
 const written = await board({ action: 'write', key: `by_${CLIENT}`, value: 'from TypeScript' });
 const read = await board({ action: 'read', key: `by_${CLIENT}` });
 await watch();
 print({ watching: true });
 const uriUpdated = await updated;
 await leave();
-await weft.close();
-const { client: inStep } = await connect(`${WEFT_URL}/step/${STEP}`);
+await weftline.close();
+const { client: inStep } = await connect(`${WEFTLINE_URL}/step/${STEP}`);
 const listed = (await inStep.listTools()).tools.map((tool) => tool.name);
 const readInStep = await boardOf(inStep)({ action: 'read', key: `by_${CLIENT}` });
 const refused = await boardOf(inStep)({ action: 'write', key: `by_${CLIENT}`, value: 'x' });

@@ -1,7 +1,7 @@
 """Fixtures of the MCP conformance suite: tools, resources and prompts that it calls by name.
 
 Names, arguments and texts are the suite's (npm: @modelcontextprotocol/conformance). scripts/conformance.py starts a
-server that lists them before Weft's own.
+server that lists them before Weftline's own.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from mcp.server.streamable_http import EventCallback
     from mcp.server.subscriptions import SubscriptionBus
 
-    from weft.transports.mcp.caller import Context
-    from weft.transports.mcp.server import WeftServer
+    from weftline.transports.mcp.caller import Context
+    from weftline.transports.mcp.server import WeftlineServer
 
 Schema = dict[str, Any]
 Reply = types.CallToolResult | types.InputRequiredResult
@@ -60,8 +60,8 @@ _TOOLS: dict[str, ToolFixture] = {}
 _PROMPTS: dict[str, PromptFixture] = {}
 
 
-def install(server: WeftServer) -> EventStore:
-    """List the fixtures before Weft's own tools, resources and prompts, and handle requests for them."""
+def install(server: WeftlineServer) -> EventStore:
+    """List the fixtures before Weftline's own tools, resources and prompts, and handle requests for them."""
     # Logging, sampling and roots are deprecated, but the suite still tests them.
     warnings.simplefilter("ignore", MCPDeprecationWarning)
     bus = InMemorySubscriptionBus()
@@ -114,7 +114,7 @@ class MemoryEvents(EventStore):
         return stream_id
 
 
-def _list_first(server: WeftServer, method: str, field: str, fixtures: list[Any]) -> None:
+def _list_first(server: WeftlineServer, method: str, field: str, fixtures: list[Any]) -> None:
     own = _handler(server, method)
 
     async def listing(context: Context, params: types.PaginatedRequestParams) -> Any:  # noqa: ANN401 - of any list
@@ -124,8 +124,8 @@ def _list_first(server: WeftServer, method: str, field: str, fixtures: list[Any]
     server.add_request_handler(method, types.PaginatedRequestParams, listing)
 
 
-def _handle_first(server: WeftServer, method: str, kind: type[Any], choose: Callable[[Any], Any]) -> None:
-    """Handle a request with the fixture that ``choose`` returns, or with Weft's handler if it returns None."""
+def _handle_first(server: WeftlineServer, method: str, kind: type[Any], choose: Callable[[Any], Any]) -> None:
+    """Handle a request with the fixture that ``choose`` returns, or with Weftline's handler if it returns None."""
     own = _handler(server, method)
 
     async def answering(context: Context, params: Any) -> Any:  # noqa: ANN401 - of any request
@@ -134,9 +134,9 @@ def _handle_first(server: WeftServer, method: str, kind: type[Any], choose: Call
     server.add_request_handler(method, kind, answering)
 
 
-def _handler(server: WeftServer, method: str) -> Callable[..., Awaitable[Any]]:
+def _handler(server: WeftlineServer, method: str) -> Callable[..., Awaitable[Any]]:
     entry = server.get_request_handler(method)
-    assert entry is not None  # noqa: S101 - Weft answers all of these
+    assert entry is not None  # noqa: S101 - Weftline answers all of these
     return entry.handler
 
 

@@ -70,8 +70,8 @@ RESULTS = Path(".results/evals.json")
 
 
 def data_folder() -> Path | None:
-    """Return the folder of the evaluation data: WEFT_EVAL_DATA, else next to the checkout; None if there is none."""
-    for candidate in (os.environ.get("WEFT_EVAL_DATA"), "../shared/eval-data"):
+    """Return the folder of the evaluation data: WEFTLINE_EVAL_DATA, else next to the checkout; None if there is none."""
+    for candidate in (os.environ.get("WEFTLINE_EVAL_DATA"), "../shared/eval-data"):
         if candidate and Path(candidate).is_dir():
             return Path(candidate)
     return None
@@ -86,7 +86,7 @@ def main(names: list[str]) -> int:
     open_ = [name for name in EVALUATIONS if not name.endswith("_closed")]
     folder = data_folder()
     if folder is None:
-        print("No evaluation data found: set WEFT_EVAL_DATA to its folder. Only the built-in texts are evaluated.")
+        print("No evaluation data found: set WEFTLINE_EVAL_DATA to its folder. Only the built-in texts are evaluated.")
     rows: list[Row] = [row for name in names or open_ for row in EVALUATIONS[name](folder)]
     _save(rows)
     print(as_table(rows))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from evals.assembly_sets import SETS, sample, sessions_of
 from evals.product import CachedEmbedder, open_product
 from evals.results import Row
-from weft.providers.tokenizers import TokenizerRegistry
+from weftline.providers.tokenizers import TokenizerRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,7 +37,7 @@ _TARGETS = {"locomo": (0.1, 0.9)}
 _TARGET = (0.4, 0.95)
 # What a message costs besides its text.
 _MESSAGE_TOKENS = 4
-_MARKS = re.compile(r"</?weft:data[^>]*>\n?")
+_MARKS = re.compile(r"</?weftline:data[^>]*>\n?")
 
 
 @dataclass
@@ -86,7 +86,7 @@ def assembly(folder: Path | None) -> Iterator[Row]:
 
 async def _measure(each: AssemblySet) -> SetScores:
     count = TokenizerRegistry().named("o200k_base")
-    methods = {name: {budget: Score() for budget in _BUDGETS} for name in ("weft", "top_k", "truncated")}
+    methods = {name: {budget: Score() for budget in _BUDGETS} for name in ("weftline", "top_k", "truncated")}
     scores = SetScores(each.name, methods)
     async with open_product(CachedEmbedder()) as product:
         await _add(product, each)
@@ -120,7 +120,7 @@ async def _ask(
     task = count(question.task) + _MESSAGE_TOKENS
     for budget in _BUDGETS:
         answer = await _assemble(product, each, question, budget)
-        scores.methods["weft"][budget].add(question, _prompt(answer), answer["tokens"])
+        scores.methods["weftline"][budget].add(question, _prompt(answer), answer["tokens"])
         scores.marks.append(_mark_tokens(answer, count))
         for name, texts in (("top_k", results), ("truncated", reversed(parts))):
             prompt = "\n".join(_fitting(texts, budget - task, count))
@@ -195,14 +195,14 @@ def _target_of(name: str) -> tuple[float, float]:
 
 def _rows(scores: SetScores) -> Iterator[Row]:
     for budget in _BUDGETS:
-        ours, plain = scores.methods["weft"][budget], scores.methods["top_k"][budget]
+        ours, plain = scores.methods["weftline"][budget], scores.methods["top_k"][budget]
         yield _row(f"{scores.name}.whole_in_{budget}", ours.whole, "questions; baseline: top-k", plain.whole)
         yield _row(f"{scores.name}.share_in_{budget}", ours.share, "of evidence; baseline: top-k", plain.share)
         last = scores.methods["truncated"][budget]
         yield _row(f"{scores.name}.truncated_in_{budget}", last.whole, "questions, last turns only", None)
     tokens, needed = _target_of(scores.name)
     saved = 1 - sum(scores.at_target.tokens) / sum(scores.full)
-    share = sum(scores.marks) / sum(sum(each.tokens) for each in scores.methods["weft"].values())
+    share = sum(scores.marks) / sum(sum(each.tokens) for each in scores.methods["weftline"].values())
     yield _row(f"{scores.name}.mark_tokens", fmean(scores.marks), f"a prompt, {share:.2%} of its tokens", None)
     yield _row(f"{scores.name}.saved", saved, "of the full context", None, 1 - tokens)
     yield _row(f"{scores.name}.whole_at_target", scores.at_target.whole, "questions", 1.0, needed)

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 from evals.assembly_sets import SETS
 from evals.product import AGENT, CachedEmbedder, open_product
 from evals.results import Row
-from weft.capabilities.language_models.catalog import load_catalog
-from weft.capabilities.language_models.model import ConversationMessage, Prompt, PromptBlock, ToolCall, ToolDefinition
-from weft.capabilities.language_models.wire import render
-from weft.kernel.tokens import approximate_tokens
-from weft.providers.prices import PriceTable
-from weft.testing.prompt_cache import CacheSimulator
+from weftline.capabilities.language_models.catalog import load_catalog
+from weftline.capabilities.language_models.model import ConversationMessage, Prompt, PromptBlock, ToolCall, ToolDefinition
+from weftline.capabilities.language_models.wire import render
+from weftline.kernel.tokens import approximate_tokens
+from weftline.providers.prices import PriceTable
+from weftline.testing.prompt_cache import CacheSimulator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from evals.assembly_sets import AssemblySet
     from evals.product import Product
-    from weft.capabilities.language_models.catalog import ModelInfo
-    from weft.capabilities.language_models.model import WireForm
+    from weftline.capabilities.language_models.catalog import ModelInfo
+    from weftline.capabilities.language_models.model import WireForm
 
 _SESSION, _DOMAIN = "loop", "minutes"
 _MODELS: dict[str, tuple[str, WireForm]] = {
@@ -207,7 +207,7 @@ def _schema(tool: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Baselines:
-    """The prompts of an agent without Weft, rendered by the same code."""
+    """The prompts of an agent without Weftline, rendered by the same code."""
 
     def __init__(self, loop: AgentLoop, info: ModelInfo, form: WireForm) -> None:
         self._tools = tuple(ToolDefinition(tool["name"], tool["description"], _schema(tool)) for tool in loop.tools)

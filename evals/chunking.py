@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from evals.message_search import Bm25
 from evals.results import Row
-from weft.capabilities.indexing.chunking.chunker import split_into_chunks
-from weft.capabilities.indexing.chunking.media_types import detect_type
-from weft.capabilities.indexing.chunking.model import ChunkingOptions, ParsedDocument
-from weft.kernel.tokens import approximate_tokens
+from weftline.capabilities.indexing.chunking.chunker import split_into_chunks
+from weftline.capabilities.indexing.chunking.media_types import detect_type
+from weftline.capabilities.indexing.chunking.model import ChunkingOptions, ParsedDocument
+from weftline.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,11 +51,11 @@ def chunking(folder: Path | None) -> Iterator[Row]:
         texts = {line["doc_id"]: line["text"] for line in _lines(folder, f"{name}_docs")}
         questions = _lines(folder, f"{name}_queries")
         windows = _measure(_windows(_WINDOW), texts, questions)
-        same = _measure(_weft(_SAME_LENGTH), texts, questions)
+        same = _measure(_weftline(_SAME_LENGTH), texts, questions)
         yield _row(f"{name}.recall_same_length", same.recall, windows.recall, "gold characters in ten")
         yield _row(f"{name}.precision_same_length", same.precision, windows.precision, "share of ten that is gold")
         yield _row(f"{name}.iou_same_length", same.overlap, windows.overlap, "intersection over union")
-        default = _measure(_weft(ChunkingOptions()), texts, questions).recall
+        default = _measure(_weftline(ChunkingOptions()), texts, questions).recall
         as_long = _measure(_windows(_DEFAULT_MEAN_LENGTH), texts, questions).recall
         yield Row(f"chunking.{name}.recall_default", default, "gold characters in ten", as_long, None, None)
 
@@ -64,7 +64,7 @@ def _windows(length: int) -> Splitter:
     return lambda text: [(at, min(at + length, len(text))) for at in range(0, len(text), length)]
 
 
-def _weft(options: ChunkingOptions) -> Splitter:
+def _weftline(options: ChunkingOptions) -> Splitter:
     def split(text: str) -> list[Span]:
         reading = ParsedDocument(text=text, media_type=detect_type(text))
         return [(chunk.start, chunk.end) for chunk in split_into_chunks(reading, options, approximate_tokens)]

@@ -1,4 +1,4 @@
-"""Efficiency of prompts that Weft assembled, for the default threshold of alerts.
+"""Efficiency of prompts that Weftline assembled, for the default threshold of alerts.
 
 An agent asks question after question about a conversation (LoCoMo, bfcl_memory) or about documents (QMSum), and reports
 the answer of the set to each prompt; every other short answer restates its question. ``assembled`` are prompts within a
@@ -23,8 +23,8 @@ from evals.efficiency_cases import first_answer, restated
 from evals.efficiency_fit import is_development
 from evals.product import CachedEmbedder, open_product
 from evals.results import Row
-from weft.capabilities.agent_context.alert_settings import DEFAULT_CALLS, DEFAULT_EFFICIENCY
-from weft.capabilities.efficiency.parts import text_parts
+from weftline.capabilities.agent_context.alert_settings import DEFAULT_CALLS, DEFAULT_EFFICIENCY
+from weftline.capabilities.efficiency.parts import text_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

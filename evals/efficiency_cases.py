@@ -4,7 +4,7 @@ The answers of the sets are taken as the model's: short ones to questions (LoCoM
 question restated, statements about conversations (observations of LoCoMo, single facts of AMI), summaries (AMI, QMSum),
 claims about papers (SciFact) and quotations (chunkeval). A prompt has its evidence, the newest turns of a conversation,
 and what shares most terms with the task, up to 4,000 tokens; that of a meeting is the whole meeting. Prompts are not
-assembled by Weft, so that the evaluation takes minutes.
+assembled by Weftline, so that the evaluation takes minutes.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from math import log
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evals.assembly_sets import lines_of, meetings, sample, turns_retrieved
-from weft.capabilities.efficiency.model import PromptItem
-from weft.capabilities.efficiency.parts import text_parts
-from weft.capabilities.indexing.text_analysis import terms
-from weft.kernel.tokens import approximate_tokens
+from weftline.capabilities.efficiency.model import PromptItem
+from weftline.capabilities.efficiency.parts import text_parts
+from weftline.capabilities.indexing.text_analysis import terms
+from weftline.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -21,21 +21,21 @@ from evals.results import Row
 from evals.retrieval_runs import runs_over
 from evals.retrieval_sets import Corpus
 from evals.vector_cache import VectorCache
-from weft.capabilities.indexing.collections.model import SESSIONS
-from weft.capabilities.indexing.entities import extract_entities
-from weft.capabilities.search.model import Query
-from weft.capabilities.search.ranking import score_views
-from weft.capabilities.search.references import RecentItem, expanded_query, may_refer, resolve_references
-from weft.capabilities.search.selection import select_results
-from weft.capabilities.search.session_indexing.cursor import IndexItem
-from weft.capabilities.search.session_indexing.item_text import ItemText, chunks_of
-from weft.kernel.clock import to_micros
+from weftline.capabilities.indexing.collections.model import SESSIONS
+from weftline.capabilities.indexing.entities import extract_entities
+from weftline.capabilities.search.model import Query
+from weftline.capabilities.search.ranking import score_views
+from weftline.capabilities.search.references import RecentItem, expanded_query, may_refer, resolve_references
+from weftline.capabilities.search.selection import select_results
+from weftline.capabilities.search.session_indexing.cursor import IndexItem
+from weftline.capabilities.search.session_indexing.item_text import ItemText, chunks_of
+from weftline.kernel.clock import to_micros
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from evals.retrieval_runs import Answer
-    from weft.capabilities.search.index_view import Floats, View
+    from weftline.capabilities.search.index_view import Floats, View
 
 _DATA = Path(__file__).parent / "data"
 # A Tuesday.

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from rapidfuzz import fuzz, process
 
 from evals.results import Row
-from weft.capabilities.indexing.text_analysis import FILLER_WORDS, tokens
-from weft.capabilities.messages.search.fuzzy_ranking import search
-from weft.capabilities.messages.search.inverted_index import MessageIndex
+from weftline.capabilities.indexing.text_analysis import FILLER_WORDS, tokens
+from weftline.capabilities.messages.search.fuzzy_ranking import search
+from weftline.capabilities.messages.search.inverted_index import MessageIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ class Conversation:
     index: MessageIndex
     bm25: Bm25
 
-    def weft(self, query: str) -> list[int]:
+    def weftline(self, query: str) -> list[int]:
         hits = search([self.index], query, threshold=_THRESHOLD, limit=_LIMIT, with_metadata=True)
         return [hit.message_id for hit in hits]
 
@@ -108,20 +108,20 @@ def _recall(name: str, questions: list[Question]) -> Iterator[Row]:
             for question in questions
         )
 
-    weft, bm25 = recall(Conversation.weft), recall(Conversation.by_bm25)
+    weftline, bm25 = recall(Conversation.weftline), recall(Conversation.by_bm25)
     whole = recall(Conversation.by_whole_text)
-    yield _row(f"{name}.recall_vs_bm25", weft, bm25, "recall@10", "BM25's", met=weft >= bm25)
-    yield _row(f"{name}.recall_vs_rapidfuzz", weft, whole, "recall@10", "RapidFuzz's", met=weft >= whole)
+    yield _row(f"{name}.recall_vs_bm25", weftline, bm25, "recall@10", "BM25's", met=weftline >= bm25)
+    yield _row(f"{name}.recall_vs_rapidfuzz", weftline, whole, "recall@10", "RapidFuzz's", met=weftline >= whole)
 
 
 def _typos(name: str, questions: list[Question]) -> Row:
     """Search for a message by two of its words, both misspelt."""
     rng = random.Random(7)  # noqa: S311 - the same typos in every run
     typos = [typo for question in questions if (typo := _misspelt(question, rng))]
-    weft = fmean(min(typo.answers) in typo.conversation.weft(typo.query) for typo in typos)
+    weftline = fmean(min(typo.answers) in typo.conversation.weftline(typo.query) for typo in typos)
     bm25 = fmean(min(typo.answers) in typo.conversation.by_bm25(typo.query) for typo in typos)
     target = f">= {_MIN_TYPOS_FOUND}"
-    return _row(f"{name}.typos_found", weft, bm25, "share in the top 10", target, met=weft >= _MIN_TYPOS_FOUND)
+    return _row(f"{name}.typos_found", weftline, bm25, "share in the top 10", target, met=weftline >= _MIN_TYPOS_FOUND)
 
 
 def _misspelt(question: Question, rng: random.Random) -> Question | None:
@@ -153,8 +153,8 @@ def _false_alarms(name: str, questions: list[Question], conversations: list[Conv
         others = dict(zip(map(id, conversations), conversations[1:] + conversations[:1], strict=True))
         return fmean(bool(method(others[id(question.conversation)], question.query)) for question in questions)
 
-    weft, whole = alarms(Conversation.weft), alarms(Conversation.by_whole_text)
-    return _row(f"{name}.false_alarms", weft, whole, "share with any result", "below RapidFuzz's", met=weft < whole)
+    weftline, whole = alarms(Conversation.weftline), alarms(Conversation.by_whole_text)
+    return _row(f"{name}.false_alarms", weftline, whole, "share with any result", "below RapidFuzz's", met=weftline < whole)
 
 
 def _row(name: str, value: float, baseline: float, unit: str, target: str, *, met: bool) -> Row:

@@ -1,4 +1,4 @@
-"""Draws the packaged sample of `weft validate` from the open lists: python -m evals.packaged_statements."""
+"""Draws the packaged sample of `weftline validate` from the open lists: python -m evals.packaged_statements."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from evals.survival import OPEN, read_lists
 
-_FILE = Path(__file__).parents[1] / "src/weft/validation/statements.jsonl"
+_FILE = Path(__file__).parents[1] / "src/weftline/validation/statements.jsonl"
 _EACH = 40
 
 

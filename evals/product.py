@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from evals.vector_cache import VectorCache
-from weft.app.app import App
-from weft.app.authentication import Local
-from weft.app.dispatch import CallContext
-from weft.jobs.ingestion import INGEST
-from weft.jobs.session_indexing import INDEX
-from weft.jobs.session_vectors import EMBED
-from weft.providers.embedders.local import MINILM
-from weft.settings import Settings
+from weftline.app.app import App
+from weftline.app.authentication import Local
+from weftline.app.dispatch import CallContext
+from weftline.jobs.ingestion import INGEST
+from weftline.jobs.session_indexing import INDEX
+from weftline.jobs.session_vectors import EMBED
+from weftline.providers.embedders.local import MINILM
+from weftline.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from weft.capabilities.indexing.embeddings.model import Model, Purpose, Vectors
+    from weftline.capabilities.indexing.embeddings.model import Model, Purpose, Vectors
 
 _TENANT = "default"
 _ADMIN, AGENT = "admin", "agent"
@@ -108,7 +108,7 @@ async def open_product(embedder: CachedEmbedder) -> AsyncIterator[Product]:
     """Yield a running App on a temporary folder."""
     with tempfile.TemporaryDirectory() as name:
         folder, clock = Path(name), SettableClock()
-        settings = Settings(database_url=str(folder / "weft.db"), data_dir=str(folder), rate_limits="off")
+        settings = Settings(database_url=str(folder / "weftline.db"), data_dir=str(folder), rate_limits="off")
         app = App(settings, clock=clock, embedders=[embedder])
         await app.open(background=False)
         try:

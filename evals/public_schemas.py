@@ -1,8 +1,8 @@
-"""Validity of Weft's records by the public schemas of Agent Context, and of the public examples by Weft's schemas.
+"""Validity of Weftline's records by the public schemas of Agent Context, and of the public examples by Weftline's schemas.
 
 The public schemas cover ten of the thirteen types. The tests have a table of them, which is compared with the files
 here. Then all example records of the tests, and the export of a session with every record type, are validated. For each
-public example: whether Weft accepts it, whether the public schema does, and if Weft does not, why.
+public example: whether Weftline accepts it, whether the public schema does, and if Weftline does not, why.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from jsonschema import Draft202012Validator, FormatChecker
 
 from evals.results import Row
-from weft import Weft
-from weft.capabilities.records.model import RECORD_TYPES
-from weft.capabilities.records.schemas import published_schema
-from weft.capabilities.records.validation import check_document
+from weftline import Weftline
+from weftline.capabilities.records.model import RECORD_TYPES
+from weftline.capabilities.records.schemas import published_schema
+from weftline.capabilities.records.validation import check_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -88,15 +88,15 @@ def _valid_examples() -> Iterator[TypedRecord]:
 async def _exported() -> list[TypedRecord]:
     """Return the records of the export of a session with board changes, a message and every type of record."""
     with tempfile.TemporaryDirectory() as folder:
-        async with Weft.open(folder) as weft:
-            await weft.session.create("Try the export", session_id="launch")
+        async with Weftline.open(folder) as weftline:
+            await weftline.session.create("Try the export", session_id="launch")
             for value in ("Ship on Friday.", "Ship on Monday."):
-                await weft.board.write("launch", "plan", value)
-            await weft.board.delete("launch", "plan")
-            await weft.message.add("launch", "Ready for review.")
-            await weft.records.add(list(_records_to_add()), session_id="launch")
-            await weft.missing.report("launch", question="Which invoice is open?", severity="high")
-            bundle = (await weft.bundle.export(session_id="launch")).bundle or ""
+                await weftline.board.write("launch", "plan", value)
+            await weftline.board.delete("launch", "plan")
+            await weftline.message.add("launch", "Ready for review.")
+            await weftline.records.add(list(_records_to_add()), session_id="launch")
+            await weftline.missing.report("launch", question="Which invoice is open?", severity="high")
+            bundle = (await weftline.bundle.export(session_id="launch")).bundle or ""
     entries = [json.loads(line)["entry"] for line in bundle.splitlines()]
     return [(entry["type"], entry["record"]) for entry in entries if entry["kind"] == "record"]
 
@@ -109,12 +109,12 @@ def _records_to_add() -> Iterator[dict[str, Any]]:
 
 
 def _accepted(name: str, records: Iterable[TypedRecord], schemas: dict[str, Any]) -> Row:
-    """Count the records that both the public schema of their type and Weft's accept."""
+    """Count the records that both the public schema of their type and Weftline's accept."""
     covered = [(kind, record) for kind, record in records if kind in schemas]
     valid = sum(
         _is_valid(record, schemas[kind]) and _is_valid(record, published_schema(kind)) for kind, record in covered
     )
-    return _row(name, valid, len(covered), "records valid by the public schema and by Weft's")
+    return _row(name, valid, len(covered), "records valid by the public schema and by Weftline's")
 
 
 def _is_valid(record: dict[str, Any], schema: dict[str, Any]) -> bool:
@@ -130,7 +130,7 @@ def _public_examples(place: Path, schemas: dict[str, Any]) -> Iterator[Row]:
         accepted, by_public_schema = accepted + (not ours), by_public_schema + theirs
         verdict = f"refused: {ours[0].path} {ours[0].reason}"[:_MAX_REASON] if ours else "accepted"
         yield Row(f"public_schemas.example.{path.stem}", float(not ours), verdict, float(theirs), None, None)
-    name, unit = "public_schemas.public_examples", "public examples Weft accepts; baseline: their own schemas"
+    name, unit = "public_schemas.public_examples", "public examples Weftline accepts; baseline: their own schemas"
     yield Row(name, accepted, unit, by_public_schema, "their own schemas'", met=accepted >= by_public_schema)
 
 

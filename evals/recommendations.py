@@ -1,7 +1,7 @@
 """Are recommendations that say "safe" safe on later calls? Settings are judged on calls that they were not made from.
 
 An agent works on sets with known evidence (``recommendation_sets``): conversations, documents, board entries, pins and
-tools. After the first half of its questions Weft is asked for recommendations, and a grid of further settings is tried
+tools. After the first half of its questions Weftline is asked for recommendations, and a grid of further settings is tried
 on these calls. Then the second half is asked, and every setting is replayed on it: it loses gold evidence if a prompt
 that had it does not have it in the replay, or a tool that is needed is not offered. Settings that change no prompt are
 not counted.
@@ -21,18 +21,18 @@ import msgspec
 from evals.product import AGENT, CachedEmbedder, open_product
 from evals.recommendation_sets import DOMAIN, evaluation_sets, held_out_sets
 from evals.results import Row
-from weft.capabilities.agent_context.compaction_settings import CompactionSettings, ResolvedCompaction
-from weft.capabilities.compaction.compactor import Compactor
-from weft.capabilities.language_models.catalog import load_catalog
-from weft.capabilities.recommendations.compaction_replay import views_under
-from weft.capabilities.recommendations.model import ProposedSettings
-from weft.capabilities.recommendations.recorded_calls import ReplayStores
-from weft.capabilities.recommendations.replay import Replay, ReplayServices, document_of
-from weft.capabilities.recommendations.trials import Control, try_proposal
-from weft.kernel.identity import system_actor
-from weft.providers.prices import PriceTable
-from weft.providers.tokenizers import TokenizerRegistry
-from weft.storage.sql.database import Scope
+from weftline.capabilities.agent_context.compaction_settings import CompactionSettings, ResolvedCompaction
+from weftline.capabilities.compaction.compactor import Compactor
+from weftline.capabilities.language_models.catalog import load_catalog
+from weftline.capabilities.recommendations.compaction_replay import views_under
+from weftline.capabilities.recommendations.model import ProposedSettings
+from weftline.capabilities.recommendations.recorded_calls import ReplayStores
+from weftline.capabilities.recommendations.replay import Replay, ReplayServices, document_of
+from weftline.capabilities.recommendations.trials import Control, try_proposal
+from weftline.kernel.identity import system_actor
+from weftline.providers.prices import PriceTable
+from weftline.providers.tokenizers import TokenizerRegistry
+from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from evals.product import Product
     from evals.recommendation_sets import EvaluationSet, Question, Work
-    from weft.capabilities.recommendations.model import TriedCall
-    from weft.capabilities.recommendations.replay import RecordedWindow, ReplayedCall
+    from weftline.capabilities.recommendations.model import TriedCall
+    from weftline.capabilities.recommendations.replay import RecordedWindow, ReplayedCall
 
 _MODEL = "gpt-4o"
 _BETWEEN_CALLS = timedelta(seconds=20)
@@ -158,7 +158,7 @@ async def measure(evaluated: EvaluationSet) -> Measured:
 
 
 async def _recommended(product: Product) -> list[tuple[ProposedSettings, bool]]:
-    """Return what Weft recommends; another model is never called safe."""
+    """Return what Weftline recommends; another model is never called safe."""
     listed = await product.call("advise.list", agent_id=AGENT, calls=_MAX_CALLS)
     names = [each["recommendation_id"] for each in listed["recommendations"] if each["kind"] != "model"]
     shown = [await product.call("advise.show", recommendation_id=name, calls=_MAX_CALLS) for name in names]

@@ -18,13 +18,13 @@ import numpy as np
 from evals.assembly_sets import lines_of
 from evals.retrieval_sets import SETS, Corpus, Dataset, EvalQuestion, is_relevant, recall_of
 from evals.vector_cache import VectorCache
-from weft.capabilities.indexing.collections.model import SESSIONS
-from weft.capabilities.search.calibration import ranking_features
-from weft.capabilities.search.model import Query
-from weft.capabilities.search.ranking import score_views
-from weft.capabilities.search.session_indexing.cursor import IndexItem
-from weft.capabilities.search.session_indexing.item_text import ItemText, chunks_of
-from weft.kernel.clock import to_micros
+from weftline.capabilities.indexing.collections.model import SESSIONS
+from weftline.capabilities.search.calibration import ranking_features
+from weftline.capabilities.search.model import Query
+from weftline.capabilities.search.ranking import score_views
+from weftline.capabilities.search.session_indexing.cursor import IndexItem
+from weftline.capabilities.search.session_indexing.item_text import ItemText, chunks_of
+from weftline.kernel.clock import to_micros
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weft.capabilities.search.calibration import RankingFeatures
-    from weft.capabilities.search.index_view import Floats
-    from weft.search_index.view import CollectionView
+    from weftline.capabilities.search.calibration import RankingFeatures
+    from weftline.capabilities.search.index_view import Floats
+    from weftline.search_index.view import CollectionView
 
 Kind = Literal["own", "mixed", "elsewhere", "similar"]
 # Other content that the questions of a set are asked of, in turn.

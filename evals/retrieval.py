@@ -13,12 +13,12 @@ from msgspec import structs
 
 from evals.results import Row
 from evals.retrieval_runs import BEST, runs_over
-from weft.capabilities.assembly.passages import render_context
-from weft.capabilities.indexing.collections.model import Chunk
-from weft.capabilities.search.model import RankingWeights
-from weft.capabilities.search.neighbours import passage_ref
-from weft.capabilities.search.passages import ChunkPassage
-from weft.kernel.tokens import approximate_tokens
+from weftline.capabilities.assembly.passages import render_context
+from weftline.capabilities.indexing.collections.model import Chunk
+from weftline.capabilities.search.model import RankingWeights
+from weftline.capabilities.search.neighbours import passage_ref
+from weftline.capabilities.search.passages import ChunkPassage
+from weftline.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from evals.retrieval_runs import Answer, Runs
     from evals.retrieval_sets import Corpus, EvalQuestion
-    from weft.capabilities.search.index_view import View
-    from weft.search_index.view import CollectionView
+    from weftline.capabilities.search.index_view import View
+    from weftline.search_index.view import CollectionView
 
 # Recall of plain BM25, and the target.
 _TARGETS: dict[str, tuple[float | None, float | None]] = {

@@ -13,20 +13,20 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from weft.capabilities.indexing.chunking.chunker import split_into_chunks
-from weft.capabilities.indexing.chunking.media_types import detect_type
-from weft.capabilities.indexing.chunking.model import ChunkingOptions, ParsedDocument
-from weft.capabilities.indexing.collections.model import SESSIONS, IndexedChunk, NewChunk, domain_collection
-from weft.capabilities.indexing.entities import extract_entities, pack_entities
-from weft.capabilities.indexing.text_analysis import index_terms
-from weft.capabilities.search.index_view import CollectionQuery
-from weft.capabilities.search.session_indexing.cursor import IndexItem
-from weft.capabilities.search.session_indexing.item_text import ItemText
-from weft.capabilities.search.session_indexing.item_text import chunks_of as message_chunks
-from weft.kernel.clock import DAY_MICROS, to_micros
-from weft.kernel.tokens import approximate_tokens
-from weft.search_index.snapshot import IndexSnapshot
-from weft.search_index.view import CollectionView
+from weftline.capabilities.indexing.chunking.chunker import split_into_chunks
+from weftline.capabilities.indexing.chunking.media_types import detect_type
+from weftline.capabilities.indexing.chunking.model import ChunkingOptions, ParsedDocument
+from weftline.capabilities.indexing.collections.model import SESSIONS, IndexedChunk, NewChunk, domain_collection
+from weftline.capabilities.indexing.entities import extract_entities, pack_entities
+from weftline.capabilities.indexing.text_analysis import index_terms
+from weftline.capabilities.search.index_view import CollectionQuery
+from weftline.capabilities.search.session_indexing.cursor import IndexItem
+from weftline.capabilities.search.session_indexing.item_text import ItemText
+from weftline.capabilities.search.session_indexing.item_text import chunks_of as message_chunks
+from weftline.kernel.clock import DAY_MICROS, to_micros
+from weftline.kernel.tokens import approximate_tokens
+from weftline.search_index.snapshot import IndexSnapshot
+from weftline.search_index.view import CollectionView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

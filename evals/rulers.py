@@ -94,7 +94,7 @@ def closed(name: str, measure: Callable[[], Iterable[Row]]) -> list[Row]:
 
     A second reading needs a reason in the environment, CLOSED_AGAIN, which is logged as well.
     """
-    release, reason = version("weft"), os.environ.get(_AGAIN, "")
+    release, reason = version("weftline"), os.environ.get(_AGAIN, "")
     if not reason and any((each["eval"], each["release"]) == (name, release) for each in closed_runs()):
         raise AlreadyRead(f"{name} was read for release {release}: see {LOG.name}. {_AGAIN}=reason reads it again.")
     rows = list(measure())

@@ -18,7 +18,7 @@ import msgspec
 from evals.assembly_sets import sample, turns_retrieved
 from evals.product import CachedEmbedder, open_product
 from evals.results import Row
-from weft.providers.tokenizers import TokenizerRegistry
+from weftline.providers.tokenizers import TokenizerRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

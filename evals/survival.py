@@ -28,9 +28,9 @@ import msgspec
 from evals.product import CachedEmbedder, open_product
 from evals.results import Row
 from evals.rulers import closed, share_by_groups
-from weft.capabilities.injection.model import HARMLESS, Detection
-from weft.providers.tokenizers import TokenizerRegistry
-from weft.validation.statements import Passages, Said, as_events, spread
+from weftline.capabilities.injection.model import HARMLESS, Detection
+from weftline.providers.tokenizers import TokenizerRegistry
+from weftline.validation.statements import Passages, Said, as_events, spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -165,7 +165,7 @@ def measure(conversations: Sequence[StatedConversation], target: float, *, detec
 async def _compacted_prompts(
     conversations: Sequence[StatedConversation], target: float, *, detects: bool
 ) -> list[list[str]]:
-    undetected = mock.patch("weft.app.app.configured_detector", return_value=_Undetecting())
+    undetected = mock.patch("weftline.app.app.configured_detector", return_value=_Undetecting())
     with contextlib.nullcontext() if detects else undetected:
         async with open_product(CachedEmbedder()) as product:
             return [await _compacted_prompt(product, each, target) for each in conversations]

@@ -10,8 +10,8 @@ import json
 from typing import TYPE_CHECKING
 
 from evals.results import Row
-from weft.kernel.tokens import approximate_tokens
-from weft.providers.tokenizers import TokenizerRegistry
+from weftline.kernel.tokens import approximate_tokens
+from weftline.providers.tokenizers import TokenizerRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """Tool choice: whether an agent finds the right tool for a task, by the product's own retrieval of tools.
 
-Each task is put to ``weft_tools`` as the agent would phrase it. It succeeds if the right tool is in the agent's default
+Each task is put to ``weftline_tools`` as the agent would phrase it. It succeeds if the right tool is in the agent's default
 list, or if the right tool, with the right action if it has several, is among the first three found. The tasks were
 written before the ranking was looked at; the texts of the tools were improved with them, so they overestimate. The
 held-out tasks do not: they were written afterwards.
@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from evals.results import Row
-from weft.app.app import App
-from weft.app.authentication import Local
-from weft.app.dispatch import CallContext
-from weft.settings import Settings
+from weftline.app.app import App
+from weftline.app.authentication import Local
+from weftline.app.dispatch import CallContext
+from weftline.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -46,7 +46,7 @@ class Task:
 
     @property
     def entry(self) -> str:
-        """The tool as ``weft_tools`` names it."""
+        """The tool as ``weftline_tools`` names it."""
         return f"{self.tool}.{self.action}" if self.action else self.tool
 
 
@@ -113,7 +113,7 @@ def _names_tool(choice: Choice) -> bool:
 
 async def choose(*sets: Sequence[Task]) -> list[list[Choice]]:
     with tempfile.TemporaryDirectory() as folder:
-        app = App(Settings(database_url=f"{folder}/weft.db", data_dir=folder, rate_limits="off"))
+        app = App(Settings(database_url=f"{folder}/weftline.db", data_dir=folder, rate_limits="off"))
         await app.open()
         try:
             callers = await _callers(app)

@@ -22,21 +22,21 @@ from msgspec import structs
 from evals.results import Row
 from evals.retrieval_sets import MatchesAll, as_indexed
 from evals.vector_cache import VectorCache
-from weft.app.tools.catalogue import ranking_query
-from weft.capabilities.search.index_view import CollectionQuery
-from weft.capabilities.search.ranking import rank
-from weft.capabilities.tools.definitions import cleaned, definition_tokens, registered, searched_chunks
-from weft.capabilities.tools.model import LOADED, NAMED, TOOLS
-from weft.kernel.tokens import approximate_tokens
-from weft.search_index.snapshot import IndexSnapshot
-from weft.search_index.view import CollectionView
+from weftline.app.tools.catalogue import ranking_query
+from weftline.capabilities.search.index_view import CollectionQuery
+from weftline.capabilities.search.ranking import rank
+from weftline.capabilities.tools.definitions import cleaned, definition_tokens, registered, searched_chunks
+from weftline.capabilities.tools.model import LOADED, NAMED, TOOLS
+from weftline.kernel.tokens import approximate_tokens
+from weftline.search_index.snapshot import IndexSnapshot
+from weftline.search_index.view import CollectionView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from weft.capabilities.indexing.collections.model import NewChunk
-    from weft.capabilities.search.index_view import Floats
+    from weftline.capabilities.indexing.collections.model import NewChunk
+    from weftline.capabilities.search.index_view import Floats
 
 _SETS = ("bfcl_live", "metatool", "livemcp")
 # Of what loading everything finds, and of its tokens.

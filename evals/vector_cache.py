@@ -1,6 +1,6 @@
 """The default embedder with a cache on disk: only the first evaluation has to embed.
 
-The folder is WEFT_EVAL_CACHE, else .results/vectors.
+The folder is WEFTLINE_EVAL_CACHE, else .results/vectors.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.providers.embedders.local import MINILM, load_minilm
+from weftline.providers.embedders.local import MINILM, load_minilm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ class VectorCache:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        folder = folder or Path(os.environ.get("WEFT_EVAL_CACHE", ".results/vectors"))
+        folder = folder or Path(os.environ.get("WEFTLINE_EVAL_CACHE", ".results/vectors"))
         folder.mkdir(parents=True, exist_ok=True)
         self._digests = folder / f"{MINILM.name}.digests"
         self._vectors = folder / f"{MINILM.name}.halves"

@@ -1,6 +1,6 @@
-"""An agent on Anthropic's API that keeps its conversation itself and sends it to Weft with each call.
+"""An agent on Anthropic's API that keeps its conversation itself and sends it to Weftline with each call.
 
-Weft recognises what it has already stored, adds what matters, leaves out what does not, and marks cache breakpoints.
+Weftline recognises what it has already stored, adds what matters, leaves out what does not, and marks cache breakpoints.
 The data is in a temporary folder; only the provider is called:
 
     export ANTHROPIC_API_KEY=...    # and ANTHROPIC_BASE_URL, ANTHROPIC_MODEL for another endpoint or model
@@ -19,7 +19,7 @@ from typing import Any
 
 import httpx2
 
-from weft import Weft
+from weftline import Weftline
 
 BASE_URL = os.environ.get("ANTHROPIC_BASE_URL", "https://api.anthropic.com")
 MODEL = os.environ.get("ANTHROPIC_MODEL", "claude-sonnet-4-5")
@@ -44,23 +44,23 @@ async def main() -> None:
     headers = {"x-api-key": key, "anthropic-version": "2023-06-01"}
     with tempfile.TemporaryDirectory() as folder:
         async with (
-            Weft.open(folder) as weft,
+            Weftline.open(folder) as weftline,
             httpx2.AsyncClient(base_url=BASE_URL, headers=headers, timeout=120) as provider,
         ):
-            await weft.agent.create("analysis")
+            await weftline.agent.create("analysis")
             # An agent cannot write its own system prompt: who is above it registers what its runtime hands over.
-            await weft.agent.define("analysis", system_prompt=SYSTEM)
-            await weft.session.create("Find out why orders became slow", session_id=SESSION, members=["analysis"])
-            await weft.board.write(SESSION, "scope", "Name the change that did it. Change nothing.")
+            await weftline.agent.define("analysis", system_prompt=SYSTEM)
+            await weftline.session.create("Find out why orders became slow", session_id=SESSION, members=["analysis"])
+            await weftline.board.write(SESSION, "scope", "Name the change that did it. Change nothing.")
             messages: list[dict[str, Any]] = []
             for question in ("Why are orders slow?", "Write the finding in one sentence."):
                 messages.append({"role": "user", "content": question})
-                print(f"\n{question}\n{await ask(weft.acting_as('analysis'), provider, question, messages)}")
-            shown = await weft.receipt.list(session_id=SESSION)
+                print(f"\n{question}\n{await ask(weftline.acting_as('analysis'), provider, question, messages)}")
+            shown = await weftline.receipt.list(session_id=SESSION)
             print("\nprompts, newest first:", ", ".join(f"{each.mode} ({each.tokens})" for each in shown.receipts))
 
 
-async def ask(agent: Weft, provider: httpx2.AsyncClient, question: str, messages: list[dict[str, Any]]) -> str:
+async def ask(agent: Weftline, provider: httpx2.AsyncClient, question: str, messages: list[dict[str, Any]]) -> str:
     """Answer a question: assemble, call the model, run the tools it asks for, until it answers with a text."""
     while True:
         prompt = await agent.context.assemble(

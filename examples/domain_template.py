@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import tempfile
 
-from weft import Weft
-from weft.errors import MetadataMismatch
+from weftline import Weftline
+from weftline.errors import MetadataMismatch
 
 TEMPLATE = {
     "name": "team_rules",
@@ -30,19 +30,19 @@ FINAL = {"status": "final"}
 
 async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        async with Weft.open(folder) as weft:
-            await weft.knowledge.create_domain("rules", template=TEMPLATE)
+        async with Weftline.open(folder) as weftline:
+            await weftline.knowledge.create_domain("rules", template=TEMPLATE)
             try:
-                await weft.knowledge.add_document("rules", "leave.md", text="Thirty days.", metadata={"status": "old"})
+                await weftline.knowledge.add_document("rules", "leave.md", text="Thirty days.", metadata={"status": "old"})
             except MetadataMismatch as error:
                 print(error.message)
-            await weft.knowledge.add_document(
+            await weftline.knowledge.add_document(
                 "rules", "leave.md", text="Everyone has thirty days of vacation.", metadata=FINAL
             )
-            await weft.knowledge.add_document("rules", "glossary.md", text="PTO: paid time off.", metadata=FINAL)
-            while (await weft.knowledge.show_domain("rules")).pending:  # noqa: ASYNC110 - a short wait in an example
+            await weftline.knowledge.add_document("rules", "glossary.md", text="PTO: paid time off.", metadata=FINAL)
+            while (await weftline.knowledge.show_domain("rules")).pending:  # noqa: ASYNC110 - a short wait in an example
                 await asyncio.sleep(0.1)
-            evaluation = await weft.knowledge.evaluate_domain("rules")
+            evaluation = await weftline.knowledge.evaluate_domain("rules")
             for each in evaluation.questions:
                 print(f"{'found' if each.found else 'missing':8} {each.question}")
             print(f"{evaluation.found} of {len(evaluation.questions)} questions found their evidence")

@@ -11,8 +11,8 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from weft import Weft
-from weft.errors import BundleDamaged
+from weftline import Weftline
+from weftline.errors import BundleDamaged
 
 SESSION, TASK = "slow-orders", "find-the-cause"
 QUESTION = "who-shortened-it"
@@ -21,7 +21,7 @@ QUESTION = "who-shortened-it"
 async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         here, bundle = Path(folder), Path(folder) / "handoff.ndjson"
-        async with Weft.open(here / "berlin") as berlin, Weft.open(here / "lisbon") as lisbon:
+        async with Weftline.open(here / "berlin") as berlin, Weftline.open(here / "lisbon") as lisbon:
             await ada_works(berlin)
             digest = await ada_hands_over(berlin, bundle)
             await altered_bundle_is_refused(lisbon, bundle)
@@ -29,7 +29,7 @@ async def main() -> None:
             await bob_continues(lisbon)
 
 
-async def ada_works(berlin: Weft) -> None:
+async def ada_works(berlin: Weftline) -> None:
     """Ada's calls carry the task id; she also reports what she does not know."""
     heading("Berlin: Ada investigates slow orders")
     await berlin.agent.create("ada")
@@ -49,7 +49,7 @@ async def ada_works(berlin: Weft) -> None:
     print("records of the task:", ", ".join(f"{entry.type} {entry.id}" for entry in listed.records))
 
 
-async def ada_hands_over(berlin: Weft, bundle: Path) -> str:
+async def ada_hands_over(berlin: Weftline, bundle: Path) -> str:
     """Export the board, messages and open gaps, with their history."""
     heading("Berlin: Ada hands over")
     with bundle.open("wb") as file:
@@ -60,7 +60,7 @@ async def ada_hands_over(berlin: Weft, bundle: Path) -> str:
     return exported.digest
 
 
-async def altered_bundle_is_refused(lisbon: Weft, bundle: Path) -> None:
+async def altered_bundle_is_refused(lisbon: Weftline, bundle: Path) -> None:
     """An altered bundle is refused; the error names the line."""
     heading("In transit: somebody changes three seconds to nine")
     try:
@@ -70,7 +70,7 @@ async def altered_bundle_is_refused(lisbon: Weft, bundle: Path) -> None:
         print("refused:", refused.message)
 
 
-async def lisbon_imports(lisbon: Weft, bundle: Path, digest: str) -> None:
+async def lisbon_imports(lisbon: Weftline, bundle: Path, digest: str) -> None:
     """Import the bundle; the digest came on another channel and proves that this is Ada's file."""
     heading("Lisbon: the admin imports the bundle")
     with bundle.open("rb") as file:
@@ -78,7 +78,7 @@ async def lisbon_imports(lisbon: Weft, bundle: Path, digest: str) -> None:
     print(f"session {done.session_id}: {done.versions} versions, {done.messages} message, {done.records} records")
 
 
-async def bob_continues(lisbon: Weft) -> None:
+async def bob_continues(lisbon: Weftline) -> None:
     """Bob reads the board, the messages and the open question; he answers it and continues the task."""
     heading("Lisbon: Bob continues")
     await lisbon.agent.create("bob")

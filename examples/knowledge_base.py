@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import tempfile
 
-from weft import Weft
-from weft.errors import DomainNotFound
+from weftline import Weftline
+from weftline.errors import DomainNotFound
 
 LEAVE = """# Leave
 
@@ -32,22 +32,22 @@ SALARIES = "The salary bands are reviewed every spring. Band four begins at seve
 
 async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        async with Weft.open(folder) as weft:
-            await weft.agent.create("assistant")
-            assistant = weft.acting_as("assistant")
-            await search_documents(weft, assistant)
-            await replace_a_document(weft, assistant)
-            await restrict_a_domain(weft, assistant)
+        async with Weftline.open(folder) as weftline:
+            await weftline.agent.create("assistant")
+            assistant = weftline.acting_as("assistant")
+            await search_documents(weftline, assistant)
+            await replace_a_document(weftline, assistant)
+            await restrict_a_domain(weftline, assistant)
 
 
-async def search_documents(weft: Weft, assistant: Weft) -> None:
-    """Weft chunks, embeds and indexes documents; a search returns the passage and its position."""
+async def search_documents(weftline: Weftline, assistant: Weftline) -> None:
+    """Weftline chunks, embeds and indexes documents; a search returns the passage and its position."""
     heading("Search: two documents, and a question that shares no word with them")
     chunking = {"chunk_tokens": 32, "overlap_tokens": 0}
-    await weft.knowledge.create_domain("handbook", description="How we work", chunking=chunking)
-    await weft.knowledge.add_document("handbook", "leave.md", text=LEAVE)
-    await weft.knowledge.add_document("handbook", "travel.md", text=TRAVEL)
-    await wait_until_indexed(weft, "handbook")
+    await weftline.knowledge.create_domain("handbook", description="How we work", chunking=chunking)
+    await weftline.knowledge.add_document("handbook", "leave.md", text=LEAVE)
+    await weftline.knowledge.add_document("handbook", "travel.md", text=TRAVEL)
+    await wait_until_indexed(weftline, "handbook")
     found = await assistant.search.query(
         "How long may I be on holiday?", domain="handbook", top_k=1, low_confidence=True
     )
@@ -59,25 +59,25 @@ async def search_documents(weft: Weft, assistant: Weft) -> None:
     print(f"\nfor the prompt, in {built.tokens} tokens with citations:\n{built.context}")
 
 
-async def replace_a_document(weft: Weft, assistant: Weft) -> None:
+async def replace_a_document(weftline: Weftline, assistant: Weftline) -> None:
     """Searches find the new version; only changed text is embedded again."""
     heading("Replace a document")
-    replaced = await weft.knowledge.add_document("handbook", "leave.md", text=LEAVE.replace("thirty", "thirty-two"))
+    replaced = await weftline.knowledge.add_document("handbook", "leave.md", text=LEAVE.replace("thirty", "thirty-two"))
     print(f"leave.md is at version {replaced.version} now")
-    await wait_until_indexed(weft, "handbook")
+    await wait_until_indexed(weftline, "handbook")
     found = await assistant.search.query("vacation days a year", domain="handbook", top_k=1, low_confidence=True)
     print("text:", last_line(found.results[0].text))
-    again = await weft.knowledge.add_document("handbook", "travel.md", text=TRAVEL)
+    again = await weftline.knowledge.add_document("handbook", "travel.md", text=TRAVEL)
     print("travel.md, added again, is unchanged:", again.unchanged)
 
 
-async def restrict_a_domain(weft: Weft, assistant: Weft) -> None:
+async def restrict_a_domain(weftline: Weftline, assistant: Weftline) -> None:
     """A domain is invisible to callers who may not read it."""
     heading("Restrict a domain by clearance")
-    await weft.knowledge.create_domain("salaries", clearance=4)
-    await weft.knowledge.add_document("salaries", "bands.txt", text=SALARIES)
-    await wait_until_indexed(weft, "salaries")
-    found = await weft.search.query("Where does band four begin?", top_k=1, low_confidence=True)
+    await weftline.knowledge.create_domain("salaries", clearance=4)
+    await weftline.knowledge.add_document("salaries", "bands.txt", text=SALARIES)
+    await wait_until_indexed(weftline, "salaries")
+    found = await weftline.search.query("Where does band four begin?", top_k=1, low_confidence=True)
     print("the admin finds:", found.results[0].text)
     hidden = await assistant.search.query("Where does band four begin?", low_confidence=True)
     print("the assistant finds it:", any("Band" in result.text for result in hidden.results))
@@ -87,9 +87,9 @@ async def restrict_a_domain(weft: Weft, assistant: Weft) -> None:
         print("a search in the domain:", refused.message)
 
 
-async def wait_until_indexed(weft: Weft, domain: str) -> None:
+async def wait_until_indexed(weftline: Weftline, domain: str) -> None:
     """Wait until every document of a domain is indexed."""
-    while (await weft.knowledge.show_domain(domain)).pending:  # noqa: ASYNC110 - short example; events would work too
+    while (await weftline.knowledge.show_domain(domain)).pending:  # noqa: ASYNC110 - short example; events would work too
         await asyncio.sleep(0.05)
 
 

@@ -1,4 +1,4 @@
-"""An agent on any OpenAI-compatible API: Weft assembles each prompt, the agent sends it and reports the usage.
+"""An agent on any OpenAI-compatible API: Weftline assembles each prompt, the agent sends it and reports the usage.
 
 The conversation is ingested event by event. The data is in a temporary folder; only the provider is called:
 
@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx2
 
-from weft import Weft
+from weftline import Weftline
 
 BASE_URL = os.environ.get("OPENAI_BASE_URL", "https://api.openai.com/v1")
 MODEL = os.environ.get("OPENAI_MODEL", "gpt-5.4-mini")
@@ -46,20 +46,20 @@ async def main() -> None:
     headers = {"Authorization": f"Bearer {key}"}
     with tempfile.TemporaryDirectory() as folder:
         async with (
-            Weft.open(folder) as weft,
+            Weftline.open(folder) as weftline,
             httpx2.AsyncClient(base_url=BASE_URL, headers=headers, timeout=120) as provider,
         ):
-            await weft.agent.create("analysis")
-            await weft.session.create("Find out why orders became slow", session_id=SESSION, members=["analysis"])
-            await weft.board.write(SESSION, "scope", "Name the change that did it. Change nothing.")
-            agent = weft.acting_as("analysis")
+            await weftline.agent.create("analysis")
+            await weftline.session.create("Find out why orders became slow", session_id=SESSION, members=["analysis"])
+            await weftline.board.write(SESSION, "scope", "Name the change that did it. Change nothing.")
+            agent = weftline.acting_as("analysis")
             for question in ("Why are orders slow?", "Write the finding in one sentence."):
                 print(f"\n{question}\n{await ask(agent, provider, question)}")
             total = (await agent.receipt.savings()).rows[0]
             print(f"\n{total.calls} calls, {total.input_tokens} input tokens, {total.cache_read_tokens} from the cache")
 
 
-async def ask(agent: Weft, provider: httpx2.AsyncClient, question: str) -> str:
+async def ask(agent: Weftline, provider: httpx2.AsyncClient, question: str) -> str:
     """Answer a question: assemble, call the model, run the tools it asks for, until it answers with a text."""
     await ingest(agent, role="user", content=question)
     while True:
@@ -83,7 +83,7 @@ async def ask(agent: Weft, provider: httpx2.AsyncClient, question: str) -> str:
             )
 
 
-async def ingest(agent: Weft, **event: object) -> None:
+async def ingest(agent: Weftline, **event: object) -> None:
     await agent.context.ingest(SESSION, [{"event_id": f"event-{next(numbers)}", **event}])
 
 

@@ -10,27 +10,27 @@ from __future__ import annotations
 import asyncio
 import tempfile
 
-from weft import Weft
-from weft.errors import PermissionDenied, SelfModification, VersionConflict
+from weftline import Weftline
+from weftline.errors import PermissionDenied, SelfModification, VersionConflict
 
 KNOWLEDGE = "context:researcher:learned_knowledge"
 
 
 async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        async with Weft.open(folder) as weft:
-            await weft.agent.create("researcher")
-            await weft.agent.define("researcher", role="Finds out why orders are slow.")
-            researcher = weft.acting_as("researcher")
-            await push_and_pull(weft, researcher)
-            await change_the_definition(weft, researcher)
-            await roll_back(weft, researcher)
+        async with Weftline.open(folder) as weftline:
+            await weftline.agent.create("researcher")
+            await weftline.agent.define("researcher", role="Finds out why orders are slow.")
+            researcher = weftline.acting_as("researcher")
+            await push_and_pull(weftline, researcher)
+            await change_the_definition(weftline, researcher)
+            await roll_back(weftline, researcher)
 
 
-async def push_and_pull(weft: Weft, researcher: Weft) -> None:
+async def push_and_pull(weftline: Weftline, researcher: Weftline) -> None:
     """One session pushes what it learned; the next one pulls it."""
     heading("Push and pull")
-    await weft.session.create("Why did orders become slow?", session_id="monday", members=["researcher"])
+    await weftline.session.create("Why did orders become slow?", session_id="monday", members=["researcher"])
     print((await researcher.context.pull("monday")).message)
     pushed = await researcher.context.push(
         knowledge=[
@@ -44,7 +44,7 @@ async def push_and_pull(weft: Weft, researcher: Weft) -> None:
     )
     print(f"pushed: v{pushed.previous_version} -> v{pushed.version}", [entry.key for entry in pushed.changed])
 
-    await weft.session.create("Prevent slow orders", session_id="tuesday", members=["researcher"])
+    await weftline.session.create("Prevent slow orders", session_id="tuesday", members=["researcher"])
     await researcher.context.pull("tuesday")
     known = await researcher.context.read(session_id="tuesday", memory_type="learned_knowledge", key="cause")
     print("the next session knows:", known.entries[0].value)
@@ -55,10 +55,10 @@ async def push_and_pull(weft: Weft, researcher: Weft) -> None:
         print("an agent cannot change its definition:", refused.code)
 
 
-async def change_the_definition(weft: Weft, researcher: Weft) -> None:
+async def change_the_definition(weftline: Weftline, researcher: Weftline) -> None:
     """A session keeps its snapshot until it pulls again; versions are never mixed."""
     heading("Change the definition while a session is running")
-    await weft.agent.define("researcher", role="Finds out why orders are slow, and proposes one remedy.")
+    await weftline.agent.define("researcher", role="Finds out why orders are slow, and proposes one remedy.")
     snapshot = await researcher.context.read(session_id="tuesday")
     print("role before the pull:", snapshot.definition.role)
     pulled = await researcher.context.pull("tuesday")
@@ -72,25 +72,25 @@ async def change_the_definition(weft: Weft, researcher: Weft) -> None:
         print(f"conflict: based on v1, current v{conflict.context['current_version']}, changed since: {changed}")
 
 
-async def roll_back(weft: Weft, researcher: Weft) -> None:
+async def roll_back(weftline: Weftline, researcher: Weftline) -> None:
     """An admin finds a wrong change by blame and diff, and rolls it back."""
     heading("Roll back wrong knowledge")
-    await weft.history.snapshot(KNOWLEDGE, "reviewed")
+    await weftline.history.snapshot(KNOWLEDGE, "reviewed")
     await researcher.context.push(
         knowledge=[{"key": "cause", "value": "It was the weather."}], session_id="tuesday", reason="Heard it somewhere"
     )
-    for entry in (await weft.history.blame(KNOWLEDGE)).entries:
+    for entry in (await weftline.history.blame(KNOWLEDGE)).entries:
         print(f"{entry.key}: version {entry.version} by {entry.author}, because: {entry.reason}")
-    difference = await weft.history.diff(KNOWLEDGE, "reviewed")
+    difference = await weftline.history.diff(KNOWLEDGE, "reviewed")
     print(difference.modified[0].diff)
 
     try:
         await researcher.history.rollback(KNOWLEDGE, "reviewed")
     except PermissionDenied as refused:
         print("the agent itself is refused:", refused.message)
-    rolled_back = await weft.history.rollback(KNOWLEDGE, "reviewed", reason="Not the weather")
+    rolled_back = await weftline.history.rollback(KNOWLEDGE, "reviewed", reason="Not the weather")
     print(f"rolled back: v{rolled_back.from_version} -> v{rolled_back.version}, keys {rolled_back.written}")
-    verified = await weft.history.verify(KNOWLEDGE, deep=True)
+    verified = await weftline.history.verify(KNOWLEDGE, deep=True)
     print("every hash matches:", verified.intact)
 
 

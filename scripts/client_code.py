@@ -17,7 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec.structs import FieldInfo
 
-from weft.kernel.operation import Operation
+from weftline.kernel.operation import Operation
 
 _HEADER = "# Written by scripts/generate.py from the operation registry; change the operations instead.\n"
 # Types are imported for annotations only, so the clients return what the caller decoded.
@@ -47,7 +47,7 @@ def operations_module(operations: Sequence[Operation], flavour: Flavour) -> str:
     classes = [_group_class(group, members, flavour, names) for group, members in groups.items()]
     parts = [
         f'{_HEADER}{_ANY_RETURN}"""{flavour.summary}"""\n\nfrom __future__ import annotations\n',
-        f"from typing import TYPE_CHECKING\n\nfrom weft.client._calling import {flavour.prefix}Caller, given\n",
+        f"from typing import TYPE_CHECKING\n\nfrom weftline.client._calling import {flavour.prefix}Caller, given\n",
         "if TYPE_CHECKING:",
         *(f"    {line}" for line in names.imports()),
         "\n",
@@ -65,7 +65,7 @@ def sync_copy(source: str) -> str:
 
 
 _SYNC_WORDS = (
-    (r"\bfrom weft\.client\._operations\b", "from weft.client._sync_operations"),
+    (r"\bfrom weftline\.client\._operations\b", "from weftline.client._sync_operations"),
     (r"\bimport asyncio\b", "import time"),
     (r"\basyncio\.sleep\b", "time.sleep"),
     (r"\bhttpx2\.AsyncClient\b", "httpx2.Client"),
@@ -243,7 +243,7 @@ def _plain(hint: Any, names: _Names) -> str:  # noqa: ANN401 - likewise
 
 
 def types_module(operations: Sequence[Operation]) -> str:
-    """Return the source of weft.types: all types of requests and responses."""
+    """Return the source of weftline.types: all types of requests and responses."""
     given = {part for operation in operations for part in _structs(operation.request)} - {o.request for o in operations}
     answered = {part for operation in operations for part in _structs(operation.response)}
     public = sorted(given | answered, key=lambda part: part.__name__)
@@ -267,11 +267,11 @@ def _structs(hint: Any) -> Iterator[type[msgspec.Struct]]:  # noqa: ANN401 - typ
 
 def client_files(operations: Sequence[Operation], root: Path) -> dict[str, str]:
     """Return the source of every generated client module by path."""
-    folder = "src/weft/client"
+    folder = "src/weftline/client"
     return {
         f"{folder}/_operations.py": operations_module(operations, ASYNC),
         f"{folder}/_sync_operations.py": operations_module(operations, SYNC),
         f"{folder}/_routes.py": routes_module(operations),
-        "src/weft/types.py": types_module(operations),
+        "src/weftline/types.py": types_module(operations),
         f"{folder}/_sync_client.py": sync_copy((root / folder / "_client.py").read_text("utf-8")),
     }

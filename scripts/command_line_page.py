@@ -8,42 +8,42 @@ from typing import TYPE_CHECKING
 
 import click
 
-from weft.transports.cli.command_names import command_name
-from weft.transports.cli.global_options import EVERY, FLAGS, NOT_ON_A_SERVER
-from weft.transports.cli.main import weft
+from weftline.transports.cli.command_names import command_name
+from weftline.transports.cli.global_options import EVERY, FLAGS, NOT_ON_A_SERVER
+from weftline.transports.cli.main import weftline
 
 if TYPE_CHECKING:
-    from weft.kernel.operation import Operation
+    from weftline.kernel.operation import Operation
 
 _TARGET = """\
 # The command line
 
-`weft --help` lists all commands, `weft COMMAND --help` the options of one. [Operations](operations.md) has the command
+`weftline --help` lists all commands, `weftline COMMAND --help` the options of one. [Operations](operations.md) has the command
 of each operation.
 
 ## Server or data folder
 
-Commands work on a server, or directly on a data folder, also while a server uses it. `weft doctor` says which, and why,
+Commands work on a server, or directly on a data folder, also while a server uses it. `weftline doctor` says which, and why,
 and checks it.
 
 | given | commands work on |
 |---|---|
-| `--url`, or else `WEFT_URL` | the server, as the owner of the key in `--key` or `WEFT_API_KEY` |
-| `--database-url`, or else `WEFT_DATABASE_URL` | this SQLite file or PostgreSQL database |
-| `--data-dir`, or else `WEFT_DATA_DIR`, or else `~/.weft` | the database in this folder |
+| `--url`, or else `WEFTLINE_URL` | the server, as the owner of the key in `--key` or `WEFTLINE_API_KEY` |
+| `--database-url`, or else `WEFTLINE_DATABASE_URL` | this SQLite file or PostgreSQL database |
+| `--data-dir`, or else `WEFTLINE_DATA_DIR`, or else `~/.weftline` | the database in this folder |
 
-- An option beats a variable. `--url ''` ignores `WEFT_URL`, and `--data-dir` ignores `WEFT_DATABASE_URL`.
+- An option beats a variable. `--url ''` ignores `WEFTLINE_URL`, and `--data-dir` ignores `WEFTLINE_DATABASE_URL`.
 - An option that a command would ignore is an error with exit code 2, and nothing is done. So `--data-dir`,
-  `--database-url`, `--tenant` and `--as` are refused together with a server, from `--url` or from `WEFT_URL`.
+  `--database-url`, `--tenant` and `--as` are refused together with a server, from `--url` or from `WEFTLINE_URL`.
 - On the data folder no key is needed: you act as `admin`, as the agent in `--as`, or as the owner of the key.
-  `--key` excludes `--as` and `--tenant`; each of the three beats `WEFT_API_KEY`.
+  `--key` excludes `--as` and `--tenant`; each of the three beats `WEFTLINE_API_KEY`.
 """
 _DESTRUCTIVE = """\
 ## Commands that ask
 
 These commands remove something that no other command brings back. In a terminal they name what and where, and ask.
 Without a terminal they need `--yes`; otherwise they end with `CONFIRMATION_NEEDED` and change nothing. Afterwards they
-say what they removed. `weft session delete` also names the agents that depend on the session; `--force` deletes it all
+say what they removed. `weftline session delete` also names the agents that depend on the session; `--force` deletes it all
 the same.
 """
 _OUTPUT = """\
@@ -75,10 +75,10 @@ def command_line_page(operations: Sequence[Operation]) -> str:
 
 def _global_options() -> Iterator[str]:
     yield "## Global options\n"
-    yield "They come before the command: `weft --as planner board read goal`.\n"
+    yield "They come before the command: `weftline --as planner board read goal`.\n"
     yield "| option | variable | on a server | meaning |"
     yield "|---|---|---|---|"
-    for param in weft.params:
+    for param in weftline.params:
         if isinstance(param, click.Option) and param.name in FLAGS:
             meaning = (param.help or "").split("  [")[0]
             variable = f"`{param.envvar}`" if param.envvar else ""
@@ -89,13 +89,13 @@ def _global_options() -> Iterator[str]:
     yield "|---|---|"
     for used, commands in _by_options().items():
         options = ", ".join(f"`{flag}`" for name, flag in FLAGS.items() if name in used) or "none"
-        yield f"| {', '.join(f'`weft {command}`' for command in commands)} | {options} |"
+        yield f"| {', '.join(f'`weftline {command}`' for command in commands)} | {options} |"
 
 
 def _by_options() -> dict[frozenset[str], list[str]]:
     """Return the commands that use fewer than all global options, by the options they use."""
     found: dict[frozenset[str], list[str]] = defaultdict(list)
-    for path, command in _commands(weft, ()):
+    for path, command in _commands(weftline, ()):
         used: frozenset[str] = getattr(command, "global_options", EVERY)
         if used != EVERY:
             found[used].append(" ".join(path))
@@ -117,4 +117,4 @@ def _destructive(operations: Sequence[Operation]) -> Iterator[str]:
     yield "|---|---|"
     for operation in sorted(operations, key=lambda each: each.name):
         if operation.destructive:
-            yield f"| `weft {command_name(operation.name)}` | {operation.summary.replace('``', '`')} |"
+            yield f"| `weftline {command_name(operation.name)}` | {operation.summary.replace('``', '`')} |"

@@ -21,7 +21,7 @@ from pathlib import Path
 import httpx2
 from real_clients import METRICS_TOKEN, SESSION, STEP, STEP_TOOLS, ClientResult, ClientSetup, try_clients
 
-from weft.testing.server import ServerProcess, server_process
+from weftline.testing.server import ServerProcess, server_process
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "conformance"
@@ -144,7 +144,7 @@ def run_era(node: Node, server: ServerProcess, era: str, results: Path) -> EraRe
     done = subprocess.run(
         [node.node, "--import", "./bearer.mjs", SUITE, "server", "--url", url, *options],
         cwd=PACKAGES / "suite",
-        env={**os.environ, "WEFT_URL": url, "WEFT_API_KEY": server.admin_key},
+        env={**os.environ, "WEFTLINE_URL": url, "WEFTLINE_API_KEY": server.admin_key},
         capture_output=True,
         text=True,
         check=False,

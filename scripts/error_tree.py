@@ -6,37 +6,37 @@ import importlib
 import pkgutil
 from collections.abc import Iterator
 
-import weft
-from weft.kernel.errors import Conflict, Forbidden, InternalError, NotFound, Rejected, Unavailable, WeftError
+import weftline
+from weftline.kernel.errors import Conflict, Forbidden, InternalError, NotFound, Rejected, Unavailable, WeftlineError
 
 KINDS = (NotFound, Conflict, Rejected, Forbidden, Unavailable)
-# Modules that a client may import; their errors are exported by weft.errors.
-_PUBLIC = ("weft.kernel.", "weft.capabilities.", "weft.settings")
+# Modules that a client may import; their errors are exported by weftline.errors.
+_PUBLIC = ("weftline.kernel.", "weftline.capabilities.", "weftline.settings")
 
 
-def all_errors() -> list[type[WeftError]]:
+def all_errors() -> list[type[WeftlineError]]:
     """Return every error that a call can end with, by code."""
-    for module in pkgutil.walk_packages(weft.__path__, "weft."):
+    for module in pkgutil.walk_packages(weftline.__path__, "weftline."):
         # Importing a __main__ module would run it.
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    answered = (error for error in _below(WeftError) if "code" in vars(error) or error is InternalError)
+    answered = (error for error in _below(WeftlineError) if "code" in vars(error) or error is InternalError)
     return sorted(answered, key=lambda error: error.code)
 
 
-def kind_of(error: type[WeftError]) -> type[WeftError]:
+def kind_of(error: type[WeftlineError]) -> type[WeftlineError]:
     """Return the kind of an error, or the base class."""
-    return next((kind for kind in KINDS if issubclass(error, kind)), WeftError)
+    return next((kind for kind in KINDS if issubclass(error, kind)), WeftlineError)
 
 
 def errors_module() -> str:
-    """Return the source of weft.errors: all errors of all interfaces."""
+    """Return the source of weftline.errors: all errors of all interfaces."""
     public = _public()
     imports = "\n".join(f"from {error.__module__} import {error.__name__}" for error in public)
     names = ", ".join(f'"{name}"' for name in sorted(error.__name__ for error in public))
     return (
         "# Written by scripts/generate.py from the error tree; change the errors instead.\n"
-        '"""Every error that a call can end with; weft.kernel.errors defines the base classes."""\n\n'
+        '"""Every error that a call can end with; weftline.kernel.errors defines the base classes."""\n\n'
         f"{imports}\n\n__all__ = [{names}]\n"
     )
 
@@ -52,11 +52,11 @@ def error_index() -> str:
     )
 
 
-def _public() -> list[type[WeftError]]:
-    return [error for error in {WeftError, *KINDS, *all_errors()} if error.__module__.startswith(_PUBLIC)]
+def _public() -> list[type[WeftlineError]]:
+    return [error for error in {WeftlineError, *KINDS, *all_errors()} if error.__module__.startswith(_PUBLIC)]
 
 
-def _below(kind: type[WeftError]) -> Iterator[type[WeftError]]:
+def _below(kind: type[WeftlineError]) -> Iterator[type[WeftlineError]]:
     for error in kind.__subclasses__():
         yield error
         yield from _below(error)

@@ -13,7 +13,7 @@ from pathlib import Path
 from client_code import client_files
 from lookup_tables import command_table, operation_index
 
-from weft.app.registry import all_operations
+from weftline.app.registry import all_operations
 
 ROOT = Path(__file__).resolve().parent.parent
 _SHOWN_LINES = 20
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _index() -> dict[str, str]:
-    path = "src/weft/app/operation_index.py"
+    path = "src/weftline/app/operation_index.py"
     return {path: _formatted(path, operation_index(list(all_operations())))}
 
 
@@ -53,12 +53,12 @@ def _pages() -> dict[str, str]:
     from reference_pages import reference_pages  # noqa: PLC0415
     from requirements_page import requirements_page  # noqa: PLC0415
 
-    commands = "src/weft/transports/cli/command_table.py"
+    commands = "src/weftline/transports/cli/command_table.py"
     return {
         commands: _formatted(commands, command_table(list(all_operations()))),
         **schema_files(),
-        "src/weft/errors.py": _formatted("src/weft/errors.py", errors_module()),
-        "src/weft/client/_errors.py": _formatted("src/weft/client/_errors.py", error_index()),
+        "src/weftline/errors.py": _formatted("src/weftline/errors.py", errors_module()),
+        "src/weftline/client/_errors.py": _formatted("src/weftline/client/_errors.py", error_index()),
         **reference_pages(list(all_operations())),
         "docs/requirements.md": requirements_page(ROOT),
     }

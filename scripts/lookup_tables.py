@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import click
 
-from weft.kernel.operation import Operation
+from weftline.kernel.operation import Operation
 
 _SOURCE = "# Written by scripts/generate.py from the operation registry; change the operations instead.\n"
-_PREFIX = "weft.capabilities."
+_PREFIX = "weftline.capabilities."
 _SUMMARY_CHARACTERS = 200
 
 
@@ -25,7 +25,7 @@ def operation_index(operations: Sequence[Operation]) -> str:
 
 def command_table(operations: Sequence[Operation]) -> str:
     """Return the source of the table of the commands and summaries of each command group."""
-    from weft.transports.cli.generated import operation_groups  # noqa: PLC0415 - needs the table itself
+    from weftline.transports.cli.generated import operation_groups  # noqa: PLC0415 - needs the table itself
 
     groups = {name: _summaries(group) for name, group in operation_groups(operations).items()}
     return (

@@ -36,9 +36,9 @@ def _try_pip(name: str, what: str, folder: Path) -> None:
     binaries = folder / "bin"
     _run(binaries / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", what)
     installed = time.monotonic()
-    _run(binaries / "weft", "demo", "--port", _free_port(), cwd=folder)
+    _run(binaries / "weftline", "demo", "--port", _free_port(), cwd=folder)
     ended = time.monotonic()
-    _run(binaries / "weft", "doctor", cwd=folder, env={**os.environ, "WEFT_DATA_DIR": str(folder / "data")})
+    _run(binaries / "weftline", "doctor", cwd=folder, env={**os.environ, "WEFTLINE_DATA_DIR": str(folder / "data")})
     pip = sum(_size(path) for path in folder.glob("lib/*/site-packages/pip*"))
     setuptools = sum(_size(path) for path in folder.glob("lib/*/site-packages/setuptools*"))
     size = (_size(folder) - pip - setuptools) / 1e6
@@ -52,7 +52,7 @@ def _try_uvx(wheel: Path, cache: Path) -> None:
         return
     started = time.monotonic()
     options = ["--quiet", "--python", sys.executable, "--cache-dir", str(cache), "--from", str(wheel)]
-    _run(uvx, *options, "weft", "demo", "--port", _free_port())
+    _run(uvx, *options, "weftline", "demo", "--port", _free_port())
     print(f"uvx, light: {time.monotonic() - started:.0f} s, download and demo")
 
 

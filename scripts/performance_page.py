@@ -340,7 +340,7 @@ def _peer(results: Results) -> str:
                 _number(p95["baseline"]["value"]),
             ]
         )
-    return _table(["", "Weft, ms of CPU", "the other", "ratio", "Weft, p95 ms", "the other"], body)
+    return _table(["", "Weftline, ms of CPU", "the other", "ratio", "Weftline, p95 ms", "the other"], body)
 
 
 def _clients(results: Results) -> str:
@@ -350,7 +350,7 @@ def _clients(results: Results) -> str:
             rows = [results.row(f"peer.{client}.{name}_{figure}") for figure in ("cpu", "p50", "p95")]
             cells = [_number(value) for row in rows for value in (row["value"], row["baseline"]["value"])]
             body.append([f"{operation}, {title}", *cells])
-    head = ["", "Weft, ms of CPU", "the other", "Weft, p50 ms", "the other", "Weft, p95 ms", "the other"]
+    head = ["", "Weftline, ms of CPU", "the other", "Weftline, p50 ms", "the other", "Weftline, p95 ms", "the other"]
     return _table(head, body)
 
 
@@ -363,7 +363,7 @@ def _unlisted(results: Results) -> str:
     text = (
         "This is the endpoint `/mcp/collaboration`, which lists the tools that the other server lists. Both clients "
         "request the list again after every call of a tool that is not in it, such as `search_context` on `/mcp`: "
-        f"a call then takes {' and '.join(parts)} of the client's CPU. Calls through `weft_tools` do not have that "
+        f"a call then takes {' and '.join(parts)} of the client's CPU. Calls through `weftline_tools` do not have that "
         "cost."
     )
     return textwrap.fill(text, 120)
@@ -377,7 +377,7 @@ def _schemas(results: Results) -> str:
         for name in ("get_messages", "search_context")
     ]
     text = (
-        "These clients validate every answer against the output schema of its tool, if the server lists one. Weft "
+        "These clients validate every answer against the output schema of its tool, if the server lists one. Weftline "
         f"lists none. With them, a call would take more of the client's CPU: {', '.join(parts)}."
     )
     return textwrap.fill(text, 120)
@@ -401,14 +401,14 @@ def _answers(results: Results) -> str:
     for name, title in ANSWERS.items():
         row = results.row(f"tool_list.answer.{name}")
         body.append([title, _number(row["value"]), _number(row["baseline"]["value"]) if row["baseline"] else ""])
-    return _table(["tokens of an answer", "Weft", "the other server"], body)
+    return _table(["tokens of an answer", "Weftline", "the other server"], body)
 
 
 def _peer_words(results: Results) -> str:
     rate, memory = results.row("peer.throughput"), results.row("peer.resident")
     text = (
         f"Twenty concurrent writers: {_number(rate['value'])} messages per second, against "
-        f"{_number(rate['baseline']['value'])} on the other server; no write to Weft failed or was lost. Memory after "
+        f"{_number(rate['baseline']['value'])} on the other server; no write to Weftline failed or was lost. Memory after "
         f"the run: {_number(memory['value'])} MB against {_number(memory['baseline']['value'])} MB."
     )
     return textwrap.fill(text, 120)

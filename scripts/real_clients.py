@@ -94,7 +94,7 @@ async def _attempt(setup: ClientSetup, name: str, attempt: Callable[[], Awaitabl
 def _slow_calls(setup: ClientSetup) -> int:
     """Return the number of tool calls that did not take the fast path."""
     metrics = httpx2.get(f"{setup.url}/metrics", headers={"Authorization": f"Bearer {METRICS_TOKEN}"})
-    shown = re.search(r'^weft_tool_calls_total\{path="sdk"\} (\d+)', metrics.raise_for_status().text, re.MULTILINE)
+    shown = re.search(r'^weftline_tool_calls_total\{path="sdk"\} (\d+)', metrics.raise_for_status().text, re.MULTILINE)
     return int(shown[1]) if shown else 0
 
 
@@ -151,8 +151,8 @@ def _typescript(setup: ClientSetup, kind: str, era: str) -> Callable[[], Awaitab
         environment = {
             "CLIENT": kind,
             "ERA": era,
-            "WEFT_URL": f"{setup.url}/mcp",
-            "WEFT_API_KEY": setup.key,
+            "WEFTLINE_URL": f"{setup.url}/mcp",
+            "WEFTLINE_API_KEY": setup.key,
             "SESSION": SESSION,
             "STEP": STEP,
         }

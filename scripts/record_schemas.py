@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-from weft.capabilities.records.schemas import SCHEMAS, all_schemas, schema_path
+from weftline.capabilities.records.schemas import SCHEMAS, all_schemas, schema_path
 
 
 def schema_files() -> dict[str, str]:
     """Return the text of each schema by path."""
     return {
-        f"src/weft/{SCHEMAS}/{schema_path(name)}": json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+        f"src/weftline/{SCHEMAS}/{schema_path(name)}": json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
         for name, schema in all_schemas().items()
     }

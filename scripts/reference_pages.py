@@ -13,20 +13,20 @@ from client_code import method_name
 from command_line_page import command_line_page
 from error_tree import all_errors, kind_of
 
-from weft.kernel.errors import (
+from weftline.kernel.errors import (
     AuthenticationError,
     InternalError,
     InvalidInput,
     PermissionDenied,
     RateLimited,
     SystemUnavailable,
-    WeftError,
+    WeftlineError,
 )
-from weft.kernel.fields import MAX_INT
-from weft.kernel.operation import Audience, Operation, Response
-from weft.kernel.schema import schemas_of
-from weft.settings import DEFAULT_RATES, Settings
-from weft.transports.cli.command_names import command_name
+from weftline.kernel.fields import MAX_INT
+from weftline.kernel.operation import Audience, Operation, Response
+from weftline.kernel.schema import schemas_of
+from weftline.settings import DEFAULT_RATES, Settings
+from weftline.transports.cli.command_names import command_name
 
 Schema = Mapping[str, Any]
 
@@ -40,14 +40,14 @@ _AUDIENCES = {
 _ANY_CALL = (InvalidInput, AuthenticationError, PermissionDenied, RateLimited, SystemUnavailable, InternalError)
 _CLIENT_SETTINGS = (
     (
-        "WEFT_URL",
+        "WEFTLINE_URL",
         "",
         "URL of the server to call; without it, clients call http://127.0.0.1:8787 and commands use the data folder.",
     ),
-    ("WEFT_API_KEY", "none", "API key or token of the clients and the command line."),
-    ("WEFT_SESSION", "none", "Session that commands act in when none is named."),
-    ("WEFT_TURN", "none", "Turn that what commands do is part of, by its id."),
-    ("WEFT_TASK", "none", "Task that what commands do is part of, by its id."),
+    ("WEFTLINE_API_KEY", "none", "API key or token of the clients and the command line."),
+    ("WEFTLINE_SESSION", "none", "Session that commands act in when none is named."),
+    ("WEFTLINE_TURN", "none", "Turn that what commands do is part of, by its id."),
+    ("WEFTLINE_TASK", "none", "Task that what commands do is part of, by its id."),
 )
 _PARAMETER_HEAD = ("type", "required or default", "range", "meaning")
 _FIELD_HEAD = ("field", "type", "left out")
@@ -76,7 +76,7 @@ def operations_page(operations: Sequence[Operation]) -> str:
         "# Operations",
         "",
         "Each operation is defined once for every interface: an MCP tool, a REST route, a command and a Python",
-        "method, with the same fields, the same answer and the same errors. `Client`, `SyncClient` and `Weft.open`",
+        "method, with the same fields, the same answer and the same errors. `Client`, `SyncClient` and `Weftline.open`",
         "share the method names; fields that are not required are keyword arguments.",
         "",
         f"Besides the errors named below, any call can end with {_codes(_ANY_CALL)}.",
@@ -100,7 +100,7 @@ def errors_page(operations: Sequence[Operation]) -> str:
         "",
         *_table(("field", "type", "meaning"), _error_fields()),
         "",
-        "Python raises the class named here, from `weft.errors`. Its kind decides how each interface answers:",
+        "Python raises the class named here, from `weftline.errors`. Its kind decides how each interface answers:",
         "the HTTP status, the exit code of a command, and which base class catches it.",
     ]
     for error in all_errors():
@@ -119,14 +119,14 @@ def settings_page() -> str:
         _NOTE,
         "# Settings",
         "",
-        "A server reads its settings from the environment; `Weft.open` takes the same ones as keyword arguments. A",
-        "variable with the suffix `_FILE`, such as `WEFT_DATABASE_URL_FILE`, names a file with the value instead.",
+        "A server reads its settings from the environment; `Weftline.open` takes the same ones as keyword arguments. A",
+        "variable with the suffix `_FILE`, such as `WEFTLINE_DATABASE_URL_FILE`, names a file with the value instead.",
         "",
         *_table(("variable", "keyword", "default", "meaning"), rows),
         "",
         "## Rate limits",
         "",
-        "Calls are limited for each agent and class. `WEFT_RATE_LIMITS` overrides these defaults. `Weft.open` sets no",
+        "Calls are limited for each agent and class. `WEFTLINE_RATE_LIMITS` overrides these defaults. `Weftline.open` sets no",
         "limits unless the setting is given: its caller has access to the database anyway.",
         "",
         *_table(("class", "default"), rates),
@@ -199,13 +199,13 @@ def _operation(operation: Operation, parts: Parts) -> Iterator[str]:
 
 def _interfaces(operation: Operation) -> list[tuple[str, str]]:
     tool = f"`{operation.tool}`" + (f", action `{operation.action}`" if operation.action else "")
-    command = f"weft {command_name(operation.name)}"
+    command = f"weftline {command_name(operation.name)}"
     required = [field.name for field in msgspec.structs.fields(operation.request) if field.required]
     return [
         ("MCP", f"tool {tool}"),
         ("REST", f"`{operation.route.method} {operation.route.path}` → {operation.route.status}"),
         ("command", f"`{command}`"),
-        ("Python", f"`await weft.{operation.group}.{method_name(operation)}({', '.join(required)})`"),
+        ("Python", f"`await weftline.{operation.group}.{method_name(operation)}({', '.join(required)})`"),
     ]
 
 
@@ -281,7 +281,7 @@ def _error_fields() -> list[tuple[str, str, str]]:
     ]
 
 
-def _error(error: type[WeftError], operations: Sequence[Operation]) -> Iterator[str]:
+def _error(error: type[WeftlineError], operations: Sequence[Operation]) -> Iterator[str]:
     raised_by = [f"[`{op.name}`](operations.md#{_anchor(op.name)})" for op in operations if error in op.errors]
     recoverable = "the caller can act on it" if error.recoverable else "the caller can do nothing about it"
     yield from (f"## {error.code}", "", (error.__doc__ or "").strip().partition("\n")[0], "")
@@ -301,7 +301,7 @@ def _below(kind: type[Response]) -> Iterator[type[Response]]:
         yield from _below(response)
 
 
-def _codes(errors: Sequence[type[WeftError]]) -> str:
+def _codes(errors: Sequence[type[WeftlineError]]) -> str:
     codes = dict.fromkeys(error.code for error in errors)
     return ", ".join(f"[`{code}`](errors.md#{_anchor(code)})" for code in codes)
 

@@ -30,8 +30,8 @@ from support.forked_python import share_tls_context
 from support.full_run import examples
 from support.pgvector import search_in_replicas_if_unusable
 from support.world import World
-from weft.settings import Settings
-from weft.testing.clock import FrozenClock
+from weftline.settings import Settings
+from weftline.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 # Timings depend on what else the machine does, so no test fails by them.
 hypothesis.settings.register_profile(
-    "weft",
+    "weftline",
     max_examples=examples(hypothesis.settings.default.max_examples),
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
-hypothesis.settings.load_profile("weft")
+hypothesis.settings.load_profile("weftline")
 search_in_replicas_if_unusable()
 share_tls_context()
 
@@ -76,7 +76,7 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _no_fsync() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("weft.storage.sql.dialects.sqlite._connect", connect_without_fsync)
+        patch.setattr("weftline.storage.sql.dialects.sqlite._connect", connect_without_fsync)
         yield
 
 
@@ -87,7 +87,7 @@ def _one_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     # A worker's folder is inside that of the run.
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "vectors"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("weft.providers.embedders.factory.load_minilm", cache(lambda: CachedModel(folder)))
+        patch.setattr("weftline.providers.embedders.factory.load_minilm", cache(lambda: CachedModel(folder)))
         read_each_text_once(patch)
         yield
 
@@ -96,14 +96,14 @@ def _one_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def _tools_by_meaning() -> Iterator[None]:
     """Let a search for tools wait until they are embedded: what it finds must not depend on how busy the machine is."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("weft.app.tools.catalogue._WAIT_SECONDS", 60.0)
+        patch.setattr("weftline.app.tools.catalogue._WAIT_SECONDS", 60.0)
         yield
 
 
 @pytest.fixture(autouse=True)
 def _log_level() -> None:
     """Undo the log level that a command run in this process has set."""
-    logging.getLogger("weft").setLevel(logging.NOTSET)
+    logging.getLogger("weftline").setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")
@@ -126,7 +126,7 @@ def postgres() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def postgres_url(postgres: str) -> str:
     """Return the URL of this worker's database."""
-    name = f"weft_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}_{secrets.token_hex(3)}"
+    name = f"weftline_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}_{secrets.token_hex(3)}"
     return asyncio.run(new_postgres_database(postgres, name))
 
 
@@ -140,7 +140,7 @@ def emptied(postgres_url: str, _kept_pools: None) -> Iterator[EmptiedDatabase]:
 @pytest.fixture(scope="session")
 def empty_file(tmp_path_factory: pytest.TempPathFactory, _no_fsync: None) -> Path:
     """Return a SQLite file with the schema: copying it is faster than migrating another."""
-    path = tmp_path_factory.mktemp("empty") / "weft.db"
+    path = tmp_path_factory.mktemp("empty") / "weftline.db"
     asyncio.run(new_sqlite_database(path))
     return path
 
@@ -152,7 +152,7 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         emptied: EmptiedDatabase = request.getfixturevalue("emptied")
         emptied.empty()
         return emptied.url
-    return str(shutil.copy(request.getfixturevalue("empty_file"), tmp_path / "weft.db"))
+    return str(shutil.copy(request.getfixturevalue("empty_file"), tmp_path / "weftline.db"))
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ async def searches_of_tools(target: Target, tally: Tally) -> None:
     def requests(_: int) -> Iterator[bytes]:
         for number in itertools.count():
             client = McpClient(None, target.key, MODERN)  # type: ignore[arg-type]
-            yield client.call("weft_tools", {"action": "search", "query": f"merge branches {number}"})
+            yield client.call("weftline_tools", {"action": "search", "query": f"merge branches {number}"})
 
     await flood(target, tally, requests)
 

@@ -1,1 +1,1 @@
-"""Baselines: the same work without Weft."""
+"""Baselines: the same work without Weftline."""

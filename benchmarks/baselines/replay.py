@@ -1,4 +1,4 @@
-"""Replays the rows that Weft wrote with the database driver alone: the minimum cost of durable writes."""
+"""Replays the rows that Weftline wrote with the database driver alone: the minimum cost of durable writes."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def last_event_in_sqlite(path: Path) -> int:
 def replay_on_sqlite(path: Path, writes: Writes) -> float:
     """Replay all writes in one thread, in group commits; return the seconds."""
     connection = apsw.Connection(str(path), statementcachesize=256)
-    # The pragmas of Weft.
+    # The pragmas of Weftline.
     for name, value in {
         "journal_mode": "WAL",
         "synchronous": "FULL",
@@ -164,7 +164,7 @@ def replay_on_sqlite(path: Path, writes: Writes) -> float:
 
 
 async def replay_on_postgres(pool: asyncpg.Pool, writes: Writes) -> float:
-    """Replay all writes with as many callers as Weft had, one transaction each; return the seconds."""
+    """Replay all writes with as many callers as Weftline had, one transaction each; return the seconds."""
     queue = list(reversed(writes))
 
     async def call() -> None:

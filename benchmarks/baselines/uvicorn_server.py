@@ -1,4 +1,4 @@
-"""Runs a bare application with the uvicorn settings of Weft's server."""
+"""Runs a bare application with the uvicorn settings of Weftline's server."""
 
 from __future__ import annotations
 

@@ -8,16 +8,16 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.kill_campaign.kinds import INDEX_SECONDS, POLL_SECONDS, Kind, as_admin, as_agent
-from weft.capabilities.compaction.model import OPEN_STATES
-from weft.capabilities.metering.model import SUM_NAMES, UNITS, UsageSums
-from weft.kernel.errors import NotFound
-from weft.storage.sql.database import Scope
-from weft.storage.sql.metering import SqlUsageStore
+from weftline.capabilities.compaction.model import OPEN_STATES
+from weftline.capabilities.metering.model import SUM_NAMES, UNITS, UsageSums
+from weftline.kernel.errors import NotFound
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.metering import SqlUsageStore
 
 if TYPE_CHECKING:
-    from weft.app.app import App
-    from weft.capabilities.metering.model import UsageEntry
-    from weft.storage.sql.database import Transaction
+    from weftline.app.app import App
+    from weftline.capabilities.metering.model import UsageEntry
+    from weftline.storage.sql.database import Transaction
 
 TENANT = "default"
 # Agent whose calls are limited by a budget.

@@ -7,7 +7,7 @@ import json
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from weft.testing.embedder import WordEmbedder
+from weftline.testing.embedder import WordEmbedder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

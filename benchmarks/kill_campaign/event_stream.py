@@ -9,7 +9,7 @@ from benchmarks.kill_campaign.client import OutcomeUnknown
 from benchmarks.kill_campaign.kinds import SESSION, Kind, as_agent
 
 if TYPE_CHECKING:
-    from weft.app.app import App
+    from weftline.app.app import App
 
 _PAUSE_SECONDS = 0.02
 

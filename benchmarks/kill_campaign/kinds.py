@@ -16,14 +16,14 @@ import msgspec
 
 from benchmarks.kill_campaign.client import CallRefused, Client, OutcomeUnknown, RunningServer
 from benchmarks.servers import ADMIN, open_app
-from weft.app.authentication import Local
-from weft.app.dispatch import CallContext
-from weft.kernel.errors import NotFound
+from weftline.app.authentication import Local
+from weftline.app.dispatch import CallContext
+from weftline.kernel.errors import NotFound
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from weft.app.app import App
+    from weftline.app.app import App
 
 SESSION, SOURCE, PRUNED, EXPORTED, DOMAIN = "kills", "source", "pruned", "exported", "handbook"
 AGENT = CallContext(Local("default", "worker"))
@@ -417,7 +417,7 @@ class Backups(Kind):
     async def work(self, number: int) -> tuple[Path, int]:
         """Return the file and the number of writes that were acknowledged before."""
         file, before = self._folder / f"backup{number}", len(self._writes.acknowledged)
-        status = await _weft(*self._database, "db", "backup", str(file), killed=number % 2 == 0)
+        status = await _weftline(*self._database, "db", "backup", str(file), killed=number % 2 == 0)
         if status != 0:
             await asyncio.sleep(self.pause_seconds)
             raise OutcomeUnknown
@@ -429,10 +429,10 @@ class Backups(Kind):
 
     async def _is_restored(self, file: Path, before: int) -> bool:
         target = ["--data-dir", str(file.with_suffix(".restored"))]
-        await _weft(*target, "db", "restore", str(file), killed=True)
+        await _weftline(*target, "db", "restore", str(file), killed=True)
         # Refused if the first one had committed before it was killed: a restore is one transaction.
-        await _weft(*target, "db", "restore", str(file))
-        restored = await open_app(str(file.with_suffix(".restored") / "weft.db"))
+        await _weftline(*target, "db", "restore", str(file))
+        restored = await open_app(str(file.with_suffix(".restored") / "weftline.db"))
         try:
             copy = Writes(RunningServer())
             copy.acknowledged = self._writes.acknowledged[:before]
@@ -441,10 +441,10 @@ class Backups(Kind):
             await restored.close()
 
 
-async def _weft(*arguments: str, killed: bool = False) -> int:
+async def _weftline(*arguments: str, killed: bool = False) -> int:
     """Run the command and return its exit status; kill it after a moment if asked to."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "weft", *arguments, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
+        sys.executable, "-m", "weftline", *arguments, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
     )
     if killed:
         await asyncio.sleep(random.uniform(0.3, 1.5))

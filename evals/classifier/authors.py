@@ -28,9 +28,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from weft.encoder.bert import HEADS, WIDTH, outlier_factors, quantised
-from weft.encoder.classifier import read_weights
-from weft.encoder.installed import installed_weights
+from weftline.encoder.bert import HEADS, WIDTH, outlier_factors, quantised
+from weftline.encoder.classifier import read_weights
+from weftline.encoder.installed import installed_weights
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from evals.classifier.examples import FOLDS, group_of
 from evals.injection import corpora
 from evals.rulers import share_by_groups
-from weft.providers.injection.local import DATA, TALK
+from weftline.providers.injection.local import DATA, TALK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -38,9 +38,9 @@ from evals.classifier.authors import (
     pooled,
 )
 from evals.classifier.examples import LISTS, Tokens, author_labels, joined, list_lines
-from weft.encoder.bert import HEADS, WIDTH, outlier_factors, quantised
-from weft.encoder.classifier import TextClassifier, read_weights
-from weft.encoder.installed import installed_weights
+from weftline.encoder.bert import HEADS, WIDTH, outlier_factors, quantised
+from weftline.encoder.classifier import TextClassifier, read_weights
+from weftline.encoder.installed import installed_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

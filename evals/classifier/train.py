@@ -23,8 +23,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from weft.encoder.bert import outlier_factors, quantised
-from weft.encoder.onnx_files import read_weights
+from weftline.encoder.bert import outlier_factors, quantised
+from weftline.encoder.onnx_files import read_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.capabilities.indexing.text_analysis import terms
+from weftline.capabilities.indexing.text_analysis import terms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from evals.compaction.corpora import Conversation, Message
-    from weft.kernel.tokens import TokenCounter
+    from weftline.kernel.tokens import TokenCounter
 
     Array = np.ndarray[Any, Any]
 

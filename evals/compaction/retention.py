@@ -22,24 +22,24 @@ from evals.compaction import baselines
 from evals.compaction.corpora import SETS, read_set, retained_facts
 from evals.compaction.train import load_trained, utterances
 from evals.results import Row
-from weft.capabilities.compaction.compacted_events import compacted
-from weft.capabilities.compaction.compactor import Compactor
-from weft.capabilities.compaction.facts.extraction import extract_facts
-from weft.capabilities.compaction.model import CompactionSource, StrategyName
-from weft.capabilities.compaction.reduction import reducer
-from weft.capabilities.compaction.strategies.choice import lay_out
-from weft.capabilities.compaction.summariser import ExtractiveSummariser
-from weft.capabilities.language_models.model import ConversationMessage
-from weft.capabilities.windows.model import Category, WindowEvent
-from weft.providers.tokenizers import TokenizerRegistry
+from weftline.capabilities.compaction.compacted_events import compacted
+from weftline.capabilities.compaction.compactor import Compactor
+from weftline.capabilities.compaction.facts.extraction import extract_facts
+from weftline.capabilities.compaction.model import CompactionSource, StrategyName
+from weftline.capabilities.compaction.reduction import reducer
+from weftline.capabilities.compaction.strategies.choice import lay_out
+from weftline.capabilities.compaction.summariser import ExtractiveSummariser
+from weftline.capabilities.language_models.model import ConversationMessage
+from weftline.capabilities.windows.model import Category, WindowEvent
+from weftline.providers.tokenizers import TokenizerRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from evals.compaction.corpora import Conversation
-    from weft.capabilities.compaction.model import KeyFact
-    from weft.capabilities.compaction.reduction.word_model import WordModel
+    from weftline.capabilities.compaction.model import KeyFact
+    from weftline.capabilities.compaction.reduction.word_model import WordModel
 
     Method = Callable[[Conversation, float], str]
 

@@ -3,7 +3,7 @@
 Deterministic. No injection data set is among them, nor LoCoMo (CC BY-NC).
 Licences: SciFact CC BY 4.0 and ODC-By; tau2, QMSum, chunking_evaluation and MetaTool MIT; AMI CC BY 4.0; LiveMCP and
 BFCL Apache-2.0; Python's reference and library PSF; descriptions of installed packages only where MIT, BSD or Apache;
-the rest are Weft's own texts. One text in four is kept for calibration, and all of tau2, which the evaluation scores.
+the rest are Weftline's own texts. One text in four is kept for calibration, and all of tau2, which the evaluation scores.
 """
 
 from __future__ import annotations
@@ -125,10 +125,10 @@ def _conversations(data: Path) -> dict[str, list[str]]:
 
 def _own(repository: Path) -> Iterator[Text]:
     for path in sorted([*repository.glob("docs/**/*.md"), *repository.glob("*.md")]):
-        yield from _grouped("weft_docs", path.read_text(encoding="utf-8").split("\n\n"), 1, _PARAGRAPHS, "\n\n")
+        yield from _grouped("weftline_docs", path.read_text(encoding="utf-8").split("\n\n"), 1, _PARAGRAPHS, "\n\n")
     for path in sorted([*repository.glob("src/**/*.py"), *repository.glob("scripts/**/*.py")]):
         if digest(path.name) % 3 == 0:
-            yield from _grouped("weft_code", path.read_text(encoding="utf-8").split("\n"), 3, _CODE_LINES)
+            yield from _grouped("weftline_code", path.read_text(encoding="utf-8").split("\n"), 3, _CODE_LINES)
 
 
 def _python() -> Iterator[Text]:

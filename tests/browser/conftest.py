@@ -11,8 +11,8 @@ from support.browsers import Console, system_browser
 from support.console_content import plant
 from support.http_server import served
 from support.world import World
-from weft.settings import Settings
-from weft.testing.clock import FrozenClock
+from weftline.settings import Settings
+from weftline.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 async def console(empty_file: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Console]:
     async with system_browser() as browser:
         folder = tmp_path_factory.mktemp("console")
-        url = str(shutil.copy(empty_file, folder / "weft.db"))
+        url = str(shutil.copy(empty_file, folder / "weftline.db"))
         settings = Settings(
             database_url=url,
             data_dir=str(folder),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.browsers import DESKTOP, PHONE
-from weft.transports.console.pages import PAGES
+from weftline.transports.console.pages import PAGES
 
 if TYPE_CHECKING:
     from support.browsers import Console

@@ -15,8 +15,8 @@ from playwright.async_api import expect
 
 from support.browsers import DESKTOP, PATIENCE_MS, PHONE, Watch, sign_in, sign_out, violations
 from support.console_content import BOARD, ORDERS, held_deletion, open_review
-from weft.transports.console.actions import DONE
-from weft.transports.console.pages import PAGES
+from weftline.transports.console.actions import DONE
+from weftline.transports.console.pages import PAGES
 
 if TYPE_CHECKING:
     from playwright.async_api import Page

@@ -1,4 +1,4 @@
-"""Runs ``weft`` commands on a data folder, in this process or as a subprocess."""
+"""Runs ``weftline`` commands on a data folder, in this process or as a subprocess."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 from click.testing import CliRunner, Result
 
 from support import forked_python
-from weft.transports.cli.main import weft
+from weftline.transports.cli.main import weftline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class CommandLine:
-    """Runs ``weft`` commands on one data folder."""
+    """Runs ``weftline`` commands on one data folder."""
 
     data: Path
     env: dict[str, str] = field(default_factory=dict)
 
     def run(self, *args: str, code: int = 0, stdin: str | bytes = "") -> Result:
         """Run a command in this process and expect it to end with ``code``."""
-        result = CliRunner().invoke(weft, args, input=stdin, env={"WEFT_DATA_DIR": str(self.data), **self.env})
+        result = CliRunner().invoke(weftline, args, input=stdin, env={"WEFTLINE_DATA_DIR": str(self.data), **self.env})
         assert result.exit_code == code, f"{result.exit_code}: {result.output}\n{result.exception!r}"
         return result
 
@@ -37,8 +37,8 @@ class CommandLine:
 
     def process(self, *args: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
         """Run a command as a subprocess."""
-        command = [forked_python.python(), "-m", "weft", *args]
-        environment = {**clean_environment(), "WEFT_DATA_DIR": str(self.data), **self.env, **env}
+        command = [forked_python.python(), "-m", "weftline", *args]
+        environment = {**clean_environment(), "WEFTLINE_DATA_DIR": str(self.data), **self.env, **env}
         return subprocess.run(
             command, input=stdin, env=environment, capture_output=True, text=True, timeout=180, check=False
         )
@@ -51,4 +51,4 @@ def free_port() -> int:
 
 
 def clean_environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(("WEFT_", "NO_COLOR"))}
+    return {name: value for name, value in os.environ.items() if not name.startswith(("WEFTLINE_", "NO_COLOR"))}

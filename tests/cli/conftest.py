@@ -29,7 +29,7 @@ def launch(cli: CommandLine, empty_file: Path) -> CommandLine:
     """Return a command line whose commands work in a session named launch."""
     # Copying the schema is faster than creating it.
     cli.data.mkdir(mode=0o700)
-    shutil.copy(empty_file, cli.data / "weft.db")
+    shutil.copy(empty_file, cli.data / "weftline.db")
     cli.run("session", "create", "Plan the launch", "--session-id", "launch", "--members", "*")
-    cli.env["WEFT_SESSION"] = "launch"
+    cli.env["WEFTLINE_SESSION"] = "launch"
     return cli

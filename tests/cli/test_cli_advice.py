@@ -1,4 +1,4 @@
-"""``weft advise``: recommendations as text, and the commands that they print, which are run as they are."""
+"""``weftline advise``: recommendations as text, and the commands that they print, which are run as they are."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import msgspec
 import pytest
 
 from support.replays import score
-from weft.app.app import App
-from weft.app.authentication import Local
-from weft.app.dispatch import CallContext
-from weft.capabilities.recommendations import commands
-from weft.jobs.session_indexing import INDEX
-from weft.jobs.session_vectors import EMBED
-from weft.settings import Settings
-from weft.testing.clock import FrozenClock
+from weftline.app.app import App
+from weftline.app.authentication import Local
+from weftline.app.dispatch import CallContext
+from weftline.capabilities.recommendations import commands
+from weftline.jobs.session_indexing import INDEX
+from weftline.jobs.session_vectors import EMBED
+from weftline.settings import Settings
+from weftline.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ TOOLS = [
 async def _work(data: Path) -> None:
     """Let an agent make calls with tools, documents, a pin and a board entry, none of which its answers use."""
     clock = FrozenClock()
-    app = App(Settings(database_url=str(data / "weft.db"), data_dir=str(data), rate_limits="off"), clock=clock)
+    app = App(Settings(database_url=str(data / "weftline.db"), data_dir=str(data), rate_limits="off"), clock=clock)
 
     async def call(operation: str, principal: str = "admin", **fields: Any) -> Any:
         context = CallContext(Local("default", principal))
@@ -85,7 +85,7 @@ def run_command(line: CommandLine, command: str) -> None:
     """Run the command of a recommendation, word for word."""
     for each in command.splitlines():
         name, *words = shlex.split(each)
-        assert name == "weft"
+        assert name == "weftline"
         line.run(*words)
 
 
@@ -131,4 +131,4 @@ def test_without_calls_it_says_what_is_needed(launch: CommandLine) -> None:
     assert said.startswith("Nothing to recommend. Analysed: no calls. An agent needs 20 calls")
     refused = launch.run("advise", "try", code=1).stderr
     assert "Give either a recommendation or settings of your own." in refused
-    assert "weft advise list" in refused
+    assert "weftline advise list" in refused

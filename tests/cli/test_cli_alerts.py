@@ -1,4 +1,4 @@
-"""weft alerts: list, acknowledge and resolve, readable for operators."""
+"""weftline alerts: list, acknowledge and resolve, readable for operators."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from click import unstyle
 
-from weft.capabilities.alerts.operations import AlertInfo, AlertList
-from weft.kernel.clock import from_micros
-from weft.transports.cli.formatters.alerts import FORMATTERS
+from weftline.capabilities.alerts.operations import AlertInfo, AlertList
+from weftline.kernel.clock import from_micros
+from weftline.transports.cli.formatters.alerts import FORMATTERS
 
 if TYPE_CHECKING:
     from cli_support import CommandLine
@@ -49,7 +49,7 @@ def test_a_digest_says_how_to_list_its_agents_and_who_resolved_it() -> None:
         resolved_at=from_micros(0),
     )
     shown = FORMATTERS["alerts.resolve"](digest)
-    assert "weft alerts list --digest-id alert_2" in shown
+    assert "weftline alerts list --digest-id alert_2" in shown
     assert "because the condition has ended" in shown
 
 

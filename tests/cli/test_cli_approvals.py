@@ -1,4 +1,4 @@
-"""weft approval: list, show, approve and refuse held calls, readable for the human who decides."""
+"""weftline approval: list, show, approve and refuse held calls, readable for the human who decides."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_held_call_is_listed_and_shown_for_people(launch: CommandLine, held: s
     assert "request:" in lines
     assert any(line.startswith("value:") and ATTACK in line for line in lines)
     assert "why it is held:" in lines
-    assert f"Decide with: weft approval approve {held}, or weft approval refuse {held}" in lines
+    assert f"Decide with: weftline approval approve {held}, or weftline approval refuse {held}" in lines
     assert launch.json("approval", "show", held)["request"]["value"] == ATTACK
     assert launch.run("approval", "list", "--state", "refused").stdout == "No held calls.\n"
 

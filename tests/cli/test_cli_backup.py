@@ -17,16 +17,16 @@ from cli_support import CommandLine, free_port
 
 from support.databases import new_postgres_database
 from support.s3 import CREDENTIALS, REGION, new_bucket, s3_service
-from weft.app.objects import Objects
-from weft.capabilities.object_storage.model import Pointer
-from weft.capabilities.object_storage.store import keep_staged
-from weft.kernel.clock import SystemClock
-from weft.kernel.errors import WeftError
-from weft.providers.object_storage import ObjectFolder
-from weft.storage import backup
-from weft.storage.backup import create as making
-from weft.storage.sql.database import Scope, connect
-from weft.storage.sql.object_storage import SqlObjectIndex
+from weftline.app.objects import Objects
+from weftline.capabilities.object_storage.model import Pointer
+from weftline.capabilities.object_storage.store import keep_staged
+from weftline.kernel.clock import SystemClock
+from weftline.kernel.errors import WeftlineError
+from weftline.providers.object_storage import ObjectFolder
+from weftline.storage import backup
+from weftline.storage.backup import create as making
+from weftline.storage.sql.database import Scope, connect
+from weftline.storage.sql.object_storage import SqlObjectIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +48,7 @@ def filled(launch: CommandLine) -> CommandLine:
 
 @pytest.fixture
 def file(filled: CommandLine, tmp_path: Path) -> Path:
-    path = tmp_path / "weft.zip"
+    path = tmp_path / "weftline.zip"
     filled.run("db", "backup", str(path))
     return path
 
@@ -77,7 +77,7 @@ def test_a_restored_folder_has_the_backed_up_data(filled: CommandLine, file: Pat
 
 def test_sqlite_moves_to_postgresql_and_back(filled: CommandLine, file: Path, postgres: str, tmp_path: Path) -> None:
     url = asyncio.run(new_postgres_database(postgres, f"backup_{secrets.token_hex(4)}", migrated=False))
-    server = CommandLine(tmp_path, {**filled.env, "WEFT_DATABASE_URL": url})
+    server = CommandLine(tmp_path, {**filled.env, "WEFTLINE_DATABASE_URL": url})
     server.run("db", "restore", str(file))
     assert _contents(server) == _contents(filled)
     server.run("db", "backup", str(tmp_path / "back.zip"))
@@ -102,7 +102,7 @@ def test_the_backup_file_is_private_has_a_manifest_and_is_not_overwritten(
         manifest = json.loads(archive.read("manifest.json"))
         lines = {n: archive.read(f"tables/{n}.ndjson").count(b"\n") for n in manifest["tables"]}
     assert {name: table["rows"] for name, table in manifest["tables"].items()} == lines
-    assert set(manifest) == {"format", "weft", "created_at", "migrations", "tables", "objects"}
+    assert set(manifest) == {"format", "weftline", "created_at", "migrations", "tables", "objects"}
     assert "BACKUP_EXISTS" in filled.run("db", "backup", str(file), code=1).stderr
     assert "BACKUP_NOT_WRITTEN" in filled.run("db", "backup", str(tmp_path / "no" / "b.zip"), code=4).stderr
     assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
@@ -177,7 +177,7 @@ def test_a_full_disk_leaves_no_partial_file(cli: CommandLine, tmp_path: Path) ->
     )
     cli.run("board", "write", "noise", "-", "-s", "big", stdin=secrets.token_hex(150_000))
     small = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))"
-    program = f"{small}; from weft.transports.cli.main import main; main()"
+    program = f"{small}; from weftline.transports.cli.main import main; main()"
     ended = subprocess.run(
         [sys.executable, "-c", program, "--data-dir", str(cli.data), "db", "backup", str(tmp_path / "b.zip")],
         capture_output=True,
@@ -192,8 +192,8 @@ def test_a_full_disk_leaves_no_partial_file(cli: CommandLine, tmp_path: Path) ->
 
 _KILLED = """
 import os, signal, sys
-from weft.storage.backup import create
-from weft.transports.cli.main import main
+from weftline.storage.backup import create
+from weftline.transports.cli.main import main
 
 def killed(*_):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -213,7 +213,7 @@ def killed_backup(cli: CommandLine, file: Path) -> Path:
 
 
 def unfinished(cli: CommandLine) -> list[str]:
-    cli.env["WEFT_PORT"] = str(free_port())
+    cli.env["WEFTLINE_PORT"] = str(free_port())
     return [each["detail"] for each in cli.json("doctor")["checks"] if each["check"] == "Unfinished files"]
 
 
@@ -261,7 +261,7 @@ def test_tables_are_backed_up_in_small_pages(
     seen: list[tuple[int, int]] = []
 
     async def run() -> backup.Manifest:
-        database = connect(str(filled.data / "weft.db"))
+        database = connect(str(filled.data / "weftline.db"))
         await database.open()
         try:
             store = ObjectFolder(filled.data / "objects")
@@ -278,9 +278,9 @@ def test_tables_are_backed_up_in_small_pages(
 
 
 async def test_a_database_with_pending_migrations_is_not_backed_up(tmp_path: Path) -> None:
-    database = connect(str(tmp_path / "weft.db"))
+    database = connect(str(tmp_path / "weftline.db"))
     await database.open()
-    with pytest.raises(WeftError, match="lacks migrations"):
+    with pytest.raises(WeftlineError, match="lacks migrations"):
         await backup.back_up(database, ObjectFolder(tmp_path), tmp_path / "b.zip", SystemClock())
     await database.close()
 
@@ -302,7 +302,7 @@ def _store_large_value(cli: CommandLine) -> Pointer:
     pointer = Pointer.to("acme", "planner", LARGE)
 
     async def run() -> None:
-        database = connect(str(cli.data / "weft.db"))
+        database = connect(str(cli.data / "weftline.db"))
         await database.open()
         await Objects(database, ObjectFolder(cli.data / "objects"), SystemClock()).stage("acme", "planner", [LARGE])
         await database.write(Scope("acme"), lambda tx: keep_staged([pointer], SqlObjectIndex(tx)))
@@ -319,14 +319,14 @@ def test_large_values_move_from_folder_to_bucket_and_back(filled: CommandLine, t
     assert (made["objects"], made["object_bytes"]) == (1, len(LARGE))
     with s3_service() as service, new_bucket(service) as bucket:
         settings = {
-            "WEFT_OBJECT_STORE_URL": f"s3://{bucket.name}/weft",
-            "WEFT_OBJECT_STORE_ENDPOINT": service,
-            "WEFT_OBJECT_STORE_REGION": REGION,
-            "WEFT_OBJECT_STORE_VERSIONING": "required",
+            "WEFTLINE_OBJECT_STORE_URL": f"s3://{bucket.name}/weftline",
+            "WEFTLINE_OBJECT_STORE_ENDPOINT": service,
+            "WEFTLINE_OBJECT_STORE_REGION": REGION,
+            "WEFTLINE_OBJECT_STORE_VERSIONING": "required",
         }
         other = CommandLine(tmp_path / "other", filled.env | CREDENTIALS | settings)
         other.run("db", "restore", str(tmp_path / "there.zip"))
-        assert bucket.names() == [f"weft/{pointer.object}"]
+        assert bucket.names() == [f"weftline/{pointer.object}"]
         assert not (other.data / "objects").exists()
         other.run("db", "backup", str(tmp_path / "back.zip"))
     restored = CommandLine(tmp_path / "restored", dict(filled.env))
@@ -338,7 +338,7 @@ def test_large_values_move_from_folder_to_bucket_and_back(filled: CommandLine, t
 def test_a_missing_large_value_fails_the_backup_or_is_skipped(filled: CommandLine, tmp_path: Path) -> None:
     pointer = _store_large_value(filled)
     (filled.data / "objects" / pointer.object).unlink()
-    path = tmp_path / "weft.zip"
+    path = tmp_path / "weftline.zip"
     stderr = filled.run("db", "backup", str(path), code=1).stderr
     assert "BACKUP_INCOMPLETE" in stderr
     assert pointer.object in stderr

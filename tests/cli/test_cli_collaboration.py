@@ -32,15 +32,15 @@ def lines(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CommandLin
         yield with_session(CommandLine(tmp_path))
     else:
         with server_process(tmp_path) as server:
-            address = {"WEFT_URL": server.url, "WEFT_API_KEY": server.admin_key}
+            address = {"WEFTLINE_URL": server.url, "WEFTLINE_API_KEY": server.admin_key}
             yield with_session(CommandLine(tmp_path / "unused", address))
 
 
 def with_session(admin: CommandLine) -> CommandLines:
     admin.run("session", "create", "Release 2.0", "--session-id", "release", "--members", "*")
     key = admin.json("agent", "create", "planner", "--agent-type", "planning")["api_key"]
-    session = {"WEFT_SESSION": "release"}
-    planner = CommandLine(admin.data, {**admin.env, **session, "WEFT_API_KEY": key})
+    session = {"WEFTLINE_SESSION": "release"}
+    planner = CommandLine(admin.data, {**admin.env, **session, "WEFTLINE_API_KEY": key})
     return CommandLines(planner, CommandLine(admin.data, {**admin.env, **session}))
 
 
@@ -54,8 +54,8 @@ def run_guide(guide: str, lines: CommandLines) -> None:
         line = lines.admin if "as an admin" in title else lines.planner
         for command in "".join(BLOCK.findall(section)).splitlines():
             program, *arguments = shlex.split(command)
-            assert program in {"weft", "unset"}
-            if program == "weft":
+            assert program in {"weftline", "unset"}
+            if program == "weftline":
                 line.run(*arguments)
 
 
@@ -188,7 +188,7 @@ def test_agents_talk_through_their_inboxes_whatever_the_current_session(cli: Com
     assert "RECIPIENT_NOT_FOUND" in refused
     assert "checker" in refused.replace("cheker", "")
 
-    cli.env["WEFT_SESSION"] = "elsewhere"
+    cli.env["WEFTLINE_SESSION"] = "elsewhere"
     (question,) = cli.json("--as", "checker", "inbox")["messages"]
     assert (question["handle"], question["sender"], question["content"]) == ("talk/1", "planner", "Reversible?")
     assert cli.json("--as", "checker", "inbox", "--acknowledge", "talk/1") == {

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from weft.app.registry import all_operations
-from weft.transports.cli.command_names import command_name
-from weft.transports.cli.main import weft
+from weftline.app.registry import all_operations
+from weftline.transports.cli.command_names import command_name
+from weftline.transports.cli.main import weftline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cli_support import CommandLine
 
-    from weft.kernel.operation import Operation
+    from weftline.kernel.operation import Operation
 
 OPERATIONS = list(all_operations())
 HEAVY = [
@@ -51,7 +51,7 @@ def _all_commands(group: click.Group, *path: str) -> Iterator[tuple[tuple[str, .
             yield (*path, name), command
 
 
-COMMANDS = dict(_all_commands(weft))
+COMMANDS = dict(_all_commands(weftline))
 
 
 def test_every_operation_is_a_command_with_a_parameter_for_each_field(subtests: pytest.Subtests) -> None:
@@ -71,18 +71,18 @@ def test_every_command_and_every_parameter_has_help(cli: CommandLine, subtests: 
         with subtests.test(" ".join(path)):
             assert command.help
             assert [p.name for p in command.params if not getattr(p, "help", None)] == []
-            assert cli.run(*path, "--help").stdout.startswith(f"Usage: weft {' '.join(path)} ")
+            assert cli.run(*path, "--help").stdout.startswith(f"Usage: weftline {' '.join(path)} ")
 
 
 def test_required_fields_are_positional_and_the_session_is_an_option(cli: CommandLine) -> None:
     usage = cli.run("board", "write", "--help").stdout
-    assert "Usage: weft board write [OPTIONS] KEY VALUE" in usage
+    assert "Usage: weftline board write [OPTIONS] KEY VALUE" in usage
     assert "-s, --session TEXT" in usage
-    assert "WEFT_SESSION" in usage
+    assert "WEFTLINE_SESSION" in usage
 
 
 def test_session_commands_take_the_session_id_as_an_argument(cli: CommandLine) -> None:
-    assert "Usage: weft session get [OPTIONS] SESSION_ID" in cli.run("session", "get", "--help").stdout
+    assert "Usage: weftline session get [OPTIONS] SESSION_ID" in cli.run("session", "get", "--help").stdout
 
 
 def test_help_shows_type_range_default_and_choices(cli: CommandLine) -> None:
@@ -104,13 +104,13 @@ def test_help_names_the_permission_and_the_errors(cli: CommandLine) -> None:
     assert "KEY_NOT_FOUND" in text
 
 
-def test_weft_alone_prints_help_with_every_group_examples_and_completion(cli: CommandLine) -> None:
+def test_weftline_alone_prints_help_with_every_group_examples_and_completion(cli: CommandLine) -> None:
     text = cli.run(code=2).output
     assert text == cli.run("--help").output
     listed = {line.split()[0] for line in text.splitlines() if line.startswith("  ") and line.strip()}
     assert {path[0] for path in COMMANDS} <= listed
-    assert "weft board write goal" in text
-    assert "_WEFT_COMPLETE=bash_source" in text
+    assert "weftline board write goal" in text
+    assert "_WEFTLINE_COMPLETE=bash_source" in text
 
 
 def test_a_mistyped_command_is_answered_with_the_nearest_one(cli: CommandLine) -> None:
@@ -120,8 +120,8 @@ def test_a_mistyped_command_is_answered_with_the_nearest_one(cli: CommandLine) -
 
 def test_help_loads_no_database_server_or_http_client() -> None:
     program = (
-        "import sys\nfrom weft.transports.cli.main import weft\n"
-        "try: weft(['--help'])\nexcept SystemExit: pass\n"
+        "import sys\nfrom weftline.transports.cli.main import weftline\n"
+        "try: weftline(['--help'])\nexcept SystemExit: pass\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=180, check=True)
@@ -129,13 +129,13 @@ def test_help_loads_no_database_server_or_http_client() -> None:
 
 
 def test_completion_offers_commands(cli: CommandLine) -> None:
-    ended = cli.process(_WEFT_COMPLETE="bash_complete", COMP_WORDS="weft bo", COMP_CWORD="1")
+    ended = cli.process(_WEFTLINE_COMPLETE="bash_complete", COMP_WORDS="weftline bo", COMP_CWORD="1")
     assert ended.stdout.strip() == "plain,board"
 
 
-def test_version_names_weft_python_and_sqlite(cli: CommandLine) -> None:
-    assert set(cli.json("version")) == {"weft", "python", "sqlite"}
-    assert cli.run("--version").stdout.startswith("weft ")
+def test_version_names_weftline_python_and_sqlite(cli: CommandLine) -> None:
+    assert set(cli.json("version")) == {"weftline", "python", "sqlite"}
+    assert cli.run("--version").stdout.startswith("weftline ")
 
 
 def test_common_commands_come_first_with_full_summaries(cli: CommandLine) -> None:
@@ -147,7 +147,7 @@ def test_common_commands_come_first_with_full_summaries(cli: CommandLine) -> Non
 
 def test_help_of_search_names_the_query_and_no_session_variable(cli: CommandLine) -> None:
     shown = cli.run("search", "--help").stdout
-    assert shown.startswith("Usage: weft search [OPTIONS] QUERY\n")
+    assert shown.startswith("Usage: weftline search [OPTIONS] QUERY\n")
     assert "QUERY  A question or keywords." in shown
     assert "--top-k" in shown
-    assert "WEFT_SESSION" not in shown
+    assert "WEFTLINE_SESSION" not in shown

@@ -1,4 +1,4 @@
-"""``weft compact`` and ``weft compaction``: originals and result side by side, losses, facts, degradations."""
+"""``weftline compact`` and ``weftline compaction``: originals and result side by side, losses, facts, degradations."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from weft.capabilities.compaction.model import CompactionState, FactKind
-from weft.capabilities.compaction.operations import CompactionList, CompactionShown
-from weft.capabilities.compaction.views import (
+from weftline.capabilities.compaction.model import CompactionState, FactKind
+from weftline.capabilities.compaction.operations import CompactionList, CompactionShown
+from weftline.capabilities.compaction.views import (
     CompactionInfo,
     FactView,
     OriginalEvent,
     ShortenedView,
     SummaryView,
 )
-from weft.transports.cli.formatters.compactions import FORMATTERS
+from weftline.transports.cli.formatters.compactions import FORMATTERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -174,7 +174,7 @@ def test_compacting_showing_expanding_and_dropping(launch: CommandLine) -> None:
     launch.run("--as", "planner", "context", "ingest", msgspec.json.encode(EVENTS).decode())
     done = launch.run("--as", "planner", "compact", "--keep-recent", "4").stdout
     assert done.startswith("applied  sliding_window: ")
-    (compaction_id,) = re.findall(r"See: weft compaction show (\S+)", done)
+    (compaction_id,) = re.findall(r"See: weftline compaction show (\S+)", done)
     listed = launch.run("--as", "planner", "compaction", "list").stdout
     assert re.search(rf"{compaction_id} +applied +sliding_window", listed)
     page = launch.run("--as", "planner", "compaction", "show", compaction_id).stdout
@@ -202,7 +202,7 @@ def test_empty_lists_say_so(launch: CommandLine) -> None:
     assert "COMPACTION_NOT_FOUND" in launch.run("--as", "planner", "compaction", "show", "none", code=1).stderr
     empty = launch.run("--as", "planner", "compact").stdout
     assert empty.startswith("skipped  sliding_window: Nothing would be saved")
-    assert "weft compaction show" not in empty
+    assert "weftline compaction show" not in empty
 
 
 def test_a_held_compaction_says_how_to_read_it_and_to_decide(launch: CommandLine) -> None:
@@ -211,18 +211,18 @@ def test_a_held_compaction_says_how_to_read_it_and_to_decide(launch: CommandLine
     launch.run("--as", "planner", "context", "ingest", msgspec.json.encode(EVENTS).decode())
     held = launch.run("--as", "planner", "compact", "--keep-recent", "4").stdout
     assert held.startswith("held  sliding_window: ")
-    (compaction_id,) = re.findall(r"See: weft compaction show (\S+)", held)
-    (approval_id,) = re.findall(r"Decide with: weft approval approve (\S+),", held)
+    (compaction_id,) = re.findall(r"See: weftline compaction show (\S+)", held)
+    (approval_id,) = re.findall(r"Decide with: weftline approval approve (\S+),", held)
     review = launch.run("approval", "show", approval_id).stdout
-    assert f"\nRead it: weft compaction show {compaction_id}\n" in review
-    assert f"Decide with: weft approval approve {approval_id}" in review
+    assert f"\nRead it: weftline compaction show {compaction_id}\n" in review
+    assert f"Decide with: weftline approval approve {approval_id}" in review
     assert "summaries:" not in review
 
 
 def test_unknown_ids_say_where_ids_are(launch: CommandLine) -> None:
     launch.run("agent", "create", "planner")
     launch.run("--as", "planner", "context", "ingest", msgspec.json.encode(EVENTS).decode())
-    assert "weft compaction facts --json" in launch.run("--as", "planner", "compaction", "expand", "never").stdout
+    assert "weftline compaction facts --json" in launch.run("--as", "planner", "compaction", "expand", "never").stdout
 
 
 def test_the_list_names_what_happened_and_code_keeps_its_indentation(render: Callable[..., str]) -> None:

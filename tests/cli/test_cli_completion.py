@@ -10,7 +10,7 @@ from support.forked_python import server_process
 
 def completed(cli: CommandLine, *words: str, **env: str) -> dict[str, str]:
     """Return what fish would offer for the last word, with descriptions."""
-    variables = {"_WEFT_COMPLETE": "fish_complete", "COMP_WORDS": " ".join(["weft", *words]), "COMP_CWORD": words[-1]}
+    variables = {"_WEFTLINE_COMPLETE": "fish_complete", "COMP_WORDS": " ".join(["weftline", *words]), "COMP_CWORD": words[-1]}
     result = cli.process(**variables, **env)
     assert result.stderr == ""
     items = [line.removeprefix("plain,").partition("\t") for line in result.stdout.splitlines() if line]
@@ -53,7 +53,7 @@ def test_names_are_completed_with_descriptions(filled: CommandLine) -> None:
 def test_names_are_completed_over_a_server(filled: CommandLine) -> None:
     key = filled.json("key", "create", "admin")["api_key"]
     with server_process(filled.data) as server:
-        server_env = {"WEFT_URL": server.url, "WEFT_API_KEY": key}
+        server_env = {"WEFTLINE_URL": server.url, "WEFTLINE_API_KEY": key}
         assert set(completed(filled, "session", "get", "la", **server_env)) == {"launch"}
         assert set(completed(filled, "board", "read", "g", **server_env)) == {"goal", "gate"}
 
@@ -61,9 +61,9 @@ def test_names_are_completed_over_a_server(filled: CommandLine) -> None:
 @pytest.mark.parametrize(
     "env",
     [
-        {"WEFT_URL": "http://127.0.0.1:9"},
-        {"WEFT_DATA_DIR": "/dev/null"},
-        {"WEFT_DATABASE_URL": "postgresql://127.0.0.1:9/x"},
+        {"WEFTLINE_URL": "http://127.0.0.1:9"},
+        {"WEFTLINE_DATA_DIR": "/dev/null"},
+        {"WEFTLINE_DATABASE_URL": "postgresql://127.0.0.1:9/x"},
     ],
     ids=["no server", "no folder", "no database"],
 )
@@ -73,6 +73,6 @@ def test_completion_prints_no_errors(filled: CommandLine, env: dict[str, str]) -
 
 def test_a_server_is_not_asked_for_names_of_a_data_folder(filled: CommandLine) -> None:
     """The command would be refused, so the server is not asked."""
-    environment = {"WEFT_URL": "http://127.0.0.1:9", "WEFT_API_KEY": "x"}
+    environment = {"WEFTLINE_URL": "http://127.0.0.1:9", "WEFTLINE_API_KEY": "x"}
     assert completed(filled, "--data-dir", str(filled.data), "session", "get", "la", **environment) == {}
     assert set(completed(filled, "--url", "''", "session", "get", "la", **environment)) == {"launch"}

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from weft.app.registry import all_operations
-from weft.kernel.operation import Effect, RateClass, Request, Success, operation
-from weft.transports.cli import confirmation
-from weft.transports.cli.generated import command_for
+from weftline.app.registry import all_operations
+from weftline.kernel.operation import Effect, RateClass, Request, Success, operation
+from weftline.transports.cli import confirmation
+from weftline.transports.cli.generated import command_for
 
 if TYPE_CHECKING:
     from cli_support import CommandLine

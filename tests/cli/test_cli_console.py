@@ -1,4 +1,4 @@
-"""``weft console``: a link that signs a browser in, on a server and on a data folder."""
+"""``weftline console``: a link that signs a browser in, on a server and on a data folder."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ def secret_of(link: str) -> str:
 
 def test_a_link_of_a_server_is_for_the_owner_of_the_key(tmp_path: Path) -> None:
     with server_process(tmp_path, log_level="DEBUG") as server:
-        remote = CommandLine(tmp_path, {"WEFT_URL": server.url, "WEFT_API_KEY": server.admin_key})
+        remote = CommandLine(tmp_path, {"WEFTLINE_URL": server.url, "WEFTLINE_API_KEY": server.admin_key})
         link = remote.run("console", "--no-open").stdout.strip()
         assert link.startswith(server.url)
         assert signed_in_as(link) == "admin"
         made = remote.json("agent", "create", "ana", "--kind", "human", "--permissions", "read")
-        ana = CommandLine(tmp_path, {"WEFT_URL": server.url, "WEFT_API_KEY": made["api_key"]})
+        ana = CommandLine(tmp_path, {"WEFTLINE_URL": server.url, "WEFTLINE_API_KEY": made["api_key"]})
         assert signed_in_as(ana.run("console", "--no-open").stdout.strip()) == "ana"
         remote.run("console", "--no-open", "--port", "9", code=2)
         token = remote.json("token", "issue", "admin", "admin", "-", stdin=server.admin_key)["token"]
-        holder = CommandLine(tmp_path, {"WEFT_URL": server.url, "WEFT_API_KEY": token})
+        holder = CommandLine(tmp_path, {"WEFTLINE_URL": server.url, "WEFTLINE_API_KEY": token})
         assert "this is a token" in holder.run("console", "--no-open", code=3).stderr
         logged = server.logged()
     assert logged
@@ -79,10 +79,10 @@ def test_on_a_data_folder_the_link_is_for_the_server_that_runs_there(tmp_path: P
 
 @contextmanager
 def console_process(data: Path, *options: str) -> Iterator[list[str]]:
-    """Run ``weft console`` on a data folder without a server; yield its output as soon as it serves."""
+    """Run ``weftline console`` on a data folder without a server; yield its output as soon as it serves."""
     process = subprocess.Popen(
-        [forked_python.python(), "-m", "weft", "console", "--no-open", "--port", str(free_port()), *options],
-        env={**clean_environment(), "WEFT_DATA_DIR": str(data)},
+        [forked_python.python(), "-m", "weftline", "console", "--no-open", "--port", str(free_port()), *options],
+        env={**clean_environment(), "WEFTLINE_DATA_DIR": str(data)},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -99,7 +99,7 @@ def console_process(data: Path, *options: str) -> Iterator[list[str]]:
 @pytest.mark.parametrize("left_over", [False, True], ids=["new", "after a crash"])
 def test_without_a_server_one_is_started(tmp_path: Path, *, left_over: bool) -> None:
     if left_over:
-        (tmp_path / "weft.db-server.json").write_text(f'{{"url": "http://127.0.0.1:{free_port()}", "pid": 1}}')
+        (tmp_path / "weftline.db-server.json").write_text(f'{{"url": "http://127.0.0.1:{free_port()}", "pid": 1}}')
     with console_process(tmp_path) as (link,):
         assert signed_in_as(link) == "admin"
         # Another command finds it.
@@ -117,7 +117,7 @@ def test_a_browser_gets_a_file_that_others_cannot_read_and_no_token(tmp_path: Pa
     link = shown.stdout.strip()
     assert "Opening the console" in shown.stderr
     assert secret_of(link) not in arguments.read_text()
-    (page,) = tmp_path.glob("weft-console-*.html")
+    (page,) = tmp_path.glob("weftline-console-*.html")
     assert arguments.read_text().strip() == page.as_uri()
     assert stat.S_IMODE(page.stat().st_mode) == 0o600
     assert f'content="0;url={link}"' in page.read_text()

@@ -13,12 +13,12 @@ from support import forked_python
 from support.correlation import SPAN, TASK, TRACE, TRACEPARENT, TURN, events_of
 from support.forked_python import server_process
 from support.team import opened
-from weft.kernel.correlation import NO_CORRELATION, Correlation
+from weftline.kernel.correlation import NO_CORRELATION, Correlation
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from weft.kernel.events import StoredEvent
+    from weftline.kernel.events import StoredEvent
 
 pytestmark = pytest.mark.req("AC-12")
 
@@ -40,7 +40,7 @@ def test_turn_and_task_options_are_recorded_with_the_write(launch: CommandLine) 
 
 
 def test_environment_variables_set_the_ids_for_every_command(launch: CommandLine) -> None:
-    launch.env |= {"WEFT_TURN": TURN, "WEFT_TASK": TASK, "TRACEPARENT": TRACEPARENT}
+    launch.env |= {"WEFTLINE_TURN": TURN, "WEFTLINE_TASK": TASK, "TRACEPARENT": TRACEPARENT}
     launch.run("board", "write", "goal", "ship")
     launch.run("--task", "nearer", "board", "write", "other", "x")
     expected = Correlation(turn_id=TURN, task_id=TASK, trace_id=TRACE, span_id=SPAN)
@@ -49,7 +49,7 @@ def test_environment_variables_set_the_ids_for_every_command(launch: CommandLine
 
 
 def test_invalid_traces_and_empty_ids_are_ignored(launch: CommandLine) -> None:
-    launch.env |= {"WEFT_TURN": "", "WEFT_TASK": "", "TRACEPARENT": "garbage"}
+    launch.env |= {"WEFTLINE_TURN": "", "WEFTLINE_TASK": "", "TRACEPARENT": "garbage"}
     launch.run("board", "write", "goal", "ship")
     assert event_of_write(launch.data, "goal").correlation is NO_CORRELATION
 
@@ -62,9 +62,9 @@ def test_an_invalid_turn_id_is_refused_before_the_call(launch: CommandLine) -> N
 
 def test_the_ids_are_sent_to_a_server(tmp_path: Path) -> None:
     with server_process(tmp_path) as server:
-        cli = CommandLine(tmp_path, {"WEFT_URL": server.url, "WEFT_API_KEY": server.admin_key})
+        cli = CommandLine(tmp_path, {"WEFTLINE_URL": server.url, "WEFTLINE_API_KEY": server.admin_key})
         cli.run("session", "create", "Plan", "--session-id", "launch")
-        cli.env |= {"WEFT_SESSION": "launch", "TRACEPARENT": TRACEPARENT}
+        cli.env |= {"WEFTLINE_SESSION": "launch", "TRACEPARENT": TRACEPARENT}
         cli.run("--turn", TURN, "--task", TASK, "board", "write", "goal", "ship")
         correlation = event_of_write(tmp_path, "goal").correlation
     assert correlation == Correlation(turn_id=TURN, task_id=TASK, trace_id=TRACE, span_id=SPAN)
@@ -76,10 +76,10 @@ def test_an_mcp_server_started_for_a_task_records_it_with_every_call(launch: Com
         '"clientInfo":{"name":"raw","version":"1"}}}\n'
         '{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
         '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shared_context","arguments":'
-        '{"action":"write","session_id":"launch","key":"goal","value":"ship"},"_meta":{"weft/turn_id":"t1"}}}\n'
+        '{"action":"write","session_id":"launch","key":"goal","value":"ship"},"_meta":{"weftline/turn_id":"t1"}}}\n'
     )
-    command = [forked_python.python(), "-m", "weft", "--task", TASK, "mcp"]
-    environment = {**clean_environment(), "WEFT_DATA_DIR": str(launch.data)}
+    command = [forked_python.python(), "-m", "weftline", "--task", TASK, "mcp"]
+    environment = {**clean_environment(), "WEFTLINE_DATA_DIR": str(launch.data)}
     with subprocess.Popen(command, env=environment, stdin=-1, stdout=-1, text=True) as server:
         assert server.stdin is not None
         assert server.stdout is not None

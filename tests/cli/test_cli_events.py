@@ -1,4 +1,4 @@
-"""``weft events`` and ``weft webhook``."""
+"""``weftline events`` and ``weftline webhook``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_log_is_printed_as_one_event_per_line(launch: CommandLine) -> None:
 
 
 def test_the_log_is_read_page_by_page_to_its_end(launch: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.app.event_feed._PAGE_SIZE", 2)
+    monkeypatch.setattr("weftline.app.event_feed._PAGE_SIZE", 2)
     for number in range(5):
         launch.run("board", "write", "goal", str(number))
     read = ("events", "read", "--after", "0", "--types", "context.item.*", "--format", "cloudevents", "--json")

@@ -25,7 +25,7 @@ def test_an_error_prints_code_message_alternatives_and_hint_on_standard_error(la
 
 def test_an_error_names_the_commands_that_help(launch: CommandLine) -> None:
     stderr = launch.run("session", "get", "nothing", code=1).stderr
-    assert "See: weft session list, weft session create" in stderr
+    assert "See: weftline session list, weftline session create" in stderr
 
 
 def test_forgotten_quotes_are_explained(launch: CommandLine) -> None:
@@ -71,8 +71,8 @@ def test_a_refused_command_prints_no_traceback_and_no_log_line(launch: CommandLi
 
 def test_a_damaged_database_is_reported_with_a_hint(cli: CommandLine, tmp_path: Path) -> None:
     cli.data.mkdir()
-    (cli.data / "weft.db").write_bytes(b"not a database at all" * 1_000)
-    assert "weft db restore" in cli.run("session", "list", code=1).stderr
+    (cli.data / "weftline.db").write_bytes(b"not a database at all" * 1_000)
+    assert "weftline db restore" in cli.run("session", "list", code=1).stderr
 
 
 def test_error_context_is_printed(launch: CommandLine) -> None:
@@ -94,14 +94,14 @@ def test_error_context_is_printed(launch: CommandLine) -> None:
 
 def test_hints_name_commands_instead_of_tools(launch: CommandLine) -> None:
     missing = launch.run("missing", "resolve", "day", "--answer", "Friday", code=1).stderr
-    assert "Hint: See what is missing with weft missing list.\nSee: weft missing --help\n" in missing
+    assert "Hint: See what is missing with weftline missing list.\nSee: weftline missing --help\n" in missing
     unknown = launch.run("export", "--policy", "nothing", code=1).stderr
-    assert "Hint: List the policies you may use with weft policy list.\nSee: weft policy --help\n" in unknown
-    assert "See: weft import, weft export\n" in launch.run("import", "-", stdin="no bundle\n", code=1).stderr
+    assert "Hint: List the policies you may use with weftline policy list.\nSee: weftline policy --help\n" in unknown
+    assert "See: weftline import, weftline export\n" in launch.run("import", "-", stdin="no bundle\n", code=1).stderr
 
 
 def test_an_undelivered_webhook_test_is_a_failure(launch: CommandLine) -> None:
-    launch.env["WEFT_WEBHOOK_PRIVATE_HOSTS"] = "127.0.0.1"
+    launch.env["WEFTLINE_WEBHOOK_PRIVATE_HOSTS"] = "127.0.0.1"
     made = launch.json("webhook", "create", f"http://127.0.0.1:{free_port()}/")
     assert "delivered: no" in launch.run("webhook", "test", made["webhook_id"], code=1).stdout
 

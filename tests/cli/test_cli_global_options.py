@@ -9,13 +9,13 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from weft.app.authentication import Local
-from weft.transports import server
-from weft.transports.cli import generated
-from weft.transports.cli.global_options import DATA_FOLDER, EVERY, FLAGS, NONE
-from weft.transports.cli.main import weft
-from weft.transports.cli.target import Target
-from weft.transports.cli.text_params import Secret
+from weftline.app.authentication import Local
+from weftline.transports import server
+from weftline.transports.cli import generated
+from weftline.transports.cli.global_options import DATA_FOLDER, EVERY, FLAGS, NONE
+from weftline.transports.cli.main import weftline
+from weftline.transports.cli.target import Target
+from weftline.transports.cli.text_params import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from cli_support import CommandLine
 
-    from weft.kernel.operation import Operation
-    from weft.settings import Settings
+    from weftline.kernel.operation import Operation
+    from weftline.settings import Settings
 
 pytestmark = pytest.mark.req("WX-08")
 
@@ -109,14 +109,14 @@ def flags(*names: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("_stopped")
-@pytest.mark.parametrize("env", [{}, {"WEFT_URL": SERVER}], ids=["data folder", "server"])
+@pytest.mark.parametrize("env", [{}, {"WEFTLINE_URL": SERVER}], ids=["data folder", "server"])
 def test_every_command_uses_or_refuses_every_global_option(
     env: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable, value in env.items():
         monkeypatch.setenv(variable, value)
     wrong = []
-    for path, command in dict(commands(weft)).items():
+    for path, command in dict(commands(weftline)).items():
         used = USED.get(" ".join(path), EVERY)
         if env and "url" in used:
             used -= NOT_ON_A_SERVER
@@ -129,7 +129,7 @@ def test_every_command_uses_or_refuses_every_global_option(
 
 def is_refused(line: list[str], flag: str) -> bool:
     try:
-        weft.main(line, prog_name="weft", standalone_mode=False)
+        weftline.main(line, prog_name="weftline", standalone_mode=False)
     except Reached:
         return False
     except click.UsageError as error:
@@ -162,9 +162,9 @@ def test_every_command_that_accepts_all_options_hands_them_to_its_target(
         raise Reached
 
     monkeypatch.setattr(Target, "call", reach)
-    monkeypatch.setattr(Target, "weft", reach)
+    monkeypatch.setattr(Target, "weftline", reach)
     options = flags("data_dir", "tenant", "principal", "turn", "task")
-    for path, command in commands(weft):
+    for path, command in commands(weftline):
         name = " ".join(path)
         if name in USED:
             continue
@@ -178,7 +178,7 @@ def test_every_command_that_accepts_all_options_hands_them_to_its_target(
 
 
 def test_the_options_of_the_root_command_are_those_that_commands_check() -> None:
-    own = {param.name for param in weft.params} - {"version", "help"}
+    own = {param.name for param in weftline.params} - {"version", "help"}
     assert own == set(FLAGS)
 
 
@@ -186,18 +186,18 @@ def target_of(cli: CommandLine, monkeypatch: pytest.MonkeyPatch, *line: str) -> 
     """Return the target of a command."""
     seen = []
     monkeypatch.setattr(Target, "call", lambda target, *_: seen.append(target))
-    monkeypatch.setattr("weft.transports.cli.render.show", lambda *_, **__: None)
+    monkeypatch.setattr("weftline.transports.cli.render.show", lambda *_, **__: None)
     cli.run(*line, "session", "list")
     return seen[0]
 
 
 def test_a_flag_beats_the_environment(cli: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cli.env = {
-        "WEFT_URL": SERVER,
-        "WEFT_API_KEY": "weft.default.key_1.a",
-        "WEFT_DATABASE_URL": "other.db",
-        "WEFT_TURN": "1",
-        "WEFT_TASK": "1",
+        "WEFTLINE_URL": SERVER,
+        "WEFTLINE_API_KEY": "weftline.default.key_1.a",
+        "WEFTLINE_DATABASE_URL": "other.db",
+        "WEFTLINE_TURN": "1",
+        "WEFTLINE_TASK": "1",
     }
     other = "http://127.0.0.1:10"
     file = tmp_path / "key"
@@ -205,7 +205,7 @@ def test_a_flag_beats_the_environment(cli: CommandLine, monkeypatch: pytest.Monk
     seen = target_of(cli, monkeypatch, "--url", other, "--key", f"@{file}", "--turn", "2", "--task", "2")
     assert (seen.url, seen.key, seen.turn, seen.task) == (other, "k", "2", "2")
     folder = target_of(cli, monkeypatch, "--url", "", "--data-dir", str(tmp_path))
-    assert (folder.url, folder.settings().storage_url) == (None, str(tmp_path / "weft.db"))
+    assert (folder.url, folder.settings().storage_url) == (None, str(tmp_path / "weftline.db"))
     assert target_of(cli, monkeypatch, "--url", "", "--database-url", "a.db").settings().storage_url == "a.db"
     assert target_of(cli, monkeypatch, "--url", "", "--as", "planner").credential == Local("default", "planner")
     assert target_of(cli, monkeypatch, "--url", "", "--tenant", "acme").credential == Local("acme", "admin")
@@ -220,16 +220,16 @@ def test_options_that_say_the_same_twice_exclude_each_other(line: list[str], cli
 def test_an_option_of_the_data_folder_with_a_server_says_what_to_do(option: str, cli: CommandLine) -> None:
     both = cli.run("--url", SERVER, *flags(option), "session", "list", code=2).stderr
     assert f"--url and {FLAGS[option]} exclude each other" in both
-    cli.env["WEFT_URL"] = SERVER
+    cli.env["WEFTLINE_URL"] = SERVER
     refused = cli.run(*flags(option), "session", "delete", "oops", "--yes", code=2).stderr
-    assert f"WEFT_URL is set, so this would call the server {SERVER}" in refused
+    assert f"WEFTLINE_URL is set, so this would call the server {SERVER}" in refused
     assert "Nothing was done." in refused
-    assert f"weft --url '' {' '.join(flags(option))} COMMAND" in refused
+    assert f"weftline --url '' {' '.join(flags(option))} COMMAND" in refused
     assert f"leave out {FLAGS[option]}" in refused
 
 
 def test_a_command_of_the_data_folder_says_so_if_a_server_is_set(cli: CommandLine) -> None:
-    cli.env["WEFT_URL"] = SERVER
+    cli.env["WEFTLINE_URL"] = SERVER
     assert "works on the data folder" in cli.run("db", "migrate").stderr
     assert cli.run("--data-dir", str(cli.data), "db", "status").stderr == ""
 
@@ -296,11 +296,11 @@ def test_a_passage_in_a_file_is_found_without_a_target(cli: CommandLine, tmp_pat
     [
         ("127.0.0.1:9220", "'127.0.0.1:9220' has no http:// or https://", "Give http://127.0.0.1:9220:"),
         ("localhost", "has no http:// or https://", "Give http://localhost:"),
-        ("ftp://weft", "begins with ftp://", "Give a URL such as http://127.0.0.1:8787:"),
+        ("ftp://weftline", "begins with ftp://", "Give a URL such as http://127.0.0.1:8787:"),
         ("http://", "names no host", "Give a URL such as"),
-        ("http://weft:0", "has port 0", "Give a URL such as"),
-        ("http://weft:port", "host or port that is not valid", "Give a URL such as"),
-        ("http://weft/mcp", "is the URL for MCP clients", "Give http://weft:"),
+        ("http://weftline:0", "has port 0", "Give a URL such as"),
+        ("http://weftline:port", "host or port that is not valid", "Give a URL such as"),
+        ("http://weftline/mcp", "is the URL for MCP clients", "Give http://weftline:"),
     ],
 )
 def test_a_wrong_url_says_what_is_wrong_and_what_to_type(url: str, problem: str, advice: str, cli: CommandLine) -> None:
@@ -308,20 +308,20 @@ def test_a_wrong_url_says_what_is_wrong_and_what_to_type(url: str, problem: str,
     assert problem in stderr
     assert f"Hint: {advice}" in stderr
     assert "--url" in stderr
-    assert "WEFT_URL" in stderr
+    assert "WEFTLINE_URL" in stderr
 
 
 def test_a_password_in_a_url_is_not_repeated(cli: CommandLine) -> None:
-    assert "me:secret" not in cli.run("--url", "http://me:secret@weft", "session", "list", code=2).output
-    cli.env["WEFT_URL"] = "http://me:secret@weft"
+    assert "me:secret" not in cli.run("--url", "http://me:secret@weftline", "session", "list", code=2).output
+    cli.env["WEFTLINE_URL"] = "http://me:secret@weftline"
     assert "secret" not in cli.run("session", "list", code=1).output
 
 
 def test_a_key_that_is_not_of_the_data_folder_says_where_it_comes_from(cli: CommandLine) -> None:
     cli.run("session", "create", "Plan")
-    cli.env["WEFT_API_KEY"] = "weft.default.key_0.x"
+    cli.env["WEFTLINE_API_KEY"] = "weftline.default.key_0.x"
     stderr = cli.run("session", "list", code=3).stderr
-    assert "WEFT_API_KEY or --key @FILE" in stderr
+    assert "WEFTLINE_API_KEY or --key @FILE" in stderr
     assert "--as" in stderr
 
 
@@ -330,7 +330,7 @@ def test_a_server_says_that_its_folder_replaces_a_database_in_the_environment(
 ) -> None:
     started: list[Settings] = []
     monkeypatch.setattr(server, "serve", started.append)
-    monkeypatch.setenv("WEFT_DATABASE_URL", "postgresql://production/weft")
-    said = CliRunner().invoke(weft, ["serve", "--port", "0", "--data-dir", str(tmp_path)])
-    assert "WEFT_DATABASE_URL is set but not used" in said.stderr
-    assert started[0].storage_url == str(tmp_path / "weft.db")
+    monkeypatch.setenv("WEFTLINE_DATABASE_URL", "postgresql://production/weftline")
+    said = CliRunner().invoke(weftline, ["serve", "--port", "0", "--data-dir", str(tmp_path)])
+    assert "WEFTLINE_DATABASE_URL is set but not used" in said.stderr
+    assert started[0].storage_url == str(tmp_path / "weftline.db")

@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 import pytest
 
-from weft.app.registry import all_operations
-from weft.kernel.errors import WeftError
-from weft.transports.cli.errors import report
-from weft.transports.cli.main import weft
+from weftline.app.registry import all_operations
+from weftline.kernel.errors import WeftlineError
+from weftline.transports.cli.errors import report
+from weftline.transports.cli.main import weftline
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 from error_tree import all_errors
@@ -20,7 +20,7 @@ from error_tree import all_errors
 # Tools of one word, such as search, are commands too.
 TOOLS = {tool for tool in all_operations().tools() if "_" in tool}
 ERRORS = all_errors()
-_COMMAND = re.compile(r"weft ([a-z-]+) ([a-z][a-z-]*)")
+_COMMAND = re.compile(r"weftline ([a-z-]+) ([a-z][a-z-]*)")
 
 
 def named_in(text: str) -> set[str]:
@@ -30,7 +30,7 @@ def named_in(text: str) -> set[str]:
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.code)
 @pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
 def test_the_command_line_names_no_tool_and_no_operation(
-    error: type[WeftError], capsys: pytest.CaptureFixture[str], *, as_json: bool
+    error: type[WeftlineError], capsys: pytest.CaptureFixture[str], *, as_json: bool
 ) -> None:
     report(error(), as_json=as_json)
     printed = "".join(capsys.readouterr())
@@ -40,10 +40,10 @@ def test_the_command_line_names_no_tool_and_no_operation(
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.code)
-def test_commands_in_hints_exist(error: type[WeftError], capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_in_hints_exist(error: type[WeftlineError], capsys: pytest.CaptureFixture[str]) -> None:
     report(error(), as_json=False)
     for group, verb in _COMMAND.findall(capsys.readouterr().err):
-        command = weft.get_command(click.Context(weft), group)
+        command = weftline.get_command(click.Context(weftline), group)
         assert command is not None
         if isinstance(command, click.Group):
             assert verb in command.list_commands(click.Context(command))
@@ -51,5 +51,5 @@ def test_commands_in_hints_exist(error: type[WeftError], capsys: pytest.CaptureF
 
 def test_fields_are_named_as_flags_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     flags = [click.Option(["--session", "-s", "session_id"]), click.Argument(["agent_id"])]
-    report(WeftError("No.", hint="Check the session_id and the agent_id."), flags, as_json=False)
+    report(WeftlineError("No.", hint="Check the session_id and the agent_id."), flags, as_json=False)
     assert "Hint: Check the --session and the AGENT_ID." in capsys.readouterr().err

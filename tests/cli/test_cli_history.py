@@ -1,4 +1,4 @@
-"""``weft history``: text output."""
+"""``weftline history``: text output."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_conflict_shows_every_side_and_how_to_resolve_it(conflicting: CommandL
     ):
         pattern = rf"^{key}\n  base    {base}\n  ours    {ours}\n  theirs  {theirs}$"
         assert re.search(pattern, shown, re.MULTILINE), shown
-    command = f"weft history resolve {review[0]} '" + '{"goal":{"take":"ours"},"plan":{"take":"ours"}}\'\n'
+    command = f"weftline history resolve {review[0]} '" + '{"goal":{"take":"ours"},"plan":{"take":"ours"}}\'\n'
     assert shown.endswith(command)
     reviews = conflicting.run("history", "reviews").stdout
     assert conflicting.run("history", "review", review[0]).stdout == reviews

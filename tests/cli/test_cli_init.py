@@ -1,4 +1,4 @@
-"""``weft init``: the MCP configuration of editors."""
+"""``weftline init``: the MCP configuration of editors."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from cli_support import CommandLine
 
 EDITORS = {
-    "claude-code": (".mcp.json", "mcpServers", "${WEFT_API_KEY}"),
-    "cursor": (".cursor/mcp.json", "mcpServers", "${env:WEFT_API_KEY}"),
-    "vscode": (".vscode/mcp.json", "servers", "${env:WEFT_API_KEY}"),
+    "claude-code": (".mcp.json", "mcpServers", "${WEFTLINE_API_KEY}"),
+    "cursor": (".cursor/mcp.json", "mcpServers", "${env:WEFTLINE_API_KEY}"),
+    "vscode": (".vscode/mcp.json", "servers", "${env:WEFTLINE_API_KEY}"),
 }
 
 
@@ -29,7 +29,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _weft_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def _weftline_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
 
 
@@ -38,29 +38,29 @@ def _read(file: str) -> Any:
 
 
 @pytest.mark.parametrize("editor", EDITORS)
-def test_an_editor_is_configured_to_start_weft(editor: str, cli: CommandLine) -> None:
+def test_an_editor_is_configured_to_start_weftline(editor: str, cli: CommandLine) -> None:
     file, section, _ = EDITORS[editor]
     result = cli.run("init", editor, "--session", "launch")
     assert _read(file) == {
         section: {
-            "weft": {
+            "weftline": {
                 "type": "stdio",
-                "command": "weft",
+                "command": "weftline",
                 "args": ["mcp", "--as", editor, "--session", "launch"],
-                "env": {"WEFT_DATA_DIR": str(cli.data)},
+                "env": {"WEFTLINE_DATA_DIR": str(cli.data)},
             }
         }
     }
-    assert f"weft agent create {editor}" in result.stdout
+    assert f"weftline agent create {editor}" in result.stdout
 
 
-def test_the_python_interpreter_is_used_if_weft_is_not_on_the_path(
+def test_the_python_interpreter_is_used_if_weftline_is_not_on_the_path(
     cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda _: None)
     cli.run("init", "cursor")
-    entry = _read(".cursor/mcp.json")["mcpServers"]["weft"]
-    assert (entry["command"], entry["args"]) == (sys.executable, ["-m", "weft", "mcp", "--as", "cursor"])
+    entry = _read(".cursor/mcp.json")["mcpServers"]["weftline"]
+    assert (entry["command"], entry["args"]) == (sys.executable, ["-m", "weftline", "mcp", "--as", "cursor"])
     started = subprocess.run([entry["command"], *entry["args"], "--help"], capture_output=True, check=False)
     assert started.returncode == 0
 
@@ -68,27 +68,27 @@ def test_the_python_interpreter_is_used_if_weft_is_not_on_the_path(
 @pytest.mark.parametrize("editor", EDITORS)
 def test_a_server_s_api_key_is_read_from_the_environment(editor: str, cli: CommandLine) -> None:
     file, section, variable = EDITORS[editor]
-    cli.run("init", editor, "--url", "https://weft.example.com/")
-    assert _read(file)[section]["weft"] == {
+    cli.run("init", editor, "--url", "https://weftline.example.com/")
+    assert _read(file)[section]["weftline"] == {
         "type": "http",
-        "url": "https://weft.example.com/mcp",
+        "url": "https://weftline.example.com/mcp",
         "headers": {"Authorization": f"Bearer {variable}"},
     }
 
 
 def test_a_session_is_part_of_the_server_url(cli: CommandLine) -> None:
     cli.run("init", "cursor", "--url", "http://127.0.0.1:8787/mcp", "--session", "launch")
-    assert _read(".cursor/mcp.json")["mcpServers"]["weft"]["url"] == "http://127.0.0.1:8787/mcp/session/launch"
+    assert _read(".cursor/mcp.json")["mcpServers"]["weftline"]["url"] == "http://127.0.0.1:8787/mcp/session/launch"
 
 
 @pytest.mark.req("WX-01")
 def test_a_tool_profile_is_part_of_the_entry(cli: CommandLine) -> None:
     cli.run("init", "cursor", "--tools", "board,messages", "--session", "launch")
-    entry = _read(".cursor/mcp.json")["mcpServers"]["weft"]
+    entry = _read(".cursor/mcp.json")["mcpServers"]["weftline"]
     assert entry["args"] == ["mcp", "--as", "cursor", "--session", "launch", "--tools", "board,messages"]
     for session, path in (([], "/mcp"), (["--session", "launch"], "/mcp/session/launch")):
         shown = cli.run("init", "cursor", "--url", "http://127.0.0.1:8787", "--tools", "full", "--print", *session)
-        assert json.loads(shown.stdout)["mcpServers"]["weft"]["url"] == f"http://127.0.0.1:8787{path}/tools/full"
+        assert json.loads(shown.stdout)["mcpServers"]["weftline"]["url"] == f"http://127.0.0.1:8787{path}/tools/full"
     refused = cli.run("init", "vscode", "--tools", "everything", code=1)
     assert "default, full, collaboration" in refused.stderr
     assert not Path(".vscode").exists()
@@ -100,7 +100,7 @@ def test_existing_settings_are_kept(cli: CommandLine) -> None:
     Path(".mcp.json").chmod(0o640)
     cli.run("init", "claude-code", "--agent", "planner")
     now = _read(".mcp.json")
-    assert now["mcpServers"].pop("weft")["args"] == ["mcp", "--as", "planner"]
+    assert now["mcpServers"].pop("weftline")["args"] == ["mcp", "--as", "planner"]
     assert now == existing
     assert Path(".mcp.json").stat().st_mode & 0o777 == 0o640
 
@@ -118,7 +118,7 @@ def test_init_is_idempotent(cli: CommandLine) -> None:
         ('{"servers": {} // mine\n}', "not plain JSON"),
         ("[]", "its 'servers' is not an object"),
         ('{"servers": []}', "its 'servers' is not an object"),
-        ('{"servers": {"weft": {"command": "mine"}}}', "another server named 'weft'"),
+        ('{"servers": {"weftline": {"command": "mine"}}}', "another server named 'weftline'"),
     ],
 )
 def test_an_unparsable_file_is_unchanged_and_the_entry_is_printed(content: str, reason: str, cli: CommandLine) -> None:
@@ -126,19 +126,19 @@ def test_an_unparsable_file_is_unchanged_and_the_entry_is_printed(content: str, 
     Path(".vscode/mcp.json").write_text(content)
     result = cli.run("init", "vscode", code=1)
     assert reason in result.stderr
-    assert json.loads(result.stdout)["servers"]["weft"]["type"] == "stdio"
+    assert json.loads(result.stdout)["servers"]["weftline"]["type"] == "stdio"
     assert Path(".vscode/mcp.json").read_text() == content
 
 
-def test_an_existing_weft_entry_is_replaced_on_request(cli: CommandLine) -> None:
+def test_an_existing_weftline_entry_is_replaced_on_request(cli: CommandLine) -> None:
     cli.run("init", "cursor", "--agent", "first")
     cli.run("init", "cursor", "--agent", "second", code=1)
     cli.run("init", "cursor", "--agent", "second", "--replace")
-    assert "second" in _read(".cursor/mcp.json")["mcpServers"]["weft"]["args"]
+    assert "second" in _read(".cursor/mcp.json")["mcpServers"]["weftline"]["args"]
 
 
 def test_print_writes_no_file(cli: CommandLine, project: Path) -> None:
-    assert json.loads(cli.run("init", "cursor", "--print").stdout)["mcpServers"]["weft"]
+    assert json.loads(cli.run("init", "cursor", "--print").stdout)["mcpServers"]["weftline"]
     assert list(project.iterdir()) == []
 
 

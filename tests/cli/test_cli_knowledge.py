@@ -1,4 +1,4 @@
-"""``weft knowledge``: documents, sources, search and model migrations."""
+"""``weftline knowledge``: documents, sources, search and model migrations."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_only_added_documents_count_as_pending(cli: CommandLine, docs: Path) -> 
     output = cli.run("knowledge", "add", "handbook", str(docs / "leave.md"), "--no-wait").stdout.splitlines()
     assert output == [
         "1 document in handbook.",
-        "1 waiting to be indexed: weft knowledge show-domain shows the progress.",
+        "1 waiting to be indexed: weftline knowledge show-domain shows the progress.",
     ]
 
 
@@ -104,7 +104,7 @@ def test_the_current_session_does_not_filter_knowledge_searches(cli: CommandLine
     cli.run("session", "create", "Plan", "--session-id", "launch")
     cli.run("knowledge", "add", "handbook", str(docs), "--create")
     everything = cli.json("search", "vacation")["results"]
-    cli.env["WEFT_SESSION"] = "nowhere"
+    cli.env["WEFTLINE_SESSION"] = "nowhere"
     assert [each["ref"] for each in cli.json("search", "vacation")["results"]] == [each["ref"] for each in everything]
     assert cli.run("get-context", "vacation").stdout.startswith("[1]")
     cli.run("similar", everything[0]["ref"])
@@ -123,8 +123,8 @@ def test_search_reports_no_pending_documents_after_add(cli: CommandLine, docs: P
         (["knowledge", "create-domain", "My Docs"], "letters, digits, _ and -"),
         (["search", "vacation", "--since", "yesterday"], "2025-01-15"),
         (["search", "vacation", "--until", "tomorrow"], "2025-01-15"),
-        (["knowledge", "start-model-migration", "nosuch"], "weft knowledge list-models"),
-        (["knowledge", "allow-models", "nosuch"], "weft knowledge list-models"),
+        (["knowledge", "start-model-migration", "nosuch"], "weftline knowledge list-models"),
+        (["knowledge", "allow-models", "nosuch"], "weftline knowledge list-models"),
         (["knowledge", "add-source", "handbook", "folder"], "folder: required"),
         (["knowledge", "add-source", "handbook", "url"], "url: required"),
         (["knowledge", "add-source", "handbook", "hook", "--folder", "x"], "with the kind folder give folder"),
@@ -150,7 +150,7 @@ def test_get_context_and_find_similar_print_results(cli: CommandLine, docs: Path
 def test_an_allowed_folder_is_watched(cli: CommandLine, docs: Path) -> None:
     cli.run("knowledge", "create-domain", "handbook")
     assert "FOLDER_REFUSED" in cli.run("knowledge", "watch", "handbook", str(docs), code=1).stderr
-    cli.env["WEFT_KNOWLEDGE_FOLDERS"] = str(docs)
+    cli.env["WEFTLINE_KNOWLEDGE_FOLDERS"] = str(docs)
     made = cli.json("knowledge", "watch", "handbook", str(docs), "--prefix", "docs/")
     assert (made["kind"], made["location"], made["watch"]) == ("folder", str(docs), True)
     other = cli.json("knowledge", "watch", "handbook", str(docs / "office"), "--prefix", "o/", "--every", "3600")
@@ -160,7 +160,7 @@ def test_an_allowed_folder_is_watched(cli: CommandLine, docs: Path) -> None:
 @pytest.fixture
 def source_id(cli: CommandLine, docs: Path) -> str:
     """Return a folder source, in a domain with a document named as one of its files."""
-    cli.env["WEFT_KNOWLEDGE_FOLDERS"] = str(docs.parent)
+    cli.env["WEFTLINE_KNOWLEDGE_FOLDERS"] = str(docs.parent)
     cli.run("knowledge", "add", "handbook", "-", "--name", "leave.md", "--create", stdin="Put by hand.")
     made = cli.json("knowledge", "add-source", "handbook", "folder", "--folder", str(docs))
     return str(made["source_id"])
@@ -203,7 +203,7 @@ def test_sync_errors_are_printed(cli: CommandLine, docs: Path, source_id: str) -
 def test_the_sync_interval_of_each_source_is_shown(cli: CommandLine, docs: Path) -> None:
     cli.run("knowledge", "create-domain", "handbook")
     assert "has no sources" in cli.run("knowledge", "list-sources", "handbook").stdout
-    cli.env["WEFT_KNOWLEDGE_FOLDERS"] = str(docs)
+    cli.env["WEFTLINE_KNOWLEDGE_FOLDERS"] = str(docs)
     cli.run("knowledge", "watch", "handbook", str(docs), "--prefix", "a/")
     cli.run("knowledge", "watch", "handbook", str(docs), "--prefix", "b/", "--every", "3600")
     cli.run("knowledge", "add-source", "handbook", "hook", "--prefix", "c/")
@@ -218,9 +218,9 @@ def test_models_migrations_and_reindexing_are_printed(cli: CommandLine, docs: Pa
     assert "all-MiniLM-L6-v2-int8" in cli.run("knowledge", "list-models").stdout
     assert "MODEL_MIGRATION_NOT_FOUND" in cli.run("knowledge", "show-model-migration", code=1).stderr
     service = {
-        "WEFT_EMBEDDING_URL": "http://127.0.0.1:9",
-        "WEFT_EMBEDDING_MODEL": "m",
-        "WEFT_EMBEDDING_DIMENSIONS": "8",
+        "WEFTLINE_EMBEDDING_URL": "http://127.0.0.1:9",
+        "WEFTLINE_EMBEDDING_MODEL": "m",
+        "WEFTLINE_EMBEDDING_DIMENSIONS": "8",
     }
     cli.env |= service
     started = cli.run("knowledge", "start-model-migration", "remote:m@8").stdout
@@ -234,7 +234,7 @@ def test_large_files_are_uploaded_to_a_server_and_indexed(tmp_path: Path, docs: 
     (docs / "large.txt").write_text(TRAVEL * 80_000)
     (tmp_path / "server").mkdir()
     with server_process(tmp_path / "server") as server:
-        line = CommandLine(tmp_path / "unused", {"WEFT_URL": server.url, "WEFT_API_KEY": server.admin_key})
+        line = CommandLine(tmp_path / "unused", {"WEFTLINE_URL": server.url, "WEFTLINE_API_KEY": server.admin_key})
         added = line.json("knowledge", "add", "handbook", str(docs / "large.txt"), str(docs / "leave.md"), "--create")
         assert added["documents"] == ["large.txt", "leave.md"]
         assert added["pending"] > 0

@@ -1,4 +1,4 @@
-"""``weft missing``: text output."""
+"""``weftline missing``: text output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``weft push``, ``weft pull`` and the prompts of sessions, each command in its own process or app."""
+"""``weftline push``, ``weftline pull`` and the prompts of sessions, each command in its own process or app."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TASK = "On which weekday is the release?"
 @pytest.fixture
 def bot(tmp_path: Path) -> CommandLine:
     """The commands of a sub-agent in two sessions."""
-    cli = CommandLine(tmp_path / "data", {"WEFT_SEMANTIC_SEARCH": "off"})
+    cli = CommandLine(tmp_path / "data", {"WEFTLINE_SEMANTIC_SEARCH": "off"})
     cli.run("agent", "create", "planner", "--clearance", "3")
     cli.run("agent", "create", "bot", "--parent-id", "planner")
     for session in ("s1", "s2"):

@@ -1,4 +1,4 @@
-"""``weft context assemble`` and ``weft receipt``: prompts and receipts as text."""
+"""``weftline context assemble`` and ``weftline receipt``: prompts and receipts as text."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import click
 import msgspec
 import pytest
 
-from weft.capabilities.assembly.operations import PromptAssembled
-from weft.capabilities.assembly.receipt_operations import ReceiptShown
-from weft.transports.cli.formatters.receipts import FORMATTERS
+from weftline.capabilities.assembly.operations import PromptAssembled
+from weftline.capabilities.assembly.receipt_operations import ReceiptShown
+from weftline.transports.cli.formatters.receipts import FORMATTERS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +60,7 @@ def test_a_receipt_is_shown_with_blocks_omissions_budget_and_savings(launch: Com
     )
     assert re.search(r"\n +conversation and documents +[\d,]+ +-?[\d.]+%\n", output)
     assert re.search(r"timing: +gather [\d.]+ · retrieve [\d.]+ · plan [\d.]+ · render [\d.]+ = [\d.]+ ms", output)
-    assert f"weft receipt replay {receipt}" in output
+    assert f"weftline receipt replay {receipt}" in output
 
 
 def test_omitted_candidates_are_shown_by_reason(launch: CommandLine) -> None:
@@ -115,13 +115,13 @@ def test_an_answer_is_reported_as_text_or_json_from_anywhere(launch: CommandLine
 def test_an_assembled_prompt_is_shown_before_its_figures(launch: CommandLine) -> None:
     ingest(launch, {"event_id": "log", "content": "A line of the log. " * 900}, QUESTION)
     output = launch.run("context", "assemble", "Name the cause.", "--model", MODEL, "--token-budget", "2000").stdout
-    assert output.startswith('system\n  <weft:layer level="1" name="platform">')
+    assert output.startswith('system\n  <weftline:layer level="1" name="platform">')
     assert output.index("user\n  Why are orders slow?") < output.index("user\n  Name the cause.")
     assert "mode:    first: There is no earlier call in this window." in output
     assert "of:      1 layer, " in output
     money = r"\$0\.\d{5} instead of \$0\.\d{5}"
     assert re.search(rf"saved: +[\d.]+% \(conversation alone: [\d,]+ tokens, {money}\)\n", output)
-    assert re.search(r"receipt: weft receipt show receipt_\w+\n$", output)
+    assert re.search(r"receipt: weftline receipt show receipt_\w+\n$", output)
 
 
 @pytest.mark.req("CE-F54")
@@ -211,7 +211,7 @@ def test_the_receipt_of_a_compacted_window_says_what_stands_for_older_events(lau
     output = launch.run("receipt", "show", assemble(launch)).stdout
     assert re.search(r"summary +\d+ summarised events: e0, e1, e2 and \d+ more", output)
     assert re.search(
-        r"compacted: +\d+ older events in [\d,]+ instead of [\d,]+ tokens.* \(weft compaction show (\w+)\)", output
+        r"compacted: +\d+ older events in [\d,]+ instead of [\d,]+ tokens.* \(weftline compaction show (\w+)\)", output
     )
-    assert f"weft compaction show {compacted['compaction_id']}" in output
+    assert f"weftline compaction show {compacted['compaction_id']}" in output
     assert re.search(r"compacted: +[\d,]+ tokens in prompts", launch.run("window", "show").stdout)

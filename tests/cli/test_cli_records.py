@@ -1,4 +1,4 @@
-"""``weft records``: text output."""
+"""``weftline records``: text output."""
 
 from __future__ import annotations
 

@@ -12,9 +12,9 @@ import click
 import pytest
 
 from support import forked_python
-from weft.capabilities.budgets.operations import BudgetInfo
-from weft.kernel.operation import Response
-from weft.transports.cli.render import render, row, table
+from weftline.capabilities.budgets.operations import BudgetInfo
+from weftline.kernel.operation import Response
+from weftline.transports.cli.render import render, row, table
 
 if TYPE_CHECKING:
     from cli_support import CommandLine
@@ -177,10 +177,10 @@ def test_no_color_is_honoured_on_a_terminal(launch: CommandLine) -> None:
 
 
 def _output_on_a_terminal(pty: object, cli: CommandLine) -> bytes:
-    program = [forked_python.python(), "-m", "weft", "session", "list"]
+    program = [forked_python.python(), "-m", "weftline", "session", "list"]
     child, terminal = pty.fork()  # type: ignore[attr-defined]
     if child == 0:
-        os.execve(program[0], program, {**os.environ, "WEFT_DATA_DIR": str(cli.data), "TERM": "xterm", **cli.env})
+        os.execve(program[0], program, {**os.environ, "WEFTLINE_DATA_DIR": str(cli.data), "TERM": "xterm", **cli.env})
     shown = b""
     try:
         while piece := os.read(terminal, 65_536):

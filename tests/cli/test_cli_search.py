@@ -1,4 +1,4 @@
-"""``weft search``: text and JSON output."""
+"""``weftline search``: text and JSON output."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from cli_support import CommandLine
 from click import unstyle
 
 from support.forked_python import server_process
-from weft.capabilities.search.operations import SearchResponse, SimilarResponse
-from weft.capabilities.search.results import PassageInfo
-from weft.jobs import session_indexing
-from weft.transports.cli.formatters.search import render_search, render_similar
+from weftline.capabilities.search.operations import SearchResponse, SimilarResponse
+from weftline.capabilities.search.results import PassageInfo
+from weftline.jobs import session_indexing
+from weftline.transports.cli.formatters.search import render_search, render_similar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ LATER = ("--since", "2099-01-01")
 def line(tmp_path: Path) -> Iterator[CommandLine]:
     """Return a command line on a server that has indexed a decision."""
     with server_process(tmp_path) as server:
-        line = CommandLine(tmp_path / "unused", {"WEFT_URL": server.url, "WEFT_API_KEY": server.admin_key})
+        line = CommandLine(tmp_path / "unused", {"WEFTLINE_URL": server.url, "WEFTLINE_API_KEY": server.admin_key})
         line.run("session", "create", "Release 2.0", "--session-id", "release")
         line.run("board", "write", "decision", "We chose the database PostgreSQL.", "--session", "release")
         while not search_answer(line)["results"]:
@@ -205,7 +205,7 @@ def test_a_log_that_was_never_indexed_is_searched_to_its_beginning(
 
 
 def test_nothing_waits_for_an_index_that_is_off(launch: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    launch.env["WEFT_SESSION_INDEXING"] = "off"
+    launch.env["WEFTLINE_SESSION_INDEXING"] = "off"
     launch.run("message", "add", "Tomas owns the price cache.")
 
     def waited(*_: object) -> None:

@@ -9,13 +9,13 @@ import click
 import pytest
 from cli_support import CommandLine
 
-from weft.transports.cli.main import weft
-from weft.transports.cli.text_params import Secret, Url
+from weftline.transports.cli.main import weftline
+from weftline.transports.cli.text_params import Secret, Url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-KEY = "weft.default.key_0.a-secret"
+KEY = "weftline.default.key_0.a-secret"
 # Names that say secret, but are none: ids, counts, and the secrets that a command masks.
 NOT_SECRET = {
     "key",
@@ -46,7 +46,7 @@ def parameters(
 
 
 def every_parameter() -> list[tuple[str, click.Parameter]]:
-    return [(" ".join(path), each) for path, each in parameters(weft, click.Context(weft))]
+    return [(" ".join(path), each) for path, each in parameters(weftline, click.Context(weftline))]
 
 
 def test_every_option_that_may_hold_a_secret_refuses_it_as_an_argument() -> None:
@@ -92,11 +92,11 @@ def test_a_secret_as_an_argument_is_refused_and_not_repeated(line: list[str], cl
 @pytest.mark.parametrize(
     ("option", "url"),
     [
-        ("--database-url", "postgresql://weft:a-secret@db.internal/weft"),
-        ("--database-url", "postgresql://weft:a-secret@one.internal:5432,two.internal/weft"),
-        ("--database-url", "postgresql://weft@db.internal/weft?password=a-secret"),
-        ("--database-url", "postgresql://weft@db.internal/weft?sslpassword=a-secret"),
-        ("--url", "https://weft:a-secret@weft.internal"),
+        ("--database-url", "postgresql://weftline:a-secret@db.internal/weftline"),
+        ("--database-url", "postgresql://weftline:a-secret@one.internal:5432,two.internal/weftline"),
+        ("--database-url", "postgresql://weftline@db.internal/weftline?password=a-secret"),
+        ("--database-url", "postgresql://weftline@db.internal/weftline?sslpassword=a-secret"),
+        ("--url", "https://weftline:a-secret@weftline.internal"),
     ],
 )
 def test_a_password_in_a_url_is_refused_as_an_argument(option: str, url: str, cli: CommandLine) -> None:
@@ -105,7 +105,7 @@ def test_a_password_in_a_url_is_refused_as_an_argument(option: str, url: str, cl
         assert "visible to other users" in refused.output
         assert "a-secret" not in refused.output
     if option == "--database-url":
-        assert "WEFT_DATABASE_URL_FILE" in refused.output
+        assert "WEFTLINE_DATABASE_URL_FILE" in refused.output
 
 
 def test_secrets_come_from_a_variable_a_file_or_standard_input(cli: CommandLine) -> None:
@@ -114,7 +114,7 @@ def test_secrets_come_from_a_variable_a_file_or_standard_input(cli: CommandLine)
     file.write_text(f"{key}\n")
     assert cli.json("--key", f"@{file}", "agent", "capabilities")["agent_id"] == "planner"
     assert cli.json("--key", "-", "agent", "capabilities", stdin=f"{key}\n")["agent_id"] == "planner"
-    cli.env["WEFT_API_KEY"] = key
+    cli.env["WEFTLINE_API_KEY"] = key
     assert cli.json("agent", "capabilities")["agent_id"] == "planner"
     # An empty key is none.
     assert cli.json("--key", "", "agent", "capabilities")["agent_id"] == "admin"
@@ -129,7 +129,7 @@ def test_a_secret_is_asked_for_at_a_terminal(cli: CommandLine, monkeypatch: pyte
         asked.append(text)
         return key
 
-    monkeypatch.setattr("weft.transports.cli.text_params.click.prompt", prompt)
-    monkeypatch.setattr("weft.transports.cli.text_params._is_terminal", lambda: True)
+    monkeypatch.setattr("weftline.transports.cli.text_params.click.prompt", prompt)
+    monkeypatch.setattr("weftline.transports.cli.text_params._is_terminal", lambda: True)
     assert cli.json("--key", "-", "agent", "capabilities")["agent_id"] == "planner"
     assert asked == ["Key"]

@@ -1,4 +1,4 @@
-"""Commands on a server, ``weft serve`` and ``weft mcp``, as processes."""
+"""Commands on a server, ``weftline serve`` and ``weftline mcp``, as processes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-SET_A_KEY = "Set WEFT_API_KEY to an API key or token of this server, or give a file with --key @FILE."
+SET_A_KEY = "Set WEFTLINE_API_KEY to an API key or token of this server, or give a file with --key @FILE."
 
 
 @pytest.fixture(scope="module")
 def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
     """Return a command line on a server, without a data folder."""
     with server_process(tmp_path_factory.mktemp("served")) as server:
-        yield CommandLine(server.log.parent, {"WEFT_URL": server.url, "WEFT_API_KEY": server.admin_key})
+        yield CommandLine(server.log.parent, {"WEFTLINE_URL": server.url, "WEFTLINE_API_KEY": server.admin_key})
 
 
 def test_a_server_gives_the_same_answers_as_a_data_folder(remote: CommandLine) -> None:
@@ -44,46 +44,46 @@ def test_a_start_that_fails_shows_no_key(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        for wrong in ({"WEFT_PORT": str(taken.getsockname()[1])}, {"WEFT_METRICS_TOKEN": "short"}):
-            failed = CommandLine(tmp_path, {"WEFT_PORT": str(free_port()), **wrong}).process("serve")
+        for wrong in ({"WEFTLINE_PORT": str(taken.getsockname()[1])}, {"WEFTLINE_METRICS_TOKEN": "short"}):
+            failed = CommandLine(tmp_path, {"WEFTLINE_PORT": str(free_port()), **wrong}).process("serve")
             assert failed.returncode != 0
-            assert "weft." not in failed.stderr.replace("weft.db", "")
+            assert "weftline." not in failed.stderr.replace("weftline.db", "")
     # The key is shown by the first start that succeeds.
     with server_process(tmp_path) as server:
         assert server.admin_key
 
 
 def with_key(line: CommandLine, key: str) -> CommandLine:
-    return CommandLine(line.data, {**line.env, "WEFT_API_KEY": key})
+    return CommandLine(line.data, {**line.env, "WEFTLINE_API_KEY": key})
 
 
 def test_a_wrong_key_is_forbidden(remote: CommandLine) -> None:
-    stderr = with_key(remote, "weft.default.key_0.x").run("session", "list", code=3).stderr
+    stderr = with_key(remote, "weftline.default.key_0.x").run("session", "list", code=3).stderr
     assert "INVALID_API_KEY" in stderr
-    assert f"WEFT_API_KEY or --key @FILE, and must be one of the server {remote.env['WEFT_URL']}" in stderr
+    assert f"WEFTLINE_API_KEY or --key @FILE, and must be one of the server {remote.env['WEFTLINE_URL']}" in stderr
     malformed = with_key(remote, "nonsense").run("session", "list", code=3).stderr
-    assert "weft key create AGENT" in malformed
+    assert "weftline key create AGENT" in malformed
     assert "Bearer" not in malformed
 
 
 @pytest.mark.req("WX-08")
 def test_a_missing_key_says_where_to_set_it(remote: CommandLine) -> None:
-    without = CommandLine(remote.data, {"WEFT_URL": remote.env["WEFT_URL"]})
+    without = CommandLine(remote.data, {"WEFTLINE_URL": remote.env["WEFTLINE_URL"]})
     stderr = without.run("session", "list", code=3).stderr
-    assert f"The server {remote.env['WEFT_URL']} needs an API key." in stderr
+    assert f"The server {remote.env['WEFTLINE_URL']} needs an API key." in stderr
     assert SET_A_KEY in stderr
 
 
 def test_a_key_passed_to_token_issue_is_not_the_one_of_the_command(remote: CommandLine) -> None:
-    stderr = remote.run("token", "issue", "planner", "planner", "-", code=3, stdin="weft.default.key_0.x").stderr
-    assert "WEFT_API_KEY" not in stderr
+    stderr = remote.run("token", "issue", "planner", "planner", "-", code=3, stdin="weftline.default.key_0.x").stderr
+    assert "WEFTLINE_API_KEY" not in stderr
 
 
 @pytest.mark.req("WX-08")
 def test_a_folder_named_by_a_flag_is_not_mixed_up_with_the_server(remote: CommandLine) -> None:
     remote.run("session", "create", "Plan", "--session-id", "kept")
     refused = remote.run("--data-dir", "scratch", "session", "delete", "kept", "--yes", code=2).stderr
-    assert "WEFT_URL is set" in refused
+    assert "WEFTLINE_URL is set" in refused
     assert remote.json("session", "get", "kept")["session"]["id"] == "kept"
 
 
@@ -110,16 +110,16 @@ def checks_of(line: CommandLine, *options: str, code: int = 0) -> dict[str, tupl
 
 @pytest.mark.req("WX-08")
 def test_doctor_checks_the_server_that_commands_would_call(remote: CommandLine) -> None:
-    url = remote.env["WEFT_URL"]
+    url = remote.env["WEFTLINE_URL"]
     checks = checks_of(remote)
-    assert checks["Target"] == ("ok", f"the server {url} (WEFT_URL)")
-    assert checks["Server"] == ("ok", f"Weft {version('weft')} answers at {url}")
+    assert checks["Target"] == ("ok", f"the server {url} (WEFTLINE_URL)")
+    assert checks["Server"] == ("ok", f"Weftline {version('weftline')} answers at {url}")
     assert [checks[name][0] for name in ("Ready", "Clock", "Key")] == ["ok", "ok", "ok"]
     assert checks["Key"][1].startswith("of admin: ")
     assert "Database" not in checks
-    wrong = with_key(remote, "weft.default.key_0.x")
+    wrong = with_key(remote, "weftline.default.key_0.x")
     assert checks_of(wrong, code=1)["Key"] == ("problem", "The API key is not valid.")
-    local = checks_of(CommandLine(remote.data, {"WEFT_PORT": str(free_port())}), "--data-dir", str(remote.data))
+    local = checks_of(CommandLine(remote.data, {"WEFTLINE_PORT": str(free_port())}), "--data-dir", str(remote.data))
     assert local["Target"] == ("ok", f"the data folder {remote.data} (--data-dir)")
     assert local["Caller"] == ("ok", "admin, in the tenant default")
     assert "Server" not in local
@@ -127,22 +127,22 @@ def test_doctor_checks_the_server_that_commands_would_call(remote: CommandLine) 
 
 @pytest.mark.req("WX-08")
 def test_doctor_says_what_is_wrong_with_the_server(remote: CommandLine) -> None:
-    without = CommandLine(remote.data, {"WEFT_URL": remote.env["WEFT_URL"]})
+    without = CommandLine(remote.data, {"WEFTLINE_URL": remote.env["WEFTLINE_URL"]})
     assert SET_A_KEY in without.run("doctor", code=1).stdout
     assert "cannot be reached" in checks_of(remote, "--url", f"http://127.0.0.1:{free_port()}", code=1)["Server"][1]
     assert "has no http://" in checks_of(remote, "--url", "127.0.0.1:8787", code=1)["Server"][1]
 
 
 def test_doctor_checks_who_would_act(launch: CommandLine) -> None:
-    launch.env["WEFT_PORT"] = str(free_port())
+    launch.env["WEFTLINE_PORT"] = str(free_port())
     result = launch.run("--as", "nobody", "doctor", code=1)
-    assert "Ask an admin of the tenant to create it with weft agent create" in result.stdout
+    assert "Ask an admin of the tenant to create it with weftline agent create" in result.stdout
     assert checks_of(launch, "--tenant", "acme", code=1)["Caller"] == ("problem", "There is no tenant 'acme'.")
 
 
 def test_doctor_recognises_the_running_server(remote: CommandLine) -> None:
-    port = remote.env["WEFT_URL"].rpartition(":")[2]
-    local = CommandLine(remote.data, {"WEFT_PORT": port})
+    port = remote.env["WEFTLINE_URL"].rpartition(":")[2]
+    local = CommandLine(remote.data, {"WEFTLINE_PORT": port})
     [port_check] = [check for check in local.json("doctor")["checks"] if check["check"] == "Port"]
     assert (port_check["state"], "answers at" in port_check["detail"]) == ("ok", True)
 
@@ -161,7 +161,7 @@ def test_mcp_answers_over_standard_input_and_output(launch: CommandLine) -> None
     ended = launch.process("mcp", "--as", "admin", "--session", "launch", stdin=json.dumps(hello) + "\n")
     assert ended.returncode == 0, ended.stderr
     answer = json.loads(ended.stdout.splitlines()[0])
-    assert answer["result"]["serverInfo"]["name"].lower() == "weft"
+    assert answer["result"]["serverInfo"]["name"].lower() == "weftline"
 
 
 @pytest.mark.req("WX-01")
@@ -182,10 +182,10 @@ def test_options_of_serve_override_the_environment(
     cli: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     seen = {}
-    monkeypatch.setattr("weft.transports.server.serve", lambda settings: seen.update(s=settings))
-    cli.env["WEFT_HOST"] = "0.0.0.0"
+    monkeypatch.setattr("weftline.transports.server.serve", lambda settings: seen.update(s=settings))
+    cli.env["WEFTLINE_HOST"] = "0.0.0.0"
     cli.run("serve", "--port", "9000", "--data-dir", str(tmp_path / "other"))
     assert (seen["s"].host, seen["s"].port) == ("0.0.0.0", 9000)
-    assert seen["s"].storage_url == str(tmp_path / "other" / "weft.db")
+    assert seen["s"].storage_url == str(tmp_path / "other" / "weftline.db")
     cli.run("serve")
     assert seen["s"].data_dir == str(cli.data)

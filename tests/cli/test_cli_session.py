@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from weft.app.registry import all_operations
+from weftline.app.registry import all_operations
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def test_a_session_from_beginning_to_end(cli: CommandLine) -> None:
     agent = cli.json("agent", "create", "planner", "--clearance", "2")
-    assert agent["api_key"].startswith("weft.default.")
+    assert agent["api_key"].startswith("weftline.default.")
     cli.run(
         "session",
         "create",
@@ -29,7 +29,7 @@ def test_a_session_from_beginning_to_end(cli: CommandLine) -> None:
         "--members",
         "planner",
     )
-    cli.env["WEFT_SESSION"] = "launch"
+    cli.env["WEFTLINE_SESSION"] = "launch"
 
     written = cli.json("--as", "planner", "board", "write", "goal", "Ship on Friday")
     assert written["written_by"] == "orchestrator:planner"
@@ -127,7 +127,7 @@ def test_list_options_are_repeated(launch: CommandLine) -> None:
     assert cli_agent["permissions"] == ["read"]
 
 
-def test_omitted_options_use_the_defaults_of_weft(launch: CommandLine) -> None:
+def test_omitted_options_use_the_defaults_of_weftline(launch: CommandLine) -> None:
     launch.run("agent", "create", "planner")
     updated = launch.json("agent", "update", "planner", "--disabled")
     assert (updated["disabled"], updated["permissions"]) == (True, ["read", "write"])
@@ -142,12 +142,12 @@ def test_guidance_is_printed_as_plain_text(launch: CommandLine) -> None:
 
 
 def test_the_first_command_on_a_new_folder_creates_the_default_tenant_and_prints_its_key_once(cli: CommandLine) -> None:
-    assert "weft.default.key_" in cli.run("session", "list").stderr
+    assert "weftline.default.key_" in cli.run("session", "list").stderr
     assert cli.run("session", "list").stderr == ""
 
 
 def test_tenants_are_created_listed_and_isolated(launch: CommandLine) -> None:
-    assert launch.json("tenant", "create", "acme")["admin_key"].startswith("weft.acme.")
+    assert launch.json("tenant", "create", "acme")["admin_key"].startswith("weftline.acme.")
     assert launch.json("tenant", "list") == {"tenants": ["acme", "default"]}
     assert launch.json("--tenant", "acme", "session", "list")["sessions"] == []
     assert "TENANT_EXISTS" in launch.run("tenant", "create", "acme", code=1).stderr
@@ -172,9 +172,9 @@ def test_the_owner_of_the_data_folder_sets_a_tenants_plan(launch: CommandLine) -
 
 
 def test_the_data_dir_option_overrides_a_database_url_of_the_environment(cli: CommandLine, tmp_path: Path) -> None:
-    cli.env["WEFT_DATABASE_URL"] = str(tmp_path / "elsewhere.db")
+    cli.env["WEFTLINE_DATABASE_URL"] = str(tmp_path / "elsewhere.db")
     cli.run("--data-dir", str(tmp_path / "here"), "session", "create", "Work")
-    assert (tmp_path / "here" / "weft.db").exists()
+    assert (tmp_path / "here" / "weftline.db").exists()
     assert not (tmp_path / "elsewhere.db").exists()
 
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.req("CE-F34")
 
 @pytest.fixture
 def signed(launch: CommandLine) -> CommandLine:
-    launch.env["WEFT_PORT"] = str(free_port())
+    launch.env["WEFTLINE_PORT"] = str(free_port())
     launch.run("layer", "define", "tenant", "--text", "Be kind.")
     launch.run("agent", "create", "scout")
     launch.run("agent", "define", "scout", "--role", "scout")
@@ -42,7 +42,7 @@ def test_the_doctor_and_a_restored_backup_know_the_signatures(signed: CommandLin
 
 
 def test_a_new_secret_needs_new_signatures(signed: CommandLine) -> None:
-    signed.env["WEFT_SIGNING_SECRET"] = "a secret of at least 32 characters"
+    signed.env["WEFTLINE_SIGNING_SECRET"] = "a secret of at least 32 characters"
     found = signatures(signed, code=1)
     assert found["state"] == "problem"
     assert "layer:tenant" in found["detail"]
@@ -56,7 +56,7 @@ def test_a_new_secret_needs_new_signatures(signed: CommandLine) -> None:
 @pytest.mark.parametrize("line", ["agent:scout", "layer:tenant"])
 def test_the_doctor_names_what_was_altered_and_how_to_repair_it(signed: CommandLine, line: str) -> None:
     """A value that was edited in the database file: its signature is right, its hash is not."""
-    with closing(sqlite3.connect(signed.data / "weft.db")) as database, database:
+    with closing(sqlite3.connect(signed.data / "weftline.db")) as database, database:
         database.execute(
             "UPDATE blobs SET content = CAST('\"Obey.\"' AS BLOB) WHERE hash IN "
             "(SELECT blob_hash FROM changes WHERE line_id = ?)",
@@ -65,7 +65,7 @@ def test_the_doctor_names_what_was_altered_and_how_to_repair_it(signed: CommandL
     assert "LAYER_VIOLATION" in signed.run("--as", "scout", "layer", "show", code=3).stderr
     found = signatures(signed, code=1)
     assert (found["state"], found["detail"]) == ("problem", f"1 altered in the database: {line} of default")
-    assert f"weft history verify {line}" in found["next_step"]
+    assert f"weftline history verify {line}" in found["next_step"]
     assert signed.json("history", "verify", line, code=1)["intact"] is False
     repair = (
         ("agent", "define", "scout", "--role", "Scouts") if line == "agent:scout" else ("layer", "define", "tenant")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec import to_builtins
 
-from weft.records import source_ref
+from weftline.records import source_ref
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +65,7 @@ def test_the_media_type_is_inferred_from_the_file_name(cli: CommandLine, tmp_pat
     )
 
 
-def test_sources_stored_in_weft_are_read_from_the_database(launch: CommandLine, tmp_path: Path) -> None:
+def test_sources_stored_in_weftline_are_read_from_the_database(launch: CommandLine, tmp_path: Path) -> None:
     launch.run("board", "write", "plan", TEXT)
     source_ref_data = {
         "schema_version": "0.1.0",

@@ -1,4 +1,4 @@
-"""``weft export`` and ``weft import``: files between folders and servers."""
+"""``weftline export`` and ``weftline import``: files between folders and servers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def other(tmp_path: Path) -> CommandLine:
 def test_an_exported_session_is_imported_into_another_folder(
     filled: CommandLine, other: CommandLine, tmp_path: Path
 ) -> None:
-    file = tmp_path / "launch.weft"
+    file = tmp_path / "launch.weftline"
     exported = filled.run("export", "-o", str(file))
     digest = seal_of(file.read_bytes())
     assert digest in exported.stderr
@@ -134,7 +134,7 @@ def test_sessions_are_exported_from_and_imported_into_a_server(filled: CommandLi
     file = tmp_path / "bundle"
     key = filled.json("key", "create", "admin")["api_key"]
     with server_process(filled.data) as server:
-        remote = CommandLine(tmp_path / "unused", {"WEFT_URL": server.url, "WEFT_API_KEY": key})
+        remote = CommandLine(tmp_path / "unused", {"WEFTLINE_URL": server.url, "WEFTLINE_API_KEY": key})
         remote.run("export", "--session", "launch", "-o", str(file))
         remote.run("session", "delete", "launch", "--yes")
         remote.run("import", str(file))

@@ -1,4 +1,4 @@
-"""weft trust: trace what was derived from an item, and forget it."""
+"""weftline trust: trace what was derived from an item, and forget it."""
 
 from __future__ import annotations
 

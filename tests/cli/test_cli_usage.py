@@ -1,4 +1,4 @@
-"""weft usage: a table with shares and sparklines, and exports for other programs."""
+"""weftline usage: a table with shares and sparklines, and exports for other programs."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 from click import unstyle
 
-from weft.capabilities.metering.model import UsageSums
-from weft.capabilities.usage.model import UsageFigures, figures
-from weft.capabilities.usage.operations import UsageReported, UsageRow
-from weft.kernel.clock import from_micros
-from weft.transports.cli.formatters.usage import FORMATTERS
+from weftline.capabilities.metering.model import UsageSums
+from weftline.capabilities.usage.model import UsageFigures, figures
+from weftline.capabilities.usage.operations import UsageReported, UsageRow
+from weftline.kernel.clock import from_micros
+from weftline.transports.cli.formatters.usage import FORMATTERS
 
 if TYPE_CHECKING:
     from cli_support import CommandLine
 
-    from weft.capabilities.metering.store import GroupBy
+    from weftline.capabilities.metering.store import GroupBy
 
 _SONNET = "claude-sonnet-4-5"
 
@@ -111,7 +111,7 @@ def test_an_admin_of_a_tenant_sees_its_own_tenant_only(launch: CommandLine) -> N
     refused = launch.run("--tenant", "acme", "tenant", "usage", code=2).output
     assert "--tenant" in refused
     with_a_key = launch.run(
-        "--url", "http://127.0.0.1:9", "--key", "-", "tenant", "usage", code=2, stdin="weft.x"
+        "--url", "http://127.0.0.1:9", "--key", "-", "tenant", "usage", code=2, stdin="weftline.x"
     ).output
     assert "--url" in with_a_key
     assert launch.json("--tenant", "acme", "usage", "report", "--by", "tenant")["rows"] == []

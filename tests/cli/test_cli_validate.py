@@ -1,4 +1,4 @@
-"""``weft records validate``: files of records, checked without a database."""
+"""``weftline records validate``: files of records, checked without a database."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ def test_validating_creates_no_data_folder(plain: CommandLine) -> None:
 
 def test_a_schema_is_shown_as_it_is_published(plain: CommandLine) -> None:
     shown = json.loads(plain.run("records", "schema", "context_window").stdout)
-    assert shown["$id"] == "urn:weft:agent-context:0.1.0:context_window"
+    assert shown["$id"] == "urn:weftline:agent-context:0.1.0:context_window"
     assert shown == plain.json("records", "schema", "context_window")["schema"]
 
 
 def test_help_mentions_bundles(plain: CommandLine) -> None:
-    assert "a bundle of 'weft export'" in " ".join(plain.run("records", "validate", "--help").stdout.split())
+    assert "a bundle of 'weftline export'" in " ".join(plain.run("records", "validate", "--help").stdout.split())

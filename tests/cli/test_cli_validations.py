@@ -1,4 +1,4 @@
-"""``weft validate``: figures against targets, as a table or JSON, and the blind review."""
+"""``weftline validate``: figures against targets, as a table or JSON, and the blind review."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.scripted_provider import Answer, scripted_provider
-from weft.validation import catalogue, push_pull
-from weft.validation.model import Figure, ProductValidation
+from weftline.validation import catalogue, push_pull
+from weftline.validation.model import Figure, ProductValidation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cli_support import CommandLine
 
     from support.scripted_provider import ScriptedProvider
-    from weft.validation.statements import Material
+    from weftline.validation.statements import Material
 
 pytestmark = pytest.mark.req("CE-V")
 
@@ -135,7 +135,7 @@ def test_options_that_contradict_each_other_are_refused(cli: CommandLine, argume
 
 def pairs_file(folder: Path) -> str:
     file = folder / "pairs.jsonl"
-    pairs = [{"question": f"q{n}", "with_weft": "long", "full_context": "short"} for n in range(4)]
+    pairs = [{"question": f"q{n}", "with_weftline": "long", "full_context": "short"} for n in range(4)]
     file.write_text("\n".join(map(json.dumps, pairs)))
     return str(file)
 
@@ -191,23 +191,23 @@ def provider() -> Iterator[ScriptedProvider]:
 def test_the_configured_model_answers_with_both_contexts(cli: CommandLine, tmp_path: Path) -> None:
     folder = tmp_path / "review"
     with provider() as service:
-        cli.env |= {"WEFT_CHAT_MODEL": "openai:small", "WEFT_CHAT_URL": f"{service.url}/v1"}
+        cli.env |= {"WEFTLINE_CHAT_MODEL": "openai:small", "WEFTLINE_CHAT_URL": f"{service.url}/v1"}
         # Words are enough here, and embedding the conversations takes long.
-        cli.env["WEFT_SEMANTIC_SEARCH"] = "off"
+        cli.env["WEFTLINE_SEMANTIC_SEARCH"] = "off"
         written = cli.json("validate", "quality", "--export", str(folder), "--reviewers", "1")
         calls = [json.dumps(call.body) for call in service.calls]
     assert written["questions"] == 9
-    with_weft, full = calls[::2], calls[1::2]
-    assert len(with_weft) == len(full) == 9
-    assert all(len(one) < len(other) / 2 for one, other in zip(with_weft, full, strict=True))
+    with_weftline, full = calls[::2], calls[1::2]
+    assert len(with_weftline) == len(full) == 9
+    assert all(len(one) < len(other) / 2 for one, other in zip(with_weftline, full, strict=True))
     # The full context has every document; both have the question.
     assert all("architecture.md" in text for text in full)
-    assert "given the freeze?" in with_weft[0]
+    assert "given the freeze?" in with_weftline[0]
     assert "given the freeze?" in full[0]
 
 
 def test_without_a_model_or_pairs_nothing_is_exported(cli: CommandLine, tmp_path: Path) -> None:
     ended = cli.run("validate", "quality", "--export", str(tmp_path / "review"), code=1)
-    assert "WEFT_CHAT_MODEL" in ended.stderr
+    assert "WEFTLINE_CHAT_MODEL" in ended.stderr
     assert not (tmp_path / "review").exists()
     assert "Give --export" in cli.run("validate", "quality", code=2).stderr

@@ -1,4 +1,4 @@
-"""``weft window`` and ``weft context ingest``: text output."""
+"""``weftline window`` and ``weftline context ingest``: text output."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_an_agent_hands_over_only_the_system_prompt_that_is_registered(launch: C
     ingest = ("--as", "planner", "context", "ingest", msgspec.json.encode([prompt]).decode())
     refused = launch.run(*ingest, code=3).stderr
     assert "SELF_MODIFICATION" in refused
-    assert "weft agent define" in refused
+    assert "weftline agent define" in refused
     mixed = msgspec.json.encode([prompt | {"event_id": "other"}, EVENTS[1]]).decode()
     assert re.search(r"other +1 +CONTEXT .* data", launch.run("--as", "planner", "context", "ingest", mixed).stdout)
     inline = ("--as", "planner", "context", "assemble", "Go.", "--system", '"Be brief."', "--messages", "[]")

@@ -1,4 +1,4 @@
-"""Servers for client tests: Weft in a thread, and a scripted HTTP server."""
+"""Servers for client tests: Weftline in a thread, and a scripted HTTP server."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from typing import Any
 import msgspec
 import uvicorn
 
-from weft import SyncClient
-from weft.app.app import App
-from weft.settings import Settings
-from weft.transports.http.application import HttpApplication
+from weftline import SyncClient
+from weftline.app.app import App
+from weftline.settings import Settings
+from weftline.transports.http.application import HttpApplication
 
 Answer = Callable[["Handler"], None]
 
 
 @dataclass(frozen=True, slots=True)
-class WeftServer:
+class WeftlineServer:
     """A running server: URL, admin key and database."""
 
     url: str
@@ -33,9 +33,9 @@ class WeftServer:
 
 
 @contextlib.contextmanager
-def weft_server(folder: Path) -> Iterator[WeftServer]:
-    """Run Weft's server on a free port, in a thread so that blocking clients can reach it."""
-    settings = Settings(data_dir=str(folder), database_url=str(folder / "weft.db"), rate_limits="off")
+def weftline_server(folder: Path) -> Iterator[WeftlineServer]:
+    """Run Weftline's server on a free port, in a thread so that blocking clients can reach it."""
+    settings = Settings(data_dir=str(folder), database_url=str(folder / "weftline.db"), rate_limits="off")
     # asyncio disables Nagle's algorithm, which delays by 40 ms, only on sockets created as TCP.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
@@ -59,7 +59,7 @@ def weft_server(folder: Path) -> Iterator[WeftServer]:
     thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
     assert ready.wait(60), "the server did not start"
-    yield WeftServer(f"http://127.0.0.1:{listener.getsockname()[1]}", made["key"], settings.database_url)
+    yield WeftlineServer(f"http://127.0.0.1:{listener.getsockname()[1]}", made["key"], settings.database_url)
     loop, end_streams = made["end"]
     loop.call_soon_threadsafe(end_streams)
     made["server"].should_exit = True

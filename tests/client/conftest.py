@@ -7,17 +7,17 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from client_support import ScriptedServer, WeftServer, scripted_server, threaded_client, weft_server
+from client_support import ScriptedServer, WeftlineServer, scripted_server, threaded_client, weftline_server
 
 from support.jobs import pause_jobs
-from weft import Client
+from weftline import Client
 
 PAUSED = ("knowledge.reindex", "knowledge.ingest", "board.flush_read_counts")
 
 
 @pytest.fixture(autouse=True)
 def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("WEFT_URL", "WEFT_API_KEY", "WEFT_DATA_DIR", "WEFT_DATABASE_URL", "WEFT_RATE_LIMITS"):
+    for name in ("WEFTLINE_URL", "WEFTLINE_API_KEY", "WEFTLINE_DATA_DIR", "WEFTLINE_DATABASE_URL", "WEFTLINE_RATE_LIMITS"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -28,11 +28,11 @@ def _paused_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WeftServer]:
+def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WeftlineServer]:
     with ExitStack() as stack:
         with pytest.MonkeyPatch.context() as patch:
             pause_jobs(patch, *PAUSED)
-            product = stack.enter_context(weft_server(tmp_path_factory.mktemp("product")))
+            product = stack.enter_context(weftline_server(tmp_path_factory.mktemp("product")))
         yield product
 
 

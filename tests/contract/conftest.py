@@ -7,54 +7,54 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from weft.app.tenants import Tenants
-from weft.storage.migrations.runner import migrate
-from weft.storage.sql.access import SqlAccessStore, SqlAuditStore
-from weft.storage.sql.agent_context import SqlSnapshotStore
-from weft.storage.sql.alerts import SqlAlertStore
-from weft.storage.sql.approvals import SqlApprovalStore
-from weft.storage.sql.board import SqlConventionStore, SqlEntryStore
-from weft.storage.sql.budgets import SqlBudgetStore
-from weft.storage.sql.checkouts import SqlCheckoutStore
-from weft.storage.sql.collections import SqlCollectionStore
-from weft.storage.sql.compactions import SqlCompactionStore
-from weft.storage.sql.database import Scope, connect
-from weft.storage.sql.embeddings import SqlTenantModelStore, SqlVectorStore
-from weft.storage.sql.events import SqlEventStore, SqlOutbox
-from weft.storage.sql.guardrails import SqlHitStore
-from weft.storage.sql.history import SqlLineStore
-from weft.storage.sql.inbox import SqlInboxStore
-from weft.storage.sql.jobs import SqlJobStore
-from weft.storage.sql.knowledge import SqlDocumentStore, SqlDomainStore
-from weft.storage.sql.knowledge_sources import SqlSourceStore
-from weft.storage.sql.layers import SqlCriticalEditStore, SqlLayerStore
-from weft.storage.sql.line_signatures import LineSignatures
-from weft.storage.sql.lineage import SqlLineageStore
-from weft.storage.sql.memory import SqlMemoryStore
-from weft.storage.sql.messages import SqlMessageStore
-from weft.storage.sql.metering import SqlUsageStore
-from weft.storage.sql.metric_history import SqlMetricHistory
-from weft.storage.sql.model_migrations import SqlModelMigrationStore
-from weft.storage.sql.object_storage import SqlObjectIndex
-from weft.storage.sql.pins import SqlPinStore
-from weft.storage.sql.plans import SqlPlanStore
-from weft.storage.sql.policies import SqlPolicyStore
-from weft.storage.sql.receipts import SqlReceiptStore
-from weft.storage.sql.records import SqlRecordStore
-from weft.storage.sql.retention import SqlPruningLog, SqlRetentionRules
-from weft.storage.sql.reviews import SqlReviewStore, SqlSnapshotIndex
-from weft.storage.sql.sessions import SqlSessionStore
-from weft.storage.sql.teams import SqlTeamStore
-from weft.storage.sql.token_factors import SqlTokenFactorStore
-from weft.storage.sql.tools import SqlSelectionStore, SqlStepStore, SqlToolStore
-from weft.storage.sql.webhooks import SqlWebhookStore
-from weft.storage.sql.windows import SqlWindowStore
+from weftline.app.tenants import Tenants
+from weftline.storage.migrations.runner import migrate
+from weftline.storage.sql.access import SqlAccessStore, SqlAuditStore
+from weftline.storage.sql.agent_context import SqlSnapshotStore
+from weftline.storage.sql.alerts import SqlAlertStore
+from weftline.storage.sql.approvals import SqlApprovalStore
+from weftline.storage.sql.board import SqlConventionStore, SqlEntryStore
+from weftline.storage.sql.budgets import SqlBudgetStore
+from weftline.storage.sql.checkouts import SqlCheckoutStore
+from weftline.storage.sql.collections import SqlCollectionStore
+from weftline.storage.sql.compactions import SqlCompactionStore
+from weftline.storage.sql.database import Scope, connect
+from weftline.storage.sql.embeddings import SqlTenantModelStore, SqlVectorStore
+from weftline.storage.sql.events import SqlEventStore, SqlOutbox
+from weftline.storage.sql.guardrails import SqlHitStore
+from weftline.storage.sql.history import SqlLineStore
+from weftline.storage.sql.inbox import SqlInboxStore
+from weftline.storage.sql.jobs import SqlJobStore
+from weftline.storage.sql.knowledge import SqlDocumentStore, SqlDomainStore
+from weftline.storage.sql.knowledge_sources import SqlSourceStore
+from weftline.storage.sql.layers import SqlCriticalEditStore, SqlLayerStore
+from weftline.storage.sql.line_signatures import LineSignatures
+from weftline.storage.sql.lineage import SqlLineageStore
+from weftline.storage.sql.memory import SqlMemoryStore
+from weftline.storage.sql.messages import SqlMessageStore
+from weftline.storage.sql.metering import SqlUsageStore
+from weftline.storage.sql.metric_history import SqlMetricHistory
+from weftline.storage.sql.model_migrations import SqlModelMigrationStore
+from weftline.storage.sql.object_storage import SqlObjectIndex
+from weftline.storage.sql.pins import SqlPinStore
+from weftline.storage.sql.plans import SqlPlanStore
+from weftline.storage.sql.policies import SqlPolicyStore
+from weftline.storage.sql.receipts import SqlReceiptStore
+from weftline.storage.sql.records import SqlRecordStore
+from weftline.storage.sql.retention import SqlPruningLog, SqlRetentionRules
+from weftline.storage.sql.reviews import SqlReviewStore, SqlSnapshotIndex
+from weftline.storage.sql.sessions import SqlSessionStore
+from weftline.storage.sql.teams import SqlTeamStore
+from weftline.storage.sql.token_factors import SqlTokenFactorStore
+from weftline.storage.sql.tools import SqlSelectionStore, SqlStepStore, SqlToolStore
+from weftline.storage.sql.webhooks import SqlWebhookStore
+from weftline.storage.sql.windows import SqlWindowStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from weft.storage.sql.database import Database, Transaction
-    from weft.testing.clock import FrozenClock
+    from weftline.storage.sql.database import Database, Transaction
+    from weftline.testing.clock import FrozenClock
 
 
 class StorePerCall:

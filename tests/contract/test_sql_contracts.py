@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.testing import contracts
+from weftline.testing import contracts
 
 pytestmark = pytest.mark.both_databases
 

@@ -12,17 +12,17 @@ import pytest
 
 from support import forked_python
 from support.staying_demo import listed_keys, staying_demo
-from weft.demo.narration import _short
-from weft.demo.run import _weft
-from weft.settings import Settings
+from weftline.demo.narration import _short
+from weftline.demo.run import _weftline
+from weftline.settings import Settings
 
 
 @pytest.fixture(scope="module")
 def played() -> subprocess.CompletedProcess[str]:
     """Play the demo."""
     return subprocess.run(
-        [forked_python.python(), "-m", "weft", "demo"],
-        env={name: value for name, value in os.environ.items() if name != "WEFT_PORT"},
+        [forked_python.python(), "-m", "weftline", "demo"],
+        env={name: value for name, value in os.environ.items() if name != "WEFTLINE_PORT"},
         check=True,
         capture_output=True,
         text=True,
@@ -37,11 +37,11 @@ def output(played: subprocess.CompletedProcess[str]) -> str:
 
 
 def test_the_demo_prints_no_warnings(played: subprocess.CompletedProcess[str]) -> None:
-    assert [line for line in played.stderr.splitlines() if not line.startswith("Weft is at http")] == []
+    assert [line for line in played.stderr.splitlines() if not line.startswith("Weftline is at http")] == []
 
 
 def test_a_demo_that_ends_leaves_the_default_port_to_a_server(played: subprocess.CompletedProcess[str]) -> None:
-    assert "Weft is at http://127.0.0.1:" in played.stderr
+    assert "Weftline is at http://127.0.0.1:" in played.stderr
     assert ":8787" not in played.stderr
 
 
@@ -75,22 +75,22 @@ def test_the_demo_assembles_prompts_that_are_smaller_and_have_the_evidence(outpu
     assert 60 <= saved <= saved_of_whole
     assert money > 0
     receipt = output.partition("10 · The receipt of a prompt")[2]
-    assert re.search(r"\$ weft receipt show (receipt_\w+)\s+Receipt \1 ", receipt)
+    assert re.search(r"\$ weftline receipt show (receipt_\w+)\s+Receipt \1 ", receipt)
     assert "Omitted: " in receipt
 
 
 @pytest.mark.req("SC-21")
 def test_stay_keeps_serving_the_session_of_the_demo(tmp_path: Path) -> None:
     """In a database; tests/demo/test_demo_console.py has one in a data folder."""
-    with staying_demo(tmp_path, WEFT_DATABASE_URL="kept.db", WEFT_DATA_DIR="unused") as output:
+    with staying_demo(tmp_path, WEFTLINE_DATABASE_URL="kept.db", WEFTLINE_DATA_DIR="unused") as output:
         assert "decisions_made" in listed_keys(output)
     assert not (tmp_path / "unused").exists()
 
 
 def test_passwords_are_not_printed() -> None:
-    settings = Settings(database_url="postgresql://weft:secret@db.internal/weft")
-    assert _weft(settings).startswith('WEFT_DATABASE_URL="${WEFT_DATABASE_URL:?}" ')
-    assert "secret" not in _weft(settings)
+    settings = Settings(database_url="postgresql://weftline:secret@db.internal/weftline")
+    assert _weftline(settings).startswith('WEFTLINE_DATABASE_URL="${WEFTLINE_DATABASE_URL:?}" ')
+    assert "secret" not in _weftline(settings)
 
 
 @pytest.mark.parametrize("command", [["demo", "--stay"], ["serve"]], ids=" ".join)
@@ -98,7 +98,7 @@ def test_a_used_port_is_reported_before_data_is_created(command: list[str], tmp_
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         refused = subprocess.run(
-            [forked_python.python(), "-m", "weft", *command, "--port", port, "--data-dir", str(tmp_path / "data")],
+            [forked_python.python(), "-m", "weftline", *command, "--port", port, "--data-dir", str(tmp_path / "data")],
             capture_output=True,
             text=True,
             timeout=180,
@@ -106,8 +106,8 @@ def test_a_used_port_is_reported_before_data_is_created(command: list[str], tmp_
         )
     assert refused.returncode == 4
     assert refused.stdout == ""
-    assert f"CANNOT_LISTEN: Weft cannot listen on 127.0.0.1:{port}" in refused.stderr
-    assert "Choose another port with --port or WEFT_PORT." in refused.stderr
+    assert f"CANNOT_LISTEN: Weftline cannot listen on 127.0.0.1:{port}" in refused.stderr
+    assert "Choose another port with --port or WEFTLINE_PORT." in refused.stderr
     assert not (tmp_path / "data").exists()
 
 

@@ -1,4 +1,4 @@
-"""What ``weft demo --stay`` leaves is worth looking at: no page of the console is empty."""
+"""What ``weftline demo --stay`` leaves is worth looking at: no page of the console is empty."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ PATIENCE_SECONDS = 120
 def output(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     """Play the demo; return what it prints."""
     folder = tmp_path_factory.mktemp("demo")
-    with staying_demo(folder, "--data-dir", "kept", WEFT_RATE_LIMITS="off") as output:
+    with staying_demo(folder, "--data-dir", "kept", WEFTLINE_RATE_LIMITS="off") as output:
         yield output
 
 

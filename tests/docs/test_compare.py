@@ -21,14 +21,14 @@ def sections() -> dict[str, str]:
 
 @pytest.mark.parametrize("peer", PEERS)
 def test_every_claim_about_another_project_has_a_source_and_a_date(peer: str) -> None:
-    claims, _, judgement = sections()[peer].partition("\nBetter than Weft: ")
+    claims, _, judgement = sections()[peer].partition("\nBetter than Weftline: ")
     points = [point for point in claims.split("\n- ") if point.strip()]
     assert len(points) >= 2
     assert not [point for point in points if not SOURCE.search(point)]
-    # What it does better comes first, what Weft does better second.
-    assert "Weft instead: " in judgement
+    # What it does better comes first, what Weftline does better second.
+    assert "Weftline instead: " in judgement
 
 
-def test_the_page_says_when_it_was_written_and_where_weft_is_behind() -> None:
+def test_the_page_says_when_it_was_written_and_where_weftline_is_behind() -> None:
     assert "As of November 2026" in PAGE.read_text("utf-8")
-    assert sections()["Where Weft is behind"].count("\n- ") >= 3
+    assert sections()["Where Weftline is behind"].count("\n- ") >= 3

@@ -10,12 +10,12 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from weft.capabilities.records.vocabulary import EVENT_CLASSES
-from weft.kernel.events import EventType, NewEvent
+from weftline.capabilities.records.vocabulary import EVENT_CLASSES
+from weftline.kernel.events import EventType, NewEvent
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "concepts" / "events.md"
-SOURCE = ROOT / "src" / "weft"
+SOURCE = ROOT / "src" / "weftline"
 PUBLISHED = frozenset(get_args(EventType))
 CLASSES = re.compile(r"`(context\.[a-z]+\.[a-z]+|context\.exported)`")
 TYPE = re.compile(r"`([a-z_]+(?:\.[a-z_]+)+)`")

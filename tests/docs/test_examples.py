@@ -86,7 +86,7 @@ def run(page: Path, folder: Path, environment: dict[str, str]) -> None:
     example = subprocess.run(
         [forked_python.python(), RUNNER, page],
         cwd=folder,
-        env={**os.environ, "WEFT_DATA_DIR": str(folder / "data"), **environment},
+        env={**os.environ, "WEFTLINE_DATA_DIR": str(folder / "data"), **environment},
         capture_output=True,
         text=True,
         timeout=180,
@@ -105,4 +105,4 @@ def server_environment(folder: Path) -> Iterator[dict[str, str]]:
     """Run a server and yield the environment of a client."""
     folder.mkdir()
     with forked_python.server_process(folder) as server:
-        yield {"WEFT_URL": server.url, "WEFT_API_KEY": server.admin_key}
+        yield {"WEFTLINE_URL": server.url, "WEFTLINE_API_KEY": server.admin_key}

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from weft.app.registry import all_operations
-from weft.kernel.errors import WeftError
-from weft.kernel.operation import Operation
-from weft.settings import Settings
-from weft.transports.cli.command_names import command_name
+from weftline.app.registry import all_operations
+from weftline.kernel.errors import WeftlineError
+from weftline.kernel.operation import Operation
+from weftline.settings import Settings
+from weftline.transports.cli.command_names import command_name
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -40,11 +40,11 @@ def test_every_operation_is_documented_with_its_interfaces(subtests: pytest.Subt
 
 
 def expect_documented(operation: Operation, section: str) -> None:
-    command = f"weft {command_name(operation.name)}"
+    command = f"weftline {command_name(operation.name)}"
     assert f"`{operation.route.method} {operation.route.path}`" in section
     assert f"`{operation.tool}`" in section
     assert f"`{command}`" in section
-    assert f"weft.{operation.group}.{operation.verb}{'_' * iskeyword(operation.verb)}(" in section
+    assert f"weftline.{operation.group}.{operation.verb}{'_' * iskeyword(operation.verb)}(" in section
     assert all(f"| `{name}` |" in section for name in operation.request.__struct_fields__)
     assert all(error.code in section for error in operation.errors)
 
@@ -59,16 +59,16 @@ def test_every_variable_the_product_reads_is_documented() -> None:
     variables = {
         name
         for path in (ROOT / "src").rglob("*.py")
-        for name in re.findall(r'"(WEFT_[A-Z_]+)"', path.read_text("utf-8"))
+        for name in re.findall(r'"(WEFTLINE_[A-Z_]+)"', path.read_text("utf-8"))
     }
     assert {name for name in variables if f"`{name}`" not in text} == set()
 
 
 def test_every_error_is_documented() -> None:
     text = page("errors")
-    codes = {error.code for error in _subclasses(WeftError) if error.__module__.startswith("weft.")}
+    codes = {error.code for error in _subclasses(WeftlineError) if error.__module__.startswith("weftline.")}
     assert {code for code in codes if f"\n## {code}\n" not in text} == set()
 
 
-def _subclasses(kind: type[WeftError]) -> list[type[WeftError]]:
+def _subclasses(kind: type[WeftlineError]) -> list[type[WeftlineError]]:
     return [error for child in kind.__subclasses__() for error in [child, *_subclasses(child)]]

@@ -26,20 +26,20 @@ LISTED = re.compile(r"\]\(guides/([a-z-]+)\.md\)")
 # Commands that a page expects to fail, and the error it promises.
 PROMISED = re.compile(r'\|\| echo "(\w+: ([A-Z_]+))"')
 # Blocks that need the network or run until they are stopped.
-SKIPPED = re.compile(r"pip install|weft serve(?! --port 8790 &)")
-# Lines that install Weft and play the demo.
+SKIPPED = re.compile(r"pip install|weftline serve(?! --port 8790 &)")
+# Lines that install Weftline and play the demo.
 INSTALLING = re.compile(r"^(?:make run|\. \.venv/).*\n", re.MULTILINE)
 DEFAULT_PORT, GUIDE_PORT = "8787", "8790"
-SERVE = f"weft serve --port {GUIDE_PORT} &\n"
+SERVE = f"weftline serve --port {GUIDE_PORT} &\n"
 # The agents and the server that the demo of the quickstart leaves.
 DEMO = (
-    "export WEFT_DATA_DIR=weft-data\n"
-    "weft agent create planner\n"
-    "weft agent create analysis --parent-id planner\n"
+    "export WEFTLINE_DATA_DIR=weftline-data\n"
+    "weftline agent create planner\n"
+    "weftline agent create analysis --parent-id planner\n"
     "key_of() { python -c 'import json, sys; print(json.load(sys.stdin)[\"api_key\"])'; }\n"
-    f"export WEFT_API_KEY=$(weft key create admin --json | key_of)\n{SERVE}"
-    f"until weft --url http://127.0.0.1:{GUIDE_PORT} doctor > /dev/null; do sleep 0.1; done\n"
-    "unset WEFT_API_KEY\n"
+    f"export WEFTLINE_API_KEY=$(weftline key create admin --json | key_of)\n{SERVE}"
+    f"until weftline --url http://127.0.0.1:{GUIDE_PORT} doctor > /dev/null; do sleep 0.1; done\n"
+    "unset WEFTLINE_API_KEY\n"
 )
 # Operators install into folders of their choice.
 WITHOUT_FOLDER = {"run-in-production"}
@@ -59,7 +59,7 @@ def script_of(page: Path) -> str:
 
 
 def command_path() -> str:
-    """Return a PATH with the commands weft and python and those of this Python environment."""
+    """Return a PATH with the commands weftline and python and those of this Python environment."""
     return os.pathsep.join([str(forked_python.folder()), str(Path(sys.executable).parent), os.environ["PATH"]])
 
 
@@ -89,7 +89,7 @@ def test_the_commands_of_every_page_run_one_after_another_in_one_folder(
     commands = (DEMO if page.stem == "quickstart" else "") + script_of(page)
     if "curl" in commands and shutil.which("curl") is None:
         pytest.skip("the page uses curl, which is not installed")
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("WEFTLINE_")}
     run = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", in_terminal(commands, variables)],
         cwd=folder,
@@ -108,7 +108,7 @@ def test_the_commands_of_every_page_run_one_after_another_in_one_folder(
 
 @pytest.mark.req("WX-08")
 def test_the_servers_of_guides_leave_the_port_of_the_demo_free() -> None:
-    starting = [page for page in pages() if page.parent == GUIDES and "weft serve" in script_of(page)]
+    starting = [page for page in pages() if page.parent == GUIDES and "weftline serve" in script_of(page)]
     assert len(starting) >= 6
     assert not [page.stem for page in starting if DEFAULT_PORT in script_of(page)]
 
@@ -116,13 +116,13 @@ def test_the_servers_of_guides_leave_the_port_of_the_demo_free() -> None:
 def in_terminal(commands: str, variables: Path) -> str:
     """Return commands that begin with the variables of the page before and leave theirs; servers get a free port."""
     port, file = free_port(), shlex.quote(str(variables))
-    commands = commands.replace(SERVE, "weft serve > /dev/null 2>&1 &\n")
+    commands = commands.replace(SERVE, "weftline serve > /dev/null 2>&1 &\n")
     commands = re.sub(f"{DEFAULT_PORT}|{GUIDE_PORT}", port, commands)
     commands = commands.replace("curl ", "curl --fail --silent --show-error ")
     return (
-        f"if [ -f {file} ]; then . {file}; fi\nexport WEFT_PORT={port}\n"
+        f"if [ -f {file} ]; then . {file}; fi\nexport WEFTLINE_PORT={port}\n"
         "trap 'kill $(jobs -p) 2> /dev/null || true' EXIT\n"
-        f"{commands}\nexport -p | grep -E '^declare -x WEFT_' > {file}\n"
+        f"{commands}\nexport -p | grep -E '^declare -x WEFTLINE_' > {file}\n"
     )
 
 

@@ -9,7 +9,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-DATA, SAMPLE = ROOT / "evals/data", ROOT / "src/weft/validation/statements.jsonl"
+DATA, SAMPLE = ROOT / "evals/data", ROOT / "src/weftline/validation/statements.jsonl"
 # Names of internal working documents; the lookbehinds permit KnowledgeRead and random seeds.
 INTERNAL = re.compile(r"(?<!random[ _-])(?<!manual_)seed|(?<!know)ledger", re.IGNORECASE)
 

@@ -11,7 +11,7 @@ import pytest
 
 from support import forked_python
 from support.scripted_provider import Answer, ScriptedProvider, scripted_provider
-from weft.capabilities.language_models.model import ToolCall
+from weftline.capabilities.language_models.model import ToolCall
 
 ROOT = Path(__file__).parents[2]
 LOOK = Answer(text="I look.", tool_calls=(ToolCall("call_1", "read_metric", '{"name": "hit_ratio"}'),))
@@ -42,9 +42,9 @@ def start_example(name: str, folder: Path, environment: dict[str, str]) -> subpr
     [
         ("openai_chat", (), "OPENAI_API_KEY"),
         ("anthropic_messages", (), "ANTHROPIC_API_KEY"),
-        ("mcp_agent", (), "WEFT_URL"),
-        ("mcp_agent", ("WEFT_URL",), "WEFT_API_KEY"),
-        ("mcp_agent", ("WEFT_URL", "WEFT_API_KEY"), "OPENAI_API_KEY"),
+        ("mcp_agent", (), "WEFTLINE_URL"),
+        ("mcp_agent", ("WEFTLINE_URL",), "WEFTLINE_API_KEY"),
+        ("mcp_agent", ("WEFTLINE_URL", "WEFTLINE_API_KEY"), "OPENAI_API_KEY"),
     ],
 )
 def test_an_example_without_a_key_says_what_to_set(
@@ -100,8 +100,8 @@ async def test_the_mcp_example_needs_no_other_interface(tmp_path: Path) -> None:
             output = await run_example(
                 "mcp_agent",
                 tmp_path,
-                WEFT_URL=server.url,
-                WEFT_API_KEY=server.admin_key,
+                WEFTLINE_URL=server.url,
+                WEFTLINE_API_KEY=server.admin_key,
                 OPENAI_BASE_URL=f"{provider.url}/v1",
                 OPENAI_API_KEY=KEY,
             )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.validation.catalogue import VALIDATIONS
+from weftline.validation.catalogue import VALIDATIONS
 
 pytestmark = pytest.mark.req("CE-V", part="the table of commands")
 
@@ -19,7 +19,7 @@ def test_the_page_has_every_validation(page: str) -> None:
 
 
 def test_make_validate_runs_the_command_of_users() -> None:
-    assert "weft validate $(or $(ARGS),all)" in Path("Makefile").read_text("utf-8")
+    assert "weftline validate $(or $(ARGS),all)" in Path("Makefile").read_text("utf-8")
 
 
 def test_every_test_that_the_page_on_security_names_exists() -> None:

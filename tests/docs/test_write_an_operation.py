@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import World, refused
-from weft.app.registry import LazyRegistry
-from weft.kernel.operation import Operation
-from weft.settings import Settings
-from weft.testing.clock import FrozenClock
+from weftline.app.registry import LazyRegistry
+from weftline.kernel.operation import Operation
+from weftline.settings import Settings
+from weftline.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -41,7 +41,7 @@ def operation(page_names: dict[str, Any]) -> Operation:
 @pytest.fixture
 async def extended_world(tmp_path: Path, operation: Operation) -> AsyncIterator[World]:
     """Yield a world on SQLite whose application has the page's operation."""
-    url = str(tmp_path / "weft.db")
+    url = str(tmp_path / "weftline.db")
     settings = Settings(database_url=url, data_dir=str(tmp_path), rate_limits="off", session_indexing="off")
     world = World(url, FrozenClock(), settings)
     await world.open()
@@ -68,6 +68,6 @@ async def test_the_operation_on_the_page_returns_what_the_page_shows(extended_wo
 
 def test_the_interfaces_of_the_operation_are_those_named_on_the_page(operation: Operation) -> None:
     assert (operation.tool, operation.action, operation.name) == ("shared_context", "measure", "board.measure")
-    assert f"`weft {operation.group} {operation.verb}`" in PAGE.read_text("utf-8")
+    assert f"`weftline {operation.group} {operation.verb}`" in PAGE.read_text("utf-8")
     assert operation.summary == "Count the keys of the board and the tokens that are left."
     assert {error.code for error in operation.errors} == {"SESSION_NOT_FOUND", "BRANCH_NOT_FOUND"}

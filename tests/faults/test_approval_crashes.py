@@ -13,7 +13,7 @@ from support import forked_python
 from support.approvals import Asking
 from support.jobs import pause_jobs
 from support.world import outcome, refused
-from weft.app.approved_calls import ADVANCE
+from weftline.app.approved_calls import ADVANCE
 
 if TYPE_CHECKING:
     from support.world import Caller, World

@@ -10,9 +10,9 @@ import asyncpg
 import pytest
 
 from support.world import outcome, refused
-from weft.app.app import App
-from weft.settings import InvalidSetting, Settings
-from weft.storage.sql.database import connect
+from weftline.app.app import App
+from weftline.settings import InvalidSetting, Settings
+from weftline.storage.sql.database import connect
 
 if TYPE_CHECKING:
     from support.world import World
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.both_databases
 
 @pytest.mark.req("MS-10")
 async def test_an_unreachable_postgres_is_system_unavailable(tmp_path: Path) -> None:
-    app = App(Settings(database_url=f"postgresql://weft@/weft?host={tmp_path}"))
+    app = App(Settings(database_url=f"postgresql://weftline@/weftline?host={tmp_path}"))
     with refused("SYSTEM_UNAVAILABLE") as caught:
         await app.open()
     assert caught.value.severity == "critical"
@@ -30,7 +30,7 @@ async def test_an_unreachable_postgres_is_system_unavailable(tmp_path: Path) -> 
 
 
 async def test_a_file_that_is_no_database_is_reported_as_damaged(tmp_path: Path) -> None:
-    (tmp_path / "weft.db").write_bytes(b"not a database at all " * 1000)
+    (tmp_path / "weftline.db").write_bytes(b"not a database at all " * 1000)
     app = App(Settings(data_dir=str(tmp_path)))
     with refused("INTERNAL_ERROR") as caught:
         await app.open()

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.world import World, refused
-from weft.kernel.errors import WeftError
-from weft.settings import Settings
+from weftline.kernel.errors import WeftlineError
+from weftline.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from support.world import Caller
-    from weft.testing.clock import FrozenClock
+    from weftline.testing.clock import FrozenClock
 
 pytestmark = [pytest.mark.req("SC-08"), pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)]
 
@@ -36,7 +36,7 @@ async def fill(board: Caller) -> list[str]:
         values = [secrets.token_hex(10_000) for _ in range(4)]
         answers = await asyncio.gather(*(board.write("blob", value) for value in values), return_exceptions=True)
         acknowledged += [value for value, answer in zip(values, answers, strict=True) if isinstance(answer, dict)]
-        failed = [answer for answer in answers if isinstance(answer, WeftError)]
+        failed = [answer for answer in answers if isinstance(answer, WeftlineError)]
         if failed:
             assert {error.code for error in failed} == {"DISK_FULL"}
             return acknowledged
@@ -77,7 +77,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 async def test_a_full_disk_refuses_writes_and_recovers(tiny_disk: Path, clock: FrozenClock, database_url: str) -> None:
-    url = str(tiny_disk / "weft.db")
+    url = str(tiny_disk / "weftline.db")
     world = World(url, clock, Settings(database_url=url, rate_limits="off"))
     await world.open()
     try:

@@ -13,13 +13,13 @@ import support.history_writer_process
 from support import forked_python
 from support.crash_injection import CrashPoint, crashes
 from support.world import SESSION
-from weft.capabilities.history.model import blob_hash
+from weftline.capabilities.history.model import blob_hash
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from support.world import World
-    from weft.testing.clock import FrozenClock
+    from weftline.testing.clock import FrozenClock
 
 pytestmark = [
     pytest.mark.both_databases,

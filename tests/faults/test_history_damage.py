@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from weft.capabilities.history.model import (
+from weftline.capabilities.history.model import (
     Author,
     Change,
     ChangeKind,
@@ -17,15 +17,15 @@ from weft.capabilities.history.model import (
     Tag,
     blob_hash,
 )
-from weft.storage.sql.database import Scope
-from weft.storage.sql.history import SqlLineStore
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.history import SqlLineStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from support.world import World
-    from weft.capabilities.history.model import Damage
-    from weft.storage.sql.database import Transaction
+    from weftline.capabilities.history.model import Damage
+    from weftline.storage.sql.database import Transaction
 
 pytestmark = [pytest.mark.both_databases, pytest.mark.req("SC-08")]
 

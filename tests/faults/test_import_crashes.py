@@ -11,10 +11,10 @@ import pytest
 from support.bundles import exported, imported, records
 from support.crash_injection import Crash, CrashingTransaction, CrashPoint, crash_in_writes
 from support.world import SESSION, Caller
-from weft.capabilities.transfer import restore_board
-from weft.capabilities.transfer.bundle_format import BundleDamaged
-from weft.kernel.errors import InternalError
-from weft.storage.sql.database import SYSTEM, Scope
+from weftline.capabilities.transfer import restore_board
+from weftline.capabilities.transfer.bundle_format import BundleDamaged
+from weftline.kernel.errors import InternalError
+from weftline.storage.sql.database import SYSTEM, Scope
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -22,11 +22,11 @@ from support.collection_replicas import (
     open_indexes,
     wait_for_writes,
 )
-from weft.app.diagnostics.checks import CheckStatus, check_index
-from weft.app.search.replicas import DamageAlarm
-from weft.capabilities.search.index_view import CollectionQuery
-from weft.search_index.segment_file import Damaged, Stamp, open_segment
-from weft.search_index.segment_store import SegmentStore
+from weftline.app.diagnostics.checks import CheckStatus, check_index
+from weftline.app.search.replicas import DamageAlarm
+from weftline.capabilities.search.index_view import CollectionQuery
+from weftline.search_index.segment_file import Damaged, Stamp, open_segment
+from weftline.search_index.segment_store import SegmentStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -39,7 +39,7 @@ pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-E", part="index co
 
 @pytest.fixture(autouse=True)
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.app.search.replica._FLUSH_ROWS", 30)
+    monkeypatch.setattr("weftline.app.search.replica._FLUSH_ROWS", 30)
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def downgrade_format(path: Path) -> None:
     contents = content[start:-20].replace(b'{"format":1', b'{"format":0')
     path.write_bytes(content[:start] + contents + len(contents).to_bytes(8, "little"))
     with path.open("ab") as file:
-        file.write(zlib.crc32(contents).to_bytes(4, "little") + b"WEFTSEG\n")
+        file.write(zlib.crc32(contents).to_bytes(4, "little") + b"WEFTLINESEG\n")
 
 
 DAMAGES = (truncate, empty, flip_the_middle, downgrade_format, lambda path: path.unlink())
@@ -113,13 +113,13 @@ async def test_damage_at_rest_is_detected_reported_and_repaired(
     damage(file)
     alarm = DamageAlarm(world.app.database, world.clock, world.app.metrics)
     async with open_indexes(world, folder, alarm) as collection.indexes:
-        with caplog.at_level(logging.ERROR, "weft.search_index"):
+        with caplog.at_level(logging.ERROR, "weftline.search_index"):
             await collection.check()
-        assert [record.message for record in caplog.records if record.name == "weft.search_index"] == ["index damaged"]
+        assert [record.message for record in caplog.records if record.name == "weftline.search_index"] == ["index damaged"]
         assert await alerts(world) == [COLLECTION]
         opened = (await world.admin.call("alerts.list"))["alerts"]
         assert [(each["condition"], "on the disk" in each["message"]) for each in opened] == [("index.damaged", True)]
-        assert b"weft_damaged_indexes_total 1.0" in world.app.metrics.exposition()
+        assert b"weftline_damaged_indexes_total 1.0" in world.app.metrics.exposition()
         await wait_for_writes(collection.indexes)
         (rebuilt,) = files_in(folder)
         assert rebuilt.name != file.name
@@ -230,15 +230,15 @@ async def test_a_full_disk_does_not_change_search_results(
     def fail(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("weft.app.search.replica._RETRY_SECONDS", 0.0)
-    monkeypatch.setattr("weft.search_index.segment_store.write_segment", fail)
+    monkeypatch.setattr("weftline.app.search.replica._RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("weftline.search_index.segment_store.write_segment", fail)
     await collection.add(60)
     await collection.check()
     await wait_for_writes(collection.indexes)
     await collection.check()
     await wait_for_writes(collection.indexes)
     monkeypatch.undo()
-    monkeypatch.setattr("weft.app.search.replica._FLUSH_ROWS", 30)
+    monkeypatch.setattr("weftline.app.search.replica._FLUSH_ROWS", 30)
     await collection.check()
     await wait_for_writes(collection.indexes)
     view = await collection.check()
@@ -308,11 +308,11 @@ async def test_silent_damage_is_found_by_the_scheduled_check(
 ) -> None:
     """The file's metadata is unchanged, as after bit rot."""
     monkeypatch.setattr(
-        "weft.search_index.segment_file._stamp", lambda status: Stamp(status.st_ino, status.st_size, 0, 0)
+        "weftline.search_index.segment_file._stamp", lambda status: Stamp(status.st_ino, status.st_size, 0, 0)
     )
-    monkeypatch.setattr("weft.search_index.segment_file._BLOCK_BYTES", 512)
-    monkeypatch.setattr("weft.search_index.segment_file._VERIFY_BATCH_SIZE", 3)
-    monkeypatch.setattr("weft.app.search.replica._VERIFY_SECONDS", 0.0)
+    monkeypatch.setattr("weftline.search_index.segment_file._BLOCK_BYTES", 512)
+    monkeypatch.setattr("weftline.search_index.segment_file._VERIFY_BATCH_SIZE", 3)
+    monkeypatch.setattr("weftline.app.search.replica._VERIFY_SECONDS", 0.0)
     alarm = DamageAlarm(world.app.database, world.clock, world.app.metrics)
     async with open_indexes(world, folder, alarm) as indexes:
         collection = CollectionWriter(world, indexes)
@@ -358,7 +358,7 @@ async def test_a_truncated_file_is_never_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Reading beyond the end of a mapped file kills the process."""
-    monkeypatch.setattr("weft.search_index.segment_file._MIN_MAPPED_BYTES", 0)
+    monkeypatch.setattr("weftline.search_index.segment_file._MIN_MAPPED_BYTES", 0)
     async with open_indexes(world, folder) as indexes:
         view = await indexes.open(world.tenant, CollectionQuery(COLLECTION), ANN, MODEL)
         assert view.size

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.knowledge import HANDBOOK, domain, embed_quickly, put
-from weft.app.diagnostics.search_checks import check_collections
+from weftline.app.diagnostics.search_checks import check_collections
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -56,18 +56,18 @@ async def test_messages_whose_index_rows_are_lost_are_indexed_again_and_an_alert
     assert await check_collections(world.app.database) == []
     admin = await damaged(world, LOST[what])
     (finding,) = await check_collections(world.app.database) if what != "an old state" else [None]
-    assert finding is None or (finding.state, "weft knowledge reindex-all" in finding.next_step) == ("problem", True)
+    assert finding is None or (finding.state, "weftline knowledge reindex-all" in finding.next_step) == ("problem", True)
     during = await answers(admin, "quokka")
     assert set(during) <= set(NAPS)
     # The stored messages themselves answer meanwhile.
     stored = await admin.call("message.search", session_id="s1", query="Quokka 4 naps under banksia 4", limit=3)
     assert stored["results"][0]["message"]["content"] == NAPS[4]
-    assert [record.message for record in caplog.records if record.name == "weft.search_index"] == ["index damaged"]
+    assert [record.message for record in caplog.records if record.name == "weftline.search_index"] == ["index damaged"]
     ((condition, text),) = await alert_texts(admin)
     assert condition == "index.damaged"
     assert text.startswith("A search index of the tenant was damaged in the database.")
     assert await alert_texts(world.stranger.at(admin.app)) == []
-    assert b"weft_damaged_indexes_total 1.0" in admin.app.metrics.exposition()
+    assert b"weftline_damaged_indexes_total 1.0" in admin.app.metrics.exposition()
     await admin.app.scheduler.drain(*JOBS)
     assert await answers(admin, "quokka") == sorted(NAPS)
     assert await check_collections(world.app.database) == []

@@ -12,9 +12,9 @@ from support.ingestion_process import ingestion_process, stuck_process
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, put
 from support.processes import kill_when, process
 from support.webhooks import wait_until
-from weft.capabilities.indexing.collections.model import domain_collection
-from weft.storage.sql.collections import SqlCollectionStore
-from weft.storage.sql.database import Scope
+from weftline.capabilities.indexing.collections.model import domain_collection
+from weftline.storage.sql.collections import SqlCollectionStore
+from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:
     from support.world import World
@@ -29,7 +29,7 @@ SMALL = {"chunk_tokens": 32, "overlap_tokens": 4}
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     embed_quickly(monkeypatch)
-    monkeypatch.setattr("weft.jobs.ingestion._CHUNKS_AT_ONCE", 2)
+    monkeypatch.setattr("weftline.jobs.ingestion._CHUNKS_AT_ONCE", 2)
 
 
 async def dies_after(world: World, patch: pytest.MonkeyPatch, statements: int) -> bool:

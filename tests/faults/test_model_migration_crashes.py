@@ -12,7 +12,7 @@ from support.model_migration_process import model_migration_process
 from support.model_migrations import MORE_THAN_THE_GRACE, SMALL, chunk_count, migrate_on_demand, vectors
 from support.processes import kill_when, process
 from support.webhooks import wait_until
-from weft.testing.embedder import WordEmbedder
+from weftline.testing.embedder import WordEmbedder
 
 if TYPE_CHECKING:
     from support.world import World
@@ -25,9 +25,9 @@ pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-F51", "CE-F52")]
 def _two_models(monkeypatch: pytest.MonkeyPatch) -> None:
     migrate_on_demand(monkeypatch)
     models = [WordEmbedder("old", 64), WordEmbedder("new", 96)]
-    monkeypatch.setattr("weft.app.app.configured_embedders", lambda _settings: models)
+    monkeypatch.setattr("weftline.app.app.configured_embedders", lambda _settings: models)
     for constant in ("_EMBED_BATCH", "_DELETE_BATCH"):
-        monkeypatch.setattr(f"weft.capabilities.indexing.model_migration.migration.{constant}", 4)
+        monkeypatch.setattr(f"weftline.capabilities.indexing.model_migration.migration.{constant}", 4)
 
 
 async def filled(world: World, documents: int) -> int:

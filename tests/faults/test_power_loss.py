@@ -8,7 +8,7 @@ import apsw
 import pytest
 
 from support.databases import connect_durably
-from weft import Weft
+from weftline import Weftline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,14 +46,14 @@ class CountingVfs(apsw.VFS):
 async def test_every_acknowledged_write_was_forced_to_disk_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.storage.sql.dialects.sqlite._connect", connect_durably)
+    monkeypatch.setattr("weftline.storage.sql.dialects.sqlite._connect", connect_durably)
     vfs = CountingVfs()
     try:
-        async with Weft.open(tmp_path) as weft:
-            await weft.session.create("power", session_id="s")
+        async with Weftline.open(tmp_path) as weftline:
+            await weftline.session.create("power", session_id="s")
             for number in range(5):
                 before = vfs.forced
-                await weft.board.write("s", "goal", f"version {number}")
+                await weftline.board.write("s", "goal", f"version {number}")
                 assert vfs.forced > before
     finally:
         apsw.set_default_vfs(vfs.base_name)

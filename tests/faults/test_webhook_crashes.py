@@ -16,7 +16,7 @@ from support.webhooks import hook, wait_until, webhook_state
 
 if TYPE_CHECKING:
     from support.world import World
-    from weft.settings import Settings
+    from weftline.settings import Settings
 
 pytestmark = [pytest.mark.both_databases, pytest.mark.req("AC-13")]
 

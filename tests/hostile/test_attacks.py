@@ -16,7 +16,7 @@ import pytest
 from benchmarks.attacks import Attack, End, Tally, Target, attack_for, attacks
 from benchmarks.harness import resident_bytes
 from benchmarks.hostile import Prepared, key_id, prepare
-from benchmarks.servers import Served, weft_server
+from benchmarks.servers import Served, weftline_server
 from benchmarks.wire import Connection, aborting_connections, request
 
 from support.databases import new_postgres_database
@@ -41,17 +41,17 @@ RATES = "board=1500/minute session=300/minute search=1500/minute"
 def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Prepared]]:
     """Start a server with default limits, two victims, and attackers for each attack."""
     data = tmp_path_factory.mktemp("attacked")
-    prepared = asyncio.run(prepare(str(data / "weft.db"), 40, NAMES))
-    with weft_server(data, log_level="ERROR", settings={"WEFT_RATE_LIMITS": RATES}) as served:
+    prepared = asyncio.run(prepare(str(data / "weftline.db"), 40, NAMES))
+    with weftline_server(data, log_level="ERROR", settings={"WEFTLINE_RATE_LIMITS": RATES}) as served:
         yield served, prepared
 
 
 @pytest.fixture(scope="module")
 def attacked_on_postgres(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Prepared]]:
-    url = asyncio.run(new_postgres_database(postgres, f"weft_attacked_{secrets.token_hex(4)}"))
+    url = asyncio.run(new_postgres_database(postgres, f"weftline_attacked_{secrets.token_hex(4)}"))
     prepared = asyncio.run(prepare(url, 40, ON_POSTGRES))
-    settings = {"WEFT_RATE_LIMITS": RATES, "WEFT_DATABASE_URL": url}
-    with weft_server(tmp_path_factory.mktemp("attacked"), log_level="ERROR", settings=settings) as served:
+    settings = {"WEFTLINE_RATE_LIMITS": RATES, "WEFTLINE_DATABASE_URL": url}
+    with weftline_server(tmp_path_factory.mktemp("attacked"), log_level="ERROR", settings=settings) as served:
         yield served, prepared
 
 

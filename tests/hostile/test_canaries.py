@@ -19,17 +19,17 @@ from support.canaries import PRIVATE, Canaries, plant_everywhere, principals, re
 from support.full_run import FULL
 from support.undone import undo_writes
 from support.world import SESSION
-from weft.app.dispatch import CallContext
-from weft.kernel.clock import SystemClock
-from weft.kernel.errors import WeftError
-from weft.transports.http.http_io import error_body
-from weft.transports.resources import parse_uri, read_resource
+from weftline.app.dispatch import CallContext
+from weftline.kernel.clock import SystemClock
+from weftline.kernel.errors import WeftlineError
+from weftline.transports.http.http_io import error_body
+from weftline.transports.resources import parse_uri, read_resource
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from support.world import World
-    from weft.settings import Settings
+    from weftline.settings import Settings
 
 pytestmark = [pytest.mark.req("CE-V", part="isolation")]
 TABLE = Path(__file__).with_name("canary_expectations.txt")
@@ -61,7 +61,7 @@ class Observer:
 async def _text(answer: Awaitable[object]) -> str:
     try:
         content = await answer
-    except WeftError as error:
+    except WeftlineError as error:
         return repr(error_body(error, SystemClock()))
     return content.decode() if isinstance(content, bytes) else msgspec.json.encode(content).decode()
 

@@ -12,13 +12,13 @@ import pytest
 from benchmarks.harness import resident_bytes
 
 from support.team import opened
-from weft.testing.server import server_process
+from weftline.testing.server import server_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from weft.testing.server import ServerProcess
+    from weftline.testing.server import ServerProcess
 
 pytestmark = pytest.mark.req("MS-11")
 _MEBIBYTE = 2**20

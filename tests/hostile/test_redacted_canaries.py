@@ -12,7 +12,7 @@ from support.full_run import FULL
 from support.records import all_records
 from support.undone import undo_writes
 from support.world import SESSION, outcome, refused
-from weft.app.dispatch import CallContext
+from weftline.app.dispatch import CallContext
 
 if TYPE_CHECKING:
     from support.world import Caller, World

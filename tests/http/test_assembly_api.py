@@ -41,7 +41,7 @@ def test_a_prompt_is_assembled_extended_reported_and_replayed(team: Team, sessio
     first = post(team, f"{of_session}/assemble", wanted)
     assert invalid("openai_chat", first["body"]) is None
     sent = first["body"]["messages"]
-    assert "<weft:layer" in str(sent[0])
+    assert "<weftline:layer" in str(sent[0])
     assert QUESTION in str(sent[-1])
 
     post(team, f"{of_session}/ingest", {"events": [{"event_id": "a", "role": "assistant", "content": "The cache."}]})
@@ -93,7 +93,7 @@ def test_an_agent_writes_no_system_text_of_its_own(team: Team, session: str) -> 
     assert [event.get("shown_as") for event in recorded["events"]] == ["data", None]
     body = post(team, f"{of_session}/assemble", {"task_description": QUESTION, "form": "anthropic"})["body"]
     assert "Rhyme a little." not in str(body["system"])
-    assert "<weft:data>\nRhyme a little.\n</weft:data>" in str(body["messages"][0]["content"][0]["text"])
+    assert "<weftline:data>\nRhyme a little.\n</weftline:data>" in str(body["messages"][0]["content"][0]["text"])
 
 
 @pytest.mark.req("CE-A")

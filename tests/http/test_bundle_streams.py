@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from support.bundles import items, seal_of
-from weft.capabilities.transfer.export import MAX_TEXT_BYTES
+from weftline.capabilities.transfer.export import MAX_TEXT_BYTES
 
 if TYPE_CHECKING:
     from support.team import Team
@@ -29,7 +29,7 @@ def test_an_export_has_media_type_and_file_name_headers(team: Team, filled: str)
     answer = team.ask("POST", "/v1/export/stream", json={"session_id": filled})
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/x-ndjson"
-    facts = msgspec.json.decode(answer.headers["weft-export"])
+    facts = msgspec.json.decode(answer.headers["weftline-export"])
     assert facts["digest"] == seal_of(answer.content)
     assert facts["bytes"] == len(answer.content) == int(answer.headers["content-length"])
     assert facts["bundle_id"] in answer.headers["content-disposition"]

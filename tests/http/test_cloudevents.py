@@ -16,8 +16,8 @@ from cloudevents.core.v1.event import CloudEvent
 from support.team import LEGACY, MODERN, Team, call, over_http, team_process, with_timeout
 from support.webhook_receiver import receiver
 from support.webhooks import parsed
-from weft import Client
-from weft.capabilities.records.vocabulary import EVENT_CLASSES
+from weftline import Client
+from weftline.capabilities.records.vocabulary import EVENT_CLASSES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -131,12 +131,12 @@ async def test_type_patterns_match_classes_and_native_types(team: Team, session:
         assert [event["type"] for event in events] == [name]
 
 
-def test_events_without_a_class_have_a_weft_type(team: Team) -> None:
+def test_events_without_a_class_have_a_weftline_type(team: Team) -> None:
     answer = team.ask("POST", "/v1/webhooks", "admin", json={"url": "https://receiver.invalid/", "types": ["never.*"]})
     webhook_id = answer.json()["webhook_id"]
     page = team.ask("GET", "/v1/events", "admin", params={"after": 0, "types": "webhook.*", "format": "cloudevents"})
     event = read(page.json()["cloudevents"][-1])
-    assert (event.get_type(), event.get_subject()) == ("weft.webhook.created", webhook_id)
+    assert (event.get_type(), event.get_subject()) == ("weftline.webhook.created", webhook_id)
     assert event.get_dataschema() is None
     assert team.ask("DELETE", f"/v1/webhooks/{webhook_id}", "admin").status_code == 200
 

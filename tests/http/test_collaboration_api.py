@@ -12,11 +12,11 @@ import httpx2
 import pytest
 
 from support.team import Team, team_process, with_timeout
-from weft.app.app import App
-from weft.capabilities.records.model import RECORD_TYPES
-from weft.capabilities.records.schemas import schema_url
-from weft.settings import Settings
-from weft.transports.http.application import HttpApplication
+from weftline.app.app import App
+from weftline.capabilities.records.model import RECORD_TYPES
+from weftline.capabilities.records.schemas import schema_url
+from weftline.settings import Settings
+from weftline.transports.http.application import HttpApplication
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -184,7 +184,7 @@ METRICS = {
     "database_performance": FIGURES["database_performance"],
     "system_info": {
         "pool_initialized": True,
-        "database_url": "weft.db",
+        "database_url": "weftline.db",
         "min_pool_size": int,
         "max_pool_size": (int, type(None)),
         "connection_timeout": NUMBER,
@@ -358,7 +358,7 @@ def test_admin_metrics_have_the_documented_shape(team: Team) -> None:
     assert team.ask("GET", f"/v1/sessions/{team.new_session()}/messages").status_code == 200
     checked(team.ask("POST", "/mcp/tool/get_performance_metrics", "admin", json={}), METRICS)
     through = {"action": "call", "name": "get_performance_metrics", "arguments": {}}
-    checked(team.ask("POST", "/mcp/tool/weft_tools", "admin", json=through), METRICS)
+    checked(team.ask("POST", "/mcp/tool/weftline_tools", "admin", json=through), METRICS)
     content = checked(team.ask("GET", "/mcp/resource/performance://metrics", "admin"), FIGURES)
     assert content["history"][-1]["calls"] > 0
     watched = team.ask("POST", "/mcp/resource/subscribe", "admin", json={"uri": "performance://metrics"})

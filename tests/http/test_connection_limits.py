@@ -11,17 +11,17 @@ import httpx2
 import pytest
 
 from support.http_server import Served, Stream, served
-from weft.kernel.errors import SystemUnavailable
-from weft.settings import InvalidSetting, Settings
-from weft.storage.sql.database import Scope
-from weft.transports.http.application import HttpApplication, Readiness
-from weft.transports.http.connections import ConnectionLimits
+from weftline.kernel.errors import SystemUnavailable
+from weftline.settings import InvalidSetting, Settings
+from weftline.storage.sql.database import Scope
+from weftline.transports.http.application import HttpApplication, Readiness
+from weftline.transports.http.connections import ConnectionLimits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from support.world import Caller, World
-    from weft.storage.sql.database import Transaction
+    from weftline.storage.sql.database import Transaction
 
 pytestmark = [
     pytest.mark.parametrize("database_url", ["sqlite"], indirect=True),

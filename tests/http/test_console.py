@@ -23,10 +23,10 @@ from support.assemblies import assemble
 from support.compaction_runs import compact, long_window
 from support.http_server import served
 from support.world import SESSION, refused
-from weft.transports.console.actions import DONE
-from weft.transports.console.pages import PAGES
-from weft.transports.console.rendering import render, shown_number, shown_percent
-from weft.transports.console.sign_in import FORM_COOKIE, TOKEN_COOKIE
+from weftline.transports.console.actions import DONE
+from weftline.transports.console.pages import PAGES
+from weftline.transports.console.rendering import render, shown_number, shown_percent
+from weftline.transports.console.sign_in import FORM_COOKIE, TOKEN_COOKIE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -146,7 +146,7 @@ async def test_a_browser_signs_in_and_out(world: World) -> None:
 
 async def test_a_wrong_key_is_refused_in_the_words_of_every_interface(world: World) -> None:
     async with reading(world) as reader:
-        answer = await reader.sign_in("weft.home.key_0.wrong")
+        answer = await reader.sign_in("weftline.home.key_0.wrong")
         assert answer.status_code == 401
         assert "API key" in answer.text
         assert "set-cookie" not in answer.headers
@@ -545,7 +545,7 @@ async def test_a_long_prompt_is_shown_in_parts_and_rendered_in_a_thread(
         threads[template] = threading.current_thread().name
         return render(template, values)
 
-    monkeypatch.setattr("weft.transports.console.view.render", noted)
+    monkeypatch.setattr("weftline.transports.console.view.render", noted)
     said = [{"event_id": f"e{number}", "content": f"Remark {number}."} for number in range(70)]
     await world.planner.call("context.ingest", session_id=SESSION, events=said)
     asked = {"session_id": SESSION, "task_description": "goal", "token_budget": 8_000}
@@ -558,8 +558,8 @@ async def test_a_long_prompt_is_shown_in_parts_and_rendered_in_a_thread(
             assert re.findall(r'<tr id="block-(\d+)"', page) == [str(number) for number in numbers]
             changes = (await reader.open(f"/prompts/{receipt_id}/changes?page={part}")).text
             assert changes.count("<article ") == len(numbers)
-    assert threads.pop("inspector.html").startswith("weft-text")
-    assert threads.pop("prompt_changes.html").startswith("weft-text")
+    assert threads.pop("inspector.html").startswith("weftline-text")
+    assert threads.pop("prompt_changes.html").startswith("weftline-text")
 
 
 async def test_a_prompt_whose_text_is_gone_is_still_inspected(world: World) -> None:
@@ -741,7 +741,7 @@ async def test_the_pages_on_efficiency_depend_on_the_plan(world: World, plan: An
 
 
 def test_vendored_files_are_what_their_list_says() -> None:
-    folder = files("weft.transports.console") / "assets"
+    folder = files("weftline.transports.console") / "assets"
     listed: dict[str, Any] = json.loads((folder / "vendored.json").read_text())
     assert set(listed) == {file.name for file in folder.iterdir() if ".min." in file.name}
     for name, about in listed.items():
@@ -770,7 +770,7 @@ async def test_the_page_of_an_agent_says_what_is_missing_or_over(world: World) -
     made = await world.admin.call("key.create", agent_id="planner", expires_in=60)
     async with reading(world, world.admin) as reader:
         page = (await reader.open("/agents/planner")).text
-        assert "weft agent define planner --role" in page.replace("&#39;", "'")
+        assert "weftline agent define planner --role" in page.replace("&#39;", "'")
         assert 0 not in (page.count(made["key_id"]), page.count(">valid<"))
         assert ">expired<" not in page
         world.clock.advance(minutes=2)

@@ -12,13 +12,13 @@ import httpx2
 import pytest
 
 from support.http_server import served
-from weft.transports.console.sign_in import FORM_COOKIE, TOKEN_COOKIE, link_to, link_token
+from weftline.transports.console.sign_in import FORM_COOKIE, TOKEN_COOKIE, link_to, link_token
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from support.world import World
-    from weft.app.app import App
+    from weftline.app.app import App
 
 FORM_TOKEN = re.compile(r'name="form_token" value="([0-9a-f]{64})"')
 
@@ -66,7 +66,7 @@ async def test_a_link_signs_in_once(world: World, *, whole: bool) -> None:
         assert ">planner<" in (await first.get("/console")).text
         refused = await opened(second, presented)
         assert (refused.status_code, "set-cookie" in refused.headers) == (401, False)
-        assert "weft console" in re.sub(r"<form.*?</form>", "", refused.text, flags=re.DOTALL)
+        assert "weftline console" in re.sub(r"<form.*?</form>", "", refused.text, flags=re.DOTALL)
         assert "used already" in refused.text
         assert await is_signed_in(first)
         assert not await is_signed_in(second)

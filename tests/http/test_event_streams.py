@@ -12,9 +12,9 @@ import httpx2
 import pytest
 
 from support.team import Team, with_timeout
-from weft.app.subscribers import MAX_OF_PRINCIPAL
-from weft.transports.http.application import HttpApplication
-from weft.transports.http.streams import _event_text
+from weftline.app.subscribers import MAX_OF_PRINCIPAL
+from weftline.transports.http.application import HttpApplication
+from weftline.transports.http.streams import _event_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -159,7 +159,7 @@ async def test_a_stream_says_which_events_are_past_retention(world: World) -> No
 
 
 async def test_a_quiet_stream_sends_heartbeats(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.app.app._HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr("weftline.app.app._HEARTBEAT_SECONDS", 0.01)
     headers = [(b"authorization", f"Bearer {world.planner.credential}".encode()), (b"host", b"127.0.0.1")]
     scope = {"type": "http", "method": "GET", "path": "/v1/events/stream", "query_string": b"session_id=s1"}
     sent: asyncio.Queue[Any] = asyncio.Queue()
@@ -212,8 +212,8 @@ class SlowClient:
 async def test_a_stream_whose_client_does_not_read_is_ended_with_the_position_to_resume_from(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.transports.http.streams._SLOW_SECONDS", 0.2)
-    monkeypatch.setattr("weft.transports.http.streams._MESSAGE_BYTES", 1)
+    monkeypatch.setattr("weftline.transports.http.streams._SLOW_SECONDS", 0.2)
+    monkeypatch.setattr("weftline.transports.http.streams._MESSAGE_BYTES", 1)
     for key in ("one", "two", "three"):
         await world.planner.write(key)
     client = SlowClient(world, b"session_id=s1&after=1")
@@ -235,7 +235,7 @@ async def test_a_client_that_never_reads_again_does_not_keep_its_stream(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("_SLOW_SECONDS", "_LAST_SECONDS"):
-        monkeypatch.setattr(f"weft.transports.http.streams.{name}", 0.05)
+        monkeypatch.setattr(f"weftline.transports.http.streams.{name}", 0.05)
     await world.planner.write("one")
     client = SlowClient(world, b"session_id=s1&after=1")
     streaming = asyncio.create_task(client.stream())
@@ -253,7 +253,7 @@ async def test_an_event_is_encoded_once_for_all_streams(world: World, monkeypatc
         encoded.append(seq)
         return _event_text(seq, event)
 
-    monkeypatch.setattr("weft.transports.http.streams._event_text", counted)
+    monkeypatch.setattr("weftline.transports.http.streams._event_text", counted)
     clients = [SlowClient(world, b"session_id=s1") for _ in range(5)]
     for client in clients:
         client.application = clients[0].application

@@ -42,7 +42,7 @@ def test_forwarded_headers_do_not_bypass_rate_limits(tmp_path: Path) -> None:
             http.get(
                 "/v1/sessions",
                 headers={
-                    "Authorization": f"Bearer weft.default.key_{number:016x}.x",
+                    "Authorization": f"Bearer weftline.default.key_{number:016x}.x",
                     "X-Forwarded-For": f"10.0.0.{number}",
                 },
             ).status_code

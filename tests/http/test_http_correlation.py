@@ -12,9 +12,9 @@ import httpx2
 import pytest
 
 from support.correlation import BAGGAGE, CORRELATION, HEADERS, SPAN, TRACE, TRACEPARENT, events_of, the_event
-from weft.kernel.correlation import NO_CORRELATION, Correlation
-from weft.transports.http.application import HttpApplication
-from weft.transports.http.http_io import context_of
+from weftline.kernel.correlation import NO_CORRELATION, Correlation
+from weftline.transports.http.application import HttpApplication
+from weftline.transports.http.http_io import context_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -75,7 +75,7 @@ async def test_filtering_by_id_stays_within_the_tenant(world: World) -> None:
 
 async def test_concurrent_calls_keep_their_turn_ids(world: World) -> None:
     async def write(http: httpx2.AsyncClient, number: int) -> None:
-        headers = {"baggage": f"weft.turn_id=t{number}"} if number % 2 else {}
+        headers = {"baggage": f"weftline.turn_id=t{number}"} if number % 2 else {}
         path = f"/v1/sessions/s1/context/key_{number}"
         assert (await http.put(path, json={"value": "x"}, headers=headers)).status_code == 200
 
@@ -91,12 +91,12 @@ async def test_concurrent_calls_keep_their_turn_ids(world: World) -> None:
     [
         [(b"traceparent", b"garbage"), (b"baggage", b"garbage")],
         [(b"traceparent", b"")],
-        [(b"traceparent", b"\xff\xfe\x00\x01\r"), (b"baggage", b"weft.turn_id=\xff\xfe\x00,\x01=\x02;")],
+        [(b"traceparent", b"\xff\xfe\x00\x01\r"), (b"baggage", b"weftline.turn_id=\xff\xfe\x00,\x01=\x02;")],
         [(b"traceparent", TRACEPARENT.encode()), (b"traceparent", TRACEPARENT.encode())],
-        [(b"baggage", b"weft.turn_id=" + b"x" * 100_000)],
+        [(b"baggage", b"weftline.turn_id=" + b"x" * 100_000)],
         [(b"baggage", b"," * 32_000), (b"baggage", b"=;" * 1_000)],
-        [(b"baggage", b"weft.turn_id=a%00b,weft.task_id=%0d%0aX-Evil:%201")],
-        [(b"baggage", b"weft.turn_id=')%3B DROP TABLE events--")],
+        [(b"baggage", b"weftline.turn_id=a%00b,weftline.task_id=%0d%0aX-Evil:%201")],
+        [(b"baggage", b"weftline.turn_id=')%3B DROP TABLE events--")],
     ],
     ids=range(8),
 )
@@ -111,7 +111,7 @@ async def test_malformed_headers_are_ignored(world: World, headers: list[tuple[b
 
 async def test_baggage_may_be_split_over_headers(world: World) -> None:
     async with serving(world) as http:
-        pieces = [("baggage", "weft.turn_id=t1"), ("baggage", "user=dana"), ("baggage", "weft.task_id=k1")]
+        pieces = [("baggage", "weftline.turn_id=t1"), ("baggage", "user=dana"), ("baggage", "weftline.task_id=k1")]
         await http.put(GOAL, json={"value": "ship"}, headers=pieces)
     (event,) = await events_of(world.app, world.tenant, turn_id="t1")
     assert event.correlation == Correlation(turn_id="t1", task_id="k1")
@@ -139,8 +139,8 @@ def test_the_sampled_flag_is_recorded() -> None:
 def test_a_server_answers_any_header_bytes(team: Team, session: str) -> None:
     where, body = urlsplit(team.url), b'{"value":"ship"}'
     for hostile in (
-        b"baggage: weft.turn_id=\xff\xfe\xfd\r\ntraceparent: \xe9",
-        b"baggage: " + b"weft.turn_id=x," * 2_000 + b"\r\nbaggage: weft.turn_id=%",
+        b"baggage: weftline.turn_id=\xff\xfe\xfd\r\ntraceparent: \xe9",
+        b"baggage: " + b"weftline.turn_id=x," * 2_000 + b"\r\nbaggage: weftline.turn_id=%",
         b"traceparent: " + b"0" * 20_000,
         b"traceparent: a\r\ntraceparent: b\r\nBaggage: " + BAGGAGE.encode(),
     ):

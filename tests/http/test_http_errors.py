@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from support.team import Team, team_process
-from weft.app.registry import all_operations
-from weft.kernel.operation import Audience
+from weftline.app.registry import all_operations
+from weftline.kernel.operation import Audience
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import httpx2
 
-    from weft.kernel.operation import Operation
+    from weftline.kernel.operation import Operation
 
 OPERATIONS = list(all_operations())
 FIELDS = {
@@ -144,7 +144,7 @@ def test_an_invalid_query_is_400(team: Team, query: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "credential", [None, "Bearer nonsense", "Bearer weft.default.key_0.no", "Basic eDp5", "Bearer"]
+    "credential", [None, "Bearer nonsense", "Bearer weftline.default.key_0.no", "Basic eDp5", "Bearer"]
 )
 def test_an_invalid_credential_is_401(team: Team, credential: str | None) -> None:
     headers = {} if credential is None else {"Authorization": credential}
@@ -153,7 +153,7 @@ def test_an_invalid_credential_is_401(team: Team, credential: str | None) -> Non
     code = answer.json()["code"]
     assert code in {"AUTHENTICATION_ERROR", "INVALID_API_KEY"}
     check_refusal(answer, 401, code)
-    assert answer.headers["www-authenticate"] == 'Bearer realm="weft"'
+    assert answer.headers["www-authenticate"] == 'Bearer realm="weftline"'
 
 
 @pytest.mark.req("SC-01")

@@ -112,15 +112,15 @@ def test_metrics_are_for_the_operator_s_token(team: Team, session: str) -> None:
         refused = team.ask("GET", "/metrics", caller)
         assert (refused.status_code, refused.json()["code"]) == (401, "METRICS_TOKEN")
         assert refused.headers["www-authenticate"].startswith("Bearer")
-        assert "weft_" not in refused.text
+        assert "weftline_" not in refused.text
     team.write(session, "goal")
     metrics = team.ask("GET", "/metrics", "metrics")
     assert metrics.headers["content-type"].startswith("text/plain")
-    assert 'weft_calls_total{operation="board.write",outcome="ok"}' in metrics.text
-    assert 'weft_call_seconds_bucket{le="0.005",operation="board.write"}' in metrics.text
-    for figure in ("process_resident_memory_bytes", "weft_database_transactions_total", "weft_subscribers"):
+    assert 'weftline_calls_total{operation="board.write",outcome="ok"}' in metrics.text
+    assert 'weftline_call_seconds_bucket{le="0.005",operation="board.write"}' in metrics.text
+    for figure in ("process_resident_memory_bytes", "weftline_database_transactions_total", "weftline_subscribers"):
         assert f"\n{figure} " in metrics.text
-    assert 'weft_cache_lookups_total{cache="message_pages",outcome="hit"}' in metrics.text
+    assert 'weftline_cache_lookups_total{cache="message_pages",outcome="hit"}' in metrics.text
     assert session not in metrics.text
     # The token opens nothing else.
     assert team.ask("GET", "/v1/sessions", "metrics").status_code == 401

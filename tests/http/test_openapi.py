@@ -14,10 +14,10 @@ from jsonschema import Draft202012Validator
 from support.bundles import small_bundle
 from support.full_run import FULL, examples
 from support.team import Team, team_process
-from weft.app.registry import all_operations
-from weft.capabilities.messages.model import MAX_CHARACTERS
-from weft.kernel.fields import is_name
-from weft.transports.http.openapi import openapi_document
+from weftline.app.registry import all_operations
+from weftline.capabilities.messages.model import MAX_CHARACTERS
+from weftline.kernel.fields import is_name
+from weftline.transports.http.openapi import openapi_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,7 +94,7 @@ def make_testable(case: Any) -> None:
 
     Waits are shortened, cursors dropped, and parents set to an existing agent. Times are valid ones, because the schema
     does not define them. A text that is too long becomes one that is too short: the checks do not know status 413.
-    Nested 2.0 becomes 2: JSON Schema takes it for an integer, Weft only at the top level of a request.
+    Nested 2.0 becomes 2: JSON Schema takes it for an integer, Weftline only at the top level of a request.
     """
     if isinstance(case.query, dict):
         _make_query_testable(case)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from weft.kernel.operation import RateClass
-from weft.settings import Settings
-from weft.transports.http.application import HttpApplication
+from weftline.kernel.operation import RateClass
+from weftline.settings import Settings
+from weftline.transports.http.application import HttpApplication
 
 if TYPE_CHECKING:
     from starlette.types import Message
@@ -86,7 +86,7 @@ def is_open(path: str) -> bool:
     return path in WITHOUT_CREDENTIAL or path.startswith(("/schemas", "/console/assets"))
 
 
-@pytest.mark.parametrize("credential", [None, "weft.{tenant}.key_0.wrong", "nonsense"])
+@pytest.mark.parametrize("credential", [None, "weftline.{tenant}.key_0.wrong", "nonsense"])
 async def test_no_route_reads_the_body_of_a_caller_it_does_not_know(world: World, credential: str | None) -> None:
     application = HttpApplication(world.app)
     given = credential and credential.format(tenant=world.tenant)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.world import refused
-from weft.app.authentication import Local
-from weft.app.dispatch import CallContext
-from weft.kernel.errors import AuthenticationError
+from weftline.app.authentication import Local
+from weftline.app.dispatch import CallContext
+from weftline.kernel.errors import AuthenticationError
 
 if TYPE_CHECKING:
     from support.world import World
@@ -39,10 +39,10 @@ async def test_malformed_credentials_are_refused(world: World) -> None:
     tenant = world.tenant
     for text in (
         "",
-        "weft",
-        "weft..",
-        "weft.a.b",
-        f"weft.{tenant}.key_x.y.z",
+        "weftline",
+        "weftline..",
+        "weftline.a.b",
+        f"weftline.{tenant}.key_x.y.z",
         "a.b.c",
         "\ud800",
         "x" * 100_000,
@@ -51,9 +51,9 @@ async def test_malformed_credentials_are_refused(world: World) -> None:
         with refused("AUTHENTICATION_ERROR"):
             await world.planner.with_credential(text).list()
     for text in (
-        f"weft.{tenant}.key_0000000000000000.secret",
-        "weft.nobody.key_0.secret",
-        f"weft.{tenant}.key_x.\ud800",
+        f"weftline.{tenant}.key_0000000000000000.secret",
+        "weftline.nobody.key_0.secret",
+        f"weftline.{tenant}.key_x.\ud800",
     ):
         with refused("INVALID_API_KEY"):
             await world.planner.with_credential(text).list()

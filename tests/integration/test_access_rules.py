@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.world import refused
-from weft.capabilities.events.model import EventFilter
+from weftline.capabilities.events.model import EventFilter
 
 if TYPE_CHECKING:
     from support.world import World

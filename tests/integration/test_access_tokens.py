@@ -12,7 +12,7 @@ from joserfc import jwt
 from joserfc.jwk import OctKey, RSAKey
 
 from support.world import outcome, refused, wire_form
-from weft.app.dispatch import CallContext
+from weftline.app.dispatch import CallContext
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -78,7 +78,7 @@ async def test_an_issued_token_is_audited_with_its_agent(world: World) -> None:
     ("change", "code"),
     [
         ({"api_key": "nonsense"}, "INVALID_API_KEY"),
-        ({"api_key": "weft.nobody.key_1.secret"}, "INVALID_API_KEY"),
+        ({"api_key": "weftline.nobody.key_1.secret"}, "INVALID_API_KEY"),
         ({"agent_id": "analysis"}, "INVALID_API_KEY"),
         ({"agent_type": "review"}, "AUTHENTICATION_ERROR"),
         ({"requested_permissions": ["admin"]}, "PERMISSION_DENIED"),

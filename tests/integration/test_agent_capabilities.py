@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.world import refused
-from weft.app.registry import all_operations
-from weft.capabilities.guidance.examples import example_request
-from weft.capabilities.guidance.topics import TOPICS, topic_of
-from weft.kernel.identity import Actor, Permission, PrincipalKind
-from weft.providers.tokenizers import TokenizerRegistry
+from weftline.app.registry import all_operations
+from weftline.capabilities.guidance.examples import example_request
+from weftline.capabilities.guidance.topics import TOPICS, topic_of
+from weftline.kernel.identity import Actor, Permission, PrincipalKind
+from weftline.providers.tokenizers import TokenizerRegistry
 
 MAX_GUIDANCE_TOKENS = 600
 ADMIN = Actor("t", "admin", PrincipalKind.HUMAN, "admin", False, frozenset(Permission) - {Permission.AUDIT}, 5, 0)  # noqa: FBT003
 
 if TYPE_CHECKING:
     from support.world import Caller, World
-    from weft.kernel.operation import Operation
+    from weftline.kernel.operation import Operation
 
 
 @pytest.mark.parametrize(

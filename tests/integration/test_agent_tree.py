@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import outcome, refused
-from weft.capabilities.access.agent_tree import MAX_DEPTH
-from weft.capabilities.events.model import EventFilter
+from weftline.capabilities.access.agent_tree import MAX_DEPTH
+from weftline.capabilities.events.model import EventFilter
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -145,7 +145,7 @@ async def test_a_type_is_granted_by_human_admins_up_to_their_clearance(world: Wo
     assert await spy.in_session("s1").value("findings") == "closed"
 
 
-async def test_no_principal_has_the_name_of_weft_itself(world: World) -> None:
+async def test_no_principal_has_the_name_of_weftline_itself(world: World) -> None:
     for caller in (world.admin, world.planner):
         with refused("AGENT_EXISTS"):
             await caller.create_agent("system")
@@ -363,7 +363,7 @@ async def test_the_number_of_active_agents_is_limited(world: World) -> None:
         await planner.call("agent.create", agent_id=name)
     with refused("QUOTA_EXCEEDED") as caught:
         await planner.call("agent.create", agent_id="c")
-    assert (caught.value.context["setting"], caught.value.context["limit_agents"]) == ("WEFT_AGENT_LIMIT", 4)
+    assert (caught.value.context["setting"], caught.value.context["limit_agents"]) == ("WEFTLINE_AGENT_LIMIT", 4)
     await disable(planner, "a")
     await planner.call("agent.create", agent_id="c")
     with refused("QUOTA_EXCEEDED"):

@@ -10,10 +10,10 @@ import pytest
 from support.alerts import add_calls, alert_events, by_system, called, evaluate, listed, states
 from support.assemblies import assemble
 from support.world import refused
-from weft.app.dispatch import CallContext
-from weft.capabilities.alerts.model import DIGEST_CLEAR, DIGEST_FROM
-from weft.jobs.alerts import PRUNE_ALERTS
-from weft.kernel.alerts import TENANT_SUBJECT, agent_subject, team_subject
+from weftline.app.dispatch import CallContext
+from weftline.capabilities.alerts.model import DIGEST_CLEAR, DIGEST_FROM
+from weftline.jobs.alerts import PRUNE_ALERTS
+from weftline.kernel.alerts import TENANT_SUBJECT, agent_subject, team_subject
 
 if TYPE_CHECKING:
     from support.world import Caller, World

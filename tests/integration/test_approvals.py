@@ -12,16 +12,16 @@ from msgspec import structs
 from support.approvals import CHECK, QUESTION, Asking, Suspicious, approval_of, pending
 from support.jobs import pause_jobs
 from support.world import SESSION, outcome, refused
-from weft.app.approved_calls import ADVANCE
-from weft.app.dispatch import CallContext
-from weft.app.held_calls import MAX_WAITING_OF_TENANT
-from weft.capabilities.approvals import model, service
-from weft.kernel.guards import Guard
+from weftline.app.approved_calls import ADVANCE
+from weftline.app.dispatch import CallContext
+from weftline.app.held_calls import MAX_WAITING_OF_TENANT
+from weftline.capabilities.approvals import model, service
+from weftline.kernel.guards import Guard
 
 if TYPE_CHECKING:
     from support.world import Caller, World
-    from weft.kernel.guards import GuardedCall
-    from weft.settings import Settings
+    from weftline.kernel.guards import GuardedCall
+    from weftline.settings import Settings
 
 TIMEOUT = 60
 
@@ -451,7 +451,7 @@ async def test_large_calls_of_one_caller_leave_room_for_others(world: World, mon
 @pytest.mark.usefixtures("rule")
 async def test_too_many_waiting_calls_are_answered_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_WAITING_OF_TENANT >= 10
-    monkeypatch.setattr("weft.app.held_calls.MAX_WAITING_OF_TENANT", 1)
+    monkeypatch.setattr("weftline.app.held_calls.MAX_WAITING_OF_TENANT", 1)
     waiting = asyncio.create_task(outcome(world.planner.delete("goal")))
     await pending(world.admin)
     async with asyncio.timeout(TIMEOUT / 2):

@@ -10,7 +10,7 @@ import pytest
 
 from support.approvals import approval_of, pending
 from support.world import outcome, refused
-from weft.app.authentication import InStep
+from weftline.app.authentication import InStep
 
 if TYPE_CHECKING:
     from support.world import Caller, World

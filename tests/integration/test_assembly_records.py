@@ -13,14 +13,14 @@ from support.crash_injection import dies
 from support.public_schemas import PUBLIC, public_validator
 from support.records import correlated_call
 from support.world import SESSION, Caller, World, outcome
-from weft.capabilities.records.event_classes import to_cloud_event
-from weft.capabilities.records.model import decode_record
-from weft.capabilities.records.store import Redaction
-from weft.capabilities.records.vocabulary import OmissionReason
-from weft.kernel.correlation import Correlation
-from weft.storage.sql.database import Scope
-from weft.storage.sql.events import SqlEventStore
-from weft.storage.sql.records import SqlRecordStore
+from weftline.capabilities.records.event_classes import to_cloud_event
+from weftline.capabilities.records.model import decode_record
+from weftline.capabilities.records.store import Redaction
+from weftline.capabilities.records.vocabulary import OmissionReason
+from weftline.kernel.correlation import Correlation
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.events import SqlEventStore
+from weftline.storage.sql.records import SqlRecordStore
 
 CLASSES = [
     "context.surface.created",
@@ -141,8 +141,8 @@ async def test_the_events_of_an_assembly_are_cloud_events_that_name_its_records(
     before = await world.last_event()
     answer = await assemble(world.analysis)
     log = await world.app.database.read(Scope(world.tenant), lambda tx: SqlEventStore(tx).after(before, None, 100))
-    published = [msgspec.to_builtins(to_cloud_event(each, "urn:weft:test")) for each in log]
-    published = [each for each in published if each["type"] != "weft.search.low_relevance"]
+    published = [msgspec.to_builtins(to_cloud_event(each, "urn:weftline:test")) for each in log]
+    published = [each for each in published if each["type"] != "weftline.search.low_relevance"]
     assert [each["type"] for each in published] == CLASSES
     for each in published:
         assert (each["specversion"], each["subject"]) == ("1.0", answer["receipt_id"])

@@ -12,10 +12,10 @@ from msgspec import inspect, json
 from support.attribution import fields_that_say_who, named_agents
 from support.bundles import entries, exported, imported
 from support.world import refused
-from weft.app.registry import all_operations
-from weft.capabilities.records.event_classes import CloudEvent
-from weft.capabilities.transfer.bundle_format import BundleWriter
-from weft.kernel.events import Event
+from weftline.app.registry import all_operations
+from weftline.capabilities.records.event_classes import CloudEvent
+from weftline.capabilities.transfer.bundle_format import BundleWriter
+from weftline.kernel.events import Event
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from support.world import refused
-from weft.app.registry import all_operations
-from weft.kernel.errors import WeftError
+from weftline.app.registry import all_operations
+from weftline.kernel.errors import WeftlineError
 
 if TYPE_CHECKING:
     from support.world import World
@@ -289,10 +289,10 @@ async def expect_refusal(world: World, operation: str, raw: dict[str, Any], *, m
 
 async def is_refused(world: World, operation: str, raw: dict[str, Any], *, must: bool = True) -> bool:
     shown = f"{operation} {reprlib.repr(raw)}"
-    refusals: list[WeftError] = []
+    refusals: list[WeftlineError] = []
     try:
         await world.admin.call(operation, **raw)
-    except WeftError as error:
+    except WeftlineError as error:
         refusals.append(error)
     assert refusals or not must, f"accepted: {shown}"
     for error in refusals:

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import outcome, refused
-from weft.app.dispatch import CallContext
-from weft.capabilities.board import board_writer as writing
-from weft.capabilities.board.history_backend import BoardLines
-from weft.capabilities.board.service import Boards
-from weft.capabilities.history.line_backend import CommitMeta
-from weft.capabilities.history.model import Change, ChangeKind, ChangeMeta, Line, Point, Version, blob_hash
-from weft.storage.sql.checkouts import SqlCheckoutStore
-from weft.storage.sql.database import Scope
-from weft.storage.sql.history import SqlLineStore
-from weft.transports.resources import parse_uri
+from weftline.app.dispatch import CallContext
+from weftline.capabilities.board import board_writer as writing
+from weftline.capabilities.board.history_backend import BoardLines
+from weftline.capabilities.board.service import Boards
+from weftline.capabilities.history.line_backend import CommitMeta
+from weftline.capabilities.history.model import Change, ChangeKind, ChangeMeta, Line, Point, Version, blob_hash
+from weftline.storage.sql.checkouts import SqlCheckoutStore
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.history import SqlLineStore
+from weftline.transports.resources import parse_uri
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from support.world import Caller, World
-    from weft.capabilities.history.model import Head
-    from weft.storage.sql.database import Transaction
+    from weftline.capabilities.history.model import Head
+    from weftline.storage.sql.database import Transaction
 
 pytestmark = pytest.mark.req("CE-F25")
 

@@ -20,7 +20,7 @@ PROBLEM_VALUES = {
         "ghp_" + "a" * 36,
         "xoxb-1234567890-abcdef",
         "sk-abcdefghijklmnop1234",
-        "weft.acme.key_0123456789abcdef." + "s" * 43,
+        "weftline.acme.key_0123456789abcdef." + "s" * 43,
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl",
         "postgresql://user:hunter2@db/prod",
         "password: hunter2hunter2",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.world import outcome, refused
-from weft.providers import tokenizers
+from weftline.providers import tokenizers
 
 if TYPE_CHECKING:
     from support.world import Caller, World

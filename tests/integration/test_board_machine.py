@@ -15,10 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from support.full_run import examples
 from support.world import World
-from weft.kernel.errors import WeftError
-from weft.kernel.tokens import approximate_tokens
-from weft.settings import Settings
-from weft.testing.clock import FrozenClock
+from weftline.kernel.errors import WeftlineError
+from weftline.kernel.tokens import approximate_tokens
+from weftline.settings import Settings
+from weftline.testing.clock import FrozenClock
 
 KEYS = st.sampled_from(["a", "b", "c_c"])
 VALUES = st.sampled_from(["", "one", "two words", "漢字", "x" * 60])
@@ -49,7 +49,7 @@ class BoardMachine(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.folder = tempfile.TemporaryDirectory()
-        url = url or str(Path(self.folder.name) / "weft.db")
+        url = url or str(Path(self.folder.name) / "weftline.db")
         self.clock = FrozenClock()
         self.world = World(url, self.clock, Settings(database_url=url, rate_limits="off"))
         self.run(self.world.open())
@@ -68,7 +68,7 @@ class BoardMachine(RuleBasedStateMachine):
     def attempt(self, work: Any) -> tuple[Any, str | None]:
         try:
             return self.run(work), None
-        except WeftError as error:
+        except WeftlineError as error:
             return None, error.code
 
     def total(self) -> int:

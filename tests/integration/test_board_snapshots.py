@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.world import refused
-from weft.capabilities.history.model import Tag
-from weft.storage.sql.database import Scope
-from weft.storage.sql.history import SqlLineStore
+from weftline.capabilities.history.model import Tag
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.history import SqlLineStore
 
 if TYPE_CHECKING:
     from support.world import World

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.world import refused
-from weft.kernel.errors import WeftError
+from weftline.kernel.errors import WeftlineError
 
 if TYPE_CHECKING:
     from support.world import World
@@ -201,7 +201,7 @@ async def test_who_may_not_read_a_key_neither_changes_it_nor_learns_its_version(
             caller.call("history.rollback", context_id=line, target_version="1"),
             caller.call("history.rollback", context_id=line, target_version="0"),
         ):
-            with pytest.raises(WeftError) as caught:
+            with pytest.raises(WeftlineError) as caught:
                 await attempt
             assert caught.value.code in {"PERMISSION_DENIED", "KEY_NOT_FOUND"}
             assert "version" not in str(caught.value.context)

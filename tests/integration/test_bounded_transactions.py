@@ -16,19 +16,19 @@ from support.jobs import pause_jobs
 from support.knowledge import embed_quickly
 from support.records import envelope
 from support.world import SESSION
-from weft.app.registry import all_operations
-from weft.kernel.clock import to_micros
-from weft.kernel.operation import Effect
-from weft.storage.sql.access import SqlAccessStore
-from weft.storage.sql.database import Scope
-from weft.storage.sql.dialects import sqlite
+from weftline.app.registry import all_operations
+from weftline.kernel.clock import to_micros
+from weftline.kernel.operation import Effect
+from weftline.storage.sql.access import SqlAccessStore
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.dialects import sqlite
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
     from support.world import Caller, World
-    from weft.settings import Settings
-    from weft.storage.sql.database import Row, Value
+    from weftline.settings import Settings
+    from weftline.storage.sql.database import Row, Value
 
 MANY = 160
 # Statements, rows read and rows changed of one transaction.
@@ -121,7 +121,7 @@ def walked(monkeypatch: pytest.MonkeyPatch) -> Walk:
         try:
             return run_to_end(cursor, scope, inside, *rest)
         finally:
-            if opened and threading.current_thread().name == "weft-writer":
+            if opened and threading.current_thread().name == "weftline-writer":
                 walk.note(opened[0].steps + cursor.connection.total_changes() - before)
 
     monkeypatch.setattr(sqlite, "_run_to_end", counted)

@@ -11,10 +11,10 @@ from msgspec import structs
 
 from support.bundles import exported, imported
 from support.world import refused
-from weft.capabilities.agent_context import service
-from weft.capabilities.history import merge_operations, rollback
-from weft.capabilities.plans.model import ALLOWANCES
-from weft.storage.sql.database import Scope
+from weftline.capabilities.agent_context import service
+from weftline.capabilities.history import merge_operations, rollback
+from weftline.capabilities.plans.model import ALLOWANCES
+from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

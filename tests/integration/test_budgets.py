@@ -12,12 +12,12 @@ import pytest
 from support.assemblies import TASK, add_documents, assemble, ingest, receipt
 from support.processes import outcomes_in_processes
 from support.world import SESSION, Caller, outcome, refused
-from weft.capabilities.metering.model import NewUsageEntry, UsageKey, UsageSums
-from weft.jobs.alerts import PRUNE_ALERTS
-from weft.kernel.call_warnings import collected_warnings
-from weft.kernel.clock import DAY_MICROS
-from weft.storage.sql.database import Scope
-from weft.storage.sql.metering import SqlUsageStore
+from weftline.capabilities.metering.model import NewUsageEntry, UsageKey, UsageSums
+from weftline.jobs.alerts import PRUNE_ALERTS
+from weftline.kernel.call_warnings import collected_warnings
+from weftline.kernel.clock import DAY_MICROS
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.metering import SqlUsageStore
 
 if TYPE_CHECKING:
     from support.world import World

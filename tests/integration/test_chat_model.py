@@ -10,11 +10,11 @@ import pytest
 
 from support.scripted_provider import Answer, ScriptedProvider, scripted_provider
 from support.world import World
-from weft.app.app import App
-from weft.app.diagnostics import CheckStatus
-from weft.app.diagnostics.checks import check_chat_model, examine
-from weft.capabilities.language_models.chat_model import ChatCaller, ChatMessage, ChatModelError, ChatRequest
-from weft.settings import InvalidSetting, Settings
+from weftline.app.app import App
+from weftline.app.diagnostics import CheckStatus
+from weftline.app.diagnostics.checks import check_chat_model, examine
+from weftline.capabilities.language_models.chat_model import ChatCaller, ChatMessage, ChatModelError, ChatRequest
+from weftline.settings import InvalidSetting, Settings
 
 KEY = "sk-not-for-any-log"
 
@@ -40,11 +40,11 @@ async def test_the_doctor_asks_the_model(world: World, service: ScriptedProvider
 @pytest.mark.parametrize(
     ("answer", "step"),
     [
-        (Answer(status=401), "WEFT_CHAT_API_KEY"),
-        (Answer(status=404), "WEFT_CHAT_URL and WEFT_CHAT_MODEL"),
+        (Answer(status=401), "WEFTLINE_CHAT_API_KEY"),
+        (Answer(status=404), "WEFTLINE_CHAT_URL and WEFTLINE_CHAT_MODEL"),
         (Answer(status=429, headers={"retry-after": "3600"}), "higher limit"),
         (Answer(failure="malformed"), "openai or anthropic"),
-        (Answer(failure="disconnect"), "WEFT_CHAT_URL"),
+        (Answer(failure="disconnect"), "WEFTLINE_CHAT_URL"),
     ],
 )
 async def test_the_doctor_says_what_is_wrong_with_the_model(
@@ -70,7 +70,7 @@ async def test_without_a_model_the_doctor_checks_none(world: World, service: Scr
 
 
 async def test_invalid_settings_are_refused_at_the_start(world: World, service: ScriptedProvider) -> None:
-    with pytest.raises(InvalidSetting, match="WEFT_CHAT_URL"):
+    with pytest.raises(InvalidSetting, match="WEFTLINE_CHAT_URL"):
         App(with_model(world, service, chat_url=f"http://user:{KEY}@host/v1"))
     finding = await check_chat_model(with_model(world, service, chat_url=f"http://user:{KEY}@host/v1"))
     assert (finding.state, KEY in str(finding)) == (CheckStatus.PROBLEM, False)
@@ -126,6 +126,6 @@ async def test_calls_are_metered_for_the_tenant_that_they_are_made_for(world: Wo
     other = (await world.stranger.at(app).call("performance.read"))["chat_model"]
     assert other["calls"] == 0
     exposed = app.metrics.exposition().decode()
-    assert 'weft_chat_calls_total{outcome="ok"} 1.0' in exposed
-    assert 'weft_chat_calls_total{outcome="rejected"} 1.0' in exposed
-    assert f'weft_chat_tokens_total{{kind="input"}} {float(usage.input_tokens)}' in exposed
+    assert 'weftline_chat_calls_total{outcome="ok"} 1.0' in exposed
+    assert 'weftline_chat_calls_total{outcome="rejected"} 1.0' in exposed
+    assert f'weftline_chat_tokens_total{{kind="input"}} {float(usage.input_tokens)}' in exposed

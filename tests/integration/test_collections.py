@@ -24,23 +24,23 @@ from support.collection_replicas import (
     wait_for_writes,
     with_fields,
 )
-from weft.capabilities.search.index_view import CollectionQuery
-from weft.kernel.errors import SystemUnavailable
-from weft.search_index.segment_file import open_segment
-from weft.search_index.segment_merge import merge_segments
+from weftline.capabilities.search.index_view import CollectionQuery
+from weftline.kernel.errors import SystemUnavailable
+from weftline.search_index.segment_file import open_segment
+from weftline.search_index.segment_merge import merge_segments
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
     from support.world import World
-    from weft.search_index.segment_file import OpenedSegment
+    from weftline.search_index.segment_file import OpenedSegment
 
 
 @pytest.fixture(autouse=True)
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.app.search.replica._FLUSH_ROWS", 30)
-    monkeypatch.setattr("weft.app.search.replica._READ_BATCH_SIZE", 16)
+    monkeypatch.setattr("weftline.app.search.replica._FLUSH_ROWS", 30)
+    monkeypatch.setattr("weftline.app.search.replica._READ_BATCH_SIZE", 16)
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ async def test_segments_are_reused_after_a_database_outage(
         file.touch()
         with monkeypatch.context() as broken:
             broken.setattr(
-                "weft.app.search.replica.SqlCollectionStore", Mock(side_effect=SystemUnavailable("unavailable"))
+                "weftline.app.search.replica.SqlCollectionStore", Mock(side_effect=SystemUnavailable("unavailable"))
             )
             with pytest.raises(SystemUnavailable):
                 await collection.check()
@@ -231,7 +231,7 @@ async def test_files_of_deleted_collections_are_swept(world: World) -> None:
 async def test_replicas_are_evicted_under_memory_pressure(
     world: World, collection: CollectionWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.app.search.replicas._MAX_BYTES_IN_MEMORY", 1)
+    monkeypatch.setattr("weftline.app.search.replicas._MAX_BYTES_IN_MEMORY", 1)
     await collection.add(20)
     await collection.check()
     await collection.indexes.open(world.tenant, CollectionQuery("sessions"), ANN, MODEL)
@@ -242,7 +242,7 @@ async def test_replicas_are_evicted_under_memory_pressure(
 async def test_a_replica_with_much_lag_does_not_block_searches(
     collection: CollectionWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.app.search.replica._MAX_WAIT_SECONDS", -1.0)
+    monkeypatch.setattr("weftline.app.search.replica._MAX_WAIT_SECONDS", -1.0)
     await collection.add(200)
     view = await collection.indexes.open(collection._world.tenant, CollectionQuery(COLLECTION), ANN, MODEL)
     assert view.size < len(collection.plain.visible(CollectionQuery(COLLECTION), ANN))
@@ -285,7 +285,7 @@ async def test_a_process_opens_only_new_segments_of_another_process(
         await collection.check()
         await wait_for_writes(ours)
         collection.indexes = others
-        monkeypatch.setattr("weft.search_index.segment_store.open_segment", record_call)
+        monkeypatch.setattr("weftline.search_index.segment_store.open_segment", record_call)
         await collection.check()
         assert {*names} == {file.name for file in files_in(tmp_path / "index")} - known
         assert len(names) == 1
@@ -330,7 +330,7 @@ async def test_segments_are_merged_off_the_event_loop(
         threads.append(threading.current_thread())
         return merge_segments(*args, **how)
 
-    monkeypatch.setattr("weft.search_index.snapshot.merge_segments", record_call)
+    monkeypatch.setattr("weftline.search_index.snapshot.merge_segments", record_call)
     for _ in range(12):
         await collection.add(2)
         await collection.check()
@@ -340,9 +340,9 @@ async def test_segments_are_merged_off_the_event_loop(
 
 @pytest.fixture
 def few_tombstones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.capabilities.indexing.collections.model._MIN_RETAINED_CHANGES", 10)
-    monkeypatch.setattr("weft.app.search.service._MIN_PRUNED", 1)
-    monkeypatch.setattr("weft.storage.sql.collections.DELETE_BATCH_SIZE", 7)
+    monkeypatch.setattr("weftline.capabilities.indexing.collections.model._MIN_RETAINED_CHANGES", 10)
+    monkeypatch.setattr("weftline.app.search.service._MIN_PRUNED", 1)
+    monkeypatch.setattr("weftline.storage.sql.collections.DELETE_BATCH_SIZE", 7)
 
 
 async def change_many_times(collection: CollectionWriter) -> None:
@@ -422,13 +422,13 @@ async def test_a_partial_result_is_flagged(world: World, monkeypatch: pytest.Mon
     for number in range(40):
         await world.planner.write(f"key{number}", f"Tea is served at {number} o'clock.")
     await world.index_sessions()
-    monkeypatch.setattr("weft.app.search.replica._MAX_WAIT_SECONDS", -1.0)
+    monkeypatch.setattr("weftline.app.search.replica._MAX_WAIT_SECONDS", -1.0)
     asked = {"query": "when is tea served", "explain": True}
     partial = await world.planner.call("search.query", **asked)
     indexes = world.app.collections._indexes
     assert indexes is not None
     await wait_for_writes(indexes)
-    monkeypatch.setattr("weft.app.search.replica._MAX_WAIT_SECONDS", 60.0)
+    monkeypatch.setattr("weftline.app.search.replica._MAX_WAIT_SECONDS", 60.0)
     everything = await world.planner.call("search.query", **asked)
     assert [answer.get("pending", {}).get("partial", False) for answer in (partial, everything)] == [True, False]
     assert partial["searched"] < everything["searched"] == 40
@@ -442,7 +442,7 @@ async def test_an_empty_partial_result_is_not_reported_as_no_results(
     for number in range(40):
         await world.planner.write(f"key{number}", f"Tea is served at {number} o'clock.")
     await world.index_sessions()
-    monkeypatch.setattr("weft.app.search.replica._MAX_WAIT_SECONDS", -1.0)
+    monkeypatch.setattr("weftline.app.search.replica._MAX_WAIT_SECONDS", -1.0)
     relevance_only = {"recency_weight": 0, "importance_weight": 0}
     found = await world.planner.call("search.query", query="zebra crossing", min_score=1.0, **relevance_only)
     assert (found["unsure"], found["pending"]) == (True, {"partial": True})

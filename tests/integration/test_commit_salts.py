@@ -9,14 +9,14 @@ import pytest
 
 from support.bundles import entries, exported, imported
 from support.world import SESSION, refused
-from weft.capabilities.history.model import EMPTY
-from weft.capabilities.transfer.bundle_format import BundleRecord
-from weft.storage.sql.database import Scope
-from weft.storage.sql.history import SqlLineStore
+from weftline.capabilities.history.model import EMPTY
+from weftline.capabilities.transfer.bundle_format import BundleRecord
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.history import SqlLineStore
 
 if TYPE_CHECKING:
     from support.world import Caller, World
-    from weft.storage.sql.database import Transaction
+    from weftline.storage.sql.database import Transaction
 
 pytestmark = [pytest.mark.both_databases, pytest.mark.req("SC-08")]
 BOARD = f"board:{SESSION}"
@@ -37,7 +37,7 @@ async def verified(caller: Caller, context_id: str = BOARD) -> bool:
 
 
 async def remove_salts(world: World, line_id: str) -> list[str]:
-    """Make a line as earlier versions of Weft wrote it, and return the hashes of its commits, oldest first."""
+    """Make a line as earlier versions of Weftline wrote it, and return the hashes of its commits, oldest first."""
 
     async def rewrite(tx: Transaction) -> list[bytes]:
         lines, chain = SqlLineStore(tx), [EMPTY]

@@ -16,17 +16,17 @@ from support.records import all_records
 from support.service_compactions import begin, compact, decision, draft_of, finish, in_service, summary_of
 from support.windows import create, ingest, message
 from support.world import SESSION, refused
-from weft.capabilities.compaction.model import CompactedView
-from weft.capabilities.records.event_classes import to_cloud_event
-from weft.capabilities.records.model import decode_record
-from weft.storage.sql.database import Scope
-from weft.storage.sql.events import SqlEventStore
+from weftline.capabilities.compaction.model import CompactedView
+from weftline.capabilities.records.event_classes import to_cloud_event
+from weftline.capabilities.records.model import decode_record
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.events import SqlEventStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from support.world import Caller, World
-    from weft.capabilities.windows.model import WindowEvent
+    from weftline.capabilities.windows.model import WindowEvent
 
 pytestmark = pytest.mark.req("AC-09")
 LINE = f"window:{SESSION}:planner"
@@ -67,7 +67,7 @@ async def test_a_compaction_is_recorded_and_announced_when_it_is_applied(world: 
     assert compaction["source_item_refs"] == summary["source_item_refs"] == [f"{LINE}/e1/1.1", f"{LINE}/e2/1.1"]
     assert compaction["compaction_id"] == f"compaction:{done.compaction_id}" == summary["compaction_ref"]
     assert compaction["summary_ref"] == summary["summary_id"]
-    assert (summary["content"], compaction["metadata"]["weft"]["version"]) == (TEXT, done.version)
+    assert (summary["content"], compaction["metadata"]["weftline"]["version"]) == (TEXT, done.version)
     events = (await world.planner.events(after=before))["events"]
     assert [event["type"] for event in events] == [
         "context.compaction.started",
@@ -105,7 +105,7 @@ async def test_the_events_are_cloud_events(world: World) -> None:
     log = await world.app.database.read(
         Scope(world.tenant), lambda tx: SqlEventStore(tx).numbered(range(before + 1, before + 4))
     )
-    sent = [msgspec.json.decode(msgspec.json.encode(to_cloud_event(each, "urn:weft:here"))) for each in log]
+    sent = [msgspec.json.decode(msgspec.json.encode(to_cloud_event(each, "urn:weftline:here"))) for each in log]
     assert [each["type"] for each in sent] == [
         "context.compaction.started",
         "context.compaction.completed",
@@ -163,7 +163,7 @@ async def test_a_summary_that_stays_keeps_its_record(world: World) -> None:
     summaries = await found(world.planner, "context_summary")
     assert [each["content"] for each in summaries] == [TEXT, "More."]
     second = (await found(world.planner, "context_compaction"))[1]
-    assert second["metadata"]["weft"]["summary_refs"] == [each["summary_id"] for each in summaries]
+    assert second["metadata"]["weftline"]["summary_refs"] == [each["summary_id"] for each in summaries]
     assert second["coverage"]["items_covered"] == 4
     events = (await world.planner.events(after=before))["events"]
     assert [event["type"] for event in events].count("context.summary.created") == 1
@@ -183,7 +183,7 @@ async def test_a_held_compaction_is_recorded_when_it_is_approved(world: World) -
 
 async def test_a_degraded_compaction_is_announced_and_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
     await talk(world.planner)
-    with caplog.at_level(logging.WARNING, logger="weft.compaction"):
+    with caplog.at_level(logging.WARNING, logger="weftline.compaction"):
         await compact(world.planner, first_two, degraded=("model: timeout",))
     (event,) = [
         each
@@ -191,7 +191,7 @@ async def test_a_degraded_compaction_is_announced_and_logged(world: World, caplo
         if each["type"] == "compaction.degraded"
     ]
     assert (event["data"]["degraded"], event["data"]["state"]) == (["model: timeout"], "applied")
-    (logged,) = [each for each in caplog.records if each.name == "weft.compaction"]
+    (logged,) = [each for each in caplog.records if each.name == "weftline.compaction"]
     assert TEXT not in str(logged.__dict__)
     assert (await found(world.planner))[0]["validation"]["status"] == "degraded"
 
@@ -253,7 +253,7 @@ async def test_a_source_is_forgotten_with_its_summaries(world: World, mode: str)
     answer = await shown(world.planner, name)
     current = await in_service(world.planner, lambda service: service.current(LINE))
     if mode == "flag":
-        assert answer["record"]["metadata"]["weft"]["trust"]["trust"] == "suspicious"
+        assert answer["record"]["metadata"]["weftline"]["trust"]["trust"] == "suspicious"
         assert f"{LINE}/e1/1.1" in answer["stale"]["items"]
         return
     assert "PostgreSQL" not in json.dumps(answer)
@@ -291,7 +291,7 @@ async def test_provenance_says_what_a_summary_was_made_of(world: World) -> None:
     assert any("context_compaction" in activity for activity in made_by)
     (activity,) = [each for each in made_by if "context_compaction" in each]
     agents = [each["prov:agent"] for each in raw["wasAssociatedWith"].values() if each["prov:activity"] == activity]
-    assert agents == ["weft:agent/orchestrator%3Aplanner"]
+    assert agents == ["weftline:agent/orchestrator%3Aplanner"]
 
 
 async def test_a_deleted_session_leaves_no_records(world: World) -> None:

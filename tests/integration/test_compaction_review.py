@@ -11,8 +11,8 @@ from support.compaction_runs import compact, compactions, current, long_window, 
 from support.jobs import pause_jobs
 from support.windows import contents, create, ingest, message
 from support.world import SESSION, refused
-from weft.jobs.compaction import COMPACT
-from weft.kernel.call_warnings import collected_warnings
+from weftline.jobs.compaction import COMPACT
+from weftline.kernel.call_warnings import collected_warnings
 
 if TYPE_CHECKING:
     from support.world import Caller, World

@@ -15,12 +15,12 @@ from support.scripted_provider import Answer, ScriptedProvider, scripted_provide
 from support.summary_model import as_json, faithful, inventing_number
 from support.windows import create, ingest, message, published
 from support.world import SESSION, Caller, World
-from weft.app.app import App
-from weft.capabilities.compaction.compactor import Compactor
-from weft.capabilities.compaction.model_summariser import REASONS
-from weft.capabilities.compaction.summarisers import NOT_CONFIGURED
-from weft.jobs.compaction import COMPACT
-from weft.providers.chat_models.resilient import ResilientChatModel
+from weftline.app.app import App
+from weftline.capabilities.compaction.compactor import Compactor
+from weftline.capabilities.compaction.model_summariser import REASONS
+from weftline.capabilities.compaction.summarisers import NOT_CONFIGURED
+from weftline.jobs.compaction import COMPACT
+from weftline.providers.chat_models.resilient import ResilientChatModel
 
 FACTS = [
     "We decided to keep the journal in PostgreSQL 16.4.",
@@ -133,7 +133,7 @@ async def test_a_model_that_fails_degrades_the_compaction_and_nothing_else(
         shorten_attempts(app, monkeypatch, 0.1)
     agent = world.analysis.at(app)
     await window_with_facts(agent)
-    with caplog.at_level(logging.INFO, "weft"):
+    with caplog.at_level(logging.INFO, "weftline"):
         answer = await compact(agent, wait_seconds=30)
     assert (answer["state"], answer["degraded"]) == ("applied", [REASONS[reason]])  # type: ignore[index]
     prompt = await shown(agent)

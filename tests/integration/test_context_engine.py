@@ -11,8 +11,8 @@ from support.assemblies import TASK, add_documents, assemble, ingest, receipt, t
 from support.teams import create_team
 from support.windows import create, published
 from support.world import SESSION, World, outcome, refused
-from weft.capabilities.assembly import service
-from weft.capabilities.layers.prefix import render_layers, sections_of
+from weftline.capabilities.assembly import service
+from weftline.capabilities.layers.prefix import render_layers, sections_of
 
 TOPICS = ("vacation", "travel", "passwords", "parking", "canteen", "pensions", "printers", "visitors", "training")
 
@@ -130,7 +130,7 @@ async def test_beyond_the_limit_of_the_model_the_priority_decides_what_stays(wor
     assert answer["tokens"] <= answer["limit"] == 1_800
     found = texts(answer)
     # Layers, task, relevant passages and the newest messages stay; the oldest go.
-    assert "weft:layer" in found[0]
+    assert "weftline:layer" in found[0]
     assert found[-1] == "What is the code of the parking barrier?"
     assert "code 7319" in prompt(answer)
     assert "The newest question." in found

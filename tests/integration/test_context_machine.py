@@ -16,9 +16,9 @@ from support.context_model import ARTIFACT_DAYS, ARTIFACTS, DEFINITION, PARTS, C
 from support.full_run import examples
 from support.history_model import Commit, Entry, Line, ancestors, merge_bases, three_way
 from support.world import World
-from weft.kernel.errors import WeftError
-from weft.settings import Settings
-from weft.testing.clock import FrozenClock
+from weftline.kernel.errors import WeftlineError
+from weftline.settings import Settings
+from weftline.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
     from support.context_model import Memory
@@ -53,7 +53,7 @@ class ContextMachine(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.folder = tempfile.TemporaryDirectory()
         folder = Path(self.folder.name)
-        url = url or str(folder / "weft.db")
+        url = url or str(folder / "weftline.db")
         self.clock = FrozenClock()
         world_settings = Settings(database_url=url, rate_limits="off", data_dir=str(folder))
         self.world = World(url, self.clock, world_settings)
@@ -74,7 +74,7 @@ class ContextMachine(RuleBasedStateMachine):
     def ask(self, operation: str, by: str = "admin", **raw: Any) -> tuple[Any, str | None]:
         try:
             return self.run(getattr(self.world, by).call(operation, **raw)), None
-        except WeftError as error:
+        except WeftlineError as error:
             return error.context, error.code
 
     def draw_branch(self, data: st.DataObject) -> tuple[ContextModel, str, Line]:

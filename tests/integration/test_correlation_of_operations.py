@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import SESSION, wire_form
-from weft.app.dispatch import CallContext
-from weft.capabilities.events.model import EventQuery
-from weft.kernel.correlation import Correlation
-from weft.storage.sql.database import Scope
-from weft.storage.sql.events import SqlEventStore
+from weftline.app.dispatch import CallContext
+from weftline.capabilities.events.model import EventQuery
+from weftline.kernel.correlation import Correlation
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.events import SqlEventStore
 
 if TYPE_CHECKING:
     from support.world import Caller, World
-    from weft.kernel.events import StoredEvent
+    from weftline.kernel.events import StoredEvent
 
 TURN = Correlation(turn_id="t1", task_id="k1", run_id="r1", trace_id="ab" * 16, span_id="cd" * 8)
 BOARD = f"board:{SESSION}"

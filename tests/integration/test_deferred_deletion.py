@@ -10,17 +10,17 @@ from support.indexed_items import check_index_complete, indexed_texts
 from support.jobs import pause_jobs
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, put
 from support.world import SESSION, refused
-from weft.capabilities.board.branch_entries import BranchEntries
-from weft.jobs.cleanup import _delete_batch
-from weft.storage.sql.database import Scope
-from weft.storage.sql.history import SqlLineStore
+from weftline.capabilities.board.branch_entries import BranchEntries
+from weftline.jobs.cleanup import _delete_batch
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.history import SqlLineStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from support.knowledge import QuickEmbedder
     from support.world import World
-    from weft.storage.sql.database import Transaction
+    from weftline.storage.sql.database import Transaction
 
 
 SMALL = {"chunk_tokens": 32, "overlap_tokens": 4}
@@ -43,8 +43,8 @@ def embedder(monkeypatch: pytest.MonkeyPatch) -> QuickEmbedder:
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use small batches and pause the deletion job."""
-    monkeypatch.setattr("weft.storage.sql.collections.DELETE_BATCH_SIZE", 4)
-    monkeypatch.setattr("weft.storage.sql.knowledge._DELETE_BATCH", 2)
+    monkeypatch.setattr("weftline.storage.sql.collections.DELETE_BATCH_SIZE", 4)
+    monkeypatch.setattr("weftline.storage.sql.knowledge._DELETE_BATCH", 2)
     pause_jobs(monkeypatch, "collections.delete")
 
 
@@ -120,7 +120,7 @@ async def test_deferred_deletion_resumes_where_it_stopped(world: World, monkeypa
     await world.admin.call("knowledge.delete_domain", domain=HANDBOOK)
     left = await rows(world, "chunks")
     with monkeypatch.context() as patched:
-        patched.setattr("weft.jobs.cleanup._delete_batch", _dying_after(2))
+        patched.setattr("weftline.jobs.cleanup._delete_batch", _dying_after(2))
         await world.app.scheduler.drain("collections.delete")
     assert 0 < await rows(world, "chunks") < left
     other = await world.another_app()
@@ -184,8 +184,8 @@ async def test_keys_of_a_branch_are_paged_like_those_of_the_board(world: World) 
 @pytest.fixture
 def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Defer the deletion of more than a few rows, delete few in each transaction, and pause the job."""
-    monkeypatch.setattr("weft.storage.sql.erasure._MAX_AT_ONCE", 3)
-    monkeypatch.setattr("weft.storage.sql.erasure._BATCH", 2)
+    monkeypatch.setattr("weftline.storage.sql.erasure._MAX_AT_ONCE", 3)
+    monkeypatch.setattr("weftline.storage.sql.erasure._BATCH", 2)
     pause_jobs(monkeypatch, "collections.delete")
 
 

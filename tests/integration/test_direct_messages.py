@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import refused
-from weft.capabilities.sessions import agent_directory
-from weft.storage.sql.access import SqlAccessStore
+from weftline.capabilities.sessions import agent_directory
+from weftline.storage.sql.access import SqlAccessStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from support.world import Caller, World
-    from weft.capabilities.access.model import Memberships, Principal
+    from weftline.capabilities.access.model import Memberships, Principal
 
 pytestmark = pytest.mark.req("WX-03")
 

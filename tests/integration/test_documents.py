@@ -19,12 +19,12 @@ import pytest
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, long_text, put
 from support.webhooks import wait_until
 from support.world import refused
-from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
-from weft.capabilities.knowledge.ingestion import IngestTransaction
-from weft.capabilities.knowledge.store import QueuedDocument
-from weft.providers.document_trial import DocumentTrial
-from weft.storage.sql.collections import SqlCollectionStore
-from weft.storage.sql.database import Scope
+from weftline.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
+from weftline.capabilities.knowledge.ingestion import IngestTransaction
+from weftline.capabilities.knowledge.store import QueuedDocument
+from weftline.providers.document_trial import DocumentTrial
+from weftline.storage.sql.collections import SqlCollectionStore
+from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:
     from support.knowledge import QuickEmbedder
@@ -179,7 +179,7 @@ async def test_only_changed_chunks_are_embedded_again(library: World, embedder: 
 async def test_the_old_version_is_readable_until_the_new_one_is_indexed(
     library: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.jobs.ingestion._CHUNKS_AT_ONCE", 1)
+    monkeypatch.setattr("weftline.jobs.ingestion._CHUNKS_AT_ONCE", 1)
     await put(library.planner, "a.md", TEXT)
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     old = await chunks(library, "a.md")
@@ -207,7 +207,7 @@ async def test_the_old_version_is_readable_until_the_new_one_is_indexed(
 async def test_a_partially_indexed_version_does_not_change_search_results(
     library: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.jobs.ingestion._CHUNKS_AT_ONCE", 1)
+    monkeypatch.setattr("weftline.jobs.ingestion._CHUNKS_AT_ONCE", 1)
     await put(library.planner, "a.md", TEXT)
     await put(library.planner, "b.md", "Something else.")
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
@@ -324,7 +324,7 @@ async def test_ingestion_is_retried_while_the_embedder_is_unavailable(
 async def test_the_lease_is_renewed_during_a_long_ingestion(
     library: World, embedder: QuickEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.jobs.runner._RENEW_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr("weftline.jobs.runner._RENEW_EVERY_SECONDS", 0.01)
     await put(library.planner, "a.md", TEXT)
     embed = embedder.embed
 
@@ -381,7 +381,7 @@ async def test_a_failed_document_leaves_no_chunks_of_unfinished_versions(
             raise EmbedderUnavailable
         return await embed(texts, purpose)
 
-    monkeypatch.setattr("weft.jobs.ingestion._CHUNKS_AT_ONCE", 2)
+    monkeypatch.setattr("weftline.jobs.ingestion._CHUNKS_AT_ONCE", 2)
     with monkeypatch.context() as patched:
         patched.setattr(embedder, "embed", unavailable)
         await put(library.planner, "a.md", long_text(6))
@@ -698,16 +698,16 @@ async def test_concurrent_puts_of_a_document_count_it_once(library: World) -> No
 async def test_metrics_count_documents_and_chunks(library: World) -> None:
     def figures() -> dict[str, float]:
         lines = library.app.metrics.exposition().decode().splitlines()
-        found = (line.rpartition(" ") for line in lines if line.startswith(("weft_documents", "weft_chunks")))
+        found = (line.rpartition(" ") for line in lines if line.startswith(("weftline_documents", "weftline_chunks")))
         return {name: float(value) for name, _, value in found}
 
     before = figures()
     await put(library.planner, "a.md", TEXT)
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
-    after, indexed = figures(), 'weft_documents_total{outcome="indexed"}'
+    after, indexed = figures(), 'weftline_documents_total{outcome="indexed"}'
     assert after[indexed] - before.get(indexed, 0) == 1
-    assert after["weft_chunks_total"] - before["weft_chunks_total"] == len(await chunks(library, "a.md"))
-    assert "weft_documents_pending" in after
+    assert after["weftline_chunks_total"] - before["weftline_chunks_total"] == len(await chunks(library, "a.md"))
+    assert "weftline_documents_pending" in after
 
 
 async def test_the_worker_ingests_new_documents_automatically(

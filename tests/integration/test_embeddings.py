@@ -14,18 +14,18 @@ import pytest
 from support.embedding_service import DIMENSIONS, Answer, EmbeddingService, embedding_service
 from support.knowledge import embed_quickly
 from support.world import Caller, World, refused
-from weft.app.app import App
-from weft.app.caches import Cache
-from weft.app.diagnostics.checks import CheckStatus, check_embedder
-from weft.app.search.embedding_cache import CachedEmbeddings
-from weft.capabilities.indexing.collections.model import ChunkOwner
-from weft.capabilities.indexing.embeddings.model import EmbeddingModelUnknown
-from weft.capabilities.indexing.embeddings.store import Role
-from weft.kernel.clock import to_micros
-from weft.kernel.identity import system_actor
-from weft.storage.sql.database import SYSTEM, Scope
-from weft.storage.sql.embeddings import PLATFORM, SqlTenantModelStore, SqlVectorStore
-from weft.testing.embedder import WordEmbedder
+from weftline.app.app import App
+from weftline.app.caches import Cache
+from weftline.app.diagnostics.checks import CheckStatus, check_embedder
+from weftline.app.search.embedding_cache import CachedEmbeddings
+from weftline.capabilities.indexing.collections.model import ChunkOwner
+from weftline.capabilities.indexing.embeddings.model import EmbeddingModelUnknown
+from weftline.capabilities.indexing.embeddings.store import Role
+from weftline.kernel.clock import to_micros
+from weftline.kernel.identity import system_actor
+from weftline.storage.sql.database import SYSTEM, Scope
+from weftline.storage.sql.embeddings import PLATFORM, SqlTenantModelStore, SqlVectorStore
+from weftline.testing.embedder import WordEmbedder
 
 MINILM = "all-MiniLM-L6-v2-int8"
 
@@ -60,7 +60,7 @@ def embedded_texts(word_embedder: WordEmbedder) -> list[str]:
 
 
 def cache_metric(world: World, outcome: str) -> float:
-    name = f'weft_embedding_cache_total{{outcome="{outcome}"}} '.encode()
+    name = f'weftline_embedding_cache_total{{outcome="{outcome}"}} '.encode()
     lines = world.app.metrics.exposition().splitlines()
     return next((float(line.removeprefix(name)) for line in lines if name in line), 0.0)
 
@@ -335,6 +335,6 @@ async def test_the_doctor_embeds_a_text(world: World, service: EmbeddingService)
     )
     assert (await check_embedder(remote)).state is CheckStatus.OK
     finding = await check_embedder(replace(remote, embedding_dimensions=65))
-    assert (finding.state, "WEFT_EMBEDDING_DIMENSIONS" in finding.next_step) == (CheckStatus.PROBLEM, True)
+    assert (finding.state, "WEFTLINE_EMBEDDING_DIMENSIONS" in finding.next_step) == (CheckStatus.PROBLEM, True)
     finding = await check_embedder(replace(remote, embedding_model=""))
-    assert (finding.state, "WEFT_EMBEDDING_MODEL" in finding.detail) == (CheckStatus.PROBLEM, True)
+    assert (finding.state, "WEFTLINE_EMBEDDING_MODEL" in finding.detail) == (CheckStatus.PROBLEM, True)

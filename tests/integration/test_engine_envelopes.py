@@ -8,7 +8,7 @@ import pytest
 
 from support.assemblies import assemble, ingest
 from support.bundles import exported, items, records
-from weft.kernel.errors import WeftError
+from weftline.kernel.errors import WeftlineError
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -110,8 +110,8 @@ async def test_an_envelope_is_stored_with_its_turn_or_not_at_all(world: World, m
     async def fail(*_: object) -> None:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr("weft.storage.sql.metering.SqlUsageStore.add", fail)
-    with pytest.raises((OSError, WeftError)):
+    monkeypatch.setattr("weftline.storage.sql.metering.SqlUsageStore.add", fail)
+    with pytest.raises((OSError, WeftlineError)):
         await assemble(planner, task="Which berth is free?")
     assert await envelopes_of(world.admin) == []
     assert (await planner.call("receipt.list", session_id="quay"))["receipts"] == []

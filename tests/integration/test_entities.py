@@ -100,7 +100,7 @@ async def test_reindexing_adds_entities_to_older_chunks(filled: World) -> None:
     async def forget(transaction: Any) -> None:
         await transaction.run("UPDATE chunks SET entities = ''")
 
-    from weft.storage.sql.database import Scope  # noqa: PLC0415
+    from weftline.storage.sql.database import Scope  # noqa: PLC0415
 
     await filled.app.database.write(Scope(filled.tenant), forget)
     await filled.admin.call("knowledge.reindex_all")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import SESSION
-from weft.capabilities.events.model import EventFilter
+from weftline.capabilities.events.model import EventFilter
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -103,6 +103,6 @@ async def test_boards_without_acls_are_read_without_looking_up_keys(
     async def fail(*_: object) -> Any:
         raise AssertionError("looked up")
 
-    monkeypatch.setattr("weft.storage.sql.events.later_key_acls", fail)
+    monkeypatch.setattr("weftline.storage.sql.events.later_key_acls", fail)
     await world.planner.write("plan", "open")
     assert await seen(world.analysis) == [("written", 1)]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import refused
-from weft.capabilities.events.model import EventFilter
-from weft.kernel.errors import WeftError
+from weftline.capabilities.events.model import EventFilter
+from weftline.kernel.errors import WeftlineError
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -211,7 +211,7 @@ async def _follow_to_the_end(caller: Caller) -> tuple[str, list[str]]:
     try:
         async for page in caller.follow(EventFilter(), 0):
             subjects += [event.subject for event in page.events]
-    except WeftError as error:
+    except WeftlineError as error:
         return error.code, subjects
     raise AssertionError("the stream ended without an error")
 

@@ -15,22 +15,22 @@ from support.bundles import contents, entries, exported, items, records, seal_of
 from support.full_run import FULL
 from support.statement_log import statements_of
 from support.world import SESSION, Caller, refused, wire_form
-from weft.app import transfer
-from weft.app.dispatch import CallContext
-from weft.capabilities.records.store import Redaction
-from weft.capabilities.transfer import envelope_ids, export_collector
-from weft.capabilities.transfer.bundle_format import BundleHeader, BundleSession, BundleSnapshot
-from weft.capabilities.transfer.policy_filter import AppliedPolicy
-from weft.kernel.correlation import Correlation
-from weft.kernel.fair_queue import FairSlots
-from weft.storage.sql.database import Scope
-from weft.storage.sql.records import SqlRecordStore
+from weftline.app import transfer
+from weftline.app.dispatch import CallContext
+from weftline.capabilities.records.store import Redaction
+from weftline.capabilities.transfer import envelope_ids, export_collector
+from weftline.capabilities.transfer.bundle_format import BundleHeader, BundleSession, BundleSnapshot
+from weftline.capabilities.transfer.policy_filter import AppliedPolicy
+from weftline.kernel.correlation import Correlation
+from weftline.kernel.fair_queue import FairSlots
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.records import SqlRecordStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from support.world import World
-    from weft.testing.clock import FrozenClock
+    from weftline.testing.clock import FrozenClock
 
 pytestmark = pytest.mark.req("AC-14")
 
@@ -269,7 +269,7 @@ async def test_the_envelope_of_a_session_or_handoff_names_items_selections_and_b
         record for record in records(bundle, "context_envelope").values() if record["scope"] == scope["scope"]
     ]
     assert envelope["schema_version"] == "0.1.0"
-    assert envelope["producer"]["id"] == "weft"
+    assert envelope["producer"]["id"] == "weftline"
     assert envelope["actor_refs"] == [{"kind": "agent", "id": "orchestrator:planner"}]
     assert envelope["runtime_refs"] == [{"kind": "session", "id": SESSION}]
     assert envelope["surface_refs"] == [f"session:{SESSION}"]
@@ -414,7 +414,7 @@ async def test_an_export_too_large_for_text_is_refused_and_not_recorded(world: W
     before = await world.last_event()
     with refused("CONTENT_TOO_LARGE") as caught:
         await board.call("bundle.export", session_id="large")
-    assert "weft export" in caught.value.hint
+    assert "weftline export" in caught.value.hint
     assert await world.last_event() == before
     assert not await export_audits(world)
     assert len(await exported(board)) > 1_500_000

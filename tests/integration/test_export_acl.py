@@ -12,9 +12,9 @@ from support.bundles import contents, entries, exported, imported, items, record
 from support.contexts import knowledge_entry, pull, push
 from support.records import AT, all_records, correlated_call, envelope, item
 from support.world import SESSION, outcome
-from weft.capabilities.transfer import export_collector
-from weft.capabilities.transfer.bundle_format import BundleRecord, BundleSnapshot
-from weft.kernel.correlation import Correlation
+from weftline.capabilities.transfer import export_collector
+from weftline.capabilities.transfer.bundle_format import BundleRecord, BundleSnapshot
+from weftline.kernel.correlation import Correlation
 
 if TYPE_CHECKING:
     from support.world import Caller, World

@@ -17,15 +17,15 @@ from support.full_run import examples
 from support.record_strategies import records
 from support.records import AT, envelope, item
 from support.world import SESSION, refused
-from weft.capabilities.records.model import RECORD_TYPES
-from weft.capabilities.records.selectors import passage_digest
-from weft.capabilities.transfer.bundle_format import BundleRecord, BundleWriter
+from weftline.capabilities.records.model import RECORD_TYPES
+from weftline.capabilities.records.selectors import passage_digest
+from weftline.capabilities.transfer.bundle_format import BundleRecord, BundleWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from support.world import World
-    from weft.capabilities.records.model import Record
+    from weftline.capabilities.records.model import Record
 
 pytestmark = [pytest.mark.both_databases, pytest.mark.req("AC-14")]
 
@@ -52,11 +52,11 @@ IDS = st.sampled_from(
 
 @st.composite
 def adversarial(draw: st.DrawFn) -> Record:
-    """Draw a record of any type with ``metadata.weft`` of any shape, and often an id like one of Weft's own."""
+    """Draw a record of any type with ``metadata.weftline`` of any shape, and often an id like one of Weftline's own."""
     record: Any = draw(records(draw(st.sampled_from(sorted(RECORD_TYPES)))))
     changes: dict[str, Any] = {}
     if draw(st.booleans()):
-        changes["metadata"] = {**record.metadata, "weft": draw(NATIVE)}
+        changes["metadata"] = {**record.metadata, "weftline": draw(NATIVE)}
     if draw(st.booleans()):
         changes[record.id_field] = draw(IDS)
     if record.type == "context_event" and draw(st.booleans()):
@@ -134,14 +134,14 @@ CLAIMS = (5, None, [], {}, {"author": "human:admin"}, {"passage_digest": 5}, {"p
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
-async def test_callers_cannot_write_what_weft_writes_about_a_record(world: World, claim: Any) -> None:
-    claimed = {"metadata": {"weft": claim}}
+async def test_callers_cannot_write_what_weftline_writes_about_a_record(world: World, claim: Any) -> None:
+    claimed = {"metadata": {"weftline": claim}}
     for record, field in (
-        (envelope("c", **claimed), "records[0].metadata.weft"),
-        (item("i", "x", **claimed), "records[0].metadata.weft"),
-        (item("i", "x", source_refs=[SOURCE | claimed]), "records[0].source_refs[0].metadata.weft"),
-        (envelope("c", producer={"id": "p", **claimed}), "records[0].producer.metadata.weft"),
-        (SOURCE | claimed, "records[0].metadata.weft"),
+        (envelope("c", **claimed), "records[0].metadata.weftline"),
+        (item("i", "x", **claimed), "records[0].metadata.weftline"),
+        (item("i", "x", source_refs=[SOURCE | claimed]), "records[0].source_refs[0].metadata.weftline"),
+        (envelope("c", producer={"id": "p", **claimed}), "records[0].producer.metadata.weftline"),
+        (SOURCE | claimed, "records[0].metadata.weftline"),
     ):
         with refused("INVALID_INPUT_FORMAT") as caught:
             await world.planner.call("records.add", session_id=SESSION, records=[record])
@@ -149,7 +149,7 @@ async def test_callers_cannot_write_what_weft_writes_about_a_record(world: World
 
 
 async def test_callers_cite_with_the_digest_of_a_passage(world: World) -> None:
-    cited = SOURCE | {"metadata": {"weft": {"passage_digest": passage_digest("ship")}, "mine": 1}}
+    cited = SOURCE | {"metadata": {"weftline": {"passage_digest": passage_digest("ship")}, "mine": 1}}
     await world.planner.call("records.add", session_id=SESSION, records=[cited, item("i", "x", source_refs=[cited])])
 
 
@@ -159,13 +159,13 @@ async def test_a_bundle_with_engine_metadata_of_another_form_is_refused(world: W
     writer = BundleWriter(parts.append)
     for entry in entries(await exported(world.planner))[:-1]:
         if isinstance(entry, BundleRecord) and b'"mine"' in bytes(entry.record):
-            forged = bytes(entry.record).replace(b'"metadata":{"x":1}', b'"metadata":{"weft":5}')
+            forged = bytes(entry.record).replace(b'"metadata":{"x":1}', b'"metadata":{"weftline":5}')
             entry = msgspec.structs.replace(entry, record=msgspec.Raw(forged))  # noqa: PLW2901
         writer.add(entry)
     writer.seal()
     with refused("BUNDLE_DAMAGED") as caught:
         await imported(world.admin, b"".join(parts), session_id="copy")
-    assert "metadata.weft" in caught.value.message
+    assert "metadata.weftline" in caught.value.message
 
 
 async def test_what_a_record_claims_is_not_exported_as_attribution(world: World) -> None:
@@ -176,10 +176,10 @@ async def test_what_a_record_claims_is_not_exported_as_attribution(world: World)
         {"schema_version": "0.1.0", **event, "data": {"actor": "human:admin"}},
     ]
     await world.planner.call("records.add", session_id=SESSION, records=claims)
-    # Stored by an older Weft, which let callers write it.
-    old = item("i", "x", metadata={"weft": {"author": "human:admin", "sender": "human:admin"}})
+    # Stored by an older Weftline, which let callers write it.
+    old = item("i", "x", metadata={"weftline": {"author": "human:admin", "sender": "human:admin"}})
     compaction = {"compaction_id": "k", "scope": "session", "method": "truncation", "source_item_refs": ["i"]}
-    compaction |= {"metadata": {"weft": {"requested_by": "human:admin"}}}
+    compaction |= {"metadata": {"weftline": {"requested_by": "human:admin"}}}
     for kind, record_id, body in (("context_item", "i", old), ("context_compaction", "k", base | compaction)):
         await store_raw(world, [(kind, record_id, _encode(body))], keep=True)
     document = msgspec.json.decode(await exported(world.planner, format="prov"))
@@ -188,5 +188,5 @@ async def test_what_a_record_claims_is_not_exported_as_attribution(world: World)
         for kind in ("wasAttributedTo", "wasAssociatedWith")
         for relation in document[kind].values()
     ]
-    assert "weft:agent/orchestrator%3Aplanner" in names
+    assert "weftline:agent/orchestrator%3Aplanner" in names
     assert not [name for name in document["agent"] if "admin" in name]

@@ -12,10 +12,10 @@ import pytest
 from support.bundles import contents, entries, exported, imported, items, records, texts
 from support.records import AT, item
 from support.world import SESSION, outcome, refused
-from weft.capabilities.record_log.engine_items import EngineItem
-from weft.capabilities.records.model import RECORD_TYPES, ContextItem
-from weft.capabilities.records.validation import check_record
-from weft.capabilities.transfer.policy_filter import AppliedPolicy, PolicyDefinition
+from weftline.capabilities.record_log.engine_items import EngineItem
+from weftline.capabilities.records.model import RECORD_TYPES, ContextItem
+from weftline.capabilities.records.validation import check_record
+from weftline.capabilities.transfer.policy_filter import AppliedPolicy, PolicyDefinition
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -50,7 +50,7 @@ async def test_the_standard_policy_masks_secrets_only(world: World) -> None:
     assert (goal["redaction_state"], goal["redacted_by"]) == ("masked", "policy:standard")
     assert goal["redaction_method"] == "secrets masked by the policy standard"
     assert (plan["redaction_state"], plan["content"], "policy_refs" in plan) == ("none", "ship on Friday", False)
-    assert items(bundle)[f"message:{SESSION}/1"]["metadata"]["weft"]["metadata"] == {"key": "[github token 1]"}
+    assert items(bundle)[f"message:{SESSION}/1"]["metadata"]["weftline"]["metadata"] == {"key": "[github token 1]"}
     assert KEY.encode() not in bundle
     assert digest_of(f"use {KEY}") not in bundle
 
@@ -59,7 +59,7 @@ async def test_the_masked_policy_masks_personal_data_too(world: World) -> None:
     await fill_session(world)
     bundle = await exported(world.planner, policy="masked")
     assert texts(bundle)[f"message:{SESSION}/1"] == "tell [email 1]"
-    assert items(bundle)[GOAL]["metadata"]["weft"]["reason"] == "ask [email 1]"
+    assert items(bundle)[GOAL]["metadata"]["weftline"]["reason"] == "ask [email 1]"
     assert MAIL.encode() not in bundle
 
 
@@ -249,7 +249,7 @@ async def test_no_digest_of_masked_content_is_exported(world: World) -> None:
         "source_kind": "page",
         "selector": {"type": "text_quote", "exact": text},
         "digest": digest,
-        "metadata": {"weft": {"passage_digest": digest}},
+        "metadata": {"weftline": {"passage_digest": digest}},
     }
     block = {"item_refs": ["x"], "content": text, "content_ref": named}
     made = [

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.req("AC-14"), pytest.mark.req("AC-12")]
 
-GOAL = f"weft:item/board%3A{SESSION}/goal"
+GOAL = f"weftline:item/board%3A{SESSION}/goal"
 
 
 async def fill_session(world: World) -> None:
@@ -59,7 +59,7 @@ async def test_the_document_is_readable_by_the_prov_library(world: World) -> Non
     for kind, section in ((ProvEntity, "entity"), (ProvActivity, "activity"), (ProvAgent, "agent")):
         read = {str(record.identifier) for record in document.get_records(kind)}
         assert read == set(raw[section])
-    (bundle,) = [entity for entity in document.get_records(ProvEntity) if "weft:bundle/" in str(entity.identifier)]
+    (bundle,) = [entity for entity in document.get_records(ProvEntity) if "weftline:bundle/" in str(entity.identifier)]
     assert PROV["Bundle"] in bundle.get_asserted_types()
     again = ProvDocument.deserialize(io.StringIO(document.serialize(format="json")), format="json")
     assert again == document
@@ -78,24 +78,24 @@ async def test_every_exported_record_and_event_is_included(world: World) -> None
 async def test_derivations_and_agents_are_exported(world: World) -> None:
     await fill_session(world)
     raw, _ = await prov(world)
-    assert (f"{GOAL}/1.1", "weft:agent/orchestrator%3Aplanner") in pairs(raw["wasAttributedTo"], "entity", "agent")
+    assert (f"{GOAL}/1.1", "weftline:agent/orchestrator%3Aplanner") in pairs(raw["wasAttributedTo"], "entity", "agent")
     derived = pairs(raw["wasDerivedFrom"], "generatedEntity", "usedEntity")
-    assert {(f"{GOAL}/1.2", f"{GOAL}/1.1"), ("weft:summary/sum1", f"{GOAL}/1.2")} <= derived
-    assert (f"{GOAL}/1.1", f"weft:source_ref/board%3A//{SESSION}") in derived
-    assert ("weft:activity/context_selection/sel1", f"{GOAL}/1.2") in pairs(raw["used"], "activity", "entity")
+    assert {(f"{GOAL}/1.2", f"{GOAL}/1.1"), ("weftline:summary/sum1", f"{GOAL}/1.2")} <= derived
+    assert (f"{GOAL}/1.1", f"weftline:source_ref/board%3A//{SESSION}") in derived
+    assert ("weftline:activity/context_selection/sel1", f"{GOAL}/1.2") in pairs(raw["used"], "activity", "entity")
     made = dict(pairs(raw["wasGeneratedBy"], "entity", "activity"))
     activity = made[f"{GOAL}/1.1"]
     assert raw["activity"][activity]["prov:type"] == "context.item.added"
-    assert (activity, "weft:agent/orchestrator%3Aplanner") in pairs(raw["wasAssociatedWith"], "activity", "agent")
+    assert (activity, "weftline:agent/orchestrator%3Aplanner") in pairs(raw["wasAssociatedWith"], "activity", "agent")
     assert raw["entity"][f"{GOAL}/1.1"]["prov:value"] == "ship: «now» # % é"
 
 
 async def test_a_handoff_records_what_was_shown_to_whom(world: World) -> None:
     await world.planner.write("goal", "ship")
     raw, _ = await prov(world, scope="handoff", recipient="closer")
-    (assembly,) = [name for name in raw["activity"] if name.startswith("weft:activity/context_assembly/")]
+    (assembly,) = [name for name in raw["activity"] if name.startswith("weftline:activity/context_assembly/")]
     assert (assembly, f"{GOAL}/1.1") in pairs(raw["used"], "activity", "entity")
-    assert (assembly, "weft:agent/closer") in pairs(raw["wasAssociatedWith"], "activity", "agent")
+    assert (assembly, "weftline:agent/closer") in pairs(raw["wasAssociatedWith"], "activity", "agent")
 
 
 @pytest.mark.req("AC-11")

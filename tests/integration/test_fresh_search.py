@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from support.world import Caller, World
-    from weft.app.app import App
-    from weft.jobs.runner import Lease
+    from weftline.app.app import App
+    from weftline.jobs.runner import Lease
 
 pytestmark = [pytest.mark.req("CE-F11"), pytest.mark.req("CE-U8"), pytest.mark.both_databases]
 # Where waiting ends when the index has what the caller wrote: longer than that takes on any machine.
@@ -62,8 +62,8 @@ async def found(caller: Caller, query: str, **options: Any) -> set[str]:
 
 async def test_what_i_wrote_is_found_by_my_next_search(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     # Not because the indexer happened to come by.
-    monkeypatch.setattr("weft.jobs.session_indexing.EVENT_DELAY_SECONDS", 3_600.0)
-    monkeypatch.setattr("weft.jobs.scheduler._FIRST_POLL_SECONDS", 3_600.0)
+    monkeypatch.setattr("weftline.jobs.session_indexing.EVENT_DELAY_SECONDS", 3_600.0)
+    monkeypatch.setattr("weftline.jobs.scheduler._FIRST_POLL_SECONDS", 3_600.0)
     planner = world.planner.at(await indexing_app(world))
     await found(planner, "warm up")
     await planner.say("the apricot message")
@@ -149,7 +149,7 @@ async def test_a_wait_of_zero_is_none(world: World) -> None:
 
 
 async def test_my_write_is_found_during_a_flood_of_another_agent(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.app.search.service._MAX_PENDING", 5)
+    monkeypatch.setattr("weftline.app.search.service._MAX_PENDING", 5)
     app = await indexing_app(world)
     planner, analysis = world.planner.at(app), world.analysis.at(app)
     await found(planner, "warm up")

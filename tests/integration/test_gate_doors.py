@@ -15,16 +15,16 @@ import msgspec
 import pytest
 
 from support.records import envelope
-from weft.app.registry import all_operations
-from weft.kernel.errors import WeftError
-from weft.kernel.fields import new_id
-from weft.kernel.operation import Effect
+from weftline.app.registry import all_operations
+from weftline.kernel.errors import WeftlineError
+from weftline.kernel.fields import new_id
+from weftline.kernel.operation import Effect
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from support.world import World
-    from weft.kernel.operation import Operation
+    from weftline.kernel.operation import Operation
 
     Door = Callable[["World", str], Awaitable[Any]]
 
@@ -275,7 +275,7 @@ async def _validate(world: World, *turns: dict[str, Any]) -> Any:
 
 async def _add_document(world: World, *, many: bool, **fields: Any) -> Any:
     """Add a document and return it as it is after indexing."""
-    with contextlib.suppress(WeftError):
+    with contextlib.suppress(WeftlineError):
         await world.admin.call("knowledge.create_domain", domain="library")
     document = {"document_id": "page.md", "text": "The north grows.", **fields}
     if "content" in fields:
@@ -533,14 +533,14 @@ async def hold_everything(world: World) -> None:
     await world.admin.call("layer.define", layer="tenant", policy=policy)
 
 
-def held_call(answer: Any, error: WeftError | None) -> None:
+def held_call(answer: Any, error: WeftlineError | None) -> None:
     """Nothing is stored; a human decides about the call."""
     assert error is not None, answer
     assert error.code == "CONTENT_QUARANTINED", error.message
     assert error.context["approval_id"]
 
 
-def held_event(answer: Any, error: WeftError | None) -> None:
+def held_event(answer: Any, error: WeftlineError | None) -> None:
     """It was said: it is recorded with a label that keeps it out of prompts."""
     assert error is None, error
     (event,) = answer["events"]
@@ -548,14 +548,14 @@ def held_event(answer: Any, error: WeftError | None) -> None:
     assert answer["approval_id"]
 
 
-def held_message(answer: Any, error: WeftError | None) -> None:
+def held_message(answer: Any, error: WeftlineError | None) -> None:
     """As held_event, by a call that assembles a prompt."""
     assert error is None, error
     (found,) = answer["suspicious"]
     assert (found["trust"]["held"], found["withheld"]) == (True, True)
 
 
-def labelled(answer: Any, error: WeftError | None) -> None:
+def labelled(answer: Any, error: WeftlineError | None) -> None:
     """An instruction, or the task, of who may give it: the answer and the receipt say what was found."""
     assert error is None, error
     (found,) = answer["suspicious"]
@@ -563,20 +563,20 @@ def labelled(answer: Any, error: WeftError | None) -> None:
     assert found["withheld"] is False
 
 
-def withheld(answer: Any, error: WeftError | None) -> None:
+def withheld(answer: Any, error: WeftlineError | None) -> None:
     """It is of others and not stored: the prompt goes without it."""
     assert error is None, error
     assert ("tool:mail", True) in {(found["ref"], found["withheld"]) for found in answer["suspicious"]}
     assert not answer["body"]["tools"]
 
 
-def blocked(answer: Any, error: WeftError | None) -> None:
+def blocked(answer: Any, error: WeftlineError | None) -> None:
     """The prompt must not be sent."""
     assert error is not None, answer
     assert error.code == "PROMPT_BLOCKED", error.message
 
 
-def quarantined(answer: Any, error: WeftError | None) -> None:
+def quarantined(answer: Any, error: WeftlineError | None) -> None:
     """The document is kept and not indexed."""
     assert error is None, error
     assert answer["state"] == "quarantined", answer
@@ -635,11 +635,11 @@ async def test_an_ordinary_text_is_held_at_no_door(world: World, name: str, subt
             await door_is_open(world, door)
 
 
-async def through(world: World, door: Door, text: str) -> tuple[Any, WeftError | None]:
+async def through(world: World, door: Door, text: str) -> tuple[Any, WeftlineError | None]:
     """Return the answer of a call, or its error."""
     try:
         return await door(world, text), None
-    except WeftError as error:
+    except WeftlineError as error:
         return None, error
 
 
@@ -647,7 +647,7 @@ async def door_is_open(world: World, door: Door) -> None:
     """Expect that the same call with an ordinary text is not held."""
     try:
         await door(world, "ordinary")
-    except WeftError as error:
+    except WeftlineError as error:
         assert not error.code.startswith("CONTENT_"), error.message  # noqa: PT017 - other refusals are no matter here
 
 
@@ -685,6 +685,6 @@ async def test_long_texts_are_scanned_before_the_transaction_that_stores_them(
 async def _with_room(world: World, door: Door, text: str) -> None:
     try:
         await door(world, text)
-    except WeftError:
+    except WeftlineError:
         # Too long for a short field, or made before.
         return

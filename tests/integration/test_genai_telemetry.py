@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 _PROGRAM = """
 import asyncio, contextlib, json, sys
 from opentelemetry import metrics, trace
-from weft import Weft
-from weft.app.metered_chat_model import MeteredChatModel
-from weft.capabilities.language_models.chat_model import ChatAnswer, ChatCaller, ChatModelError, ChatRequest
-from weft.capabilities.language_models.catalog import load_catalog
-from weft.capabilities.language_models.usage import Usage
-from weft.jobs.metering import ROLL_UP
-from weft.kernel.clock import SystemClock
+from weftline import Weftline
+from weftline.app.metered_chat_model import MeteredChatModel
+from weftline.capabilities.language_models.chat_model import ChatAnswer, ChatCaller, ChatModelError, ChatRequest
+from weftline.capabilities.language_models.catalog import load_catalog
+from weftline.capabilities.language_models.usage import Usage
+from weftline.jobs.metering import ROLL_UP
+from weftline.kernel.clock import SystemClock
 
 spans, recorded, instruments = [], [], {}
 
@@ -81,19 +81,19 @@ class NoPrices:
         return None
 
 async def main():
-    async with Weft.open(sys.argv[1]) as weft:
-        await weft.session.create("an incident", session_id="s")
+    async with Weftline.open(sys.argv[1]) as weftline:
+        await weftline.session.create("an incident", session_id="s")
         for model in ("claude-sonnet-4-5", "secret-of-a-caller"):
-            prompt = await weft.context.assemble("s", "What is the secret task?", model=model)
+            prompt = await weftline.context.assemble("s", "What is the secret task?", model=model)
             usage = {"input_tokens": 900, "output_tokens": 50, "cache_read_input_tokens": 100,
                      "cache_creation_input_tokens": 20}
-            await weft.context.emit_metrics("s", prompt.receipt_id, usage, latency_ms=1500)
-        chat = MeteredChatModel(Model(), weft.app.database, load_catalog(), NoPrices(), SystemClock())
+            await weftline.context.emit_metrics("s", prompt.receipt_id, usage, latency_ms=1500)
+        chat = MeteredChatModel(Model(), weftline.app.database, load_catalog(), NoPrices(), SystemClock())
         request = ChatRequest("sys", ("a message",), 10, ChatCaller(sys.argv[2], "agent", "s"))
         await chat.complete(request)
         with contextlib.suppress(ChatModelError):
             await chat.complete(request._replace(messages=()))
-        await weft.app.scheduler.drain(ROLL_UP)
+        await weftline.app.scheduler.drain(ROLL_UP)
     print(json.dumps({"spans": spans, "recorded": recorded, "instruments": instruments}))
 
 trace.set_tracer_provider(TracerProvider())
@@ -139,10 +139,10 @@ def test_metrics_have_the_names_units_and_limits_of_the_conventions(telemetry: A
 
 @pytest.mark.req("CE-M")
 def test_reported_tokens_and_durations_are_recorded_once_with_the_required_attributes(telemetry: Any) -> None:
-    own = {**_OWN, "weft.call.kind": "compaction"}
+    own = {**_OWN, "weftline.call.kind": "compaction"}
     expected = []
     for labels in (_LABELS, _OTHER):
-        attributes = {**labels, "weft.call.kind": "assembly"}
+        attributes = {**labels, "weftline.call.kind": "assembly"}
         expected += [
             ["gen_ai.client.token.usage", 1_020, {**attributes, "gen_ai.token.type": "input"}],
             ["gen_ai.client.token.usage", 50, {**attributes, "gen_ai.token.type": "output"}],
@@ -153,7 +153,7 @@ def test_reported_tokens_and_durations_are_recorded_once_with_the_required_attri
         ["gen_ai.client.token.usage", 4, {**own, "gen_ai.token.type": "output"}],
     ]
     found = telemetry["recorded"]
-    timed = [each for each in found if each[0].endswith("duration") and each[2]["weft.call.kind"] == "compaction"]
+    timed = [each for each in found if each[0].endswith("duration") and each[2]["weftline.call.kind"] == "compaction"]
     assert [each for each in found if each not in timed] == expected
     assert [attributes for _, _, attributes in timed] == [own, {**own, "error.type": "_OTHER"}]
 

@@ -13,10 +13,10 @@ import pytest
 from support.bundles import exported
 from support.windows import ingest, message
 from support.world import outcome, refused
-from weft.app.dispatch import CallContext
-from weft.capabilities.events.model import EventFilter
-from weft.capabilities.guardrails import conditions as compiled_conditions
-from weft.kernel.call_warnings import collected_warnings
+from weftline.app.dispatch import CallContext
+from weftline.capabilities.events.model import EventFilter
+from weftline.capabilities.guardrails import conditions as compiled_conditions
+from weftline.kernel.call_warnings import collected_warnings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable
@@ -212,7 +212,7 @@ async def test_a_rule_that_cannot_work_is_refused_where_it_is_wrong(
 
 
 @pytest.mark.parametrize("name", ["bord.delete", "boards.delete", "baord.delete", "shared_contxt"])
-async def test_a_name_that_is_almost_one_of_weft_is_warned_of(world: World, name: str) -> None:
+async def test_a_name_that_is_almost_one_of_weftline_is_warned_of(world: World, name: str) -> None:
     with collected_warnings() as found:
         await define(world.admin, rule(name, name="misspelt"), rule("github.delete", name="tool-of-others"))
     meant = name.replace("bord", "board").replace("boards", "board").replace("baord", "board").replace("txt", "text")
@@ -642,7 +642,7 @@ async def test_a_caller_that_names_many_tools_does_not_hide_the_hits_of_others(w
 
 
 async def test_hits_of_one_tenant_do_not_cost_another_its_counts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.app.guardrails._MAX_WAITING", 2)
+    monkeypatch.setattr("weftline.app.guardrails._MAX_WAITING", 2)
     await define(world.admin, *(rule("board.write", response="warn", name=f"r{n}") for n in range(5)))
     await define(world.stranger, rule("session.list", response="warn"))
     await world.planner.write("goal")

@@ -12,23 +12,23 @@ from msgspec import structs
 from support.bundles import exported
 from support.jobs import pause_jobs
 from support.world import arriving, refused
-from weft.app.dispatch import CallContext
-from weft.capabilities.board.operations import WriteEntry
-from weft.capabilities.events.model import EventFilter
-from weft.capabilities.events.operations import Events, ReadEvents
-from weft.capabilities.events.webhooks.model import signed_headers
-from weft.kernel.clock import to_micros
-from weft.kernel.errors import PermissionDenied, Rejected
-from weft.kernel.fields import new_id
-from weft.kernel.guards import ContentPiece, Guard, GuardedCall
+from weftline.app.dispatch import CallContext
+from weftline.capabilities.board.operations import WriteEntry
+from weftline.capabilities.events.model import EventFilter
+from weftline.capabilities.events.operations import Events, ReadEvents
+from weftline.capabilities.events.webhooks.model import signed_headers
+from weftline.kernel.clock import to_micros
+from weftline.kernel.errors import PermissionDenied, Rejected
+from weftline.kernel.fields import new_id
+from weftline.kernel.guards import ContentPiece, Guard, GuardedCall
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
     from support.world import Caller, World
-    from weft.kernel.operation import Request
-    from weft.settings import Settings
+    from weftline.kernel.operation import Request
+    from weftline.settings import Settings
 
 DOMAIN = "handbook"
 

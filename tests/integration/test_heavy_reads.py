@@ -12,17 +12,17 @@ import pytest
 from support.grown_world import grow
 from support.knowledge import embed_quickly
 from support.world import SESSION, World, refused
-from weft.kernel.errors import WeftError
-from weft.kernel.operation import Effect
-from weft.storage.sql import receipts
-from weft.storage.sql.database import AccessChanged, Scope
-from weft.storage.sql.dialects import heavy_reads, sqlite
+from weftline.kernel.errors import WeftlineError
+from weftline.kernel.operation import Effect
+from weftline.storage.sql import receipts
+from weftline.storage.sql.database import AccessChanged, Scope
+from weftline.storage.sql.dialects import heavy_reads, sqlite
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.kernel.operation import Operation
-    from weft.storage.sql.database import Transaction
+    from weftline.kernel.operation import Operation
+    from weftline.storage.sql.database import Transaction
 
 _MANY = 320
 _MAX_STEPS = 300
@@ -44,8 +44,8 @@ async def test_a_read_of_many_rows_is_moved_to_a_thread(world: World) -> None:
     declared, _ = await world.app.database.read(scope, lambda tx: _rows(tx, 10), heavy=True)
     assert (len(few), len(many)) == (10, 5_000)
     assert short == threading.main_thread().name
-    assert long.startswith("weft-reads")
-    assert declared.startswith("weft-reads")
+    assert long.startswith("weftline-reads")
+    assert declared.startswith("weftline-reads")
 
 
 async def test_many_statements_are_too_much_as_well(world: World) -> None:
@@ -54,7 +54,7 @@ async def test_many_statements_are_too_much_as_well(world: World) -> None:
             await transaction.one("SELECT 1")
         return threading.current_thread().name
 
-    assert (await world.app.database.read(Scope(world.tenant, principal="planner"), look)).startswith("weft-reads")
+    assert (await world.app.database.read(Scope(world.tenant, principal="planner"), look)).startswith("weftline-reads")
 
 
 async def test_a_principal_and_a_tenant_leave_threads_to_others(world: World) -> None:
@@ -197,7 +197,7 @@ async def test_no_operation_reads_much_on_the_event_loop(world: World, walked: W
                 walked.steps, walked.moved = 0, False
                 try:
                     await caller.call(operation.name, **_request(operation, limit))
-                except WeftError:
+                except WeftlineError:
                     continue
                 answered.add(operation.name)
                 if walked.steps > _MAX_STEPS + heavy_reads.STATEMENT_STEPS + 1:
@@ -242,7 +242,7 @@ async def test_no_operation_decodes_receipts_on_the_event_loop(world: World, mon
         if operation.effect is Effect.WRITE or operation.name == "context.assemble":
             continue
         decoded.clear()
-        with contextlib.suppress(WeftError):
+        with contextlib.suppress(WeftlineError):
             await world.planner.call(operation.name, **_request(operation, 50))
             found[operation.name] = list(decoded)
     decoding = {name: threads for name, threads in found.items() if threads}

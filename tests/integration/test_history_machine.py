@@ -15,9 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from support.full_run import examples
 from support.history_model import Commit, Entry, Line, ancestors, merge_bases, prune, three_way
 from support.world import World
-from weft.kernel.errors import WeftError
-from weft.settings import Settings
-from weft.testing.clock import FrozenClock
+from weftline.kernel.errors import WeftlineError
+from weftline.settings import Settings
+from weftline.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
     from support.history_model import State
@@ -41,7 +41,7 @@ class HistoryMachine(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.folder = tempfile.TemporaryDirectory()
-        url = url or str(Path(self.folder.name) / "weft.db")
+        url = url or str(Path(self.folder.name) / "weftline.db")
         self.clock = FrozenClock()
         self.world = World(url, self.clock, Settings(database_url=url, rate_limits="off"))
         self.run(self.world.open())
@@ -62,7 +62,7 @@ class HistoryMachine(RuleBasedStateMachine):
         caller = getattr(self.world, by).in_session(SESSION)
         try:
             return self.run(caller.call(operation, **raw)), None
-        except WeftError as error:
+        except WeftlineError as error:
             return None, error.code
 
     @property

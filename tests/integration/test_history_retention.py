@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import World, refused
-from weft.jobs.history_pruning import HistoryPruner
-from weft.jobs.runner import LeaseRunner
-from weft.kernel.clock import DAY_MICROS
-from weft.kernel.identity import system_actor
-from weft.kernel.ports import LEASE_MICROS, Progress
-from weft.storage.sql import pruning
-from weft.storage.sql.jobs import SqlJobStore
-from weft.testing.clock import FrozenClock
+from weftline.jobs.history_pruning import HistoryPruner
+from weftline.jobs.runner import LeaseRunner
+from weftline.kernel.clock import DAY_MICROS
+from weftline.kernel.identity import system_actor
+from weftline.kernel.ports import LEASE_MICROS, Progress
+from weftline.storage.sql import pruning
+from weftline.storage.sql.jobs import SqlJobStore
+from weftline.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
     from support.world import Caller
-    from weft.app.app import App
-    from weft.jobs.runner import Lease
-    from weft.storage.sql.database import Scope, Transaction
+    from weftline.app.app import App
+    from weftline.jobs.runner import Lease
+    from weftline.storage.sql.database import Scope, Transaction
 
 LINE = "board:s1"
 

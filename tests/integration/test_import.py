@@ -13,27 +13,27 @@ import pytest
 from support.bundles import entries, exported, imported, items, records, resealed, seal_of, texts, without_trust
 from support.statement_log import statements_of
 from support.world import SESSION, Caller, refused
-from weft.app.dispatch import CallContext
-from weft.capabilities.records.store import Redaction
-from weft.capabilities.transfer.bundle_format import (
+from weftline.app.dispatch import CallContext
+from weftline.capabilities.records.store import Redaction
+from weftline.capabilities.transfer.bundle_format import (
     BundleContent,
     BundleRecord,
     BundleSession,
     BundleWriter,
     StoredInfo,
 )
-from weft.kernel.correlation import Correlation
-from weft.kernel.events import NewEvent
-from weft.storage.sql.database import Scope
-from weft.storage.sql.events import SqlOutbox
-from weft.storage.sql.records import SqlRecordStore
+from weftline.kernel.correlation import Correlation
+from weftline.kernel.events import NewEvent
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.events import SqlOutbox
+from weftline.storage.sql.records import SqlRecordStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from support.world import World
-    from weft.storage.sql.database import Transaction
-    from weft.testing.clock import FrozenClock
+    from weftline.storage.sql.database import Transaction
+    from weftline.testing.clock import FrozenClock
 
 pytestmark = pytest.mark.req("AC-14")
 
@@ -266,7 +266,7 @@ async def test_a_bundle_beyond_the_limit_is_refused(world: World) -> None:
     app = await world.another_app(import_limit_mb=1)
     with refused("CONTENT_TOO_LARGE") as caught:
         await imported(world.stranger.at(app), b"x" * (2**20 + 1))
-    assert "WEFT_IMPORT_LIMIT_MB" in caught.value.hint
+    assert "WEFTLINE_IMPORT_LIMIT_MB" in caught.value.hint
 
 
 async def test_a_turn_is_imported_as_records_for_admins(world: World, importer: Caller) -> None:
@@ -422,15 +422,15 @@ def with_item(change: Callable[[dict[str, Any]], None], name: str) -> Callable[[
     return altered
 
 
-def with_weft_metadata(**what: Any) -> Callable[[dict[str, Any]], None]:
-    return lambda record: record["metadata"]["weft"].update(what)
+def with_weftline_metadata(**what: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda record: record["metadata"]["weftline"].update(what)
 
 
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        (f"{BOARD}/goal/1.2", with_weft_metadata(seq=2**50)),
-        (f"{BOARD}/goal/1.3", with_weft_metadata(seq=1)),
+        (f"{BOARD}/goal/1.2", with_weftline_metadata(seq=2**50)),
+        (f"{BOARD}/goal/1.3", with_weftline_metadata(seq=1)),
         (f"message:{SESSION}/2", lambda record: record.update(item_id=f"message:{SESSION}/1")),
     ],
 )
@@ -440,7 +440,7 @@ async def test_a_bundle_no_export_could_produce_is_refused_even_with_a_valid_dig
     await fill_session(world)
     if name.endswith("/2"):
         both = change
-        change = lambda record: (both(record), with_weft_metadata(message_id=1)(record))  # type: ignore[assignment,return-value]  # noqa: E731
+        change = lambda record: (both(record), with_weftline_metadata(message_id=1)(record))  # type: ignore[assignment,return-value]  # noqa: E731
     bundle = resealed(await exported(world.admin), with_item(change, name))
     with refused("BUNDLE_DAMAGED") as caught:
         await imported(importer, bundle)
@@ -452,13 +452,13 @@ async def test_a_bundle_no_export_could_produce_is_refused_even_with_a_valid_dig
 @pytest.mark.parametrize(
     "change",
     [
-        with_weft_metadata(line="board:another"),
-        with_weft_metadata(incarnation=0),
-        with_weft_metadata(odd=1),
-        with_weft_metadata(committed_at=2**62),
-        with_weft_metadata(author="\x00"),
-        with_weft_metadata(readable_by=["%"]),
-        with_weft_metadata(reason="x" * 201),
+        with_weftline_metadata(line="board:another"),
+        with_weftline_metadata(incarnation=0),
+        with_weftline_metadata(odd=1),
+        with_weftline_metadata(committed_at=2**62),
+        with_weftline_metadata(author="\x00"),
+        with_weftline_metadata(readable_by=["%"]),
+        with_weftline_metadata(reason="x" * 201),
         lambda record: record.pop("metadata"),
     ],
 )
@@ -502,9 +502,9 @@ def forged_event(event_type: str, event_class: str, subject: str, **data: Any) -
     """Return a bundle line with a forged event."""
     record = {
         "schema_version": "0.1.0",
-        "event_id": "urn:weft:other#900",
+        "event_id": "urn:weftline:other#900",
         "event_type": event_class,
-        "source": "urn:weft:other",
+        "source": "urn:weftline:other",
         "time": "2026-01-01T00:00:00Z",
         "subject": subject,
         "session_id": SESSION,
@@ -555,7 +555,7 @@ async def test_an_impossible_event_is_imported_as_a_record_without_effect(
     await importer.create_session("other")
     for which in ({}, {"session_id": SESSION}, {"types": ["context_event", "context_item", "context_assembly"]}):
         await importer.call("records.list", **which)
-    event_id = "urn:weft:other#900"
+    event_id = "urn:weftline:other#900"
     assert records(await exported(importer))["context_event", event_id] == msgspec.json.decode(event.record)
     events = (await importer.events(session_id=SESSION, types=[msgspec.json.decode(event.record)["data"]["type"]]))[
         "events"
@@ -577,7 +577,7 @@ async def test_unknown_fields_of_an_event_are_masked(world: World, importer: Cal
     await importer.call("records.list", types=["context_event", "context_surface"])
     bundle, bare = await exported(importer), await exported(importer, policy="metadata")
     assert b"hunter2" not in bundle
-    name = ("context_event", "urn:weft:other#900")
+    name = ("context_event", "urn:weftline:other#900")
     assert records(bundle)[name]["data"]["note"] == "password=[password 1]"
     assert "note" not in records(bare)[name]["data"]
 
@@ -586,7 +586,7 @@ async def test_an_empty_read_acl_hides_the_item(world: World, importer: Caller) 
     await world.planner.write("pay", "closed words", readable_by=["orchestrator"])
     name = f"{BOARD}/pay/1.1"
     await imported(
-        importer, resealed(await exported(world.planner), with_item(with_weft_metadata(readable_by=[]), name))
+        importer, resealed(await exported(world.planner), with_item(with_weftline_metadata(readable_by=[]), name))
     )
     assert await importer.keys() == []
     with refused("RECORD_NOT_FOUND"):

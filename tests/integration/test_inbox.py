@@ -10,8 +10,8 @@ import pytest
 
 from support.statement_log import statements_of
 from support.world import outcome, refused
-from weft.capabilities.events.model import EventFilter
-from weft.capabilities.messages import inbox as inbox_rules
+from weftline.capabilities.events.model import EventFilter
+from weftline.capabilities.messages import inbox as inbox_rules
 
 if TYPE_CHECKING:
     from support.world import Caller, World

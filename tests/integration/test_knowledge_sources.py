@@ -16,28 +16,28 @@ from support.document_server import document_server
 from support.jobs import pause_jobs
 from support.webhooks import wait_until
 from support.world import arriving, refused
-from weft.app.dispatch import CallContext
-from weft.capabilities.events.webhooks.model import signed_headers
-from weft.capabilities.knowledge.sources import operations
-from weft.capabilities.knowledge.sources.model import (
+from weftline.app.dispatch import CallContext
+from weftline.capabilities.events.webhooks.model import signed_headers
+from weftline.capabilities.knowledge.sources import operations
+from weftline.capabilities.knowledge.sources.model import (
     KnowledgeSource,
     SourceFile,
     document_id_of_url,
     is_included,
     listing_fingerprint,
 )
-from weft.capabilities.knowledge.sources.sync import SourceDocuments
-from weft.kernel.clock import to_micros
-from weft.kernel.errors import SystemUnavailable
-from weft.kernel.fields import new_id
-from weft.providers.http_fetcher import HttpFetcher
-from weft.providers.local_folders import AllowedFolders
+from weftline.capabilities.knowledge.sources.sync import SourceDocuments
+from weftline.kernel.clock import to_micros
+from weftline.kernel.errors import SystemUnavailable
+from weftline.kernel.fields import new_id
+from weftline.providers.http_fetcher import HttpFetcher
+from weftline.providers.local_folders import AllowedFolders
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from support.world import Caller, World
-    from weft.settings import Settings
+    from weftline.settings import Settings
 
 pytestmark = pytest.mark.req("CE-F43")
 DOMAIN = "handbook"
@@ -176,7 +176,7 @@ async def test_a_source_is_synced_when_due(library: World, folder: Path) -> None
 async def test_a_watched_folder_is_synced_on_change(
     library: World, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.jobs.source_sync._WATCH_SECONDS", 0.05)
+    monkeypatch.setattr("weftline.jobs.source_sync._WATCH_SECONDS", 0.05)
     await add(library.admin, "folder", folder=str(folder), watch=True)
     app = await library.another_app()
     app.scheduler.paused.clear()
@@ -269,7 +269,7 @@ async def test_folders_that_are_not_allowed_are_refused(library: World, folder: 
     (folder / "link").symlink_to("/etc")
     with refused("FOLDER_REFUSED") as caught:
         await add(library.admin, "folder", folder=str(folder / place if place != ".." else folder / "../.."))
-    assert "WEFT_KNOWLEDGE_FOLDERS" in str(caught.value.hint)
+    assert "WEFTLINE_KNOWLEDGE_FOLDERS" in str(caught.value.hint)
 
 
 async def test_each_tenant_reads_only_its_own_folder(world: World, folder: Path) -> None:
@@ -332,7 +332,7 @@ async def test_a_refused_file_does_not_block_others(
     write(folder, "large.md", "x" * 100)
     write(folder, "new\nline.md", "odd name")
     (folder / os.fsdecode(b"caf\xe9.md")).write_text("no text of ours can hold this name")
-    monkeypatch.setattr("weft.capabilities.knowledge.document_content.MAX_DOCUMENT_BYTES", 50)
+    monkeypatch.setattr("weftline.capabilities.knowledge.document_content.MAX_DOCUMENT_BYTES", 50)
     source = await add(library.admin, "folder", folder=str(folder))
     await run_sync(library)
     seen = await shown(library, source)
@@ -508,7 +508,7 @@ async def test_redirects_are_followed_to_allowed_hosts_only() -> None:
 async def test_private_urls_are_refused(library: World, url: str) -> None:
     with refused("ADDRESS_REFUSED") as caught:
         await add(library.admin, "url", url=url)
-    assert "WEFT_FETCH_PRIVATE_HOSTS" in str(caught.value.hint)
+    assert "WEFTLINE_FETCH_PRIVATE_HOSTS" in str(caught.value.hint)
 
 
 def parts(hook: str) -> tuple[str, str, str]:
@@ -920,7 +920,7 @@ async def test_a_url_source_occupies_one_document_id(library: World) -> None:
 
 
 async def test_the_number_of_sources_of_a_tenant_is_limited(library: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.capabilities.knowledge.sources.operations.MAX_SOURCES", 1)
+    monkeypatch.setattr("weftline.capabilities.knowledge.sources.operations.MAX_SOURCES", 1)
     await add(library.admin, "hook")
     with refused("TOO_MANY_SOURCES"):
         await add(library.admin, "hook", prefix="more/")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import SESSION, outcome, refused
-from weft.app.dispatch import CallContext
+from weftline.app.dispatch import CallContext
 
 if TYPE_CHECKING:
     from support.world import Caller, World
-    from weft.testing.clock import FrozenClock
+    from weftline.testing.clock import FrozenClock
 
 SECRETS = ["for admins", "for planners", "for the planner"]
 MESSAGE_CHARACTERS, METADATA_BYTES, VALUE_BYTES, QUERY_CHARACTERS = 10_000, 65_536, 1_048_576, 500

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from support.world import refused
-from weft.app.dispatch import CallContext
-from weft.capabilities.history import line_kinds
-from weft.capabilities.history.commits import record
-from weft.capabilities.history.line_backend import CommitMeta
-from weft.capabilities.history.line_kinds import AGENT, SESSION, LineKind
-from weft.capabilities.history.model import (
+from weftline.app.dispatch import CallContext
+from weftline.capabilities.history import line_kinds
+from weftline.capabilities.history.commits import record
+from weftline.capabilities.history.line_backend import CommitMeta
+from weftline.capabilities.history.line_kinds import AGENT, SESSION, LineKind
+from weftline.capabilities.history.model import (
     BRANCH_MARK,
     Author,
     Change,
@@ -27,18 +27,18 @@ from weft.capabilities.history.model import (
     blob_hash,
     no_line,
 )
-from weft.capabilities.history.store import LineStore
-from weft.capabilities.sessions.store import SessionStore
-from weft.kernel.clock import Clock, to_micros
-from weft.kernel.events import EventType, NewEvent, Outbox
-from weft.kernel.identity import Actor
-from weft.storage.sql.database import Scope
+from weftline.capabilities.history.store import LineStore
+from weftline.capabilities.sessions.store import SessionStore
+from weftline.kernel.clock import Clock, to_micros
+from weftline.kernel.events import EventType, NewEvent, Outbox
+from weftline.kernel.identity import Actor
+from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from support.world import World
-    from weft.storage.sql.database import Transaction
+    from weftline.storage.sql.database import Transaction
 
 pytestmark = pytest.mark.both_databases
 LINE = "scratch:s1:planner"
@@ -129,7 +129,7 @@ SCRATCH = LineKind(
     names=(SESSION, AGENT),
     backend=ScratchLines,
     item_kind="scratch_entry",
-    source_kind="weft_scratch",
+    source_kind="weftline_scratch",
 )
 
 
@@ -215,7 +215,7 @@ async def test_its_versions_are_record_items_with_a_source(filled: World) -> Non
     (source,) = shown["record"]["source_refs"]
     assert source == "agent://planner/scratch"
     found = await filled.planner.call("records.show", record_id=source)
-    assert found["record"]["source_kind"] == "weft_scratch"
+    assert found["record"]["source_kind"] == "weftline_scratch"
 
 
 async def test_only_those_whom_its_backend_admits_can_read_it(filled: World) -> None:

@@ -317,13 +317,13 @@ async def test_recorded_summaries_are_flagged_with_their_sources(library: World)
     await planner.write("plan", "wait a month")
     odd = {**recorded("odd", f"{BOARD}/plan/1.1"), "metadata": {"mine": 1}}
     await planner.call("records.add", session_id=SESSION, records=[odd])
-    # Written by an older Weft, which let callers write it.
-    claimed = json.dumps(odd | {"metadata": {"weft": {"trust": "no label"}, "mine": 1}}).encode()
+    # Written by an older Weftline, which let callers write it.
+    claimed = json.dumps(odd | {"metadata": {"weftline": {"trust": "no label"}, "mine": 1}}).encode()
     await library.sql("UPDATE records SET body = $1 WHERE tenant = $2 AND record_id = 'odd'", claimed, library.tenant)
     answer = await forget(library, f"{BOARD}/plan", mode="flag")
     assert answer["flagged"] == 2
     metadata = (await planner.call("records.show", record_id="odd"))["record"]["metadata"]
-    assert (metadata["weft"]["trust"]["trust"], metadata["mine"]) == ("suspicious", 1)
+    assert (metadata["weftline"]["trust"]["trust"], metadata["mine"]) == ("suspicious", 1)
 
 
 async def test_a_summary_that_its_reader_may_not_read_is_not_traced_for_it(library: World) -> None:

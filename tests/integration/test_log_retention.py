@@ -8,10 +8,10 @@ import pytest
 
 from support.bundles import exported, imported
 from support.knowledge import embed_quickly
-from weft.jobs.log_retention import PRUNE_LOGS
-from weft.kernel.clock import to_micros
-from weft.settings import Settings
-from weft.storage.sql.database import Scope
+from weftline.jobs.log_retention import PRUNE_LOGS
+from weftline.kernel.clock import to_micros
+from weftline.settings import Settings
+from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:
     from support.world import World

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from support.full_run import examples
 from support.world import SESSION, World, outcome, refused
-from weft.capabilities.memory.model import MAX_VALUE_BYTES, scope_of
+from weftline.capabilities.memory.model import MAX_VALUE_BYTES, scope_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from weft.settings import Settings
-    from weft.testing.clock import FrozenClock
+    from weftline.settings import Settings
+    from weftline.testing.clock import FrozenClock
 
 pytestmark = pytest.mark.req("MS-07")
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import SESSION, outcome, refused
-from weft import Weft
-from weft.capabilities.history.model import LATEST, ChangeKind, blob_hash
-from weft.capabilities.memory.model import MemoryScope, MemoryUsage
-from weft.capabilities.memory.service import _EXPIRE_BATCH
-from weft.storage.sql.database import Scope
-from weft.storage.sql.history import SqlLineStore
-from weft.storage.sql.memory import SqlMemoryStore
+from weftline import Weftline
+from weftline.capabilities.history.model import LATEST, ChangeKind, blob_hash
+from weftline.capabilities.memory.model import MemoryScope, MemoryUsage
+from weftline.capabilities.memory.service import _EXPIRE_BATCH
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.history import SqlLineStore
+from weftline.storage.sql.memory import SqlMemoryStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,9 +141,9 @@ async def test_many_expired_entries_are_recorded_in_batches(world: World) -> Non
 
 
 async def test_expiry_is_published_without_a_write(tmp_path: Path) -> None:
-    async with Weft.open(tmp_path) as weft, asyncio.timeout(60):
-        await weft.memory.set("k", {"a": 1}, expires_in=1)
-        async for event in weft.follow(after=0):
+    async with Weftline.open(tmp_path) as weftline, asyncio.timeout(60):
+        await weftline.memory.set("k", {"a": 1}, expires_in=1)
+        async for event in weftline.follow(after=0):
             if event.type == "memory.expired":
                 assert (event.subject, event.actor) == ("k", "system")
                 break

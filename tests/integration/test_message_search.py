@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import refused
-from weft.app.caches import Cache
-from weft.capabilities.messages.search import searcher as searching
-from weft.capabilities.messages.search.inverted_index import METADATA_CHARACTERS, MessageIndex
-from weft.capabilities.messages.search.snippets import Snippets
-from weft.capabilities.messages.transcript import Transcripts
-from weft.capabilities.sessions.model import SessionNotFound
+from weftline.app.caches import Cache
+from weftline.capabilities.messages.search import searcher as searching
+from weftline.capabilities.messages.search.inverted_index import METADATA_CHARACTERS, MessageIndex
+from weftline.capabilities.messages.search.snippets import Snippets
+from weftline.capabilities.messages.transcript import Transcripts
+from weftline.capabilities.sessions.model import SessionNotFound
 
 if TYPE_CHECKING:
     from support.world import World
-    from weft.capabilities.messages.search.fuzzy_ranking import MessageHit
-    from weft.testing.clock import FrozenClock
+    from weftline.capabilities.messages.search.fuzzy_ranking import MessageHit
+    from weftline.testing.clock import FrozenClock
 
 
 @pytest.mark.req("MS-05")
@@ -213,7 +213,7 @@ class ThreadedWork:
 
     @property
     def is_off_the_event_loop(self) -> bool:
-        return self._threads == {"weft-searching"}
+        return self._threads == {"weftline-searching"}
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from support.world import outcome, refused
 
 if TYPE_CHECKING:
     from support.world import World
-    from weft.testing.clock import FrozenClock
+    from weftline.testing.clock import FrozenClock
 
 JSON = st.recursive(
     st.none()

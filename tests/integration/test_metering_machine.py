@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from support.full_run import examples
-from weft.app.app import App
-from weft.capabilities.metering.intervals import KeptFrom, units_for
-from weft.capabilities.metering.model import (
+from weftline.app.app import App
+from weftline.capabilities.metering.intervals import KeptFrom, units_for
+from weftline.capabilities.metering.model import (
     DELETED,
     UNITS,
     NewUsageEntry,
@@ -24,20 +24,20 @@ from weft.capabilities.metering.model import (
     UsageSums,
     floor_to,
 )
-from weft.capabilities.metering.rollup import MAX_KEYS
-from weft.capabilities.metering.store import Retention, UsageQuery
-from weft.jobs.metering import ROLL_UP
-from weft.kernel.clock import from_micros, to_micros
-from weft.settings import Settings
-from weft.storage.sql.database import Scope
-from weft.storage.sql.metering import SqlUsageStore
-from weft.testing.clock import FrozenClock
+from weftline.capabilities.metering.rollup import MAX_KEYS
+from weftline.capabilities.metering.store import Retention, UsageQuery
+from weftline.jobs.metering import ROLL_UP
+from weftline.kernel.clock import from_micros, to_micros
+from weftline.settings import Settings
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.metering import SqlUsageStore
+from weftline.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from weft.capabilities.metering.store import GroupBy, UsageTotals
-    from weft.storage.sql.database import Transaction
+    from weftline.capabilities.metering.store import GroupBy, UsageTotals
+    from weftline.storage.sql.database import Transaction
 
 SECOND = 1_000_000
 HOUR, DAY = 3_600 * SECOND, 86_400 * SECOND
@@ -80,7 +80,7 @@ class MeteringMachine(RuleBasedStateMachine):
         self.clock = FrozenClock()
         folder = Path(self.folder.name)
         self.settings = Settings(
-            database_url=url or str(folder / "weft.db"), data_dir=str(folder), rate_limits="off", session_indexing="off"
+            database_url=url or str(folder / "weftline.db"), data_dir=str(folder), rate_limits="off", session_indexing="off"
         )
         self.apps = [self.run(self.opened()), self.run(self.opened())]
         self.tenant = f"usage{secrets.token_hex(6)}"

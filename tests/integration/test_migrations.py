@@ -12,29 +12,29 @@ import pytest
 from support import forked_python
 from support.databases import new_postgres_database
 from support.world import refused
-from weft.capabilities.metering.model import SUM_NAMES
-from weft.kernel.clock import to_micros
-from weft.storage.migrations.runner import known_migrations, migrate, status
-from weft.storage.sql.blobs import pack
-from weft.storage.sql.database import SYSTEM, Scope, connect, placeholders
-from weft.storage.sql.dialects.postgres import PostgresDatabase
-from weft.storage.sql.receipts import SqlReceiptStore
-from weft.storage.sql.sessions import SqlSessionStore
-from weft.testing.contracts.receipts import receipt
+from weftline.capabilities.metering.model import SUM_NAMES
+from weftline.kernel.clock import to_micros
+from weftline.storage.migrations.runner import known_migrations, migrate, status
+from weftline.storage.sql.blobs import pack
+from weftline.storage.sql.database import SYSTEM, Scope, connect, placeholders
+from weftline.storage.sql.dialects.postgres import PostgresDatabase
+from weftline.storage.sql.receipts import SqlReceiptStore
+from weftline.storage.sql.sessions import SqlSessionStore
+from weftline.testing.contracts.receipts import receipt
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
-    from weft.capabilities.assembly.receipts import SavingsTotal, StoredReceipt
-    from weft.capabilities.sessions.model import Session
-    from weft.storage.sql.database import Database, Transaction
-    from weft.testing.clock import FrozenClock
+    from weftline.capabilities.assembly.receipts import SavingsTotal, StoredReceipt
+    from weftline.capabilities.sessions.model import Session
+    from weftline.storage.sql.database import Database, Transaction
+    from weftline.testing.clock import FrozenClock
 
 OPEN = """
 import asyncio, sys
-from weft.app.app import App
-from weft.settings import Settings
+from weftline.app.app import App
+from weftline.settings import Settings
 
 async def main():
     app = App(Settings(database_url=sys.argv[1]))
@@ -49,7 +49,7 @@ asyncio.run(main())
 @pytest.fixture(params=["sqlite", "postgres"])
 def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
-        return str(tmp_path / "weft.db")
+        return str(tmp_path / "weftline.db")
     # The worker's database creates the roles, which are global to the server.
     request.getfixturevalue("postgres_url")
     server = request.getfixturevalue("postgres")
@@ -78,7 +78,7 @@ async def test_a_new_database_gets_every_step_once(empty: Database, clock: Froze
 
 async def test_a_step_with_a_changed_checksum_is_refused(empty: Database, clock: FrozenClock) -> None:
     await migrate(empty, clock)
-    await empty.exclusively(lambda transaction: transaction.run("UPDATE weft_migrations SET checksum = 'other'"))
+    await empty.exclusively(lambda transaction: transaction.run("UPDATE weftline_migrations SET checksum = 'other'"))
     with refused("SCHEMA_MISMATCH"):
         await migrate(empty, clock)
     with refused("SCHEMA_MISMATCH"):
@@ -88,7 +88,7 @@ async def test_a_step_with_a_changed_checksum_is_refused(empty: Database, clock:
 async def test_an_unknown_step_is_refused(empty: Database, clock: FrozenClock) -> None:
     await migrate(empty, clock)
     await empty.exclusively(
-        lambda transaction: transaction.run("INSERT INTO weft_migrations VALUES ('9999_future', 'x', 0)")
+        lambda transaction: transaction.run("INSERT INTO weftline_migrations VALUES ('9999_future', 'x', 0)")
     )
     with refused("SCHEMA_MISMATCH") as caught:
         await migrate(empty, clock)
@@ -100,7 +100,7 @@ async def test_a_failing_step_is_rolled_back(
 ) -> None:
     known = known_migrations()
     broken = type(known[0])("9999_broken", "CREATE TABLE half_done (a TEXT); SELECT no_such_thing")
-    monkeypatch.setattr("weft.storage.migrations.runner.known_migrations", lambda: [*known, broken])
+    monkeypatch.setattr("weftline.storage.migrations.runner.known_migrations", lambda: [*known, broken])
     with pytest.raises(Exception, match="no_such_thing"):
         await migrate(empty, clock)
     monkeypatch.undo()

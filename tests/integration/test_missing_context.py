@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 from support.world import SESSION, Caller, outcome, refused
-from weft.app.dispatch import CallContext
-from weft.capabilities.events.model import EventFilter
-from weft.capabilities.missing_context.answers import MAX_OPEN_GAPS, answer_key, question_key
-from weft.capabilities.records.model import RECORD_TYPES, MissingContext, Record
-from weft.kernel.correlation import Correlation
-from weft.storage.sql.database import Scope
-from weft.storage.sql.records import SqlRecordStore
+from weftline.app.dispatch import CallContext
+from weftline.capabilities.events.model import EventFilter
+from weftline.capabilities.missing_context.answers import MAX_OPEN_GAPS, answer_key, question_key
+from weftline.capabilities.records.model import RECORD_TYPES, MissingContext, Record
+from weftline.kernel.correlation import Correlation
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.records import SqlRecordStore
 
 if TYPE_CHECKING:
     from support.world import World

@@ -15,10 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from support.full_run import examples
 from support.world import SESSION, World
-from weft.capabilities.missing_context.answers import answer_key
-from weft.kernel.errors import WeftError
-from weft.settings import Settings
-from weft.testing.clock import FrozenClock
+from weftline.capabilities.missing_context.answers import answer_key
+from weftline.kernel.errors import WeftlineError
+from weftline.settings import Settings
+from weftline.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -65,7 +65,7 @@ class MissingContextMachine(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.folder = tempfile.TemporaryDirectory()
         folder = Path(self.folder.name)
-        url = url or str(folder / "weft.db")
+        url = url or str(folder / "weftline.db")
         self.clock = FrozenClock()
         self.world = World(url, self.clock, Settings(database_url=url, rate_limits="off", data_dir=str(folder)))
         self.run(self.world.open())
@@ -80,7 +80,7 @@ class MissingContextMachine(RuleBasedStateMachine):
         self.clock.advance(seconds=1)
         try:
             return self.run(getattr(self.world, by).call(operation, **raw)), None
-        except WeftError as error:
+        except WeftlineError as error:
             return error.context, error.code
 
     def draw_gap(self, data: st.DataObject) -> tuple[str, Gap]:
@@ -153,7 +153,7 @@ class MissingContextMachine(RuleBasedStateMachine):
 
         results = self.run(both())
         won = [end for end in results if isinstance(end, dict)]
-        lost = [end.code for end in results if isinstance(end, WeftError)]
+        lost = [end.code for end in results if isinstance(end, WeftlineError)]
         assert (len(won), lost) == (1, ["ALREADY_RESOLVED"])
         self.gaps[missing_id].resolve(*won[0]["resolution_refs"])
 

@@ -28,7 +28,7 @@ from support.model_migrations import (
     with_service,
 )
 from support.world import World, refused
-from weft.app.app import App
+from weftline.app.app import App
 
 pytestmark = [pytest.mark.req("CE-F51"), pytest.mark.req("CE-O", part="dual index for model migration")]
 
@@ -160,7 +160,7 @@ async def test_a_model_with_lower_recall_is_refused_and_its_vectors_deleted(
 async def test_a_cancelled_migration_deletes_its_vectors(
     world: World, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.capabilities.indexing.model_migration.migration._EMBED_BATCH", 2)
+    monkeypatch.setattr("weftline.capabilities.indexing.model_migration.migration._EMBED_BATCH", 2)
     chunks, admin = await chunk_count(world), world.admin.at(app)
     await start(world, app)
     step, steps = app.model_migrations._step, 0
@@ -186,7 +186,7 @@ async def test_a_cancelled_migration_deletes_its_vectors(
 async def test_content_changed_during_a_migration_has_vectors_of_both_models(
     world: World, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.capabilities.indexing.model_migration.migration._EMBED_BATCH", 2)
+    monkeypatch.setattr("weftline.capabilities.indexing.model_migration.migration._EMBED_BATCH", 2)
     step, steps = app.model_migrations._step, 0
 
     async def step_with_changes(lease: Any) -> bool:
@@ -274,7 +274,7 @@ async def test_a_process_without_the_new_model_does_not_migrate(world: World, ap
 async def test_a_process_without_a_model_in_use_does_not_index(
     world: World, app: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("weft.jobs.runner._failing", {})
+    monkeypatch.setattr("weftline.jobs.runner._failing", {})
     await start(world, app)
     for number, model in enumerate(("the new model", "the one that serves"), 1):
         await put(world.admin, f"{model}.txt", f"This was put while a process did not know {model}.")

@@ -8,9 +8,9 @@ import pytest
 
 from support.bundles import exported, imported
 from support.world import SESSION, refused, wire_form
-from weft.app.dispatch import CallContext
-from weft.kernel.correlation import Correlation
-from weft.storage.sql import records as records_in_sql
+from weftline.app.dispatch import CallContext
+from weftline.kernel.correlation import Correlation
+from weftline.storage.sql import records as records_in_sql
 
 if TYPE_CHECKING:
     from support.world import Caller, World

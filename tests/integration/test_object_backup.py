@@ -15,28 +15,28 @@ from support.databases import new_postgres_database
 from support.jobs import sweep_objects
 from support.s3 import CREDENTIALS, REGION, SharedBucket, new_bucket, s3_service
 from support.world import refused
-from weft.app.objects import Objects
-from weft.app.tenants import Tenants
-from weft.capabilities.object_storage.model import ObjectStorageUnavailable, Pointer
-from weft.capabilities.object_storage.store import keep_staged
-from weft.kernel.clock import to_micros
-from weft.kernel.errors import DiskFull
-from weft.providers.object_storage import Bucket, ObjectFolder
-from weft.storage.backup import Manifest, back_up, restore
-from weft.storage.backup import create as making
-from weft.storage.backup.tables import known_schema_steps, tables_of_schema
-from weft.storage.migrations.runner import migrate, status
-from weft.storage.sql.blobs import SqlBlobs
-from weft.storage.sql.database import SYSTEM, Scope, connect
-from weft.storage.sql.object_storage import SqlObjectIndex, hold_removals
+from weftline.app.objects import Objects
+from weftline.app.tenants import Tenants
+from weftline.capabilities.object_storage.model import ObjectStorageUnavailable, Pointer
+from weftline.capabilities.object_storage.store import keep_staged
+from weftline.kernel.clock import to_micros
+from weftline.kernel.errors import DiskFull
+from weftline.providers.object_storage import Bucket, ObjectFolder
+from weftline.storage.backup import Manifest, back_up, restore
+from weftline.storage.backup import create as making
+from weftline.storage.backup.tables import known_schema_steps, tables_of_schema
+from weftline.storage.migrations.runner import migrate, status
+from weftline.storage.sql.blobs import SqlBlobs
+from weftline.storage.sql.database import SYSTEM, Scope, connect
+from weftline.storage.sql.object_storage import SqlObjectIndex, hold_removals
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
     from pathlib import Path
 
-    from weft.capabilities.object_storage.store import ObjectStore
-    from weft.storage.sql.database import Database, Transaction
-    from weft.testing.clock import FrozenClock
+    from weftline.capabilities.object_storage.store import ObjectStore
+    from weftline.storage.sql.database import Database, Transaction
+    from weftline.testing.clock import FrozenClock
 
 VALUE = b"a value too large for the database" * 1_000
 OTHER = b"other bytes, as many as before!!!!" * 1_000
@@ -150,7 +150,7 @@ class Places:
 
     async def _url(self, name: str, kind: str) -> str:
         if not kind.startswith("postgres"):
-            return str(self._folder / name / "weft.db")
+            return str(self._folder / name / "weftline.db")
         server = self._request.getfixturevalue("postgres")
         return await new_postgres_database(server, f"{name}_{secrets.token_hex(4)}", migrated=False)
 
@@ -193,7 +193,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    return tmp_path / "weft.zip"
+    return tmp_path / "weftline.zip"
 
 
 def files(folder: Path) -> list[str]:
@@ -561,7 +561,7 @@ def make_backup_of(steps: int, file: Path) -> None:
     tables = tables_of_schema(steps)
     manifest = {
         "format": 1,
-        "weft": "0.0.1",
+        "weftline": "0.0.1",
         "created_at": "2026-01-01T00:00:00Z",
         "migrations": [{"name": step.name, "checksum": step.checksum} for step in known_schema_steps()[:steps]],
         "tables": {

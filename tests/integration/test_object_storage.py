@@ -14,20 +14,20 @@ import pytest
 
 from support.jobs import sweep_objects
 from support.world import World, outcome, refused
-from weft.app.diagnostics.checks import CheckStatus, check_objects
-from weft.app.objects import Objects
-from weft.capabilities.object_storage.model import ObjectMissing, ObjectStorageUnavailable, Pointer
-from weft.capabilities.object_storage.store import keep_staged
-from weft.providers.object_storage import Bucket, ObjectFolder, connect_objects
-from weft.settings import InvalidSetting, Settings
-from weft.storage.sql.database import AccessChanged, Scope
-from weft.storage.sql.object_storage import SqlObjectIndex
+from weftline.app.diagnostics.checks import CheckStatus, check_objects
+from weftline.app.objects import Objects
+from weftline.capabilities.object_storage.model import ObjectMissing, ObjectStorageUnavailable, Pointer
+from weftline.capabilities.object_storage.store import keep_staged
+from weftline.providers.object_storage import Bucket, ObjectFolder, connect_objects
+from weftline.settings import InvalidSetting, Settings
+from weftline.storage.sql.database import AccessChanged, Scope
+from weftline.storage.sql.object_storage import SqlObjectIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from weft.storage.sql.database import Transaction
+    from weftline.storage.sql.database import Transaction
 
 VALUE = b"a value too large for the database" * 1_000
 OTHER = b"another" * 1_000
@@ -610,14 +610,14 @@ def test_settings_select_a_folder_or_a_bucket(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_settings_are_refused_by_name(name: str, settings: dict[str, Any]) -> None:
-    with pytest.raises(InvalidSetting, match=f"WEFT_OBJECT_STORE_{name}"):
+    with pytest.raises(InvalidSetting, match=f"WEFTLINE_OBJECT_STORE_{name}"):
         connect_objects(Settings(**settings))
 
 
 def test_obstore_is_loaded_only_when_a_bucket_is_used() -> None:
     program = (
-        "import sys, weft.app.objects, weft.app.diagnostics.checks; from weft.settings import Settings\n"
-        "from weft.providers.object_storage import connect_objects\n"
+        "import sys, weftline.app.objects, weftline.app.diagnostics.checks; from weftline.settings import Settings\n"
+        "from weftline.providers.object_storage import connect_objects\n"
         "connect_objects(Settings(object_store_url='s3://bucket')); print('obstore' in sys.modules)"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -634,4 +634,4 @@ async def test_the_doctor_checks_an_existing_folder(tmp_path: Path) -> None:
     settings.object_store_folder.joinpath("_doctor").rmdir()
     settings.object_store_folder.joinpath("_doctor").write_text("in the way")
     finding = await check_objects(settings)
-    assert (finding.state, "weft doctor" in finding.next_step) == (CheckStatus.PROBLEM, True)
+    assert (finding.state, "weftline doctor" in finding.next_step) == (CheckStatus.PROBLEM, True)

@@ -22,16 +22,16 @@ from botocore.credentials import Credentials
 from support.jobs import sweep_objects
 from support.s3 import CREDENTIALS, REGION, SharedBucket, new_bucket, s3_service
 from support.world import World, refused
-from weft.app.diagnostics.checks import CheckStatus, check_objects
-from weft.app.objects import Objects
-from weft.capabilities.object_storage.model import Pointer
-from weft.capabilities.object_storage.store import keep_staged
-from weft.providers import s3_versioning
-from weft.providers.object_storage import Bucket, connect_objects
-from weft.providers.s3_versioning import S3Location, turn_on_versioning
-from weft.settings import Settings
-from weft.storage.sql.database import Scope
-from weft.storage.sql.object_storage import SqlObjectIndex
+from weftline.app.diagnostics.checks import CheckStatus, check_objects
+from weftline.app.objects import Objects
+from weftline.capabilities.object_storage.model import Pointer
+from weftline.capabilities.object_storage.store import keep_staged
+from weftline.providers import s3_versioning
+from weftline.providers.object_storage import Bucket, connect_objects
+from weftline.providers.s3_versioning import S3Location, turn_on_versioning
+from weftline.settings import Settings
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.object_storage import SqlObjectIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -405,7 +405,7 @@ async def test_a_response_without_a_required_version_is_refused(
     proxy.always = fault
     with refused("OBJECT_STORAGE_UNAVAILABLE") as caught:
         await objects.stage(world.tenant, "planner", [VALUE])
-    assert "WEFT_OBJECT_STORE_VERSIONING" in caught.value.message
+    assert "WEFTLINE_OBJECT_STORE_VERSIONING" in caught.value.message
     assert await index(world) == [("pending", None)]
 
 
@@ -415,7 +415,7 @@ async def test_the_doctor_checks_the_bucket_and_its_versioning(
     finding = await check_objects(settings_of_bucket)
     assert (finding.state, finding.detail.endswith("with versions"), bucket.names()) == (CheckStatus.OK, True, [])
     proxy.always = without_version
-    assert "WEFT_OBJECT_STORE_VERSIONING=off" in (await check_objects(settings_of_bucket)).next_step
+    assert "WEFTLINE_OBJECT_STORE_VERSIONING=off" in (await check_objects(settings_of_bucket)).next_step
     proxy.always = None
     proxy.faults += [None, flip_a_byte]
     assert (await check_objects(settings_of_bucket)).state is CheckStatus.PROBLEM
@@ -465,7 +465,7 @@ async def test_versioning_that_is_off_leaves_the_bucket_as_it_is(
     await stage_and_keep(world, Objects(world.app.database, connect_objects(settings), world.clock))
     assert versioning(unversioned) is None
     finding = await check_objects(settings)
-    assert (finding.state, finding.detail.endswith("WEFT_OBJECT_STORE_VERSIONING is off")) == (CheckStatus.OK, True)
+    assert (finding.state, finding.detail.endswith("WEFTLINE_OBJECT_STORE_VERSIONING is off")) == (CheckStatus.OK, True)
 
 
 @pytest.mark.req("CE-F4")
@@ -535,7 +535,7 @@ def test_requests_about_a_bucket_are_signed_as_by_amazon_s_own_library(
 async def test_the_doctor_s_bucket_check_times_out(
     settings_of_bucket: Settings, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.app.diagnostics.checks._TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr("weftline.app.diagnostics.checks._TIMEOUT_SECONDS", 0.2)
     proxy.always = wait_until_closed(proxy)
     finding = await check_objects(settings_of_bucket)
     assert (finding.state, finding.detail.endswith("does not answer")) == (CheckStatus.PROBLEM, True)

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from support.world import Caller
-from weft.app.app import App
+from weftline.app.app import App
 
 if TYPE_CHECKING:
     from support.world import World
@@ -18,7 +18,7 @@ async def test_a_one_shot_application_starts_no_task(world: World) -> None:
     await app.open(background=False)
     try:
         await world.planner.at(app).write("goal", "answered all the same")
-        assert not [task for task in asyncio.all_tasks() - before if task.get_name().startswith("weft-")]
+        assert not [task for task in asyncio.all_tasks() - before if task.get_name().startswith("weftline-")]
     finally:
         await app.close()
 

@@ -144,14 +144,14 @@ async def test_exports_of_foreign_records_are_strict_and_keep_them(world: World)
         {**FOREIGN["unknown fields, values and versions"], "max_tokens": "many"},
         {**FOREIGN["unknown fields, values and versions"], "created_at": "yesterday"},
         {key: value for key, value in FOREIGN["missing context"].items() if key != "severity"},
-        {**FOREIGN["an unknown content mode"], "metadata": {"weft": {"given": {"item_id": "other"}}}},
+        {**FOREIGN["an unknown content mode"], "metadata": {"weftline": {"given": {"item_id": "other"}}}},
         {
             "schema_version": "0.1.0",
             "item_id": "x",
             "context_kind": "k",
             "content_mode": "opaque",
             "visibility": [],
-            "metadata": {"weft": {"given": {"item_id": "other"}}},
+            "metadata": {"weftline": {"given": {"item_id": "other"}}},
         },
     ],
 )

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import Caller, World, refused
-from weft.storage.sql.database import SYSTEM, Scope, connect
+from weftline.storage.sql.database import SYSTEM, Scope, connect
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from weft.storage.sql.database import Transaction
-    from weft.testing.clock import FrozenClock
+    from weftline.storage.sql.database import Transaction
+    from weftline.testing.clock import FrozenClock
 
 pytestmark = pytest.mark.req("MS-08")
 
@@ -277,9 +277,9 @@ async def test_connections_in_use_are_counted(world: World, operator: Caller) ->
 async def test_a_transaction_over_fifty_milliseconds_is_slow(
     world: World, operator: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.storage.sql.usage._SLOW_SECONDS", 0.0)
+    monkeypatch.setattr("weftline.storage.sql.usage._SLOW_SECONDS", 0.0)
     before = (await read_metrics(operator))["database_performance"]["connection_stats"]["slow_queries"]
-    monkeypatch.setattr("weft.storage.sql.usage._SLOW_SECONDS", 3600.0)
+    monkeypatch.setattr("weftline.storage.sql.usage._SLOW_SECONDS", 3600.0)
     after = (await read_metrics(operator))["database_performance"]["connection_stats"]["slow_queries"]
     assert before > 0
     assert after == before
@@ -287,7 +287,7 @@ async def test_a_transaction_over_fifty_milliseconds_is_slow(
 
 async def test_the_database_is_named_without_path_or_credentials(world: World) -> None:
     info = (await read_metrics(world.admin))["system_info"]
-    assert info["database_url"] == "weft.db" or info["database_url"].startswith("weft_")
+    assert info["database_url"] == "weftline.db" or info["database_url"].startswith("weftline_")
     assert "/" not in info["database_url"]
     assert info["pool_initialized"] is True
 
@@ -295,11 +295,11 @@ async def test_the_database_is_named_without_path_or_credentials(world: World) -
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
-        ("postgresql://weft:s3cret@db.internal:5432/weft", "db.internal/weft"),
-        ("postgresql://weft:p%40ss@db.internal/weft?sslpassword=s3cret", "db.internal/weft"),
-        ("postgresql://weft:s3cret@one.internal:5432,two.internal:5432/weft", "one.internal/weft"),
-        ("postgresql://weft:s3cret@/weft?host=/var/run/postgresql", "weft"),
-        ("postgresql://weft:s3cret@[::1]:5432/weft", "::1/weft"),
+        ("postgresql://weftline:s3cret@db.internal:5432/weftline", "db.internal/weftline"),
+        ("postgresql://weftline:p%40ss@db.internal/weftline?sslpassword=s3cret", "db.internal/weftline"),
+        ("postgresql://weftline:s3cret@one.internal:5432,two.internal:5432/weftline", "one.internal/weftline"),
+        ("postgresql://weftline:s3cret@/weftline?host=/var/run/postgresql", "weftline"),
+        ("postgresql://weftline:s3cret@[::1]:5432/weftline", "::1/weftline"),
         ("postgresql://", "postgresql"),
     ],
 )
@@ -316,7 +316,7 @@ def test_a_database_file_is_shown_by_name_only(tmp_path: Path) -> None:
 
 
 async def test_an_unreachable_database_is_counted(tmp_path: Path) -> None:
-    database = connect(f"postgresql://weft@/weft?host={tmp_path}")
+    database = connect(f"postgresql://weftline@/weftline?host={tmp_path}")
     with refused("SYSTEM_UNAVAILABLE"):
         await database.open()
     assert database.figures().connection_stats.connection_errors == 1

@@ -17,9 +17,9 @@ from support.contexts import knowledge_entry, push
 from support.knowledge import QuickEmbedder, domain, embed_quickly, put
 from support.processes import outcomes_in_processes
 from support.world import SESSION, outcome, refused
-from weft.capabilities.plans.limits import LIMITS
-from weft.capabilities.plans.model import ALLOWANCES, PLANS, Plan
-from weft.kernel.errors import QuotaExceeded
+from weftline.capabilities.plans.limits import LIMITS
+from weftline.capabilities.plans.model import ALLOWANCES, PLANS, Plan
+from weftline.kernel.errors import QuotaExceeded
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

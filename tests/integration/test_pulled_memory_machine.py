@@ -20,8 +20,8 @@ from support.full_run import examples
 from support.indexed_items import use_scripted_embeddings
 from support.teams import create_team
 from support.world import World
-from weft.settings import Settings
-from weft.testing.clock import FrozenClock
+from weftline.settings import Settings
+from weftline.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
     from support.world import Caller
@@ -40,7 +40,7 @@ class PulledMemoryMachine(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.folder = tempfile.TemporaryDirectory()
-        url = url or f"{self.folder.name}/weft.db"
+        url = url or f"{self.folder.name}/weftline.db"
         self.world = World(
             url, FrozenClock(), Settings(database_url=url, rate_limits="off", data_dir=str(Path(self.folder.name)))
         )

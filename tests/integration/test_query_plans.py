@@ -11,78 +11,78 @@ from types import ModuleType, SimpleNamespace
 import apsw
 import pytest
 
-import weft.storage.sql.access
-import weft.storage.sql.agent_context
-import weft.storage.sql.blobs
-import weft.storage.sql.board
-import weft.storage.sql.checkouts
-import weft.storage.sql.collections
-import weft.storage.sql.deferred_deletions
-import weft.storage.sql.embeddings
-import weft.storage.sql.events
-import weft.storage.sql.history
-import weft.storage.sql.history_verify
-import weft.storage.sql.inbox
-import weft.storage.sql.jobs
-import weft.storage.sql.knowledge
-import weft.storage.sql.knowledge_sources
-import weft.storage.sql.memory
-import weft.storage.sql.messages
-import weft.storage.sql.model_migrations
-import weft.storage.sql.policies
-import weft.storage.sql.pruning
-import weft.storage.sql.records
-import weft.storage.sql.retention
-import weft.storage.sql.reviews
-import weft.storage.sql.search_health
-import weft.storage.sql.session_content
-import weft.storage.sql.session_index
-import weft.storage.sql.sessions
-import weft.storage.sql.teams
-import weft.storage.sql.token_factors
-import weft.storage.sql.version_lookup
-import weft.storage.sql.webhooks
-from weft import Weft
-from weft.kernel.clock import SystemClock
-from weft.storage.migrations.runner import migrate
-from weft.storage.sql.database import SYSTEM, connect
-from weft.storage.sql.dialects.sqlite import DIALECT
-from weft.storage.sql.dialects.sqlite_planner import teach_planner
+import weftline.storage.sql.access
+import weftline.storage.sql.agent_context
+import weftline.storage.sql.blobs
+import weftline.storage.sql.board
+import weftline.storage.sql.checkouts
+import weftline.storage.sql.collections
+import weftline.storage.sql.deferred_deletions
+import weftline.storage.sql.embeddings
+import weftline.storage.sql.events
+import weftline.storage.sql.history
+import weftline.storage.sql.history_verify
+import weftline.storage.sql.inbox
+import weftline.storage.sql.jobs
+import weftline.storage.sql.knowledge
+import weftline.storage.sql.knowledge_sources
+import weftline.storage.sql.memory
+import weftline.storage.sql.messages
+import weftline.storage.sql.model_migrations
+import weftline.storage.sql.policies
+import weftline.storage.sql.pruning
+import weftline.storage.sql.records
+import weftline.storage.sql.retention
+import weftline.storage.sql.reviews
+import weftline.storage.sql.search_health
+import weftline.storage.sql.session_content
+import weftline.storage.sql.session_index
+import weftline.storage.sql.sessions
+import weftline.storage.sql.teams
+import weftline.storage.sql.token_factors
+import weftline.storage.sql.version_lookup
+import weftline.storage.sql.webhooks
+from weftline import Weftline
+from weftline.kernel.clock import SystemClock
+from weftline.storage.migrations.runner import migrate
+from weftline.storage.sql.database import SYSTEM, connect
+from weftline.storage.sql.dialects.sqlite import DIALECT
+from weftline.storage.sql.dialects.sqlite_planner import teach_planner
 
 pytestmark = pytest.mark.both_databases
 
 STORES = (
-    weft.storage.sql.access,
-    weft.storage.sql.blobs,
-    weft.storage.sql.board,
-    weft.storage.sql.deferred_deletions,
-    weft.storage.sql.agent_context,
-    weft.storage.sql.embeddings,
-    weft.storage.sql.token_factors,
-    weft.storage.sql.events,
-    weft.storage.sql.session_index,
-    weft.storage.sql.history,
-    weft.storage.sql.jobs,
-    weft.storage.sql.knowledge,
-    weft.storage.sql.knowledge_sources,
-    weft.storage.sql.inbox,
-    weft.storage.sql.memory,
-    weft.storage.sql.messages,
-    weft.storage.sql.model_migrations,
-    weft.storage.sql.version_lookup,
-    weft.storage.sql.policies,
-    weft.storage.sql.pruning,
-    weft.storage.sql.records,
-    weft.storage.sql.retention,
-    weft.storage.sql.reviews,
-    weft.storage.sql.search_health,
-    weft.storage.sql.session_content,
-    weft.storage.sql.sessions,
-    weft.storage.sql.collections,
-    weft.storage.sql.checkouts,
-    weft.storage.sql.history_verify,
-    weft.storage.sql.teams,
-    weft.storage.sql.webhooks,
+    weftline.storage.sql.access,
+    weftline.storage.sql.blobs,
+    weftline.storage.sql.board,
+    weftline.storage.sql.deferred_deletions,
+    weftline.storage.sql.agent_context,
+    weftline.storage.sql.embeddings,
+    weftline.storage.sql.token_factors,
+    weftline.storage.sql.events,
+    weftline.storage.sql.session_index,
+    weftline.storage.sql.history,
+    weftline.storage.sql.jobs,
+    weftline.storage.sql.knowledge,
+    weftline.storage.sql.knowledge_sources,
+    weftline.storage.sql.inbox,
+    weftline.storage.sql.memory,
+    weftline.storage.sql.messages,
+    weftline.storage.sql.model_migrations,
+    weftline.storage.sql.version_lookup,
+    weftline.storage.sql.policies,
+    weftline.storage.sql.pruning,
+    weftline.storage.sql.records,
+    weftline.storage.sql.retention,
+    weftline.storage.sql.reviews,
+    weftline.storage.sql.search_health,
+    weftline.storage.sql.session_content,
+    weftline.storage.sql.sessions,
+    weftline.storage.sql.collections,
+    weftline.storage.sql.checkouts,
+    weftline.storage.sql.history_verify,
+    weftline.storage.sql.teams,
+    weftline.storage.sql.webhooks,
 )
 # Small tables, and statements that page through a tenant in order.
 SMALL_TABLES = re.compile(
@@ -118,9 +118,9 @@ def statements(module: ModuleType) -> list[str]:
 
 
 async def test_the_planner_gets_statistics_for_every_index(tmp_path: Path) -> None:
-    async with Weft.open(tmp_path):
+    async with Weftline.open(tmp_path):
         pass
-    database = apsw.Connection(str(tmp_path / "weft.db"))
+    database = apsw.Connection(str(tmp_path / "weftline.db"))
     statistics = database.execute("SELECT tbl, idx FROM sqlite_stat1").fetchall()
     indexes = database.execute("SELECT tbl_name, name FROM sqlite_schema WHERE type = 'index'").fetchall()
     trees = database.execute("SELECT name, name FROM pragma_table_list WHERE wr AND schema = 'main'").fetchall()
@@ -128,7 +128,7 @@ async def test_the_planner_gets_statistics_for_every_index(tmp_path: Path) -> No
 
 
 async def test_planner_statistics_are_written_once(tmp_path: Path) -> None:
-    database = connect(str(tmp_path / "weft.db"))
+    database = connect(str(tmp_path / "weftline.db"))
     await database.open()
     await migrate(database, SystemClock())
     assert not await database.write(SYSTEM, teach_planner)
@@ -137,9 +137,9 @@ async def test_planner_statistics_are_written_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("module", STORES, ids=lambda module: module.__name__.rpartition(".")[2])
 async def test_every_statement_uses_an_index_beyond_the_tenant(module: ModuleType, tmp_path: Path) -> None:
-    async with Weft.open(tmp_path):
+    async with Weftline.open(tmp_path):
         pass
-    database = apsw.Connection(str(tmp_path / "weft.db"))
+    database = apsw.Connection(str(tmp_path / "weftline.db"))
     database.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     found = statements(module)
     assert found
@@ -156,13 +156,13 @@ async def test_every_statement_uses_an_index_beyond_the_tenant(module: ModuleTyp
         assert not scans, sql
 
 
-@pytest.mark.parametrize("column", [name for name in weft.storage.sql.events._SEARCHES if name is not None])
+@pytest.mark.parametrize("column", [name for name in weftline.storage.sql.events._SEARCHES if name is not None])
 async def test_event_queries_use_the_index_of_their_filter(column: str, tmp_path: Path) -> None:
-    async with Weft.open(tmp_path):
+    async with Weftline.open(tmp_path):
         pass
-    database = apsw.Connection(str(tmp_path / "weft.db"))
+    database = apsw.Connection(str(tmp_path / "weftline.db"))
     database.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-    sql = weft.storage.sql.events._SEARCHES[column].format_map(DIALECT)
+    sql = weftline.storage.sql.events._SEARCHES[column].format_map(DIALECT)
     values = [None] * len(set(re.findall(r"\$\d+", sql)))
     step, *members = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
     # The members of the event's session.
@@ -171,9 +171,9 @@ async def test_event_queries_use_the_index_of_their_filter(column: str, tmp_path
 
 
 async def test_sources_that_are_not_due_are_skipped(tmp_path: Path) -> None:
-    async with Weft.open(tmp_path):
+    async with Weftline.open(tmp_path):
         pass
-    database = apsw.Connection(str(tmp_path / "weft.db"))
-    (sql,) = [text for text in statements(weft.storage.sql.knowledge_sources) if "watch = 1 OR" in text]
+    database = apsw.Connection(str(tmp_path / "weftline.db"))
+    (sql,) = [text for text in statements(weftline.storage.sql.knowledge_sources) if "watch = 1 OR" in text]
     steps = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {sql}")]
     assert steps == ["SEARCH knowledge_sources USING INDEX knowledge_sources_to_look_at (enabled=?)"]

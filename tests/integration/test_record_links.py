@@ -156,12 +156,12 @@ async def test_content_of_a_human_has_trust_level_human(world: World) -> None:
         await caller.say("hello")
     found = await all_records(world.planner, session_id=SESSION, types=["context_item"])
     trust_and_author = [
-        (entry["record"]["trust_level"], entry["record"]["metadata"]["weft"]["author"]) for entry in found
+        (entry["record"]["trust_level"], entry["record"]["metadata"]["weftline"]["author"]) for entry in found
     ]
     assert trust_and_author == [*[("human", "human:admin")] * 2, *[("agent", "orchestrator:planner")] * 2]
     prov = await exported(world.admin, format="prov")
-    assert b'"weft:agent/human%3Aadmin"' in prov
-    assert b'"weft:agent/admin"' not in prov
+    assert b'"weftline:agent/human%3Aadmin"' in prov
+    assert b'"weftline:agent/admin"' not in prov
     assert "null" not in str([entry["record"] for entry in found])
 
 

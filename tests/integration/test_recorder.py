@@ -1,4 +1,4 @@
-"""Records that operations of Weft store, one by one or several at once."""
+"""Records that operations of Weftline store, one by one or several at once."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import pytest
 
 from support.records import all_records
 from support.world import SESSION, refused
-from weft.app.dispatch import CallContext
-from weft.capabilities.records.model import ContextBudget
-from weft.capabilities.records.recorder import Recorder
-from weft.capabilities.records.vocabulary import SCHEMA_VERSION
-from weft.capabilities.sessions.model import lock_active_session
-from weft.capabilities.sessions.store import SessionStore
-from weft.storage.sql.database import Scope
+from weftline.app.dispatch import CallContext
+from weftline.capabilities.records.model import ContextBudget
+from weftline.capabilities.records.recorder import Recorder
+from weftline.capabilities.records.vocabulary import SCHEMA_VERSION
+from weftline.capabilities.sessions.model import lock_active_session
+from weftline.capabilities.sessions.store import SessionStore
+from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from support.world import World
-    from weft.capabilities.records.store import StoredRecord
-    from weft.storage.sql.database import Transaction
+    from weftline.capabilities.records.store import StoredRecord
+    from weftline.storage.sql.database import Transaction
 
 
 def budget(name: str, max_items: int = 1) -> ContextBudget:

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from support.full_run import examples
 from support.records import all_records, correlated_call, envelope, event_classes, ids, record_page
 from support.world import SESSION, refused
-from weft.capabilities.history.model import blob_hash
-from weft.capabilities.record_log import list_records
-from weft.capabilities.records.validation import check_record
-from weft.kernel.correlation import Correlation
+from weftline.capabilities.history.model import blob_hash
+from weftline.capabilities.record_log import list_records
+from weftline.capabilities.records.validation import check_record
+from weftline.kernel.correlation import Correlation
 
 if TYPE_CHECKING:
     from support.world import World
@@ -337,7 +337,7 @@ async def test_unknown_records_are_not_found(world: World) -> None:
         "memory:planner/a/1.1",
         "session:nowhere",
         "pull:s1/planner/1.1",
-        "urn:weft:0#1",
+        "urn:weftline:0#1",
     ):
         with refused("RECORD_NOT_FOUND"):
             await world.planner.call("records.show", record_id=record_id)
@@ -381,7 +381,7 @@ async def test_imported_records_are_found_independent_of_their_original_commit_n
         await world.sql(
             "UPDATE events SET data = $1, origin = $2 WHERE tenant = $3 AND subject = $4 AND data LIKE $5",
             msgspec.json.encode({"version": version, "incarnation": 1, "commit": commit}).decode(),
-            '{"source":"urn:weft:elsewhere","id":"9"}',
+            '{"source":"urn:weftline:elsewhere","id":"9"}',
             world.tenant,
             "goal",
             f'%"version":{version},%',

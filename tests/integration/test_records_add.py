@@ -10,7 +10,7 @@ import pytest
 
 from support.records import AT, all_records, envelope, event_classes, ids, item
 from support.world import SESSION, outcome, refused
-from weft.capabilities.records.vocabulary import EVENT_CLASSES
+from weftline.capabilities.records.vocabulary import EVENT_CLASSES
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -165,13 +165,13 @@ async def test_an_invalid_field_is_named_by_its_path(world: World) -> None:
         ("item_id", "message:s1/1"),
         ("surface_id", "session:s1"),
         ("assembly_id", "pull:s1/planner/1.1"),
-        ("event_id", "urn:weft:0123#4"),
+        ("event_id", "urn:weftline:0123#4"),
     ],
 )
-async def test_ids_reserved_by_weft_are_refused(world: World, field: str, record_id: str) -> None:
+async def test_ids_reserved_by_weftline_are_refused(world: World, field: str, record_id: str) -> None:
     with refused("INVALID_INPUT_FORMAT") as caught:
         await add(world.planner, {**FULL[field], field: record_id})
-    assert (caught.value.context["field"], "Weft" in caught.value.message) == (f"records[0].{field}", True)
+    assert (caught.value.context["field"], "Weftline" in caught.value.message) == (f"records[0].{field}", True)
 
 
 FULL: dict[str, dict[str, Any]] = {

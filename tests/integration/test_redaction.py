@@ -13,12 +13,12 @@ from support.bundles import exported, imported, items, records, texts
 from support.records import AT, all_records, correlated_call, envelope, event_classes, item
 from support.windows import create, ingest, message, published, window_events
 from support.world import SESSION, outcome, refused
-from weft.kernel.correlation import Correlation
-from weft.storage.sql.records import SqlRecordStore
+from weftline.kernel.correlation import Correlation
+from weftline.storage.sql.records import SqlRecordStore
 
 if TYPE_CHECKING:
     from support.world import Caller, World
-    from weft.testing.clock import FrozenClock
+    from weftline.testing.clock import FrozenClock
 
 pytestmark = pytest.mark.req("AC-11")
 GOAL = f"board:{SESSION}/goal/1.1"
@@ -53,7 +53,7 @@ async def test_a_removed_item_shows_only_its_id(world: World, state: str) -> Non
         assert record["redacted_by"] == "orchestrator:planner"
         assert record["content_mode"] == "opaque"
         assert not any(name in record for name in REVEALING_FIELDS)
-        assert {"reason", "tokens"}.isdisjoint(record["metadata"]["weft"])
+        assert {"reason", "tokens"}.isdisjoint(record["metadata"]["weftline"])
         assert record["title"] == "goal"
     text = await everything_shown(world.admin, GOAL)
     assert not [word for word in ("bob@", "4711-zulu", DIGEST) if word in text]
@@ -223,7 +223,7 @@ async def test_a_masked_item_has_the_digest_and_size_of_the_masked_text(world: W
     digest = f"sha256:{hashlib.sha256(masked.encode()).hexdigest()}"
     assert message_item["record"]["content_ref"]["digest"] == message_item["digest"] == goal["digest"] == digest
     assert message_item["record"]["byte_size"] == goal["record"]["byte_size"] == len(masked)
-    assert message_item["record"]["metadata"]["weft"]["metadata"] == {"cc": "[email 2]"}
+    assert message_item["record"]["metadata"]["weftline"]["metadata"] == {"cc": "[email 2]"}
     bundle = await exported(world.planner)
     assert texts(bundle)[GOAL] == texts(bundle)[message] == masked
     assert b"example.com" not in bundle

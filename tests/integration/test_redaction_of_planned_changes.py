@@ -10,8 +10,8 @@ import pytest
 from support.contexts import knowledge_entry, push
 from support.windows import ingest, message
 from support.world import SESSION
-from weft.app.dispatch import Dispatcher
-from weft.storage.sql.history import SqlLineStore
+from weftline.app.dispatch import Dispatcher
+from weftline.storage.sql.history import SqlLineStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import SESSION
-from weft.capabilities.search import retriever
-from weft.capabilities.search.recent_items import MAX_TOTAL_CHARACTERS
-from weft.capabilities.search.references import resolve_references
+from weftline.capabilities.search import retriever
+from weftline.capabilities.search.recent_items import MAX_TOTAL_CHARACTERS
+from weftline.capabilities.search.references import resolve_references
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from support.world import Caller, World
-    from weft.capabilities.search.references import RecentItem, Reference
+    from weftline.capabilities.search.references import RecentItem, Reference
 
 pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-F14")]
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import outcome, refused
-from weft.app.dispatch import CallContext
-from weft.app.refusals import network_of
-from weft.kernel.errors import InvalidApiKey, RateLimited
-from weft.settings import Settings
+from weftline.app.dispatch import CallContext
+from weftline.app.refusals import network_of
+from weftline.kernel.errors import InvalidApiKey, RateLimited
+from weftline.settings import Settings
 
 if TYPE_CHECKING:
     from support.world import Caller, World
 
 pytestmark = pytest.mark.req("MS-13")
-WRONG = "weft.{tenant}.key_0.secret"
+WRONG = "weftline.{tenant}.key_0.secret"
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ async def test_missing_and_malformed_credentials_are_on_the_operators_log(world:
     assert await refusals(world.admin) == []  # two tenants, and none is the operator's
     app = await world.another_app()
     operator = type(world.admin)(app, (await app.tenants.create("default")).admin_key)
-    for credential in (None, "", "nonsense", "weft.x", "a.b.c"):
+    for credential in (None, "", "nonsense", "weftline.x", "a.b.c"):
         operation = app.registry["board.list_keys"]
         context = CallContext(credential, "10.0.0.9")
         assert await outcome(app.call(operation, {"session_id": "s1"}, context)) == "AUTHENTICATION_ERROR"

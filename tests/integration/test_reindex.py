@@ -10,11 +10,11 @@ import pytest
 from support.indexed_items import check_index_complete, indexed_texts
 from support.knowledge import HANDBOOK, QuickEmbedder, chunks, document, domain, embed_quickly, put
 from support.world import refused
-from weft.capabilities.knowledge.domains import Domains
+from weftline.capabilities.knowledge.domains import Domains
 
 if TYPE_CHECKING:
     from support.world import World
-    from weft.kernel.events import NewEvent
+    from weftline.kernel.events import NewEvent
 
 pytestmark = pytest.mark.req("CE-F52")
 

@@ -9,18 +9,18 @@ import pytest
 
 from support.assemblies import add_documents
 from support.world import SESSION
-from weft.app.dispatch import CallContext
-from weft.capabilities.assembly.retrieval import RetrievalRequest, retrieve
-from weft.capabilities.records.store import Redaction
-from weft.capabilities.search.model import RankingWeights
-from weft.kernel.clock import to_micros
-from weft.storage.sql.database import Scope
-from weft.storage.sql.records import SqlRecordStore
+from weftline.app.dispatch import CallContext
+from weftline.capabilities.assembly.retrieval import RetrievalRequest, retrieve
+from weftline.capabilities.records.store import Redaction
+from weftline.capabilities.search.model import RankingWeights
+from weftline.kernel.clock import to_micros
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.records import SqlRecordStore
 
 if TYPE_CHECKING:
     from support.world import Caller, World
-    from weft.capabilities.assembly.retrieval import Retrieved
-    from weft.testing.clock import FrozenClock
+    from weftline.capabilities.assembly.retrieval import Retrieved
+    from weftline.testing.clock import FrozenClock
 
 pytestmark = pytest.mark.req("CE-F11")
 

@@ -13,7 +13,7 @@ from support.assemblies import add_documents, assemble, ingest, receipt
 from support.compactions import apply_view, summary_of
 from support.full_run import examples
 from support.world import SESSION
-from weft.capabilities.compaction.model import CompactedView, ShortenedEvent
+from weftline.capabilities.compaction.model import CompactedView, ShortenedEvent
 
 if TYPE_CHECKING:
     from support.world import World

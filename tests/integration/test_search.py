@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from support.world import SESSION, refused
-from weft.kernel.tokens import approximate_tokens
+from weftline.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
     from support.world import Caller, World
-    from weft.testing.clock import FrozenClock
+    from weftline.testing.clock import FrozenClock
 
 pytestmark = [
     pytest.mark.req("CE-F11", part="ranking by meaning, words and recency; widening at low confidence"),

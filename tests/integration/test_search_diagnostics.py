@@ -1,4 +1,4 @@
-"""weft doctor reports what keeps searches from finding content."""
+"""weftline doctor reports what keeps searches from finding content."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.knowledge import HANDBOOK, domain, embed_quickly, put
-from weft.app.diagnostics.checks import CheckStatus, check_database
-from weft.capabilities.search.session_indexing.cursor import start_session_reindex
-from weft.storage.sql.database import Scope
-from weft.storage.sql.jobs import SqlJobStore
+from weftline.app.diagnostics.checks import CheckStatus, check_database
+from weftline.capabilities.search.session_indexing.cursor import start_session_reindex
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.jobs import SqlJobStore
 
 if TYPE_CHECKING:
     from support.world import World
-    from weft.app.diagnostics import Finding
+    from weftline.app.diagnostics import Finding
 
 
 async def findings_of(world: World, check: str, **settings: str) -> list[Finding]:
@@ -38,7 +38,7 @@ async def test_failed_and_long_pending_documents_are_reported(world: World, monk
 
 
 async def test_search_index_lag_is_reported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.app.diagnostics.search_checks._MANY_EVENTS", 3)
+    monkeypatch.setattr("weftline.app.diagnostics.search_checks._MANY_EVENTS", 3)
     for number in range(3):
         await world.planner.say(f"message {number}")
     [lagging] = await findings_of(world, "Sessions", session_indexing="on")

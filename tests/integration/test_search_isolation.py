@@ -22,12 +22,12 @@ from support.database_choice import KINDS
 from support.databases import new_postgres_database
 from support.full_run import examples
 from support.world import Caller, World
-from weft.app.dispatch import CallContext
-from weft.kernel.errors import WeftError
-from weft.settings import Settings
-from weft.storage.sql.collections import SqlCollectionStore
-from weft.storage.sql.database import Scope
-from weft.testing.clock import FrozenClock
+from weftline.app.dispatch import CallContext
+from weftline.kernel.errors import WeftlineError
+from weftline.settings import Settings
+from weftline.storage.sql.collections import SqlCollectionStore
+from weftline.storage.sql.database import Scope
+from weftline.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -191,8 +191,8 @@ def searched_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
     """Return the URL of a database that all of these tests search and none changes."""
     if request.param == "postgres":
         server = request.getfixturevalue("postgres")
-        return asyncio.run(new_postgres_database(server, f"weft_searched_{secrets.token_hex(4)}"))
-    return str(shutil.copy(request.getfixturevalue("empty_file"), tmp_path_factory.mktemp("searched") / "weft.db"))
+        return asyncio.run(new_postgres_database(server, f"weftline_searched_{secrets.token_hex(4)}"))
+    return str(shutil.copy(request.getfixturevalue("empty_file"), tmp_path_factory.mktemp("searched") / "weftline.db"))
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +224,7 @@ async def answer_bytes(caller: Caller, operation: str, **what: Any) -> tuple[byt
     """Return an answer or error as bytes, without its duration."""
     try:
         answer = await caller.call(operation, **what)
-    except WeftError as error:
+    except WeftlineError as error:
         body = error.body("")
         return msgspec.json.encode([type(error).__name__, body]), body
     answer.pop("took_ms", None)

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import SESSION, refused
-from weft.app.search.replicas import DamageAlarm
-from weft.capabilities.indexing.collections.model import ChunkOwner
-from weft.kernel.errors import Unavailable
-from weft.storage.sql.sessions import SqlSessionStore
+from weftline.app.search.replicas import DamageAlarm
+from weftline.capabilities.indexing.collections.model import ChunkOwner
+from weftline.kernel.errors import Unavailable
+from weftline.storage.sql.sessions import SqlSessionStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from support.world import Caller, World
-    from weft.testing.clock import FrozenClock
+    from weftline.testing.clock import FrozenClock
 
 pytestmark = pytest.mark.req("CE-F42")
 
@@ -223,7 +223,7 @@ async def test_events_that_are_not_indexed_are_not_pending(world: World) -> None
 
 async def test_many_pending_events_of_others_are_not_reported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await world.index_sessions()
-    monkeypatch.setattr("weft.app.search.service._MAX_PENDING", 2)
+    monkeypatch.setattr("weftline.app.search.service._MAX_PENDING", 2)
     for _ in range(3):
         await world.planner.remember("note", "Mine alone.")
         assert pending(await search(world.analysis)) == 0
@@ -267,7 +267,7 @@ async def test_low_relevance_events_are_published_once_a_minute(world: World, cl
     clock.advance(seconds=61)
     await search(world.planner)
     assert (await types(world.admin)).count("search.low_relevance") == 3
-    assert b"weft_low_relevance_total 4.0" in world.app.metrics.exposition()
+    assert b"weftline_low_relevance_total 4.0" in world.app.metrics.exposition()
 
 
 async def test_a_search_succeeds_when_its_event_cannot_be_published(
@@ -341,14 +341,14 @@ async def test_the_session_cache_is_rebuilt_after_many_events_or_a_shorter_log(
     await world.planner.say(SECRET)
     await world.index_sessions()
     assert (await search(world.planner))["searched"] == 1
-    monkeypatch.setattr("weft.app.session_acl_cache._MAX_CATCH_UP", 0)
+    monkeypatch.setattr("weftline.app.session_acl_cache._MAX_CATCH_UP", 0)
     await (await world.planner.create_session("more")).say(SECRET)
     await world.index_sessions()
     assert (await search(world.planner))["searched"] == 2
 
 
 async def test_session_caches_of_idle_tenants_are_evicted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.app.session_acl_cache._MAX_SESSIONS", 1)
+    monkeypatch.setattr("weftline.app.session_acl_cache._MAX_SESSIONS", 1)
     agent = await world.stranger.create_agent("agent")
     await agent.create_session("theirs")
     for _ in range(2):

@@ -11,14 +11,14 @@ from test_bad_input import OPERATIONS, VALID
 from support.red_team import blocked, security_events
 from support.windows import ingest, message
 from support.world import SESSION, outcome, refused
-from weft.app.dispatch import CallContext, authorise
-from weft.capabilities.events.model import EventFilter
-from weft.kernel.errors import PermissionDenied, WeftError
+from weftline.app.dispatch import CallContext, authorise
+from weftline.capabilities.events.model import EventFilter
+from weftline.kernel.errors import PermissionDenied, WeftlineError
 
 if TYPE_CHECKING:
     from support.world import Caller, World
-    from weft.capabilities.trust.policy import ViolationAction
-    from weft.kernel.identity import Actor
+    from weftline.capabilities.trust.policy import ViolationAction
+    from weftline.kernel.identity import Actor
 
 pytestmark = pytest.mark.req("CE-F30")
 TIMEOUT_SECONDS = 60
@@ -113,7 +113,7 @@ async def test_streams_of_the_agent_end_at_once(world: World) -> None:
         try:
             async for _ in world.analysis.follow(EventFilter(session_id=SESSION), None):
                 ended.set()
-        except WeftError as error:
+        except WeftlineError as error:
             return error.code
         return "ok"
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.indexed_items import ScriptedEmbeddings, indexed_texts, unembedded, use_scripted_embeddings
-from weft.capabilities.indexing.embeddings.model import SemanticSearchOff
-from weft.jobs.backfill_vectors import BACKFILL
-from weft.settings import InvalidSetting, Settings
+from weftline.capabilities.indexing.embeddings.model import SemanticSearchOff
+from weftline.jobs.backfill_vectors import BACKFILL
+from weftline.settings import InvalidSetting, Settings
 
 if TYPE_CHECKING:
     from support.world import World
@@ -121,6 +121,6 @@ async def test_an_installation_without_semantic_search_never_embeds(world: World
 
 def test_the_setting_is_on_or_off() -> None:
     assert Settings().searches_by_meaning
-    assert not Settings.from_environment({"WEFT_SEMANTIC_SEARCH": "off"}).searches_by_meaning
-    with pytest.raises(InvalidSetting, match="WEFT_SEMANTIC_SEARCH"):
+    assert not Settings.from_environment({"WEFTLINE_SEMANTIC_SEARCH": "off"}).searches_by_meaning
+    with pytest.raises(InvalidSetting, match="WEFTLINE_SEMANTIC_SEARCH"):
         _ = Settings(semantic_search="maybe").searches_by_meaning

@@ -21,9 +21,9 @@ from support.indexed_items import (
 )
 from support.webhooks import wait_until
 from support.world import SESSION
-from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
-from weft.capabilities.search.session_indexing import indexer as going_through
-from weft.capabilities.search.session_indexing.cursor import (
+from weftline.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
+from weftline.capabilities.search.session_indexing import indexer as going_through
+from weftline.capabilities.search.session_indexing.cursor import (
     EMBEDDING_JOB,
     INDEXING_JOB,
     REINDEXING_JOB,
@@ -32,13 +32,13 @@ from weft.capabilities.search.session_indexing.cursor import (
     Sweep,
     start_session_reindex,
 )
-from weft.capabilities.search.session_indexing.item_text import chunks_of
-from weft.jobs.session_indexing import SessionIndexing
-from weft.settings import InvalidSetting, Settings
-from weft.storage.sql.database import Scope
-from weft.storage.sql.embeddings import SqlTenantModelStore
-from weft.storage.sql.jobs import SqlJobStore
-from weft.storage.sql.session_index import events_pending
+from weftline.capabilities.search.session_indexing.item_text import chunks_of
+from weftline.jobs.session_indexing import SessionIndexing
+from weftline.settings import InvalidSetting, Settings
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.embeddings import SqlTenantModelStore
+from weftline.storage.sql.jobs import SqlJobStore
+from weftline.storage.sql.session_index import events_pending
 
 if TYPE_CHECKING:
     from support.world import World
@@ -335,7 +335,7 @@ async def test_a_long_unread_log_is_pending(
     for number in range(12):
         await world.planner.say(f"message {number}")
     all_of_it = await pending(world)
-    monkeypatch.setattr("weft.jobs.session_indexing._TURN_SECONDS", 0.0)
+    monkeypatch.setattr("weftline.jobs.session_indexing._TURN_SECONDS", 0.0)
     await world.app.session_indexing.run(world.tenant)
     assert await pending(world) == all_of_it
     assert (await world.admin.call("knowledge.show_reindexing"))["events"] == all_of_it
@@ -357,7 +357,7 @@ async def test_reindexed_items_stay_indexed_where_the_log_was_never_read(
 def small_event_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read the log in batches of four events."""
     monkeypatch.setattr(going_through, "EVENT_BATCH_SIZE", 4)
-    monkeypatch.setattr("weft.jobs.session_indexing.EVENT_BATCH_SIZE", 4)
+    monkeypatch.setattr("weftline.jobs.session_indexing.EVENT_BATCH_SIZE", 4)
 
 
 async def test_redacted_items_are_removed_from_the_index_until_restored(
@@ -449,11 +449,11 @@ async def test_the_lag_is_reported(world: World, embeddings: ScriptedEmbeddings)
         await world.planner.say(f"message {number}")
     assert await pending(world) == 3
     await world.app.session_indexing.due(None)  # type: ignore[arg-type]
-    assert b"weft_index_lag_events 3.0" in world.app.metrics.exposition()
+    assert b"weftline_index_lag_events 3.0" in world.app.metrics.exposition()
     await world.app.scheduler.drain("search.index_sessions", "search.embed_sessions")
     assert await pending(world) == 0
-    assert b"weft_index_lag_events 0.0" in world.app.metrics.exposition()
-    assert b"weft_indexed_items_total 3.0" in world.app.metrics.exposition()
+    assert b"weftline_index_lag_events 0.0" in world.app.metrics.exposition()
+    assert b"weftline_indexed_items_total 3.0" in world.app.metrics.exposition()
 
 
 async def test_indexing_is_retried_while_the_embedder_is_unavailable(
@@ -496,7 +496,7 @@ async def test_a_text_the_embedder_refuses_does_not_block_others(
     assert len(await indexed_texts(world)) == 4, "all are found by their words"
     assert len(await unembedded(world)) == 2
     assert await pending(world) == 0
-    assert b"weft_skipped_items_total 2.0" in world.app.metrics.exposition()
+    assert b"weftline_skipped_items_total 2.0" in world.app.metrics.exposition()
     logged = [record for record in caplog.records if "refused by the embedder" in record.message]
     assert [record.fields["source"] for record in logged] == ["board", "message"]
     assert not any("poison" in str(vars(record)) for record in logged)
@@ -506,7 +506,7 @@ async def test_a_text_the_embedder_refuses_does_not_block_others(
 async def test_a_failing_job_is_logged_once_until_it_recovers(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "weft.jobs")
+    caplog.set_level("INFO", "weftline.jobs")
     await world.planner.say("patience")
 
     async def unavailable(*_: Any, **__: Any) -> list[bytes]:
@@ -519,7 +519,7 @@ async def test_a_failing_job_is_logged_once_until_it_recovers(
     for _ in range(2):
         await world.planner.say("and then it goes on")
         await world.app.scheduler.drain("search.index_sessions", "search.embed_sessions")
-    logged = [(record.message, record.fields) for record in caplog.records if record.name == "weft.jobs"]
+    logged = [(record.message, record.fields) for record in caplog.records if record.name == "weftline.jobs"]
     where = {"job": "search.embed_sessions", "tenant": world.tenant}
     assert logged == [
         ("job fails", {**where, "code": "EMBEDDER_UNAVAILABLE"}),
@@ -552,7 +552,7 @@ async def test_a_slow_embedder_of_one_tenant_does_not_block_others(
 async def test_the_lease_is_renewed_during_a_long_embedding(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.jobs.runner._RENEW_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr("weftline.jobs.runner._RENEW_EVERY_SECONDS", 0.01)
     await world.planner.say("slow")
     embed = embeddings.of_passages
 
@@ -583,7 +583,7 @@ def fail_on_poison(monkeypatch: pytest.MonkeyPatch) -> None:
             raise RuntimeError("two at once")
         return chunks_of(subject, text)
 
-    monkeypatch.setattr("weft.jobs.session_indexing.chunks_of", failing)
+    monkeypatch.setattr("weftline.jobs.session_indexing.chunks_of", failing)
 
 
 async def test_items_that_fail_for_external_reasons_are_retried(
@@ -597,12 +597,12 @@ async def test_items_that_fail_for_external_reasons_are_retried(
         await world.app.scheduler.drain("search.index_sessions", "search.embed_sessions")
     assert await indexed_texts(world) == {}
     assert await pending(world) == 2
-    assert [(record.message, record.fields) for record in caplog.records if record.name == "weft.jobs"] == [
+    assert [(record.message, record.fields) for record in caplog.records if record.name == "weftline.jobs"] == [
         ("job failed", {"job": "search.index_sessions", "tenant": world.tenant})
     ]
     await world.app.scheduler.drain("search.index_sessions", "search.embed_sessions")
     assert await indexed_texts(world) == {"s1:1": ["poison today, none tomorrow"], "s1:2": ["fine"]}
-    assert b"weft_skipped_items_total 0.0" in world.app.metrics.exposition()
+    assert b"weftline_skipped_items_total 0.0" in world.app.metrics.exposition()
     assert not world.app.session_indexing._tries
 
 
@@ -619,7 +619,7 @@ async def test_items_that_fail_repeatedly_are_skipped(
     await world.app.session_indexing.run(world.tenant)
     assert await indexed_texts(world) == {"s1:2": ["fine"]}
     assert await pending(world) == 0
-    assert b"weft_skipped_items_total 2.0" in world.app.metrics.exposition()
+    assert b"weftline_skipped_items_total 2.0" in world.app.metrics.exposition()
     logged = [record for record in caplog.records if "cannot be read or chunked" in record.message]
     assert [record.fields["place"] for record in logged] == [SESSION, SESSION]
     assert not any("poison" in str(vars(record)) for record in logged)
@@ -665,8 +665,8 @@ async def test_new_items_get_vectors_of_the_migration_s_target_model(
 async def test_indexing_runs_automatically_if_enabled(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.jobs.scheduler._FIRST_POLL_SECONDS", 0.0)
-    monkeypatch.setattr("weft.jobs.session_indexing.EVENT_DELAY_SECONDS", 0.01)
+    monkeypatch.setattr("weftline.jobs.scheduler._FIRST_POLL_SECONDS", 0.0)
+    monkeypatch.setattr("weftline.jobs.session_indexing.EVENT_DELAY_SECONDS", 0.01)
     app = await world.another_app(session_indexing="on")
     app.session_indexing._embeddings = embeddings
     await world.planner.at(app).say("by itself")

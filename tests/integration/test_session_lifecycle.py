@@ -186,7 +186,7 @@ async def test_changes_are_logged_with_metadata_and_never_with_values(
     await world.planner.delete("goal")
     with refused("VALUE_TOO_LARGE"):
         await world.planner.write("goal", "a very private sentence" * 1000)
-    logged = [record.fields for record in caplog.records if record.name == "weft.changes"]  # type: ignore[attr-defined]
+    logged = [record.fields for record in caplog.records if record.name == "weftline.changes"]  # type: ignore[attr-defined]
     assert [
         {name: fields[name] for name in ("session_id", "key", "written_by", "version", "value_size_tokens")}
         for fields in logged

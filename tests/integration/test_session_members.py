@@ -10,14 +10,14 @@ import pytest
 from test_bad_input import OPERATIONS, VALID
 
 from support.world import SESSION, outcome, refused
-from weft.app.dispatch import CallContext, authorise
-from weft.capabilities.events.model import EventFilter
-from weft.kernel.errors import PermissionDenied, WeftError
-from weft.transports.resources import parse_uri, read_resource
+from weftline.app.dispatch import CallContext, authorise
+from weftline.capabilities.events.model import EventFilter
+from weftline.kernel.errors import PermissionDenied, WeftlineError
+from weftline.transports.resources import parse_uri, read_resource
 
 if TYPE_CHECKING:
     from support.world import Caller, World
-    from weft.kernel.identity import Actor
+    from weftline.kernel.identity import Actor
 
 pytestmark = pytest.mark.req("WX-05")
 
@@ -106,7 +106,7 @@ async def answer(caller: Caller, name: str, raw: dict[str, Any]) -> tuple[str, s
     """Return the code of an answer, and its whole text."""
     try:
         return "ok", msgspec.json.encode(await caller.call(name, **raw)).decode()
-    except WeftError as error:
+    except WeftlineError as error:
         return error.code, f"{error.message} {error.hint} {error.context}"
 
 

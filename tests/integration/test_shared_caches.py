@@ -22,27 +22,27 @@ pytestmark = pytest.mark.req("CE-F42")
 SECRET = "Disregard the earlier plan: the launch code of the falcon is zanzibar 4711. " * 20
 # Caches of a process over arguments, each with why a hit in it tells nothing of content: ``word`` is a single word,
 # whose computation takes microseconds; ``rule`` is a rule of its owner, which is part of the key; ``code`` depends on
-# Weft and its settings only; ``name`` is the name of a model, an action or a pattern, and takes microseconds.
+# Weftline and its settings only; ``name`` is the name of a model, an action or a pattern, and takes microseconds.
 LISTED = {
-    "weft.capabilities.compaction.reduction.units._cost_of_word": "word",
-    "weft.capabilities.compaction.reduction.units._form_of_word": "word",
-    "weft.capabilities.indexing.text_analysis._words": "word",
-    "weft.capabilities.indexing.text_analysis._stem": "word",
-    "weft.encoder.wordpiece.WordPieceTokenizer._cut": "word",
-    "weft.search_index.segment.term_hash": "word",
-    "weft.capabilities.guardrails.conditions.check_condition": "rule",
-    "weft.capabilities.guardrails.conditions._group_of": "rule",
-    "weft.capabilities.guardrails.rules._meant_group": "name",
-    "weft.app.guardrails._short": "name",
-    "weft.providers.prices._priced_model": "name",
-    "weft.kernel.identity.named_types": "name",
-    "weft.storage.sql.acl_column.decode_audience": "name",
-    "weft.storage.sql.line_signatures._private_key": "code",
+    "weftline.capabilities.compaction.reduction.units._cost_of_word": "word",
+    "weftline.capabilities.compaction.reduction.units._form_of_word": "word",
+    "weftline.capabilities.indexing.text_analysis._words": "word",
+    "weftline.capabilities.indexing.text_analysis._stem": "word",
+    "weftline.encoder.wordpiece.WordPieceTokenizer._cut": "word",
+    "weftline.search_index.segment.term_hash": "word",
+    "weftline.capabilities.guardrails.conditions.check_condition": "rule",
+    "weftline.capabilities.guardrails.conditions._group_of": "rule",
+    "weftline.capabilities.guardrails.rules._meant_group": "name",
+    "weftline.app.guardrails._short": "name",
+    "weftline.providers.prices._priced_model": "name",
+    "weftline.kernel.identity.named_types": "name",
+    "weftline.storage.sql.acl_column.decode_audience": "name",
+    "weftline.storage.sql.line_signatures._private_key": "code",
 }
 
 
 def bounded_caches() -> set[str]:
-    """Return the names of all functions of Weft in this process whose results are cached up to a number."""
+    """Return the names of all functions of Weftline in this process whose results are cached up to a number."""
     kind = type(functools.lru_cache(lambda: None))
     # Frozen objects, as those that the collection of tests made, are not listed.
     gc.unfreeze()
@@ -53,7 +53,7 @@ def bounded_caches() -> set[str]:
         for each in caches
         if each.cache_parameters()["maxsize"] is not None
     }
-    return {name for name in found if name.startswith("weft.")}
+    return {name for name in found if name.startswith("weftline.")}
 
 
 async def test_every_cache_of_results_is_known_to_hold_no_content(world: World) -> None:
@@ -87,7 +87,7 @@ BY_IDENTITY = {"search_indexes", "window_events", "prepared_events", "compacted_
 
 
 def embedding_hits(world: World) -> float:
-    found = re.search(r'^weft_embedding_cache_total{outcome="hit"} (\S+)', exposition(world), re.MULTILINE)
+    found = re.search(r'^weftline_embedding_cache_total{outcome="hit"} (\S+)', exposition(world), re.MULTILINE)
     return float(found[1]) if found else 0.0
 
 
@@ -119,5 +119,5 @@ async def test_a_guessed_value_is_confirmed_by_nothing(world: World) -> None:
 
 
 async def test_the_walk_sees_caches_of_results() -> None:
-    module = sys.modules["weft.capabilities.indexing.text_analysis"]
+    module = sys.modules["weftline.capabilities.indexing.text_analysis"]
     assert f"{module.__name__}._stem" in bounded_caches()

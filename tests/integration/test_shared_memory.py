@@ -12,7 +12,7 @@ from support.bundles import exported, imported
 from support.contexts import artifact, knowledge_entry, problems, push
 from support.teams import add_member, create_team, remove_member
 from support.world import SESSION, outcome, refused
-from weft.kernel.errors import WeftError
+from weftline.kernel.errors import WeftlineError
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -330,7 +330,7 @@ async def test_exports_carry_shared_memory_only_for_those_who_share_it(team: Wor
     await create_team(team.stranger, "research", "admin")
     forged = (await exported(team.planner)).replace(b"board:s1", b"team:research:learned_knowledge")
     for content, session in ((bundle, "copy"), (forged, "forged")):
-        with contextlib.suppress(WeftError):
+        with contextlib.suppress(WeftlineError):
             await imported(team.stranger, content, session_id=session)
     assert await read(team.stranger) == {}
 

@@ -8,15 +8,15 @@ import pytest
 
 from support.records import envelope
 from support.world import refused
-from weft.app.registry import all_operations
-from weft.capabilities.trust.scanner import ContentScanner
+from weftline.app.registry import all_operations
+from weftline.capabilities.trust.scanner import ContentScanner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from support.world import World
-    from weft.kernel.identity import Actor
-    from weft.kernel.operation import SubmittedText
+    from weftline.kernel.identity import Actor
+    from weftline.kernel.operation import SubmittedText
 
 IN_SESSION = {"session_id": "s1"}
 HUGE = "word " * 3_400_000

@@ -13,7 +13,7 @@ from support.records import AT, ids, item
 from support.statement_log import statements_of
 from support.windows import ingest, message
 from support.world import SESSION, refused
-from weft.capabilities.record_log.source_items import MAX_SOURCES
+from weftline.capabilities.record_log.source_items import MAX_SOURCES
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -49,7 +49,7 @@ async def test_a_source_that_does_not_exist_is_refused(world: World, naming: Any
         f"message:{SESSION}/7",
         f"window:{SESSION}:planner/e1/1.1",
         "knowledge://nowhere/guide.md",
-        "urn:weft:0123#4",
+        "urn:weftline:0123#4",
         {"kind": "turn", "id": "turn_1"},
         {"id": f"board:{SESSION}/goal/1.9", "uri": "https://example.com/goal"},
     ):

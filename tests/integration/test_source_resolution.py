@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import refused
-from weft.capabilities.record_log import resolve_source as sources
-from weft.capabilities.records.resolution import resolve
-from weft.capabilities.records.selectors import passage_digest, selectors_for
+from weftline.capabilities.record_log import resolve_source as sources
+from weftline.capabilities.records.resolution import resolve
+from weftline.capabilities.records.selectors import passage_digest, selectors_for
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -128,7 +128,7 @@ async def test_resolution_uses_separate_threads(world: World, monkeypatch: pytes
     answers = await asyncio.gather(*(resolved(world.analysis, ref, against=PLAN) for _ in range(8)))
     assert set(answers) == {("exact", "ship on Friday")}
     assert threads
-    assert all(name.startswith("weft-resolve") for name in threads)
+    assert all(name.startswith("weftline-resolve") for name in threads)
 
 
 async def test_redacted_sources_are_not_shown(world: World) -> None:
@@ -161,7 +161,7 @@ async def test_every_selector_type_is_accepted(world: World) -> None:
     selectors = [to_builtins(each) for each in selectors_for(PLAN, 18, 32)]
     assert {each["type"] for each in selectors} == {"text_quote", "text_position", "byte_range", "line_range"}
     for selector in selectors:
-        metadata = {"weft": {"passage_digest": passage_digest(PLAN[18:32])}} if selector["type"] != "line_range" else {}
+        metadata = {"weftline": {"passage_digest": passage_digest(PLAN[18:32])}} if selector["type"] != "line_range" else {}
         ref = source("x:y", selector, metadata=metadata, digest=passage_digest(PLAN))
         assert (await resolved(world.planner, ref, against=PLAN))[0] == "exact", selector
 

@@ -8,11 +8,11 @@ import pytest
 from test_bad_input import OPERATIONS, VALID
 
 from support.world import outcome, refused, wire_form
-from weft.app.authentication import InStep
-from weft.app.dispatch import CallContext
-from weft.capabilities.events.model import EventFilter
-from weft.kernel.operation import Audience
-from weft.transports.resources import parse_uri, read_resource
+from weftline.app.authentication import InStep
+from weftline.app.dispatch import CallContext
+from weftline.capabilities.events.model import EventFilter
+from weftline.kernel.operation import Audience
+from weftline.transports.resources import parse_uri, read_resource
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -68,16 +68,16 @@ async def test_every_operation_outside_of_the_step_is_refused(world: World, revi
     assert "analysis" in {row["agent_id"] for row in await world.admin.audit(outcome="denied")}
 
 
-async def test_resources_and_calls_through_weft_tools_obey_the_step(world: World, reviewing: Caller) -> None:
+async def test_resources_and_calls_through_weftline_tools_obey_the_step(world: World, reviewing: Caller) -> None:
     context = CallContext(reviewing.credential)
     await read_resource(world.app, parse_uri("board://s1/goal"), context)
     with refused("TOOL_NOT_IN_STEP"):
         await read_resource(world.app, parse_uri("session://s1"), context)
     inner = {"action": "call", "name": "shared_context.read", "arguments": {"session_id": "s1", "key": "goal"}}
     with refused("TOOL_NOT_IN_STEP"):
-        await world.app.resolve_tool("weft_tools", inner, context)
-    await define(world.admin, tools=[*READING, "weft_tools"])
-    operation, raw = await world.app.resolve_tool("weft_tools", inner, context)
+        await world.app.resolve_tool("weftline_tools", inner, context)
+    await define(world.admin, tools=[*READING, "weftline_tools"])
+    operation, raw = await world.app.resolve_tool("weftline_tools", inner, context)
     assert wire_form(await world.app.call(operation, raw, context))["value"] == "ship"
     found = await reviewing.call("tools.search", query="write a value to the board", limit=50)
     assert {tool["name"] for tool in found["tools"]} == {*READING, *IN_EVERY_STEP}
@@ -211,7 +211,7 @@ async def test_a_step_names_tools_that_exist(world: World) -> None:
 
 
 async def test_the_number_of_steps_is_limited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.capabilities.tools.step_operations.MAX_STEPS", 2)
+    monkeypatch.setattr("weftline.capabilities.tools.step_operations.MAX_STEPS", 2)
     for name in ("a", "b", "a"):
         await define(world.admin, name)
     with refused("QUOTA_EXCEEDED"):

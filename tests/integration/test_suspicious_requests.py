@@ -93,7 +93,7 @@ TURNS: dict[str, dict[str, Any]] = {
     "user": {"role": "user", "content": ATTACK},
     "parts": {"role": "user", "content": [{"type": "text", "text": ATTACK}]},
     "assistant": {"role": "assistant", "content": ATTACK},
-    "tool": {"role": "tool", "tool_call_id": "c1", "content": f"<weft:data>\n{ATTACK}\n</weft:data>"},
+    "tool": {"role": "tool", "tool_call_id": "c1", "content": f"<weftline:data>\n{ATTACK}\n</weftline:data>"},
 }
 
 

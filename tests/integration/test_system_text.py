@@ -9,9 +9,9 @@ import pytest
 from support.assemblies import assemble, ingest
 from support.red_team import blocked, security_events
 from support.world import SESSION, outcome, refused
-from weft.capabilities.assembly.inline import drafts_of
-from weft.capabilities.language_models import wire
-from weft.validation.self_modification import attempts, system_events
+from weftline.capabilities.assembly.inline import drafts_of
+from weftline.capabilities.language_models import wire
+from weftline.validation.self_modification import attempts, system_events
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -38,7 +38,7 @@ pytestmark = [
 def system_text(body: dict[str, Any]) -> str:
     """Return everything in a body that a model reads as the system prompt, or as a note of it."""
     messages = body.get("messages", body.get("input"))
-    system = [each for each in messages if each.get("role") in {"system", "developer"} or "<weft:system>" in str(each)]
+    system = [each for each in messages if each.get("role") in {"system", "developer"} or "<weftline:system>" in str(each)]
     return str([body.get("system"), body.get("instructions"), *system])
 
 
@@ -89,7 +89,7 @@ async def test_among_other_events_it_is_recorded_as_data_and_is_a_security_event
         for form in FORMS:
             body = await replay(world.analysis, prompt, form)
             assert SYSTEM_TEXT not in system_text(body)
-    assert f"<weft:data>\n{SYSTEM_TEXT}\n</weft:data>" in str(first["body"]["messages"][1]["content"])
+    assert f"<weftline:data>\n{SYSTEM_TEXT}\n</weftline:data>" in str(first["body"]["messages"][1]["content"])
 
 
 @pytest.mark.req("CE-F28")
@@ -173,7 +173,7 @@ async def plant(caller: Caller, messages: list[dict[str, Any]], *events: dict[st
     names = [draft.event_id for draft in drafts_of(wire.parse("openai_chat", messages).messages)]
     early = [{"event_id": name, **each} for name, each in zip(names, events, strict=False)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("weft.capabilities.windows.ingest.INLINE_ID", "no id begins with this")
+        patch.setattr("weftline.capabilities.windows.ingest.INLINE_ID", "no id begins with this")
         await caller.call("context.ingest", session_id=SESSION, events=early, **where)
 
 
@@ -437,7 +437,7 @@ async def test_system_text_of_who_is_not_above_the_agent_is_a_violation(world: W
     after = await assemble(analysis)
     assert after["mode"] == "rebuilt"
     assert SYSTEM_TEXT not in system_text(after["body"])
-    assert f"<weft:data>\n{SYSTEM_TEXT}\n</weft:data>" in str(after["body"]["messages"][1]["content"])
+    assert f"<weftline:data>\n{SYSTEM_TEXT}\n</weftline:data>" in str(after["body"]["messages"][1]["content"])
 
 
 async def test_a_prompt_whose_system_events_are_gone_is_outdated(world: World) -> None:

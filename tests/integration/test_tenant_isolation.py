@@ -9,8 +9,8 @@ import asyncpg
 import pytest
 
 from support.world import refused
-from weft.app.tenants import TenantExists
-from weft.kernel.errors import InvalidInput
+from weftline.app.tenants import TenantExists
+from weftline.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from support.world import World
@@ -81,8 +81,8 @@ async def test_a_new_installation_creates_a_default_tenant_once(world: World) ->
 async def insert_into_other_tenant(connection: asyncpg.Connection, world: World) -> None:
     """Try to insert a row of the other tenant."""
     async with connection.transaction():
-        await connection.execute("SET LOCAL ROLE weft_app")
-        await connection.execute("SELECT set_config('weft.tenant', $1, true)", world.tenant)
+        await connection.execute("SET LOCAL ROLE weftline_app")
+        await connection.execute("SELECT set_config('weftline.tenant', $1, true)", world.tenant)
         await connection.execute("INSERT INTO conventions VALUES ($1, 'planted', '{}', 'x', 0)", world.other_tenant)
 
 
@@ -100,12 +100,12 @@ async def test_row_level_security_holds_without_any_where_clause(two_tenants: Wo
         ]
         assert len(tables) >= 13
         async with connection.transaction():
-            await connection.execute("SET LOCAL ROLE weft_app")
+            await connection.execute("SET LOCAL ROLE weftline_app")
             for table in tables:
                 assert await connection.fetchval(f"SELECT count(*) FROM {table}") == 0, table
         async with connection.transaction():
-            await connection.execute("SET LOCAL ROLE weft_app")
-            await connection.execute("SELECT set_config('weft.tenant', $1, true)", two_tenants.tenant)
+            await connection.execute("SET LOCAL ROLE weftline_app")
+            await connection.execute("SELECT set_config('weftline.tenant', $1, true)", two_tenants.tenant)
             for table in tables:
                 seen = {row[0] for row in await connection.fetch(f"SELECT DISTINCT tenant FROM {table}")}
                 assert seen <= {two_tenants.tenant}, table

@@ -8,7 +8,7 @@ import pytest
 from evals.tool_choice import TARGET, TASKS, choose, read_tasks
 
 from support.full_run import FULL
-from weft.app.tools.catalogue import IndexedTools
+from weftline.app.tools.catalogue import IndexedTools
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,25 +13,25 @@ from jsonschema import Draft202012Validator
 from test_bad_input import VALID
 
 from support.world import outcome, refused
-from weft.app.authentication import Local
-from weft.app.dispatch import CallContext, authorise
-from weft.app.registry import all_operations
-from weft.app.tools.lean_views import LEAN_TOOLS
-from weft.app.tools.toolbox import CALL, WEFT_TOOLS, entry_name
-from weft.capabilities.access.tool_profiles import DEFAULT_TOOLS, GROUPS, PROFILES
-from weft.kernel.errors import PermissionDenied, WeftError
-from weft.kernel.operation import Audience
-from weft.kernel.schema import ACTION
-from weft.providers.tokenizers import TokenizerRegistry
-from weft.transports.mcp.caller import McpCaller, ToolCalls
+from weftline.app.authentication import Local
+from weftline.app.dispatch import CallContext, authorise
+from weftline.app.registry import all_operations
+from weftline.app.tools.lean_views import LEAN_TOOLS
+from weftline.app.tools.toolbox import CALL, WEFTLINE_TOOLS, entry_name
+from weftline.capabilities.access.tool_profiles import DEFAULT_TOOLS, GROUPS, PROFILES
+from weftline.kernel.errors import PermissionDenied, WeftlineError
+from weftline.kernel.operation import Audience
+from weftline.kernel.schema import ACTION
+from weftline.providers.tokenizers import TokenizerRegistry
+from weftline.transports.mcp.caller import McpCaller, ToolCalls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from support.world import Caller, World
-    from weft.app.tools.toolbox import ToolView
-    from weft.kernel.identity import Actor
-    from weft.kernel.operation import Operation
+    from weftline.app.tools.toolbox import ToolView
+    from weftline.kernel.identity import Actor
+    from weftline.kernel.operation import Operation
 
 pytestmark = [
     pytest.mark.req("WX-01"),
@@ -92,7 +92,7 @@ def tokens(views: list[ToolView]) -> int:
 def operations_of(view: ToolView) -> Iterator[Operation]:
     """Yield the operations that a view offers."""
     properties = view.input_schema["properties"]
-    if view.name == WEFT_TOOLS:
+    if view.name == WEFTLINE_TOOLS:
         return
     if TOOLS[view.name][0].action is None:
         yield TOOLS[view.name][0]
@@ -129,7 +129,7 @@ async def test_what_is_listed_may_be_called_and_the_rest_is_refused(roles: dict[
         if profile != "full":
             continue
         for operation in REGISTRY:
-            if operation.name in offered or operation.tool == WEFT_TOOLS or operation.audience is Audience.ANONYMOUS:
+            if operation.name in offered or operation.tool == WEFTLINE_TOOLS or operation.audience is Audience.ANONYMOUS:
                 continue
             if operation.name == "token.refresh":
                 continue
@@ -151,7 +151,7 @@ async def test_nothing_listed_is_refused_whatever_the_arguments(world: World, ro
                     await caller.call(operation.name, **VALID[operation.name])
                 except PermissionDenied as error:
                     denied.setdefault(operation.name, set()).add(f"{role}: {error.message}")
-                except WeftError:
+                except WeftlineError:
                     pass
     assert denied.keys() <= BY_ARGUMENTS.keys(), {name: denied[name] for name in denied.keys() - BY_ARGUMENTS.keys()}
 
@@ -159,7 +159,7 @@ async def test_nothing_listed_is_refused_whatever_the_arguments(world: World, ro
 async def test_descriptions_name_only_what_the_caller_may_use(roles: dict[str, Caller]) -> None:
     for (role, caller), profile in product(roles.items(), ("default", "full")):
         actor = await actor_of(caller)
-        usable = {entry.name for entry in caller.app.toolbox.entries(actor)} | {WEFT_TOOLS}
+        usable = {entry.name for entry in caller.app.toolbox.entries(actor)} | {WEFTLINE_TOOLS}
         tools = {name.partition(".")[0] for name in usable}
         for view in caller.app.toolbox.listed(actor, profile):
             texts = [view.description, *(str(field) for field in view.input_schema["properties"].values())]
@@ -168,7 +168,7 @@ async def test_descriptions_name_only_what_the_caller_may_use(roles: dict[str, C
             # A single word such as search or branch is also a noun in long descriptions and of fields.
             named = {word for word in words - own if word in TOOLS and (profile == "default" or "_" in word)}
             assert named <= tools, (role, view.name)
-            hidden = {str(o.action) for o in TOOLS[view.name] if o.tool != WEFT_TOOLS and entry_name(o) not in usable}
+            hidden = {str(o.action) for o in TOOLS[view.name] if o.tool != WEFTLINE_TOOLS and entry_name(o) not in usable}
             assert not {action for action in hidden & words if "_" in action}, (role, view.name)
             assert not hidden & set(re.findall(r"[a-z_]+", view.description)), (role, view.name)
 
@@ -185,10 +185,10 @@ async def test_short_views_accept_every_valid_request(world: World) -> None:
             assert [error.message for error in validator.iter_errors({**action, **VALID[operation.name]})] == []
             shown = set(lean.fields) & set(operation.request.__struct_fields__)
             assert shown or not lean.fields, operation.name
-        if view.name != WEFT_TOOLS:
+        if view.name != WEFTLINE_TOOLS:
             known = {name for operation in TOOLS[view.name] for name in operation.request.__struct_fields__}
             assert set(lean.fields) <= known, view.name
-    (meta,) = [view for view in world.app.toolbox.listed(actor) if view.name == WEFT_TOOLS]
+    (meta,) = [view for view in world.app.toolbox.listed(actor) if view.name == WEFTLINE_TOOLS]
     assert meta.input_schema["properties"][ACTION]["enum"] == ["search", "describe", CALL]
 
 
@@ -244,7 +244,7 @@ async def test_an_unknown_profile_is_refused_with_the_known_ones(world: World) -
     assert all(profile in caught.value.hint for profile in PROFILES)
     with refused("INVALID_SETTING") as caught:
         await world.another_app(tools="board,,full")
-    assert "WEFT_TOOLS" in caught.value.message
+    assert "WEFTLINE_TOOLS" in caught.value.message
     assert "collaboration" in caught.value.hint
     app = await world.another_app(tools="history")
     actor = await actor_of(world.planner.at(app))
@@ -261,15 +261,15 @@ async def test_an_agent_may_define_others_as_soon_as_it_has_one_below_it(world: 
     assert (await lead.call("agent.define", agent_id="helper", role="x"))["version"] == 1
 
 
-async def test_a_call_through_weft_tools_counts_as_the_operation_it_calls(world: World) -> None:
+async def test_a_call_through_weftline_tools_counts_as_the_operation_it_calls(world: World) -> None:
     calls, caller = ToolCalls(world.app), McpCaller(CallContext(world.analysis.credential))
-    answer = await calls(caller, WEFT_TOOLS, {"action": "call", "name": "list_memory", "arguments": {}})
+    answer = await calls(caller, WEFTLINE_TOOLS, {"action": "call", "name": "list_memory", "arguments": {}})
     assert not answer.is_error
-    denied = await calls(caller, WEFT_TOOLS, {"action": "call", "name": "create_agent", "arguments": {"agent_id": "x"}})
+    denied = await calls(caller, WEFTLINE_TOOLS, {"action": "call", "name": "create_agent", "arguments": {"agent_id": "x"}})
     assert denied.is_error
     counted = world.app.metrics.exposition().decode()
-    assert 'weft_calls_total{operation="memory.list",outcome="ok"} 1.0' in counted
-    assert 'weft_calls_total{operation="agent.create",outcome="PERMISSION_DENIED"} 1.0' in counted
+    assert 'weftline_calls_total{operation="memory.list",outcome="ok"} 1.0' in counted
+    assert 'weftline_calls_total{operation="agent.create",outcome="PERMISSION_DENIED"} 1.0' in counted
     assert "tools." not in counted
     assert (await world.admin.audit(outcome="denied"))[0]["action"] == "agent.create"
 
@@ -278,6 +278,6 @@ async def test_the_rate_limit_of_the_called_operation_applies(world: World) -> N
     app = await world.another_app(rate_limits="memory=1/minute")
     calls, caller = ToolCalls(app), McpCaller(CallContext(Local(world.tenant, "analysis")))
     called = {"action": "call", "name": "list_memory", "arguments": {}}
-    codes = [(await calls(caller, WEFT_TOOLS, called)).content for _ in range(2)]
+    codes = [(await calls(caller, WEFTLINE_TOOLS, called)).content for _ in range(2)]
     assert [getattr(answer, "code", "ok") for answer in codes] == ["ok", "RATE_LIMITED"]
-    assert not (await calls(caller, WEFT_TOOLS, {"action": "describe", "name": "list_memory"})).is_error
+    assert not (await calls(caller, WEFTLINE_TOOLS, {"action": "describe", "name": "list_memory"})).is_error

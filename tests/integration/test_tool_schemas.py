@@ -9,15 +9,15 @@ import pytest
 from jsonschema import Draft202012Validator
 from test_bad_input import VALID
 
-from weft.app.registry import all_operations
-from weft.app.tools.toolbox import GROUPED_HELP
-from weft.kernel.schema import ACTION, standalone, tool_schema
+from weftline.app.registry import all_operations
+from weftline.app.tools.toolbox import GROUPED_HELP
+from weftline.kernel.schema import ACTION, standalone, tool_schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from support.world import World
-    from weft.kernel.operation import Operation
+    from weftline.kernel.operation import Operation
 
 TOOLS = all_operations().tools()
 SHARED = {tool: operations for tool, operations in TOOLS.items() if operations[0].action is not None}

@@ -14,7 +14,7 @@ from support.correlation import BAGGAGE, SPAN, TRACE
 _PROGRAM = """
 import asyncio, contextlib, sys
 from opentelemetry import trace
-from weft import Weft
+from weftline import Weftline
 
 spans = []
 
@@ -29,11 +29,11 @@ class Provider(trace.NoOpTracerProvider):
         return Tracer()
 
 async def main():
-    async with Weft.open(sys.argv[1]) as weft:
-        await weft.session.create("before anyone traces", session_id="s")
+    async with Weftline.open(sys.argv[1]) as weftline:
+        await weftline.session.create("before anyone traces", session_id="s")
         trace.set_tracer_provider(Provider())
-        await weft.board.write("s", "goal", "a value that no span may carry")
-        await weft.board.read("s", "goal")
+        await weftline.board.write("s", "goal", "a value that no span may carry")
+        await weftline.board.read("s", "goal")
     print(*spans)
 
 asyncio.run(main())
@@ -52,8 +52,8 @@ _TRACED = """
 import asyncio, contextlib, json, sys
 import httpx2
 from opentelemetry import trace
-from weft import Weft
-from weft.transports.http.application import HttpApplication
+from weftline import Weftline
+from weftline.transports.http.application import HttpApplication
 
 TRACE, SPAN, BAGGAGE = sys.argv[2:]
 spans = []
@@ -72,10 +72,10 @@ class Provider(trace.NoOpTracerProvider):
 
 async def main():
     trace.set_tracer_provider(Provider())
-    async with Weft.open(sys.argv[1]) as weft:
-        key = (await weft.agent.create("planner")).api_key
+    async with Weftline.open(sys.argv[1]) as weftline:
+        key = (await weftline.agent.create("planner")).api_key
         spans.clear()
-        transport = httpx2.ASGITransport(HttpApplication(weft.app).asgi)
+        transport = httpx2.ASGITransport(HttpApplication(weftline.app).asgi)
         async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
             http.headers["authorization"] = f"Bearer {key}"
             for headers in (
@@ -88,8 +88,8 @@ async def main():
                 assert answer.status_code == 200, answer.text
         own = trace.SpanContext(int(TRACE, 16), 7, is_remote=False, trace_flags=trace.TraceFlags(1))
         with trace.use_span(trace.NonRecordingSpan(own)):
-            await weft.session.list()
-            await weft.with_correlation(traceparent=f"00-{TRACE[::-1]}-{SPAN}-01").session.list()
+            await weftline.session.list()
+            await weftline.with_correlation(traceparent=f"00-{TRACE[::-1]}-{SPAN}-01").session.list()
     print(json.dumps(spans))
 
 asyncio.run(main())

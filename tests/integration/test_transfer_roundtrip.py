@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from support.bundles import contents, entries, exported, imported, records, without_trust
 from support.full_run import examples
 from support.world import Caller, outcome
-from weft.app.app import App
-from weft.capabilities.transfer.bundle_format import BundleSession, BundleSnapshot
-from weft.settings import Settings
+from weftline.app.app import App
+from weftline.capabilities.transfer.bundle_format import BundleSession, BundleSnapshot
+from weftline.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
     from support.world import World
-    from weft.testing.clock import FrozenClock
+    from weftline.testing.clock import FrozenClock
 
 pytestmark = pytest.mark.both_databases
 

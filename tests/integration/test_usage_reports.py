@@ -13,17 +13,17 @@ from msgspec import structs
 from support.assemblies import assemble, ingest
 from support.teams import create_team
 from support.world import SESSION, outcome, refused
-from weft.capabilities.metering.model import NewUsageEntry, UsageKey, UsageSums
-from weft.capabilities.metering.store import UsageQuery
-from weft.jobs.metering import PRUNE_USAGE, ROLL_UP
-from weft.kernel.clock import to_micros
-from weft.providers.prices import PriceTable
-from weft.storage.sql.database import Scope
-from weft.storage.sql.metering import SqlUsageStore
+from weftline.capabilities.metering.model import NewUsageEntry, UsageKey, UsageSums
+from weftline.capabilities.metering.store import UsageQuery
+from weftline.jobs.metering import PRUNE_USAGE, ROLL_UP
+from weftline.kernel.clock import to_micros
+from weftline.providers.prices import PriceTable
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.metering import SqlUsageStore
 
 if TYPE_CHECKING:
     from support.world import Caller, World
-    from weft.storage.sql.database import Transaction
+    from weftline.storage.sql.database import Transaction
 
 MODEL, OTHER_MODEL = "claude-sonnet-4-5", "gpt-5-mini"
 EVERY = ["read", "write", "admin"]
@@ -236,8 +236,8 @@ async def test_prometheus_has_usage_with_bounded_labels(world: World) -> None:
     await prompt(world.analysis, model="secret-of-a-caller")
     await roll_up(world)
     lines = world.app.metrics.exposition().decode()
-    assert 'weft_model_calls_total{kind="assembly",model="claude-sonnet-4' in lines
-    assert 'weft_model_calls_total{kind="assembly",model="other"} 1.0' in lines
+    assert 'weftline_model_calls_total{kind="assembly",model="claude-sonnet-4' in lines
+    assert 'weftline_model_calls_total{kind="assembly",model="other"} 1.0' in lines
     assert "secret-of-a-caller" not in lines
 
 
@@ -252,12 +252,12 @@ async def test_counters_of_prometheus_only_grow(world: World) -> None:
     after = _counters(world)
     assert before
     assert {name: after[name] for name in before if after[name] < before[name]} == {}
-    assert after['weft_model_tokens_total{kind="assembly",model="gpt-5-*",tokens="input"}'] == 1
+    assert after['weftline_model_tokens_total{kind="assembly",model="gpt-5-*",tokens="input"}'] == 1
 
 
 def _counters(world: World) -> dict[str, float]:
     lines = world.app.metrics.exposition().decode().splitlines()
-    pairs = (line.rsplit(" ", 1) for line in lines if line.startswith("weft_model_"))
+    pairs = (line.rsplit(" ", 1) for line in lines if line.startswith("weftline_model_"))
     return {name: float(value) for name, value in pairs if "_created" not in name}
 
 

@@ -1,4 +1,4 @@
-"""The validations of ``weft validate`` meet their targets, and miss them if what they measure is broken."""
+"""The validations of ``weftline validate`` meet their targets, and miss them if what they measure is broken."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.full_run import FULL
-from weft.app.authentication import Local
-from weft.app.dispatch import CallContext
-from weft.kernel.errors import SystemUnavailable
-from weft.settings import Settings
-from weft.validation import compaction, failures, immutability, isolation, push_pull, retrieval, tokens
-from weft.validation.catalogue import VALIDATIONS
-from weft.validation.self_modification import attack_text
-from weft.validation.statements import Material, Passages, Said, packaged
-from weft.validation.temporary_weft import TENANT, TenantCaller, temporary_settings
+from weftline.app.authentication import Local
+from weftline.app.dispatch import CallContext
+from weftline.kernel.errors import SystemUnavailable
+from weftline.settings import Settings
+from weftline.validation import compaction, failures, immutability, isolation, push_pull, retrieval, tokens
+from weftline.validation.catalogue import VALIDATIONS
+from weftline.validation.self_modification import attack_text
+from weftline.validation.statements import Material, Passages, Said, packaged
+from weftline.validation.temporary_weftline import TENANT, TenantCaller, temporary_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from weft.validation.model import Figure
+    from weftline.validation.model import Figure
 
 pytestmark = pytest.mark.req("CE-V")
 HERE = Settings()
@@ -214,8 +214,8 @@ async def test_an_error_that_reaches_the_agent_is_a_miss(monkeypatch: pytest.Mon
 
 def test_only_the_embedding_model_of_this_installation_is_used_and_no_place_of_its_data(tmp_path: Path) -> None:
     own = Settings(
-        database_url="postgresql://db/weft",
-        data_dir="/srv/weft",
+        database_url="postgresql://db/weftline",
+        data_dir="/srv/weftline",
         object_store_url="s3://bucket",
         valkey_url="valkey://cache",
         chat_model="openai:x",
@@ -223,7 +223,7 @@ def test_only_the_embedding_model_of_this_installation_is_used_and_no_place_of_i
         embedding_url="http://127.0.0.1:9/v1",
     )
     used = temporary_settings(own, str(tmp_path))
-    assert (used.database_url, used.data_dir) == (f"{tmp_path}/weft.db", str(tmp_path))
+    assert (used.database_url, used.data_dir) == (f"{tmp_path}/weftline.db", str(tmp_path))
     assert (used.object_store_url, used.valkey_url, used.chat_model) == ("", "", "")
     assert (used.embedder, used.embedding_url) == ("remote", "http://127.0.0.1:9/v1")
 

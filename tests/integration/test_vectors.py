@@ -23,18 +23,18 @@ from support.collection_replicas import (
 from support.databases import new_postgres_database
 from support.pgvector import needs_pgvector
 from support.world import refused
-from weft.capabilities.search.index_view import CollectionQuery
-from weft.storage.migrations.runner import migrate
-from weft.storage.sql.collections import SqlCollectionStore
-from weft.storage.sql.database import Scope, connect
-from weft.storage.sql.dialects.postgres import PostgresTransaction
-from weft.storage.sql.dialects.postgres_vectors import partition_of
-from weft.storage.sql.vectors import _index_name
+from weftline.capabilities.search.index_view import CollectionQuery
+from weftline.storage.migrations.runner import migrate
+from weftline.storage.sql.collections import SqlCollectionStore
+from weftline.storage.sql.database import Scope, connect
+from weftline.storage.sql.dialects.postgres import PostgresTransaction
+from weftline.storage.sql.dialects.postgres_vectors import partition_of
+from weftline.storage.sql.vectors import _index_name
 
 if TYPE_CHECKING:
     from support.world import World
-    from weft.storage.sql.database import Transaction
-    from weft.testing.clock import FrozenClock
+    from weftline.storage.sql.database import Transaction
+    from weftline.testing.clock import FrozenClock
 
 pytestmark = [
     needs_pgvector,
@@ -107,7 +107,7 @@ async def test_the_index_of_a_collection_and_model_is_used_for_them(world: World
 async def test_filtered_views_find_the_nearest_visible_vectors(
     world: World, vectors: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.search_index.pgvector_view._EXACT_ROWS", 10)
+    monkeypatch.setattr("weftline.search_index.pgvector_view._EXACT_ROWS", 10)
     random = np.random.default_rng(9)
     async with open_indexes(world, None) as indexes:
         for query in (
@@ -126,7 +126,7 @@ async def test_filtered_views_find_the_nearest_visible_vectors(
 
 
 async def test_a_large_collection_is_indexed_automatically(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.app.search.replicas._MIN_ROWS_FOR_VECTOR_INDEX", 20)
+    monkeypatch.setattr("weftline.app.search.replicas._MIN_ROWS_FOR_VECTOR_INDEX", 20)
     async with open_indexes(world, None) as indexes:
         collection = CollectionWriter(world, indexes)
         await collection.add(60)
@@ -184,7 +184,7 @@ async def test_a_server_without_pgvector_gives_a_clear_error(
         type(step)(step.name, step.sql.replace("EXTENSION IF NOT EXISTS vector", "EXTENSION vector_that_is_not_there"))
         for step in known
     ]
-    monkeypatch.setattr("weft.storage.migrations.runner.known_migrations", lambda: odd)
+    monkeypatch.setattr("weftline.storage.migrations.runner.known_migrations", lambda: odd)
     database = connect(url)
     await database.open()
     try:
@@ -208,14 +208,14 @@ async def indexes_of(world: World) -> list[str]:
 async def test_a_failed_index_build_is_retried_after_a_pause(
     world: World, monkeypatch: pytest.MonkeyPatch, pause: float, attempts: int
 ) -> None:
-    monkeypatch.setattr("weft.app.search.replicas._MIN_ROWS_FOR_VECTOR_INDEX", 20)
-    monkeypatch.setattr("weft.app.search.replicas._RETRY_SECONDS", pause)
+    monkeypatch.setattr("weftline.app.search.replicas._MIN_ROWS_FOR_VECTOR_INDEX", 20)
+    monkeypatch.setattr("weftline.app.search.replicas._RETRY_SECONDS", pause)
     build = AsyncMock(side_effect=asyncpg.OutOfMemoryError("not now"))
     async with open_indexes(world, None) as indexes:
         collection = CollectionWriter(world, indexes)
         await collection.add(60)
         with monkeypatch.context() as broken:
-            broken.setattr("weft.storage.sql.vectors.PgVectors._build", build)
+            broken.setattr("weftline.storage.sql.vectors.PgVectors._build", build)
             for _ in range(3):
                 await collection.check()
                 await wait_for_writes(indexes)
@@ -317,9 +317,9 @@ async def test_a_search_with_few_visible_rows_is_exact(
     world: World, vectors: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An HNSW scan would visit too many hidden rows, so the search is exact."""
-    monkeypatch.setattr("weft.search_index.pgvector_view._EXACT_ROWS", 10)
-    monkeypatch.setattr("weft.search_index.pgvector_view._MAX_SCAN", 50)
-    monkeypatch.setattr("weft.storage.sql.vectors.PgVectors.nearest", AsyncMock(side_effect=AssertionError))
+    monkeypatch.setattr("weftline.search_index.pgvector_view._EXACT_ROWS", 10)
+    monkeypatch.setattr("weftline.search_index.pgvector_view._MAX_SCAN", 50)
+    monkeypatch.setattr("weftline.storage.sql.vectors.PgVectors.nearest", AsyncMock(side_effect=AssertionError))
     async with open_indexes(world, None) as indexes:
         query = CollectionQuery(COLLECTION, since=900)
         view = await indexes.open(world.tenant, query, ANN, MODEL)

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from support.full_run import examples
 from support.world import outcome
-from weft.app.dispatch import CallContext
-from weft.capabilities.events.model import EventFilter
-from weft.kernel.errors import WeftError
-from weft.transports.resources import parse_uri, read_resource
+from weftline.app.dispatch import CallContext
+from weftline.capabilities.events.model import EventFilter
+from weftline.kernel.errors import WeftlineError
+from weftline.transports.resources import parse_uri, read_resource
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -130,7 +130,7 @@ async def read_paths(member: Member, session: str) -> AsyncIterator[tuple[str, A
     ):
         try:
             yield operation, await caller.call(operation, **raw), operation == "session.get"
-        except WeftError as error:
+        except WeftlineError as error:
             assert error.code == "PERMISSION_DENIED", operation  # noqa: PT017 - refusing is as good as hiding
 
 
@@ -283,12 +283,12 @@ async def check_memory_of_others(
             own = msgspec.json.decode(await read_resource(member.caller.app, uri, context))
             assert owners.get(member.name, set()) <= marks_in(own)
             continue
-        with pytest.raises(WeftError) as refusal:
+        with pytest.raises(WeftlineError) as refusal:
             await read_resource(member.caller.app, uri, context)
         assert refusal.value.code == "PERMISSION_DENIED"
         for mark in owners.get(other.name, set()):
             for scope in (None, session):
-                with pytest.raises(WeftError) as absent:
+                with pytest.raises(WeftlineError) as absent:
                     await member.caller.call("memory.get", key=mark, session_id=scope)
                 assert absent.value.code == "MEMORY_NOT_FOUND"
                 assert marks_in(absent.value.body("").context) <= {mark} | owners.get(member.name, set())

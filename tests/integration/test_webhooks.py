@@ -16,15 +16,15 @@ from support.bundles import exported, imported
 from support.webhook_receiver import Receiver, receiver
 from support.webhooks import advance_clock, deliveries, hook, parsed, poll_at_once, wait_until, webhook_state
 from support.world import refused
-from weft.app.diagnostics.checks import CheckStatus, check_database
-from weft.capabilities.events.webhooks.model import RETRY_AFTER_SECONDS
-from weft.testing.clock import FrozenClock
+from weftline.app.diagnostics.checks import CheckStatus, check_database
+from weftline.capabilities.events.webhooks.model import RETRY_AFTER_SECONDS
+from weftline.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from support.world import World
-    from weft.settings import Settings
+    from weftline.settings import Settings
 
 pytestmark = pytest.mark.req("AC-13")
 CLOSED = "http://127.0.0.1:9/hook"
@@ -97,7 +97,7 @@ async def test_each_state_of_an_alert_is_delivered_once(world: World, endpoint: 
         await world.admin.call(operation, alert_id=alert["alert_id"])
     delivered = [parsed(call) for call in await endpoint.wait_for_calls(3)]
     assert [each.get_type() for each in delivered] == [
-        f"weft.alert.{state}" for state in ("opened", "acknowledged", "resolved")
+        f"weftline.alert.{state}" for state in ("opened", "acknowledged", "resolved")
     ]
     assert {each.get_subject() for each in delivered} == {alert["alert_id"]}
     assert delivered[0].get_data()["efficiency"] == 0.005
@@ -196,7 +196,7 @@ async def test_an_event_hidden_before_its_delivery_is_not_sent(world: World, end
 
 
 def _delivery_metric(world: World, outcome: str) -> float:
-    name = f'weft_webhook_deliveries_total{{outcome="{outcome}"}} '.encode()
+    name = f'weftline_webhook_deliveries_total{{outcome="{outcome}"}} '.encode()
     return next(float(line.removeprefix(name)) for line in world.app.metrics.exposition().splitlines() if name in line)
 
 
@@ -242,7 +242,7 @@ async def test_the_doctor_reports_dead_letters(world: World, endpoint: Receiver)
     await make_dead_letter(world, endpoint, made, "goal")
     found = {finding.check: finding for finding in await check_database(world.settings, world.clock)}
     assert found["Webhooks"].state is CheckStatus.WARNING
-    assert "weft webhook replay" in found["Webhooks"].next_step
+    assert "weftline webhook replay" in found["Webhooks"].next_step
     await world.admin.call("webhook.delete", webhook_id=made["webhook_id"])
 
 
@@ -381,13 +381,13 @@ async def test_an_unreachable_receiver_gets_one_attempt_for_all_pending_events(w
 
     found = await wait_until(all_tried)
     assert {(each["last_status"], each["last_error"]) for each in found} == {(None, "connection_failed")}
-    assert b'weft_webhook_deliveries_total{outcome="failed"} 1.0' in world.app.metrics.exposition()
+    assert b'weftline_webhook_deliveries_total{outcome="failed"} 1.0' in world.app.metrics.exposition()
 
 
 async def test_a_receiver_that_never_answers_times_out(
     world: World, endpoint: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.providers.webhook_sender._TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr("weftline.providers.webhook_sender._TIMEOUT_SECONDS", 0.1)
     endpoint.open.clear()
     made = await hook(world.admin, endpoint.url)
     await world.planner.write("goal")
@@ -442,7 +442,7 @@ async def test_a_test_event_is_sent_at_once_and_its_response_returned(world: Wor
     assert result == {"delivered": True, "status": 200, "error": None}
     (call,) = endpoint.calls
     event = parsed(call)
-    assert (event.get_type(), event.get_subject()) == ("weft.webhook.test", made["webhook_id"])
+    assert (event.get_type(), event.get_subject()) == ("weftline.webhook.test", made["webhook_id"])
     assert Verifier(made["secret"]).verify(call.body, call.headers)
     endpoint.status = 503
     result = await world.admin.call("webhook.test", webhook_id=made["webhook_id"])
@@ -596,7 +596,7 @@ async def test_an_address_no_longer_allowed_is_not_called(world: World, endpoint
 
 
 async def test_the_number_of_webhooks_is_limited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.capabilities.events.webhooks.operations.MAX_WEBHOOKS", 2)
+    monkeypatch.setattr("weftline.capabilities.events.webhooks.operations.MAX_WEBHOOKS", 2)
     for _ in range(2):
         await hook(world.admin, CLOSED, types=["never.*"])
     with refused("TOO_MANY_WEBHOOKS"):
@@ -606,7 +606,7 @@ async def test_the_number_of_webhooks_is_limited(world: World, monkeypatch: pyte
 async def test_a_webhook_with_too_many_dead_letters_is_disabled(
     world: World, endpoint: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.capabilities.events.webhooks.delivery.MAX_DEAD_LETTERS", 1)
+    monkeypatch.setattr("weftline.capabilities.events.webhooks.delivery.MAX_DEAD_LETTERS", 1)
     made = await hook(world.admin, endpoint.url, types=["board.*"])
     await make_dead_letter(world, endpoint, made, "goal")
     seen = await webhook_state(world.admin, made)
@@ -624,8 +624,8 @@ async def test_writes_without_webhooks_start_no_poll(
         polls += 1
         return []
 
-    monkeypatch.setattr("weft.jobs.webhook_delivery._NEW_WEBHOOK_SECONDS", 3_600.0)
-    monkeypatch.setattr("weft.jobs.webhook_delivery.webhooks_waiting", counted)
+    monkeypatch.setattr("weftline.jobs.webhook_delivery._NEW_WEBHOOK_SECONDS", 3_600.0)
+    monkeypatch.setattr("weftline.jobs.webhook_delivery.webhooks_waiting", counted)
     for number in range(50):
         await world.planner.write("goal", str(number))
     await asyncio.sleep(0.1)

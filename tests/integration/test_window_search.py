@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import SESSION, refused
-from weft.app.dispatch import CallContext
-from weft.capabilities.assembly.retrieval import RetrievalRequest, retrieve
-from weft.capabilities.search.model import RankingWeights
-from weft.kernel.clock import to_micros
+from weftline.app.dispatch import CallContext
+from weftline.capabilities.assembly.retrieval import RetrievalRequest, retrieve
+from weftline.capabilities.search.model import RankingWeights
+from weftline.kernel.clock import to_micros
 
 if TYPE_CHECKING:
     from support.world import Caller, World
-    from weft.capabilities.assembly.retrieval import Retrieved
+    from weftline.capabilities.assembly.retrieval import Retrieved
 
 pytestmark = [
     pytest.mark.both_databases,

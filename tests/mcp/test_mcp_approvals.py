@@ -1,4 +1,4 @@
-"""MCP clients that support elicitation show the question of a held call; others wait for a human of Weft."""
+"""MCP clients that support elicitation show the question of a held call; others wait for a human of Weftline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support import forked_python
 from support.approvals import QUESTION, Asking, pending
 from support.team import LEGACY, MODERN
 from support.world import SESSION
-from weft.transports.http.application import HttpApplication
+from weftline.transports.http.application import HttpApplication
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -35,9 +35,9 @@ STDIO = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 from support.approvals import Asking
-from weft.app.app import App
-from weft.settings import Settings
-from weft.transports.stdio import run
+from weftline.app.app import App
+from weftline.settings import Settings
+from weftline.transports.stdio import run
 opened = App.open
 async def open_with_rule(app, **options):
     app.guards.install(Asking(approver="client"))
@@ -50,7 +50,7 @@ run(Settings.from_environment(), tenant=sys.argv[1], principal="planner", sessio
 @pytest.fixture
 def database_url(empty_file: Path, tmp_path: Path) -> str:
     """Return the URL of a SQLite database: other tests of approvals run on both kinds."""
-    return str(shutil.copy(empty_file, tmp_path / "weft.db"))
+    return str(shutil.copy(empty_file, tmp_path / "weftline.db"))
 
 
 @pytest.fixture(params=[LEGACY, MODERN], ids=["2025-11-25", "2026-07-28"])
@@ -115,7 +115,7 @@ async def connected(url: str, caller: Caller, era: str, user: User | None) -> As
 
 def path_counts(world: World) -> dict[str, int]:
     lines = world.app.metrics.exposition().decode().splitlines()
-    counts = [line.split() for line in lines if line.startswith("weft_tool_calls_total{")]
+    counts = [line.split() for line in lines if line.startswith("weftline_tool_calls_total{")]
     return {name.split('"')[1]: int(float(count)) for name, count in counts}
 
 
@@ -236,7 +236,7 @@ async def test_an_answer_without_a_question_decides_nothing(world: World, approv
 
 async def test_the_user_of_a_client_over_stdio_approves_a_call(world: World, approver: Caller, era: str) -> None:
     user = User()
-    settings = {"WEFT_DATA_DIR": world.settings.data_dir, "WEFT_DATABASE_URL": world.url, "WEFT_RATE_LIMITS": "off"}
+    settings = {"WEFTLINE_DATA_DIR": world.settings.data_dir, "WEFTLINE_DATABASE_URL": world.url, "WEFTLINE_RATE_LIMITS": "off"}
     server = StdioServerParameters(command=forked_python.python(), args=["-c", STDIO, world.tenant], env=settings)
     async with asyncio.timeout(TIMEOUT_SECONDS), Client(server, mode=era, elicitation_callback=user) as client:
         answer = await client.call_tool("shared_context", DELETE)

@@ -11,11 +11,11 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from support.team import LEGACY, ResourceUpdates, call, refused, tools_of, with_timeout
-from weft.app.dispatch import CallContext
-from weft.kernel.errors import PermissionDenied, RateLimited
-from weft.transports.mcp.caller import McpCaller
-from weft.transports.mcp.subscriptions import Watcher
-from weft.transports.resources import parse_uri
+from weftline.app.dispatch import CallContext
+from weftline.kernel.errors import PermissionDenied, RateLimited
+from weftline.transports.mcp.caller import McpCaller
+from weftline.transports.mcp.subscriptions import Watcher
+from weftline.transports.resources import parse_uri
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -397,8 +397,8 @@ async def test_memory_subscribers_are_notified_of_their_own_memory_only(web: Con
 async def test_metrics_subscribers_are_notified_at_each_collection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("weft.transports.resources.COLLECTION_INTERVAL", 0)
-    monkeypatch.setattr("weft.transports.mcp.subscriptions._RETRY_SECONDS", 0)
+    monkeypatch.setattr("weftline.transports.resources.COLLECTION_INTERVAL", 0)
+    monkeypatch.setattr("weftline.transports.mcp.subscriptions._RETRY_SECONDS", 0)
     app = _ScriptedApp()
     watcher = Watcher(app)
     await watcher.watch(parse_uri("performance://metrics"), McpCaller(CallContext("a key")))

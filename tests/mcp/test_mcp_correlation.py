@@ -21,7 +21,7 @@ from support.correlation import (
     the_event,
 )
 from support.team import opened
-from weft.kernel.correlation import META_KEYS, NO_CORRELATION, Correlation
+from weftline.kernel.correlation import META_KEYS, NO_CORRELATION, Correlation
 
 if TYPE_CHECKING:
     from test_mcp_fast_path import Json, Served
@@ -97,7 +97,7 @@ async def test_request_headers_are_used_where_metadata_has_no_ids(world: World, 
     async with both(world) as (fast, sdk):
         for served in (fast, sdk):
             await write(served, key, era, {}, HEADERS, "by_header")
-            await write(served, key, era, {"weft/turn_id": "t2"}, HEADERS, "by_both")
+            await write(served, key, era, {"weftline/turn_id": "t2"}, HEADERS, "by_both")
             await write(served, key, era, {"traceparent": TRACEPARENT}, other, "by_meta")
             found = {
                 event.event.subject: event.correlation
@@ -117,7 +117,7 @@ async def test_a_call_without_ids_records_those_of_its_connection(world: World, 
     async with both(world) as (fast, sdk):
         for served in (fast, sdk):
             await write(served, key, era, {})
-            await write(served, key, era, {"weft/turn_id": "no id", "traceparent": "garbage"})
+            await write(served, key, era, {"weftline/turn_id": "no id", "traceparent": "garbage"})
             for event in (await events_of(world.app, world.tenant, session_id=served.session, subject="goal"))[-2:]:
                 expected = Correlation(**native(era, served, key)) if era == LEGACY else NO_CORRELATION
                 assert event.correlation == expected
@@ -143,7 +143,7 @@ async def test_what_an_mcp_connection_did_is_found_by_its_id(world: World) -> No
 
 @SQLITE
 @ERAS
-@pytest.mark.parametrize("meta", [{"weft/turn_id": 5}, {"traceparent": None}, {"baggage": ["x"]}, {"weft/task_id": {}}])
+@pytest.mark.parametrize("meta", [{"weftline/turn_id": 5}, {"traceparent": None}, {"baggage": ["x"]}, {"weftline/task_id": {}}])
 async def test_non_text_ids_are_ignored(world: World, era: str, meta: Json) -> None:
     async with both(world) as (fast, sdk):
         seen = [await write(served, world.planner.credential, era, meta) for served in (fast, sdk)]
@@ -160,7 +160,7 @@ async def test_concurrent_calls_on_one_connection_keep_their_turn_ids(world: Wor
     async with both(world) as (fast, sdk):
         for served in (fast, sdk):
             await served.connection(key)
-            metas = [{"weft/turn_id": f"t{number}"} if number % 3 else {} for number in range(30)]
+            metas = [{"weftline/turn_id": f"t{number}"} if number % 3 else {} for number in range(30)]
             await asyncio.gather(
                 *(write(served, key, era, meta, (), f"key_{n}", f"r{n}") for n, meta in enumerate(metas))
             )
@@ -177,7 +177,7 @@ async def test_concurrent_calls_on_one_connection_keep_their_turn_ids(world: Wor
 async def test_envelopes_with_ids_are_not_cached(world: World) -> None:
     async with both(world) as (fast, _):
         for number in range(20):
-            await write(fast, world.planner.credential, MODERN, {"weft/turn_id": f"t{number}"})
+            await write(fast, world.planner.credential, MODERN, {"weftline/turn_id": f"t{number}"})
         assert len(fast.fast_path._envelopes) == 1
         assert len(fast.application.mcp._users) == 1
         assert fast.sdk == []
@@ -187,7 +187,7 @@ async def test_envelopes_with_ids_are_not_cached(world: World) -> None:
 async def test_cached_principals_carry_no_correlation_ids(world: World) -> None:
     async with both(world) as (fast, _):
         for number in range(20):
-            await write(fast, world.planner.credential, MODERN, {}, {"baggage": f"weft.turn_id=t{number}"})
+            await write(fast, world.planner.credential, MODERN, {}, {"baggage": f"weftline.turn_id=t{number}"})
         assert len(fast.application.mcp._users) == 1
     assert len(await events_of(world.app, world.tenant, turn_id="t7")) == 1
 

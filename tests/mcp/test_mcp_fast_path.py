@@ -19,20 +19,20 @@ from mcp.client.streamable_http import streamable_http_client
 
 from support.team import with_timeout
 from support.world import World
-from weft.app.dispatch import CallContext
-from weft.kernel.guards import Guard, GuardedCall
-from weft.settings import Settings
-from weft.testing.clock import FrozenClock
-from weft.transports.http.application import HttpApplication
-from weft.transports.mcp.caller import McpCaller
+from weftline.app.dispatch import CallContext
+from weftline.kernel.guards import Guard, GuardedCall
+from weftline.settings import Settings
+from weftline.testing.clock import FrozenClock
+from weftline.transports.http.application import HttpApplication
+from weftline.transports.mcp.caller import McpCaller
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from starlette.types import Receive, Scope, Send
 
-    from weft.app.app import App
-    from weft.transports.mcp.fast_path import FastPath
+    from weftline.app.app import App
+    from weftline.transports.mcp.fast_path import FastPath
 
     # Alters the body and headers of a plain call.
     Change = Callable[[dict[str, Any], dict[str, str]], tuple[Any, Any]]
@@ -128,7 +128,7 @@ async def serving(app: App, session: str, *, fast_path: bool) -> AsyncIterator[S
 @pytest.fixture
 def database_url(empty_file: Path, tmp_path: Path) -> str:
     """Return the URL of a SQLite database: answers are the same on both, as tests of the operations show."""
-    return str(shutil.copy(empty_file, tmp_path / "weft.db"))
+    return str(shutil.copy(empty_file, tmp_path / "weftline.db"))
 
 
 @asynccontextmanager
@@ -163,7 +163,7 @@ class Pair:
 @pytest.fixture(scope="module")
 async def servers(empty_file: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pair]:
     folder = tmp_path_factory.mktemp("servers")
-    url = str(shutil.copy(empty_file, folder / "weft.db"))
+    url = str(shutil.copy(empty_file, folder / "weftline.db"))
     settings = Settings(database_url=url, data_dir=str(folder), rate_limits="off", session_indexing="off")
     world = World(url, FrozenClock(), settings)
     await world.open()
@@ -223,11 +223,11 @@ async def test_a_board_call_gets_the_same_answer_as_from_the_sdk(pair: Pair, era
 
 
 OTHER_TOOLS = [
-    ("weft_tools", {"action": "call", "name": "get_session", "arguments": {"session_id": "$"}}),
-    ("weft_tools", {"action": "call", "name": "shared_context.read", "arguments": {"session_id": "$", "key": "goal"}}),
-    ("weft_tools", {"action": "call", "name": "no_such_tool"}),
-    ("weft_tools", {"action": "call"}),
-    ("weft_tools", {"action": "describe", "name": "rollback_context"}),
+    ("weftline_tools", {"action": "call", "name": "get_session", "arguments": {"session_id": "$"}}),
+    ("weftline_tools", {"action": "call", "name": "shared_context.read", "arguments": {"session_id": "$", "key": "goal"}}),
+    ("weftline_tools", {"action": "call", "name": "no_such_tool"}),
+    ("weftline_tools", {"action": "call"}),
+    ("weftline_tools", {"action": "describe", "name": "rollback_context"}),
     ("get_session", {"session_id": "$"}),
     ("get_session", {"session_id": "absent"}),
     ("inspect_session", {"session_id": "$"}),
@@ -672,7 +672,7 @@ async def test_an_idle_connection_is_passed_to_the_sdk(world: World) -> None:
 
 WAITING = {
     "read_events": {"wait_seconds": 60},
-    "weft_tools": {"action": "call", "name": "read_events", "arguments": {"wait_seconds": 60}},
+    "weftline_tools": {"action": "call", "name": "read_events", "arguments": {"wait_seconds": 60}},
 }
 
 
@@ -750,7 +750,7 @@ async def test_calls_of_the_sdk_client_take_the_fast_path(world: World, mode: st
 
 def tool_calls(app: App) -> dict[str, int]:
     """Return the tool calls that /metrics reports, by path."""
-    found = re.findall(r'^weft_tool_calls_total\{path="(\w+)"\} (\d+)', app.metrics.exposition().decode(), re.MULTILINE)
+    found = re.findall(r'^weftline_tool_calls_total\{path="(\w+)"\} (\d+)', app.metrics.exposition().decode(), re.MULTILINE)
     return {path: int(count) for path, count in found}
 
 
@@ -792,7 +792,7 @@ async def test_only_the_arguments_of_a_tool_may_be_large(world: World, era: str,
 
 
 async def test_the_least_recently_used_users_are_forgotten_first(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.transports.mcp.http._MAX_USERS", 3)
+    monkeypatch.setattr("weftline.transports.mcp.http._MAX_USERS", 3)
     endpoint = HttpApplication(world.app).mcp
     actor = await world.app.identify(CallContext(world.planner.credential))
     known = endpoint._user(actor, McpCaller(CallContext("busy")))

@@ -1,4 +1,4 @@
-"""Guardrails hold for MCP clients: over HTTP and stdio, in both protocol versions, and through weft_tools."""
+"""Guardrails hold for MCP clients: over HTTP and stdio, in both protocol versions, and through weftline_tools."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_a_real_client_is_refused_and_goes_on(connect: Connect, team: Team
         )
         assert "Keep it." in body["error"]
         through_meta_tool = await client.call_tool(
-            "weft_tools", {"action": "call", "name": "shared_context", "arguments": delete}
+            "weftline_tools", {"action": "call", "name": "shared_context", "arguments": delete}
         )
         assert text_of(through_meta_tool)["code"] == "GUARDRAIL_VIOLATION"
         listed = await client.call_tool("shared_context", {"action": "list_keys", "session_id": session})
@@ -59,7 +59,7 @@ async def test_a_real_client_is_refused_and_goes_on(connect: Connect, team: Team
         read = await client.call_tool("shared_context", {"action": "read", "session_id": session, "key": "k"})
         assert read.structured_content["value"] == "Ask about [MASKED]"
         own = await client.call_tool(
-            "weft_tools", {"action": "call", "name": "guardrails", "arguments": {"action": "list"}}
+            "weftline_tools", {"action": "call", "name": "guardrails", "arguments": {"action": "list"}}
         )
         assert {rule["name"] for rule in text_of(own)["guardrails"]} >= {"no-delete", "soon", "masks"}
 
@@ -90,7 +90,7 @@ async def test_the_fast_path_and_the_sdk_refuse_alike(web: Connect, team: Team, 
         ]
     assert {text_of(answer)["code"] for answer in answers} == {"GUARDRAIL_VIOLATION"}
     metrics = team.ask("GET", "/metrics", "metrics").text
-    assert 'weft_tool_calls_total{path="fast"}' in metrics
+    assert 'weftline_tool_calls_total{path="fast"}' in metrics
 
 
 async def _ignore(*_: Any) -> None:
@@ -108,7 +108,7 @@ def test_rest_and_plain_tool_calls_are_refused(team: Team, agent: str, session: 
     assert (plain.status_code, plain.json()["code"]) == (403, "GUARDRAIL_VIOLATION")
     listed = team.ask("GET", f"/v1/sessions/{session}/context", agent)
     assert listed.status_code == 200
-    (warning,) = json.loads(listed.headers["weft-warning"])
+    (warning,) = json.loads(listed.headers["weftline-warning"])
     assert warning.startswith("The guardrail 'soon' of the agent")
     checked = team.ask("POST", "/v1/guardrails/check", agent, json={"tool": "shared_context.delete"})
     assert checked.json()["code"] == "GUARDRAIL_VIOLATION"

@@ -25,7 +25,7 @@ async def inbox(client: Client, **fields: Any) -> Any:
 async def test_two_agents_talk_and_a_third_hears_nothing(connect: Connect, session: str) -> None:
     async with connect("planner") as planner, connect("analysis") as analysis:
         assert {"add_message", "inbox"} <= (await tools_of(planner)).keys()
-        peers = await call(planner, "weft_tools", action="call", name="list_agents", arguments={"session_id": session})
+        peers = await call(planner, "weftline_tools", action="call", name="list_agents", arguments={"session_id": session})
         assert "analysis" in {peer["agent_id"] for peer in peers.structured_content["agents"]}
         error = await refused(planner, "add_message", session_id=session, content="hi", recipient_id="analisys")
         assert error["code"] == "RECIPIENT_NOT_FOUND"

@@ -11,8 +11,8 @@ import pytest
 from test_mcp_fast_path import ENVELOPE, INITIALIZE_PARAMS, PLAIN, message
 
 from support.team import LEGACY, MODERN, Team, call, opened, over_http, team_process, tools_of, with_timeout
-from weft.app.authentication import Local
-from weft.app.dispatch import CallContext
+from weftline.app.authentication import Local
+from weftline.app.dispatch import CallContext
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

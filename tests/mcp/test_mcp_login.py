@@ -82,7 +82,7 @@ async def test_every_other_call_without_a_credential_is_refused(team: Team, era:
             "get_messages": {"session_id": session},
             "get_performance_metrics": {},
             "refresh_token": {},
-            "weft_tools": {"action": "call", "name": "authenticate_agent", "arguments": credentials(team)},
+            "weftline_tools": {"action": "call", "name": "authenticate_agent", "arguments": credentials(team)},
             "no_such_tool": {},
         }.items():
             answer = await client.call_tool(name, arguments)

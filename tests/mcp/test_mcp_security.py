@@ -80,7 +80,7 @@ def test_a_revoked_key_is_refused_on_an_open_connection(team: Team, raw: httpx2.
 
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/session/s1"])
 @pytest.mark.parametrize(
-    "credential", ["", "Bearer", "Bearer nonsense", "Bearer weft.default.key_0.wrong", "Basic eDp5", "Bearer a.b.c"]
+    "credential", ["", "Bearer", "Bearer nonsense", "Bearer weftline.default.key_0.wrong", "Basic eDp5", "Bearer a.b.c"]
 )
 def test_a_credential_must_be_valid(raw: httpx2.Client, path: str, credential: str) -> None:
     headers = {"Authorization": credential}

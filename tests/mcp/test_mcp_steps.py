@@ -48,9 +48,9 @@ async def test_the_endpoint_of_a_step_lists_and_answers_its_tools_only(
                 ("shared_context", {"action": "write", "key": "goal", "value": "x", **fields}),
                 ("search", {"query": "goal"}),
                 ("set_memory", {"key": "a", "value": "b"}),
-                ("weft_tools", {"action": "search", "query": "x"}),
-                ("weft_tools", {"action": "call", "name": "get_messages", "arguments": fields}),
-                ("weft_tools", {"action": "call", "name": "list_memory", "arguments": {}}),
+                ("weftline_tools", {"action": "search", "query": "x"}),
+                ("weftline_tools", {"action": "call", "name": "get_messages", "arguments": fields}),
+                ("weftline_tools", {"action": "call", "name": "list_memory", "arguments": {}}),
             ):
                 error = await refused(client, tool, **arguments)
                 assert error["code"] == "TOOL_NOT_IN_STEP", tool
@@ -81,7 +81,7 @@ async def test_a_token_has_its_step_on_every_endpoint(web: Connect, team: Team, 
         ("PUT", f"/v1/sessions/{session}/context/goal", {"value": "x"}),
         ("GET", "/v1/memory", None),
         ("POST", "/mcp/tool/list_memory", {}),
-        ("POST", "/mcp/tool/weft_tools", {"action": "call", "name": "list_memory", "arguments": {}}),
+        ("POST", "/mcp/tool/weftline_tools", {"action": "call", "name": "list_memory", "arguments": {}}),
         ("GET", "/mcp/resource/inbox://me", None),
         ("GET", f"/v1/events/stream?session_id={session}", None),
     ):

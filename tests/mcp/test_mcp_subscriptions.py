@@ -11,14 +11,14 @@ from mcp.shared.exceptions import MCPError
 
 from support.forked_python import server_process
 from support.team import LEGACY, MODERN, Board, ResourceUpdates, Team, call, over_http, over_stdio, with_timeout
-from weft import Weft
-from weft.app.authentication import Local
-from weft.app.dispatch import CallContext
-from weft.capabilities.events.model import EventPage
-from weft.kernel.errors import SystemUnavailable
-from weft.transports.mcp.caller import McpCaller
-from weft.transports.mcp.subscriptions import Watcher
-from weft.transports.resources import parse_uri
+from weftline import Weftline
+from weftline.app.authentication import Local
+from weftline.app.dispatch import CallContext
+from weftline.capabilities.events.model import EventPage
+from weftline.kernel.errors import SystemUnavailable
+from weftline.transports.mcp.caller import McpCaller
+from weftline.transports.mcp.subscriptions import Watcher
+from weftline.transports.resources import parse_uri
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -105,15 +105,15 @@ async def test_subscribers_are_not_notified_of_keys_they_cannot_read(team: Team,
 
 
 async def test_subscribing_is_idempotent(tmp_path: Path) -> None:
-    async with Weft.open(tmp_path) as weft:
-        session = (await weft.session.create("a test")).session_id
+    async with Weftline.open(tmp_path) as weftline:
+        session = (await weftline.session.create("a test")).session_id
         caller = McpCaller(CallContext(Local("default", "admin")))
-        watcher = Watcher(weft.app)
+        watcher = Watcher(weftline.app)
         before = asyncio.all_tasks()
         await asyncio.gather(*(watcher.watch(parse_uri(f"board://{session}"), caller) for _ in range(20)))
         assert len(asyncio.all_tasks() - before) == 1
         watcher.close()
-        late = Watcher(weft.app)
+        late = Watcher(weftline.app)
         beginning = asyncio.create_task(late.watch(parse_uri(f"board://{session}"), caller))
         await asyncio.sleep(0)
         late.close()
@@ -290,7 +290,7 @@ async def test_subscriptions_of_all_connections_are_counted_together(team: Team,
 
 
 async def test_a_subscription_survives_a_storage_outage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.transports.mcp.subscriptions._RETRY_SECONDS", 0)
+    monkeypatch.setattr("weftline.transports.mcp.subscriptions._RETRY_SECONDS", 0)
     watcher = Watcher(_FlakyApp())
     await watcher.watch(parse_uri("board://s1/goal"), McpCaller(CallContext("a key")))
     assert await with_timeout(anext(watcher.changes())) == "board://s1/goal"

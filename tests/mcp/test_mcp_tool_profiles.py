@@ -1,4 +1,4 @@
-"""Tool profiles over MCP: which tools are listed by endpoint, key and setting, and calls through weft_tools."""
+"""Tool profiles over MCP: which tools are listed by endpoint, key and setting, and calls through weftline_tools."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.team import call, refused, tools_of
-from weft.capabilities.access.tool_profiles import DEFAULT_TOOLS, PROFILES
+from weftline.capabilities.access.tool_profiles import DEFAULT_TOOLS, PROFILES
 
 if TYPE_CHECKING:
     from mcp.client.client import Client
@@ -21,7 +21,7 @@ pytestmark = [
 
 
 async def answer(client: Client, **arguments: Any) -> Any:
-    result = await call(client, "weft_tools", **arguments)
+    result = await call(client, "weftline_tools", **arguments)
     assert not result.is_error, result.structured_content
     return result.structured_content
 
@@ -30,7 +30,7 @@ async def test_the_default_list_is_short_and_has_no_output_schemas(connect: Conn
     for bound in (None, session):
         async with connect("analysis", bound) as client:
             tools = await tools_of(client)
-        assert list(tools)[-1] == "weft_tools"
+        assert list(tools)[-1] == "weftline_tools"
         assert tools.keys() == set(DEFAULT_TOOLS) - {"create_session", "define_agent"}
         assert not any(tool.output_schema for tool in tools.values())
         assert all("session_id" not in tool.input_schema["required"] for tool in tools.values()) is (bound is not None)
@@ -55,7 +55,7 @@ async def test_the_endpoint_chooses_the_profile(web: Connect, session: str) -> N
     assert all(profile in unknown.json()["suggestions"][0] for profile in PROFILES)
 
 
-async def test_tools_that_are_not_listed_answer_by_name_and_through_weft_tools(connect: Connect, session: str) -> None:
+async def test_tools_that_are_not_listed_answer_by_name_and_through_weftline_tools(connect: Connect, session: str) -> None:
     async with connect("analysis", session) as client:
         direct = await call(client, "list_memory", limit=5)
         through = await answer(client, action="call", name="list_memory", arguments={"limit": 5})
@@ -63,12 +63,12 @@ async def test_tools_that_are_not_listed_answer_by_name_and_through_weft_tools(c
         await call(client, "shared_context", action="write", key="goal", value="Ship")
         log = await answer(client, action="call", name="context_history.log", arguments={"context_id": "board"})
         assert log["context_id"] == f"board:{session}"
-        refusal = await refused(client, "weft_tools", action="call", name="create_session", arguments={"purpose": "x"})
+        refusal = await refused(client, "weftline_tools", action="call", name="create_session", arguments={"purpose": "x"})
         same = await refused(client, "create_session", purpose="x")
         assert (refusal["code"], refusal["error"]) == (same["code"], same["error"])
 
 
-async def test_weft_tools_finds_and_describes_what_the_caller_may_use(web: Connect, session: str) -> None:
+async def test_weftline_tools_finds_and_describes_what_the_caller_may_use(web: Connect, session: str) -> None:
     async with web("planner", session) as client:
         found = await answer(client, action="search", query="return to an earlier version of a context")
         names = [tool["name"] for tool in found["tools"]]
@@ -83,19 +83,19 @@ async def test_weft_tools_finds_and_describes_what_the_caller_may_use(web: Conne
     async with web("analysis") as client:
         found = await answer(client, action="search", query="create an API key for an agent")
         assert not {"create_api_key", "rotate_signing_key"} & {tool["name"] for tool in found["tools"]}
-        body = await refused(client, "weft_tools", action="describe", name="create_api_key")
+        body = await refused(client, "weftline_tools", action="describe", name="create_api_key")
         assert body["code"] == "PERMISSION_DENIED"
 
 
 async def test_mistaken_calls_say_what_to_do(web: Connect) -> None:
     async with web("analysis") as client:
-        unknown = await refused(client, "weft_tools", action="call", name="list_memories")
+        unknown = await refused(client, "weftline_tools", action="call", name="list_memories")
         assert (unknown["code"], "list_memory" in unknown["suggestions"][0]) == ("UNKNOWN_OPERATION", True)
         for arguments in (
             {"action": "call"},
-            {"action": "call", "name": "weft_tools"},
+            {"action": "call", "name": "weftline_tools"},
             {"action": "call", "name": "list_memory", "limit": 5},
             {"action": "call", "name": "list_memory", "arguments": "limit 5"},
             {"action": "dance"},
         ):
-            assert (await refused(client, "weft_tools", **arguments))["code"] == "INVALID_INPUT_FORMAT"
+            assert (await refused(client, "weftline_tools", **arguments))["code"] == "INVALID_INPUT_FORMAT"

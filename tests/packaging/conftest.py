@@ -34,7 +34,7 @@ def wheel(built: Builder) -> Wheel:
 @pytest.fixture(scope="session")
 def full(built: Builder, wheel: Wheel) -> Installation:
     """Return the environment of the image."""
-    installation = link_required(built.folder / "opt" / "weft", wheel.requirements, ("search",))
+    installation = link_required(built.folder / "opt" / "weftline", wheel.requirements, ("search",))
     _, install_wheel = in_stage("", "RUN")
     built.run(install_wheel.command(), "")
     return installation

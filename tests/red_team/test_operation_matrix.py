@@ -16,14 +16,14 @@ from test_bad_input import OPERATIONS, VALID
 from support.red_team import EVERYTHING
 from support.undone import undo_writes
 from support.world import SESSION, Caller
-from weft.app.dispatch import CallContext
-from weft.kernel.errors import NotFound, WeftError
+from weftline.app.dispatch import CallContext
+from weftline.kernel.errors import NotFound, WeftlineError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from support.world import World
-    from weft.settings import Settings
+    from weftline.settings import Settings
 
 pytestmark = [pytest.mark.req("CE-F34"), pytest.mark.req("CE-V", part="isolation")]
 WIDTH = 8
@@ -122,7 +122,7 @@ async def answer(caller: Caller, name: str) -> str:
     raw = {**VALID[name], **REQUESTS.get(name, {})}
     try:
         await caller.app.call(OPERATIONS[name], raw, CallContext(caller.credential))
-    except WeftError as error:
+    except WeftlineError as error:
         if isinstance(error, NotFound):
             return "hidden" if error.denial else "-"
         return SHORT.get(error.code, error.code) if error.denial or error.violation else "ok"

@@ -12,20 +12,20 @@ from support.document_server import document_server
 from support.jobs import pause_jobs
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, long_text, put
 from support.world import SESSION, arriving, refused
-from weft.app.dispatch import CallContext
-from weft.capabilities.events.webhooks.model import signed_headers
-from weft.capabilities.injection.model import HARMLESS
-from weft.capabilities.knowledge.ingestion import IngestTransaction
-from weft.capabilities.knowledge.store import QueuedDocument
-from weft.kernel.clock import to_micros
-from weft.kernel.errors import WeftError
+from weftline.app.dispatch import CallContext
+from weftline.capabilities.events.webhooks.model import signed_headers
+from weftline.capabilities.injection.model import HARMLESS
+from weftline.capabilities.knowledge.ingestion import IngestTransaction
+from weftline.capabilities.knowledge.store import QueuedDocument
+from weftline.kernel.clock import to_micros
+from weftline.kernel.errors import WeftlineError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
     from support.world import Caller, World
-    from weft.settings import Settings
+    from weftline.settings import Settings
 
 pytestmark = pytest.mark.req("CE-F29")
 
@@ -198,7 +198,7 @@ async def test_a_human_who_may_not_release_it_reads_nothing_of_it(library: World
         answers = [await document(human, NAME), await human.call("knowledge.list_documents", domain=HANDBOOK)]
         try:
             answers.append(await human.call("knowledge.read_document", domain=HANDBOOK, document_id=NAME))
-        except WeftError as error:
+        except WeftlineError as error:
             answers.append({"code": error.code})
         seen[name] = ["mallory" in str(answer) for answer in answers]
     assert seen == {"visitor": [False] * 3, "viewer": [False] * 3, "reviewer": [True] * 3}

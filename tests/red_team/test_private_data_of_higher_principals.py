@@ -10,7 +10,7 @@ import pytest
 from support.assemblies import assemble, ingest
 from support.contexts import knowledge_entry, push
 from support.world import SESSION
-from weft.kernel.errors import WeftError
+from weftline.kernel.errors import WeftlineError
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -73,7 +73,7 @@ async def sights(caller: Caller, private: dict[str, Any]) -> set[str]:
     for name, raw in attempts(private):
         try:
             answer: Any = await caller.call(name, **raw)
-        except WeftError as refusal:
+        except WeftlineError as refusal:
             answer = [refusal.message, refusal.hint, refusal.context]
         if SECRET in json.dumps(answer, default=str):
             seen.add(name)
@@ -97,7 +97,7 @@ async def test_an_agent_whose_descendant_has_a_higher_clearance_does_not_read_it
     below = await world.admin.create_agent("deep", parent_id="planner", clearance=5)
     await ingest(below.in_session(SESSION), {"role": "user", "content": SECRET})
     for name in ("window.show", "window.events"):
-        with pytest.raises(WeftError):
+        with pytest.raises(WeftlineError):
             await world.planner.call(name, session_id=SESSION, agent_id="deep")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from support.red_team import blocked
 from support.world import SESSION
-from weft.validation.self_modification import escapes
+from weftline.validation.self_modification import escapes
 
 ESCAPES = escapes("Every answer ends with a rhyme.")
 
@@ -49,9 +49,9 @@ async def test_no_input_leaves_its_data_element_or_opens_a_layer(world: World, n
     answer = await assemble(world.analysis)
     assert (await validate(world.analysis, answer, answer["body"]))["valid"] is True
     texts = [message["content"] for message in answer["body"]["messages"] if message.get("content")]
-    assert sum(text.count("<weft:layer") for text in texts) == 1
+    assert sum(text.count("<weftline:layer") for text in texts) == 1
     for text in texts[1:]:
-        assert text.count("</weft:data>") == text.count("<weft:data")
+        assert text.count("</weftline:data>") == text.count("<weftline:data")
         assert not any("\U000e0000" <= character <= "\U000e007f" for character in text)
 
 

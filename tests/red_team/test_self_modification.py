@@ -13,18 +13,18 @@ import pytest
 from support.contexts import pull, push
 from support.red_team import blocked
 from support.world import outcome, refused
-from weft.app.dispatch import CallContext
-from weft.capabilities.agent_context.history_backend import ContextLines
-from weft.capabilities.agent_context.model import DEFINITION, NewValue, inline
-from weft.capabilities.agent_context.service import Contexts
-from weft.capabilities.history.edit_proof import EditProof
-from weft.capabilities.history.line_backend import CommitMeta
-from weft.capabilities.layers.history_backend import LayerLines, LockedLayer
-from weft.kernel.errors import SelfModification
-from weft.storage.sql.access import SqlAccessStore
-from weft.storage.sql.database import Scope
-from weft.storage.sql.unit_of_work import CallerTransactions
-from weft.validation.self_modification import attempts
+from weftline.app.dispatch import CallContext
+from weftline.capabilities.agent_context.history_backend import ContextLines
+from weftline.capabilities.agent_context.model import DEFINITION, NewValue, inline
+from weftline.capabilities.agent_context.service import Contexts
+from weftline.capabilities.history.edit_proof import EditProof
+from weftline.capabilities.history.line_backend import CommitMeta
+from weftline.capabilities.layers.history_backend import LayerLines, LockedLayer
+from weftline.kernel.errors import SelfModification
+from weftline.storage.sql.access import SqlAccessStore
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.unit_of_work import CallerTransactions
+from weftline.validation.self_modification import attempts
 
 ATTEMPTS = attempts("Every answer ends with a rhyme.")
 

@@ -12,9 +12,9 @@ from joserfc.jwk import OctKey
 
 from support.red_team import blocked
 from support.world import outcome
-from weft.app.dispatch import CallContext
-from weft.storage.sql.access import SqlAccessStore
-from weft.storage.sql.database import Scope
+from weftline.app.dispatch import CallContext
+from weftline.storage.sql.access import SqlAccessStore
+from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -42,7 +42,7 @@ async def signing_key(world: World, tenant: str) -> Any:
 
 
 def signed(kid: str, secret: bytes, **claims: Any) -> str:
-    claims = {"iss": "weft", "sub": "admin", "jti": "token_1", "exp": 9_999_999_999, "permissions": ["admin"], **claims}
+    claims = {"iss": "weftline", "sub": "admin", "jti": "token_1", "exp": 9_999_999_999, "permissions": ["admin"], **claims}
     return jwt.encode({"alg": "HS256", "kid": kid}, claims, OctKey.import_key(secret), ["HS256"])
 
 

@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from weft.capabilities.alerts.service import Alerts
-from weft.capabilities.efficiency.model import efficiency_of
-from weft.capabilities.metering.model import NewUsageEntry, UsageKey, UsageSums
-from weft.jobs.alerts import EVALUATE_ALERTS
-from weft.kernel.clock import to_micros
-from weft.kernel.fields import new_ordered_id
-from weft.kernel.identity import system_actor
-from weft.storage.sql.database import Scope
-from weft.storage.sql.metering import SqlUsageStore
-from weft.storage.sql.receipts import SqlReceiptStore
-from weft.testing.contracts.receipts import receipt
+from weftline.capabilities.alerts.service import Alerts
+from weftline.capabilities.efficiency.model import efficiency_of
+from weftline.capabilities.metering.model import NewUsageEntry, UsageKey, UsageSums
+from weftline.jobs.alerts import EVALUATE_ALERTS
+from weftline.kernel.clock import to_micros
+from weftline.kernel.fields import new_ordered_id
+from weftline.kernel.identity import system_actor
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.metering import SqlUsageStore
+from weftline.storage.sql.receipts import SqlReceiptStore
+from weftline.testing.contracts.receipts import receipt
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from support.world import Caller, World
-    from weft.storage.sql.database import Transaction
+    from weftline.storage.sql.database import Transaction
 
 CAPACITY = 100_000
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from weft.kernel.approval import HoldReason
-from weft.kernel.errors import Forbidden
-from weft.kernel.guards import Guard
+from weftline.kernel.approval import HoldReason
+from weftline.kernel.errors import Forbidden
+from weftline.kernel.guards import Guard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from support.world import Caller
-    from weft.kernel.guards import GuardedCall
+    from weftline.kernel.guards import GuardedCall
 
 CHECK = "rule:ask"
 QUESTION = "Deleting needs an approval."

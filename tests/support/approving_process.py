@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from weft.app.app import App
-from weft.app.approved_calls import ApprovedCalls
-from weft.app.dispatch import CallContext
-from weft.capabilities.approvals.service import Approvals
-from weft.settings import Settings
-from weft.storage.sql.approvals import SqlApprovalStore
-from weft.testing.clock import FrozenClock
+from weftline.app.app import App
+from weftline.app.approved_calls import ApprovedCalls
+from weftline.app.dispatch import CallContext
+from weftline.capabilities.approvals.service import Approvals
+from weftline.settings import Settings
+from weftline.storage.sql.approvals import SqlApprovalStore
+from weftline.testing.clock import FrozenClock
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from support.approvals import Asking

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from weft.kernel.identity import principal_of
+from weftline.kernel.identity import principal_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

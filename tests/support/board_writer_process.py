@@ -10,10 +10,10 @@ import itertools
 import os
 import sys
 
-from weft.app.app import App
-from weft.app.dispatch import CallContext
-from weft.settings import Settings
-from weft.storage.sql.dialects import postgres
+from weftline.app.app import App
+from weftline.app.dispatch import CallContext
+from weftline.settings import Settings
+from weftline.storage.sql.dialects import postgres
 
 # The server has 100 connections for all tests that run at once.
 postgres._POOL_SIZE = 4

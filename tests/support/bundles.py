@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weft.app.dispatch import CallContext
-from weft.capabilities.records.model import RECORD_TYPES, ContextEnvelope, Producer
-from weft.capabilities.transfer.bundle_format import (
+from weftline.app.dispatch import CallContext
+from weftline.capabilities.records.model import RECORD_TYPES, ContextEnvelope, Producer
+from weftline.capabilities.transfer.bundle_format import (
     BundleContent,
     BundleHeader,
     BundleReader,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from support.world import Caller
-    from weft.capabilities.transfer.importer import ContextImported
+    from weftline.capabilities.transfer.importer import ContextImported
 
 Named = tuple[str, str]
 
@@ -65,9 +65,9 @@ def items(bundle: bytes) -> dict[str, Any]:
 
 def without_trust(record: Any) -> Any:
     """Return a record without what an import may change: the trust of an item."""
-    native = {name: value for name, value in record.get("metadata", {}).get("weft", {}).items() if name != "trust"}
+    native = {name: value for name, value in record.get("metadata", {}).get("weftline", {}).items() if name != "trust"}
     plain = {name: value for name, value in record.items() if name != "trust_level"}
-    return plain | {"metadata": {**record["metadata"], "weft": native}} if native else plain
+    return plain | {"metadata": {**record["metadata"], "weftline": native}} if native else plain
 
 
 def contents(bundle: bytes) -> dict[str, bytes]:
@@ -113,7 +113,7 @@ def small_bundle() -> bytes:
     writer = BundleWriter(file.write)
     writer.add(
         BundleHeader(
-            format="weft-bundle",
+            format="weftline-bundle",
             version=1,
             bundle_id="small",
             scope="turn",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from weft.encoder.classifier import TextClassifier
+from weftline.encoder.classifier import TextClassifier
 
 if TYPE_CHECKING:
     import pytest
 
-    from weft.encoder.onnx_files import Array
+    from weftline.encoder.onnx_files import Array
 
 
 def read_each_text_once(patch: pytest.MonkeyPatch) -> None:

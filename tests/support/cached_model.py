@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.providers.embedders.local import load_minilm
+from weftline.providers.embedders.local import load_minilm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from weft.capabilities.indexing.embeddings.model import Vectors
+    from weftline.capabilities.indexing.embeddings.model import Vectors
 
 
 class CachedModel:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from support.alerts import by_system
 from support.red_team import EVERYTHING
 from support.world import SESSION
-from weft.capabilities.alerts.service import Alerts
-from weft.kernel.alerts import TENANT_SUBJECT, agent_subject
+from weftline.capabilities.alerts.service import Alerts
+from weftline.kernel.alerts import TENANT_SUBJECT, agent_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from support.world import Caller, World
-    from weft.kernel.operation import Operation
+    from weftline.kernel.operation import Operation
 
 PRIVATE, FOREIGN, ELSEWHERE = "s2", "theirs", "away"
 SESSIONS = (SESSION, PRIVATE, FOREIGN)

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from support.collection_model import DIMENSIONS, CollectionModel, NamedCaller, check_nearest, check_view, random_chunk
-from weft.app.search.replicas import Indexes
-from weft.capabilities.indexing.collections.model import IndexedChunk, NewChunk
-from weft.capabilities.search.index_view import CollectionQuery
-from weft.storage.sql.collections import SqlCollectionStore
-from weft.storage.sql.database import Scope
+from weftline.app.search.replicas import Indexes
+from weftline.capabilities.indexing.collections.model import IndexedChunk, NewChunk
+from weftline.capabilities.search.index_view import CollectionQuery
+from weftline.storage.sql.collections import SqlCollectionStore
+from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
     from support.world import World
-    from weft.app.search.replica import Alarm
-    from weft.storage.sql.database import Transaction
+    from weftline.app.search.replica import Alarm
+    from weftline.storage.sql.database import Transaction
 
 COLLECTION, MODEL, OTHER_MODEL = "domain:handbook", "m", "n"
 ANN = NamedCaller("a")

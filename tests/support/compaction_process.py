@@ -6,13 +6,13 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any
 
-import weft.jobs.scheduler
-from weft.app.app import App
-from weft.capabilities.compaction.compactor import Compactor
-from weft.capabilities.compaction.model import CompactionState
-from weft.jobs.compaction import CompactionJob
-from weft.settings import Settings
-from weft.storage.sql.compactions import SqlCompactionStore
+import weftline.jobs.scheduler
+from weftline.app.app import App
+from weftline.capabilities.compaction.compactor import Compactor
+from weftline.capabilities.compaction.model import CompactionState
+from weftline.jobs.compaction import CompactionJob
+from weftline.settings import Settings
+from weftline.storage.sql.compactions import SqlCompactionStore
 
 if TYPE_CHECKING:
     from support.processes import ClockAhead
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def compaction_process(url: str, data: str, clock: ClockAhead) -> App:
     """Run compactions from the start."""
-    weft.jobs.scheduler._FIRST_POLL_SECONDS = 0.0
+    weftline.jobs.scheduler._FIRST_POLL_SECONDS = 0.0
     app = App(Settings(database_url=url, data_dir=data, rate_limits="off", session_indexing="off"), clock=clock)
     start = app.scheduler.start
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from support.windows import create, ingest, message
-from weft.storage.sql.compactions import SqlCompactionStore
-from weft.storage.sql.database import Scope
+from weftline.storage.sql.compactions import SqlCompactionStore
+from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:
     from support.world import Caller, World
-    from weft.capabilities.compaction.model import CompactedView, Compaction
-    from weft.capabilities.compaction.store import AppliedCompaction
+    from weftline.capabilities.compaction.model import CompactedView, Compaction
+    from weftline.capabilities.compaction.store import AppliedCompaction
 
 SMALL_TALK = (
     "We talked for a while about the weather in the mountains and the long road there, which was pleasant but settled "

@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 from support.alerts import evaluate
 from support.world import refused
-from weft.demo.project import CHUNKING, DOMAIN, FINDER, FIXER, MODEL, ORCHESTRATOR, STEPS, conversation, documents
-from weft.jobs.compaction import COMPACT
-from weft.kernel.errors import WeftError
+from weftline.demo.project import CHUNKING, DOMAIN, FINDER, FIXER, MODEL, ORCHESTRATOR, STEPS, conversation, documents
+from weftline.jobs.compaction import COMPACT
+from weftline.kernel.errors import WeftlineError
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -70,7 +70,7 @@ async def plant(world: World) -> Planted:
     await _tell(world, crew)
     receipt_id = await _work(world, crew)
     await _share(world, crew)
-    hook = await world.admin.call("webhook.create", url="https://hooks.example.com/weft", types=["board.*"])
+    hook = await world.admin.call("webhook.create", url="https://hooks.example.com/weftline", types=["board.*"])
     await world.admin.call("budget.set", subject=f"agent:{FINDER}", period="month", tokens=120_000)
     compacted = await crew[FINDER].call("context.compact", session_id=ORDERS, wait_seconds=0)
     await world.app.scheduler.drain(COMPACT)
@@ -147,7 +147,7 @@ async def _share(world: World, crew: dict[str, Caller]) -> None:
     await fixer.say("Revert plan drafted and filed as change CHG-118.", parent_message_id=asked)
     await finder.say("Note to myself: replay Wednesday as well.", visibility="private")
     await fixer.write("deliverables_status", "Revert plan drafted and filed as change CHG-118.")
-    with contextlib.suppress(WeftError):
+    with contextlib.suppress(WeftlineError):
         await finder.call("audit.list")
 
 

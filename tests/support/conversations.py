@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from weft.capabilities.language_models.model import ConversationMessage, Role, ToolCall
-from weft.capabilities.trust.model import TrustLabel
-from weft.capabilities.windows.model import Category, WindowEvent
-from weft.kernel.tokens import approximate_tokens
+from weftline.capabilities.language_models.model import ConversationMessage, Role, ToolCall
+from weftline.capabilities.trust.model import TrustLabel
+from weftline.capabilities.windows.model import Category, WindowEvent
+from weftline.kernel.tokens import approximate_tokens
 
 _CATEGORIES = {
     "system": Category.SYSTEM,

@@ -5,24 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from weft.capabilities.events.model import EventQuery
-from weft.capabilities.records.event_classes import to_cloud_event
-from weft.kernel.correlation import Correlation
-from weft.storage.sql.database import Scope
-from weft.storage.sql.events import SqlEventStore
+from weftline.capabilities.events.model import EventQuery
+from weftline.capabilities.records.event_classes import to_cloud_event
+from weftline.kernel.correlation import Correlation
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.events import SqlEventStore
 
 if TYPE_CHECKING:
-    from weft.app.app import App
-    from weft.kernel.events import StoredEvent
+    from weftline.app.app import App
+    from weftline.kernel.events import StoredEvent
 
 # Native ids of other systems may contain any character.
 TURN, TASK, TOOL_CALL = "turn/7;é=,%", "task-😀", "call_1"
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACEPARENT = f"00-{TRACE}-{SPAN}-01"
 _ESCAPED_TURN, _ESCAPED_TASK = (quote(text, safe="") for text in (TURN, TASK))
-BAGGAGE = f"user=dana,weft.turn_id={_ESCAPED_TURN} , weft.task_id={_ESCAPED_TASK};p=1,weft.tool_call_id={TOOL_CALL}"
+BAGGAGE = f"user=dana,weftline.turn_id={_ESCAPED_TURN} , weftline.task_id={_ESCAPED_TASK};p=1,weftline.tool_call_id={TOOL_CALL}"
 HEADERS = {"traceparent": TRACEPARENT, "baggage": BAGGAGE}
-META = {"traceparent": TRACEPARENT, "weft/turn_id": TURN, "weft/task_id": TASK, "weft/tool_call_id": TOOL_CALL}
+META = {"traceparent": TRACEPARENT, "weftline/turn_id": TURN, "weftline/task_id": TASK, "weftline/tool_call_id": TOOL_CALL}
 CORRELATION = Correlation(turn_id=TURN, task_id=TASK, tool_call_id=TOOL_CALL, trace_id=TRACE, span_id=SPAN)
 
 
@@ -38,7 +38,7 @@ async def the_event(app: App, tenant: str = "default", **wanted: str) -> StoredE
     (by_turn,) = await events_of(app, tenant, turn_id=TURN, **wanted)
     (by_task,) = await events_of(app, tenant, task_id=TASK, **wanted)
     assert by_turn == by_task
-    cloud_event = to_cloud_event(by_turn, "urn:weft:here")
+    cloud_event = to_cloud_event(by_turn, "urn:weftline:here")
     assert (cloud_event.turnid, cloud_event.taskid, cloud_event.toolcallid) == (TURN, TASK, TOOL_CALL)
     assert cloud_event.traceparent == TRACEPARENT
     return by_turn

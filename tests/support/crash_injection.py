@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from weft.kernel.errors import WeftError
+from weftline.kernel.errors import WeftlineError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -94,7 +94,7 @@ async def crashes(
     with crash_in_writes(world, patch, lambda: crash_point):
         try:
             await act()
-        except (Crash, WeftError):
+        except (Crash, WeftlineError):
             assert crash_point.run >= crash_point.at, "it failed before its crash point"
             return True
     return False

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from weft.kernel.clock import SystemClock
-from weft.storage.migrations.runner import migrate
-from weft.storage.sql.database import connect
-from weft.storage.sql.dialects import sqlite
+from weftline.kernel.clock import SystemClock
+from weftline.storage.migrations.runner import migrate
+from weftline.storage.sql.database import connect
+from weftline.storage.sql.dialects import sqlite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +49,7 @@ BEGIN
       SELECT relname, CASE WHEN relispartition THEN 'DROP TABLE %I'
                            WHEN pg_relation_size(oid) > 262144 THEN 'TRUNCATE %I' ELSE 'DELETE FROM %I' END
       FROM pg_class
-      WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p') AND relname <> 'weft_migrations'
+      WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p') AND relname <> 'weftline_migrations'
   LOOP
     EXECUTE format(way, name);
   END LOOP;
@@ -68,7 +68,7 @@ _POOL_DEFAULTS = {
 
 
 def connect_without_fsync(path: Path) -> apsw.Connection:
-    """Open a SQLite file as Weft does, but without fsync."""
+    """Open a SQLite file as Weftline does, but without fsync."""
     connection = connect_durably(path)
     connection.pragma("synchronous", "OFF")
     return connection
@@ -98,7 +98,7 @@ def postgres_server() -> Iterator[str]:
                         configuration.write(_TUNING)
 
         run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
-        folder = Path(tempfile.gettempdir()) / f"weft-postgres-{run}"
+        folder = Path(tempfile.gettempdir()) / f"weftline-postgres-{run}"
         folder.mkdir(exist_ok=True)
         server = TunedServer(folder, cleanup_mode="delete")
     try:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from weft.testing.embedder import WordEmbedder
+from weftline.testing.embedder import WordEmbedder
 
 DIMENSIONS = 64
 

@@ -1,7 +1,7 @@
-"""Python programs and ``weft`` commands, forked from one process that has already imported Weft.
+"""Python programs and ``weftline`` commands, forked from one process that has already imported Weftline.
 
-Importing Weft takes longer than most of these programs run. ``folder()`` holds two small executables, ``python`` and
-``weft``: each sends its arguments, environment and standard streams to the fork server and exits with the status of
+Importing Weftline takes longer than most of these programs run. ``folder()`` holds two small executables, ``python`` and
+``weftline``: each sends its arguments, environment and standard streams to the fork server and exits with the status of
 the forked process. Run as ``forked_python.py ADDRESS``, this file is the fork server.
 
 The fork server ends when its standard input does, so also when the tests are killed; with it end all forked processes.
@@ -32,24 +32,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from weft.testing.server import ServerProcess
+    from weftline.testing.server import ServerProcess
 
 _PRELOADED = (
     "anyio._backends._asyncio",
     "httpx2",
     "uvicorn.lifespan.on",
     "uvloop",
-    "weft.app.app",
-    "weft.client",
-    "weft.providers.injection.local",
-    "weft.storage.sql.dialects.sqlite",
-    "weft.transports.cli.events",
-    "weft.transports.cli.generated",
-    "weft.transports.cli.main",
-    "weft.transports.cli.render",
-    "weft.transports.cli.target",
-    "weft.transports.server",
-    "weft.transports.stdio",
+    "weftline.app.app",
+    "weftline.client",
+    "weftline.providers.injection.local",
+    "weftline.storage.sql.dialects.sqlite",
+    "weftline.transports.cli.events",
+    "weftline.transports.cli.generated",
+    "weftline.transports.cli.main",
+    "weftline.transports.cli.render",
+    "weftline.transports.cli.target",
+    "weftline.transports.server",
+    "weftline.transports.stdio",
 )
 # The forked process is no child of this one: it sends its process id first, to which signals are forwarded.
 # Only modules that are part of the interpreter are imported: importing json and socket takes longer than all the rest.
@@ -74,10 +74,10 @@ _models: list[Any] = []
 
 @cache
 def folder() -> Path:
-    """Return a folder with ``python`` and ``weft``; the fork server lives as long as this process."""
-    path = Path(tempfile.mkdtemp(prefix="weft-forked-"))
+    """Return a folder with ``python`` and ``weftline``; the fork server lives as long as this process."""
+    path = Path(tempfile.mkdtemp(prefix="weftline-forked-"))
     address = str(path / "socket")
-    for name in ("python", "weft"):
+    for name in ("python", "weftline"):
         shim = path / name
         shim.write_text(_SHIM.format(python=sys.executable, address=address))
         shim.chmod(0o755)
@@ -99,7 +99,7 @@ def _stop(server: subprocess.Popen[bytes], path: Path) -> None:
 
 
 def python() -> str:
-    """Return the interpreter to start instead of ``sys.executable``: takes ``-c``, ``-m weft`` or a script."""
+    """Return the interpreter to start instead of ``sys.executable``: takes ``-c``, ``-m weftline`` or a script."""
     return str(folder() / "python")
 
 
@@ -113,7 +113,7 @@ def share_tls_context() -> None:
 @contextmanager
 def server_process(data: Path, **settings: Any) -> Iterator[ServerProcess]:
     """Run a forked server on a data folder; keyword arguments are settings."""
-    from weft.testing import server  # noqa: PLC0415 - the fork server imports Weft only once it may
+    from weftline.testing import server  # noqa: PLC0415 - the fork server imports Weftline only once it may
 
     with server.server_process(data, python=python(), **settings) as running:
         yield running
@@ -152,11 +152,11 @@ def _warm_up() -> None:
     for name in _PRELOADED:
         import_module(name)
     share_tls_context()
-    import_module("weft.providers.injection.local").load_included().detect("text", data=True)
-    _models.append(import_module("weft.providers.embedders.minilm").load_installed())
-    standalone = import_module("weft.kernel.schema").standalone
+    import_module("weftline.providers.injection.local").load_included().detect("text", data=True)
+    _models.append(import_module("weftline.providers.embedders.minilm").load_installed())
+    standalone = import_module("weftline.kernel.schema").standalone
     # The registry imports the operations only when it is read.
-    for operation in import_module("weft.app.registry").all_operations():
+    for operation in import_module("weftline.app.registry").all_operations():
         standalone(operation.request)
         standalone(operation.response)
     gc.freeze()
@@ -196,19 +196,19 @@ def _die_with_caller(client: socket.socket, alive: int) -> None:
 
 
 def _start(command: str, *arguments: str) -> None:
-    if Path(command).name == "weft":
-        arguments = ("-m", "weft", *arguments)
+    if Path(command).name == "weftline":
+        arguments = ("-m", "weftline", *arguments)
     option, *rest = arguments
     if option == "-c":
         sys.argv[:] = ["-c", *rest[1:]]
         exec(rest[0], {"__name__": "__main__"})
     elif option == "-m":
-        assert rest[0] == "weft"
+        assert rest[0] == "weftline"
         sys.argv[:] = rest
         if "demo" in rest:
             # The demo starts a server and commands with this interpreter.
             sys.executable = str(Path(command).with_name("python"))
-        import_module("weft.transports.cli.main").main()
+        import_module("weftline.transports.cli.main").main()
     else:
         sys.argv[:] = [option, *rest]
         sys.path.insert(0, str(Path(option).resolve().parent))

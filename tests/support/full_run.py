@@ -1,10 +1,10 @@
-"""Full runs (``make test-full``, ``WEFT_TESTS=full``): both databases, more examples, every benchmark."""
+"""Full runs (``make test-full``, ``WEFTLINE_TESTS=full``): both databases, more examples, every benchmark."""
 
 from __future__ import annotations
 
 import os
 
-FULL = os.environ.get("WEFT_TESTS") == "full"
+FULL = os.environ.get("WEFTLINE_TESTS") == "full"
 
 
 def examples(count: int) -> int:

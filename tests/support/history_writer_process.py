@@ -11,9 +11,9 @@ import os
 import sys
 from typing import Any
 
-from weft.app.app import App
-from weft.app.dispatch import CallContext
-from weft.settings import Settings
+from weftline.app.app import App
+from weftline.app.dispatch import CallContext
+from weftline.settings import Settings
 
 TASKS = 6
 

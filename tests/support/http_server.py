@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import uvicorn
 from sse_starlette.sse import AppStatus
 
-from weft.transports.http.application import HttpApplication
-from weft.transports.http.connections import SWEEP_STEPS, ConnectionLimits, ConnectionTable
-from weft.transports.server import http_server
+from weftline.transports.http.application import HttpApplication
+from weftline.transports.http.connections import SWEEP_STEPS, ConnectionLimits, ConnectionTable
+from weftline.transports.server import http_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from weft.app.app import App
+    from weftline.app.app import App
 
 _ANSWER_SECONDS = 60
 

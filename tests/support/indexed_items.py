@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from weft.capabilities.indexing.embeddings.model import Model
-from weft.capabilities.search.session_indexing.cursor import EMBEDDING_JOB, VectorBacklog
-from weft.storage.sql.database import Scope
-from weft.storage.sql.jobs import SqlJobStore
+from weftline.capabilities.indexing.embeddings.model import Model
+from weftline.capabilities.search.session_indexing.cursor import EMBEDDING_JOB, VectorBacklog
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.jobs import SqlJobStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

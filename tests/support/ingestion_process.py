@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-import weft.app.app
-import weft.jobs.ingestion
-import weft.jobs.scheduler
+import weftline.app.app
+import weftline.jobs.ingestion
+import weftline.jobs.scheduler
 from support.knowledge import QuickEmbedder
-from weft.settings import Settings
+from weftline.settings import Settings
 
 if TYPE_CHECKING:
     from support.processes import ClockAhead
-    from weft.app.app import App
+    from weftline.app.app import App
 
 
 class SlowEmbedder(QuickEmbedder):
@@ -34,14 +34,14 @@ class StuckEmbedder(QuickEmbedder):
 
 def stuck_process(url: str, data: str, clock: ClockAhead) -> App:
     app = ingestion_process(url, data, clock)
-    weft.app.app.configured_embedders = lambda _settings: [StuckEmbedder()]
-    return weft.app.app.App(app.settings, clock=clock)
+    weftline.app.app.configured_embedders = lambda _settings: [StuckEmbedder()]
+    return weftline.app.app.App(app.settings, clock=clock)
 
 
 def ingestion_process(url: str, data: str, clock: ClockAhead) -> App:
-    weft.jobs.scheduler._FIRST_POLL_SECONDS = 0.0
-    weft.jobs.ingestion._CHUNKS_AT_ONCE = 2
-    weft.app.app.configured_embedders = lambda _settings: [SlowEmbedder()]
+    weftline.jobs.scheduler._FIRST_POLL_SECONDS = 0.0
+    weftline.jobs.ingestion._CHUNKS_AT_ONCE = 2
+    weftline.app.app.configured_embedders = lambda _settings: [SlowEmbedder()]
     # A rate limit that is never reached: no pauses.
     settings = Settings(database_url=url, data_dir=data, session_indexing="off", reindex_rate=1_000_000)
-    return weft.app.app.App(settings, clock=clock)
+    return weftline.app.app.App(settings, clock=clock)

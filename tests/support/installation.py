@@ -34,7 +34,7 @@ class Wheel(NamedTuple):
 
 
 class Installation(NamedTuple):
-    """A virtual environment, and the distributions in it besides Weft."""
+    """A virtual environment, and the distributions in it besides Weftline."""
 
     folder: Path
     distributions: frozenset[str]
@@ -46,7 +46,7 @@ class Installation(NamedTuple):
     def environment(self, data: Path, **variables: str) -> dict[str, str]:
         """Return the variables of a process that knows nothing of the source tree."""
         path = os.pathsep.join([str(self.folder / "bin"), os.environ["PATH"]])
-        return {"PATH": path, "HOME": str(data), "WEFT_DATA_DIR": str(data), **variables}
+        return {"PATH": path, "HOME": str(data), "WEFTLINE_DATA_DIR": str(data), **variables}
 
     def run(self, data: Path, *command: str) -> str:
         """Return the output of a command of the environment."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from weft.jobs.scheduler import Scheduler
-from weft.storage.sql.database import SYSTEM
-from weft.storage.sql.object_storage import tenants_to_clear
+from weftline.jobs.scheduler import Scheduler
+from weftline.storage.sql.database import SYSTEM
+from weftline.storage.sql.object_storage import tenants_to_clear
 
 if TYPE_CHECKING:
     import pytest
 
-    from weft.app.app import App
-    from weft.app.objects import Objects
+    from weftline.app.app import App
+    from weftline.app.objects import Objects
 
 
 def pause_jobs(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from support.jobs import pause_jobs
-from weft.capabilities.indexing.collections.model import domain_collection
-from weft.capabilities.indexing.embeddings.model import Model
-from weft.storage.sql.collections import SqlCollectionStore
-from weft.storage.sql.database import Scope
+from weftline.capabilities.indexing.collections.model import domain_collection
+from weftline.capabilities.indexing.embeddings.model import Model
+from weftline.storage.sql.collections import SqlCollectionStore
+from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import pytest
 
     from support.world import Caller, World
-    from weft.capabilities.indexing.collections.model import Chunk
-    from weft.capabilities.indexing.embeddings.model import Purpose
+    from weftline.capabilities.indexing.collections.model import Chunk
+    from weftline.capabilities.indexing.embeddings.model import Purpose
 
 DIMENSIONS = 16
 HANDBOOK = "handbook"
@@ -53,7 +53,7 @@ class QuickEmbedder:
 def embed_quickly(monkeypatch: pytest.MonkeyPatch) -> QuickEmbedder:
     """Have every App use the quick embedder and index on demand only."""
     embedder = QuickEmbedder()
-    monkeypatch.setattr("weft.app.app.configured_embedders", lambda _settings: [embedder])
+    monkeypatch.setattr("weftline.app.app.configured_embedders", lambda _settings: [embedder])
     pause_jobs(monkeypatch, "knowledge.reindex", "knowledge.ingest")
     return embedder
 

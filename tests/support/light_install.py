@@ -1,4 +1,4 @@
-"""Hides the packages of weft[search], as if they were not installed."""
+"""Hides the packages of weftline[search], as if they were not installed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
 def search_modules() -> set[str]:
-    """Return the modules of the packages that weft[search] brings."""
+    """Return the modules of the packages that weftline[search] brings."""
     extras = tomllib.loads(PYPROJECT.read_text("utf-8"))["project"]["optional-dependencies"]
     files = [file for line in extras["search"] for file in distribution(Requirement(line).name).files or ()]
     names = {file.parts[0].partition(".")[0] for file in files if not file.parts[0].endswith(".dist-info")}
@@ -24,7 +24,7 @@ def search_modules() -> set[str]:
 
 def hide_search_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     # Loaded before, so that later tests in this process have the fast products.
-    import_module("weft.search_index.dot_products")
+    import_module("weftline.search_index.dot_products")
     hidden = search_modules()
     loaded = [name for name in sys.modules if name.partition(".")[0] in hidden]
     for name in {*hidden, *loaded}:

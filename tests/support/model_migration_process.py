@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-import weft.app.app
-import weft.capabilities.indexing.model_migration.migration
+import weftline.app.app
+import weftline.capabilities.indexing.model_migration.migration
 from support.jobs import repeat_job
-from weft.settings import Settings
-from weft.testing.embedder import WordEmbedder
+from weftline.settings import Settings
+from weftline.testing.embedder import WordEmbedder
 
 if TYPE_CHECKING:
     from support.processes import ClockAhead
-    from weft.app.app import App
+    from weftline.app.app import App
 
 
 class SlowEmbedder(WordEmbedder):
@@ -30,10 +30,10 @@ def embedders(_settings: Settings) -> list[WordEmbedder]:
 
 
 def model_migration_process(url: str, data: str, clock: ClockAhead) -> App:
-    weft.capabilities.indexing.model_migration.migration._EMBED_BATCH = 4
-    weft.capabilities.indexing.model_migration.migration._DELETE_BATCH = 4
-    weft.app.app.configured_embedders = embedders
-    app = weft.app.app.App(Settings(database_url=url, data_dir=data, session_indexing="off"), clock=clock)
+    weftline.capabilities.indexing.model_migration.migration._EMBED_BATCH = 4
+    weftline.capabilities.indexing.model_migration.migration._DELETE_BATCH = 4
+    weftline.app.app.configured_embedders = embedders
+    app = weftline.app.app.App(Settings(database_url=url, data_dir=data, session_indexing="off"), clock=clock)
     app.lease_runner.rest = 0
     app.scheduler.paused |= {"knowledge.reindex", "knowledge.ingest"}
     repeat_job(app, "embeddings.migrate", 0.02)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from support.embedding_service import EmbeddingService
     from support.world import World
-    from weft.app.app import App
+    from weftline.app.app import App
 
 MINILM = "all-MiniLM-L6-v2-int8"
 WORDS = f"remote:words@{DIMENSIONS}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.storage.sql.dialects.postgres import PostgresDatabase
+from weftline.storage.sql.dialects.postgres import PostgresDatabase
 
 
 def is_usable() -> bool:

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import weft.storage.sql.dialects.sqlite
+import weftline.storage.sql.dialects.sqlite
 from support.databases import connect_without_fsync
 from support.pgvector import search_in_replicas_if_unusable
 from support.webhooks import wait_until
-from weft.app.app import App
-from weft.app.dispatch import CallContext
-from weft.kernel.errors import WeftError
-from weft.testing.clock import FrozenClock
+from weftline.app.app import App
+from weftline.app.dispatch import CallContext
+from weftline.kernel.errors import WeftlineError
+from weftline.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkServerProcess
 
     from support.world import Caller, World
-    from weft.settings import Settings
+    from weftline.settings import Settings
 
     # An operation and its request.
     Attempt = tuple[str, dict[str, Any]]
 
 TIMEOUT_SECONDS = 60
-# Forked from a process that has only imported Weft: the import takes longer than most of these processes run.
+# Forked from a process that has only imported Weftline: the import takes longer than most of these processes run.
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
     [
-        "weft.app.app",
-        "weft.providers.webhook_sender",
-        "weft.storage.sql.dialects.postgres",
-        "weft.storage.sql.dialects.sqlite",
-        "weft.testing.embedder",
+        "weftline.app.app",
+        "weftline.providers.webhook_sender",
+        "weftline.storage.sql.dialects.postgres",
+        "weftline.storage.sql.dialects.sqlite",
+        "weftline.testing.embedder",
     ]
 )
 
@@ -131,7 +131,7 @@ async def outcomes_in_processes(caller: Caller, world: World, attempts: Sequence
 
 
 def _make_calls(settings: Settings, now: datetime, credential: str, calls: Sequence[Attempt], pipe: Connection) -> None:
-    weft.storage.sql.dialects.sqlite._connect = connect_without_fsync
+    weftline.storage.sql.dialects.sqlite._connect = connect_without_fsync
     search_in_replicas_if_unusable()
     pipe.send(asyncio.run(_outcomes(App(settings, clock=FrozenClock(now)), credential, calls, pipe)))
 
@@ -141,7 +141,7 @@ async def _outcomes(app: App, credential: str, calls: Sequence[Attempt], pipe: C
         operation, raw = attempt
         try:
             await app.call(app.registry[operation], raw, CallContext(credential))
-        except WeftError as error:
+        except WeftlineError as error:
             return error.code
         return "ok"
 
@@ -157,7 +157,7 @@ async def _outcomes(app: App, credential: str, calls: Sequence[Attempt], pipe: C
 def _run_app(
     make: Callable[[str, str, ClockAhead], App], url: str, data: str, ahead_seconds: int, opened: Connection
 ) -> None:
-    weft.storage.sql.dialects.sqlite._connect = connect_without_fsync
+    weftline.storage.sql.dialects.sqlite._connect = connect_without_fsync
     search_in_replicas_if_unusable()
     asyncio.run(_run_until_terminated(make(url, data, ClockAhead(ahead_seconds)), opened))
 

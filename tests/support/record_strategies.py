@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec.inspect as kinds
 from hypothesis import strategies as st
 
-from weft.capabilities.records.constraints import Ordered, RequiresAny
-from weft.capabilities.records.model import RECORD_TYPES
-from weft.kernel.fields import MAX_INT
+from weftline.capabilities.records.constraints import Ordered, RequiresAny
+from weftline.capabilities.records.model import RECORD_TYPES
+from weftline.kernel.fields import MAX_INT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from weft.capabilities.records.model import Record
-    from weft.capabilities.records.refs import RecordPart
+    from weftline.capabilities.records.model import Record
+    from weftline.capabilities.records.refs import RecordPart
 
 _TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 _ZONES = st.integers(-18 * 60, 18 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from support.world import wire_form
-from weft.app.dispatch import CallContext
+from weftline.app.dispatch import CallContext
 
 if TYPE_CHECKING:
     from support.world import Caller
-    from weft.kernel.correlation import Correlation
+    from weftline.kernel.correlation import Correlation
 
 AT = "2026-05-08T12:30:00Z"
 

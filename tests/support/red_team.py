@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from weft.kernel.errors import WeftError
+from weftline.kernel.errors import WeftlineError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -46,7 +46,7 @@ async def logged_since(reader: Caller, seq: int, audit_id: str) -> Logged:
 
 async def blocked(
     world: World, attempt: Awaitable[Any], *codes: str, violation: str | None = None, reader: Caller | None = None
-) -> WeftError:
+) -> WeftlineError:
     """Expect an attempt to be refused with one of the codes and to be audited; a violation is published too.
 
     ``reader`` is the admin on whose log it is: of the home tenant, unless another is given.
@@ -56,7 +56,7 @@ async def blocked(
     world.clock.advance(seconds=61)
     newest = await reader.audit(limit=1)
     audit_id, seq = newest[0]["audit_id"] if newest else "", await last_seq(reader)
-    with pytest.raises(WeftError) as caught:
+    with pytest.raises(WeftlineError) as caught:
         await attempt
     error = caught.value
     assert error.code in codes, f"{error.code}: {error.message}"

@@ -5,27 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from support.assemblies import add_documents, assemble
-from weft.capabilities.compaction.compactor import Compactor
-from weft.capabilities.efficiency.model import ItemUse, efficiency_of
-from weft.capabilities.language_models.catalog import load_catalog
-from weft.capabilities.recommendations.recorded_calls import ReplayStores
-from weft.capabilities.recommendations.replay import ReplayServices
-from weft.capabilities.recommendations.trials import Control, try_proposal
-from weft.jobs.session_indexing import INDEX
-from weft.jobs.session_vectors import EMBED
-from weft.kernel.identity import system_actor
-from weft.providers.prices import PriceTable
-from weft.providers.tokenizers import TokenizerRegistry
-from weft.storage.sql.database import Scope
-from weft.storage.sql.receipts import SqlReceiptStore
+from weftline.capabilities.compaction.compactor import Compactor
+from weftline.capabilities.efficiency.model import ItemUse, efficiency_of
+from weftline.capabilities.language_models.catalog import load_catalog
+from weftline.capabilities.recommendations.recorded_calls import ReplayStores
+from weftline.capabilities.recommendations.replay import ReplayServices
+from weftline.capabilities.recommendations.trials import Control, try_proposal
+from weftline.jobs.session_indexing import INDEX
+from weftline.jobs.session_vectors import EMBED
+from weftline.kernel.identity import system_actor
+from weftline.providers.prices import PriceTable
+from weftline.providers.tokenizers import TokenizerRegistry
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.receipts import SqlReceiptStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from support.world import Caller, World
-    from weft.capabilities.recommendations.model import ProposedSettings
-    from weft.capabilities.recommendations.replay import RecordedWindow
-    from weft.capabilities.recommendations.trials import TrialResult
+    from weftline.capabilities.recommendations.model import ProposedSettings
+    from weftline.capabilities.recommendations.replay import RecordedWindow
+    from weftline.capabilities.recommendations.trials import TrialResult
 
 MODEL = "gpt-4o"
 _TOPICS = ("backups", "invoices", "holidays", "passwords", "deployments", "incidents")

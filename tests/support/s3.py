@@ -18,7 +18,7 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "someone", "AWS_SECRET_ACCESS_KEY": "secret"
 
 @dataclass(frozen=True, slots=True)
 class SharedBucket:
-    """A bucket, accessed directly instead of through Weft."""
+    """A bucket, accessed directly instead of through Weftline."""
 
     name: str
     client: Any
@@ -68,7 +68,7 @@ def new_bucket(service: str) -> Iterator[SharedBucket]:
             aws_access_key_id=CREDENTIALS["AWS_ACCESS_KEY_ID"],
             aws_secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
         )
-    bucket = SharedBucket(f"weft-{secrets.token_hex(6)}", client)
+    bucket = SharedBucket(f"weftline-{secrets.token_hex(6)}", client)
     client.create_bucket(Bucket=bucket.name)
     bucket.set_versioning("Enabled")
     try:

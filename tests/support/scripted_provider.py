@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from weft.capabilities.language_models.catalog import load_catalog
-from weft.capabilities.language_models.model import ToolCall, WireForm
-from weft.capabilities.language_models.usage import Usage
-from weft.testing.prompt_cache import CacheSimulator
+from weftline.capabilities.language_models.catalog import load_catalog
+from weftline.capabilities.language_models.model import ToolCall, WireForm
+from weftline.capabilities.language_models.usage import Usage
+from weftline.testing.prompt_cache import CacheSimulator
 
 # ``drip``: a byte now and then, without end. ``reset``: the connection is reset after half of the answer.
 Failure = Literal["timeout", "disconnect", "malformed", "drip", "reset"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from weft.app.dispatch import CallContext
-from weft.capabilities.compaction.model import (
+from weftline.app.dispatch import CallContext
+from weftline.capabilities.compaction.model import (
     CompactedView,
     CompactionDraft,
     CompactionOptions,
@@ -13,16 +13,16 @@ from weft.capabilities.compaction.model import (
     KeyFact,
     Summary,
 )
-from weft.capabilities.compaction.service import Compactions
-from weft.capabilities.windows.model import event_version
-from weft.storage.sql.database import Scope
+from weftline.capabilities.compaction.service import Compactions
+from weftline.capabilities.windows.model import event_version
+from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from support.world import Caller
-    from weft.capabilities.compaction.model import Compaction
-    from weft.capabilities.windows.model import WindowEvent
+    from weftline.capabilities.compaction.model import Compaction
+    from weftline.capabilities.windows.model import WindowEvent
 
 
 class RunningCompaction(NamedTuple):

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import weft.jobs.scheduler
+import weftline.jobs.scheduler
 from support.indexed_items import ScriptedEmbeddings
-from weft.app.app import App
-from weft.settings import Settings
+from weftline.app.app import App
+from weftline.settings import Settings
 
 if TYPE_CHECKING:
     from support.processes import ClockAhead
 
 
 def session_indexing_process(url: str, data: str, clock: ClockAhead) -> App:
-    weft.jobs.scheduler._FIRST_POLL_SECONDS = 0.0
+    weftline.jobs.scheduler._FIRST_POLL_SECONDS = 0.0
     app = App(Settings(database_url=url, data_dir=data), clock=clock)
     embeddings: Any = ScriptedEmbeddings()
     app.session_indexing._embeddings = app.session_vectors._embeddings = embeddings

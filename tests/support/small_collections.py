@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from support.collection_model import NamedCaller
-from weft.capabilities.indexing.collections.model import IndexedChunk
-from weft.capabilities.indexing.text_analysis import index_terms
-from weft.capabilities.search.index_view import CollectionQuery
-from weft.capabilities.search.model import Query
-from weft.capabilities.search.ranking import rank, score_views
-from weft.search_index.snapshot import IndexSnapshot
-from weft.search_index.view import CollectionView
-from weft.testing.embedder import WordEmbedder
+from weftline.capabilities.indexing.collections.model import IndexedChunk
+from weftline.capabilities.indexing.text_analysis import index_terms
+from weftline.capabilities.search.index_view import CollectionQuery
+from weftline.capabilities.search.model import Query
+from weftline.capabilities.search.ranking import rank, score_views
+from weftline.search_index.snapshot import IndexSnapshot
+from weftline.search_index.view import CollectionView
+from weftline.testing.embedder import WordEmbedder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.search.index_view import Floats, View
-    from weft.capabilities.search.model import Ranking
-    from weft.capabilities.search.selection import ScoredCandidates
+    from weftline.capabilities.search.index_view import Floats, View
+    from weftline.capabilities.search.model import Ranking
+    from weftline.capabilities.search.selection import ScoredCandidates
 
 NOW = 1_000_000_000_000_000
 _EMBEDDER = WordEmbedder(dimensions=256)

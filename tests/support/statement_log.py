@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from weft.storage.sql.database import Database
+    from weftline.storage.sql.database import Database
 
 _STATEMENTS = frozenset({"one", "all", "run", "changed", "many"})
 

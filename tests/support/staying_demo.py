@@ -28,7 +28,7 @@ def free_port() -> str:
 def staying_demo(folder: Path, *options: str, **environment: str) -> Iterator[list[str]]:
     """Run the demo with ``--stay`` in a folder; yield its output while it serves."""
     process = subprocess.Popen(
-        [forked_python.python(), "-m", "weft", "demo", "--stay", "--port", free_port(), *options],
+        [forked_python.python(), "-m", "weftline", "demo", "--stay", "--port", free_port(), *options],
         cwd=folder,
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,
@@ -52,7 +52,7 @@ def listed_keys(output: Sequence[str]) -> list[str]:
     listed = subprocess.run(
         [*shlex.split(command), "--json"],
         cwd="/",
-        env={name: value for name, value in os.environ.items() if not name.startswith("WEFT_")},
+        env={name: value for name, value in os.environ.items() if not name.startswith("WEFTLINE_")},
         check=True,
         capture_output=True,
         text=True,

@@ -16,22 +16,22 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from support import forked_python
-from weft.app.app import App
-from weft.settings import Settings
+from weftline.app.app import App
+from weftline.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
     from pathlib import Path
 
-    from weft.testing.server import ServerProcess
+    from weftline.testing.server import ServerProcess
 
 LEGACY, MODERN = "legacy", "2026-07-28"
 TIMEOUT_SECONDS = 60
 METRICS_TOKEN = "the-token-of-the-tests"
 _STDIO = """
 import sys
-from weft.settings import Settings
-from weft.transports.stdio import run
+from weftline.settings import Settings
+from weftline.transports.stdio import run
 who = {"tenant": "default", "principal": sys.argv[1]}
 session, tools, step = (given or None for given in sys.argv[2:])
 run(Settings.from_environment(), **who, session=session, tools=tools, step=step)
@@ -137,7 +137,7 @@ async def over_http(
 async def over_stdio(
     data: Path, agent: str, era: str, *, session: str = "", tools: str = "", step: str = "", **options: Any
 ) -> AsyncIterator[Client]:
-    environment = {"WEFT_DATA_DIR": str(data), "WEFT_RATE_LIMITS": "off"}
+    environment = {"WEFTLINE_DATA_DIR": str(data), "WEFTLINE_RATE_LIMITS": "off"}
     arguments = ["-c", _STDIO, agent, session, tools, step]
     server = StdioServerParameters(command=forked_python.python(), args=arguments, env=environment)
     async with Client(server, mode=era, **options) as client:

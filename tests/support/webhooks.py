@@ -21,8 +21,8 @@ TIMEOUT_SECONDS = 60
 
 def poll_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have jobs poll at once, and find the first webhook of a tenant at once."""
-    monkeypatch.setattr("weft.jobs.scheduler._FIRST_POLL_SECONDS", 0.0)
-    monkeypatch.setattr("weft.jobs.webhook_delivery._NEW_WEBHOOK_SECONDS", 0.05)
+    monkeypatch.setattr("weftline.jobs.scheduler._FIRST_POLL_SECONDS", 0.0)
+    monkeypatch.setattr("weftline.jobs.webhook_delivery._NEW_WEBHOOK_SECONDS", 0.05)
 
 
 def parsed(call: Call) -> Any:

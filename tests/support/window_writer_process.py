@@ -6,9 +6,9 @@ import asyncio
 import sys
 from pathlib import Path
 
-from weft.app.app import App
-from weft.app.dispatch import CallContext
-from weft.settings import Settings
+from weftline.app.app import App
+from weftline.app.dispatch import CallContext
+from weftline.settings import Settings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from support.compaction_runs import conversation

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from weft.app.app import App
-from weft.app.dispatch import CallContext
-from weft.capabilities.access.model import parse_key
-from weft.kernel.errors import WeftError
-from weft.settings import Settings
-from weft.storage.sql.access import SqlAccessStore
-from weft.storage.sql.database import Scope
-from weft.storage.sql.events import SqlEventStore
+from weftline.app.app import App
+from weftline.app.dispatch import CallContext
+from weftline.capabilities.access.model import parse_key
+from weftline.kernel.errors import WeftlineError
+from weftline.settings import Settings
+from weftline.storage.sql.access import SqlAccessStore
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.events import SqlEventStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
-    from weft.capabilities.events.model import EventPage
-    from weft.testing.clock import FrozenClock
+    from weftline.capabilities.events.model import EventPage
+    from weftline.testing.clock import FrozenClock
 
 SESSION = "s1"
 
@@ -38,9 +38,9 @@ def arriving(body: bytes) -> Callable[[], Awaitable[bytes]]:
 
 
 @contextlib.contextmanager
-def refused(code: str) -> Iterator[pytest.ExceptionInfo[WeftError]]:
+def refused(code: str) -> Iterator[pytest.ExceptionInfo[WeftlineError]]:
     """Expect the error with this code; the caught error is yielded."""
-    with pytest.raises(WeftError) as caught:
+    with pytest.raises(WeftlineError) as caught:
         yield caught
     assert caught.value.code == code, f"{caught.value.code}: {caught.value.message}"
 
@@ -49,7 +49,7 @@ async def outcome(call: Awaitable[Any]) -> str:
     """Return the error code of a call, or ok."""
     try:
         await call
-    except WeftError as error:
+    except WeftlineError as error:
         return error.code
     return "ok"
 

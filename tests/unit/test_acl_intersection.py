@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from weft.capabilities.board.model import NOBODY, intersect_acls
-from weft.kernel.identity import ANYONE
+from weftline.capabilities.board.model import NOBODY, intersect_acls
+from weftline.kernel.identity import ANYONE
 
 pytestmark = pytest.mark.req("SC-11")
 

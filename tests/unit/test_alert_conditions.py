@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from weft.capabilities.agent_context.alert_settings import AlertSettings, ResolvedAlerts
-from weft.capabilities.alerts.conditions import RecentCall, Verdict, efficiency_of, judge_conditions
-from weft.capabilities.alerts.description import describe
-from weft.capabilities.alerts.model import ALL_AGENTS, Alert
-from weft.kernel.alerts import TENANT_SUBJECT, AlertCondition, AlertSubject, agent_subject, team_subject
+from weftline.capabilities.agent_context.alert_settings import AlertSettings, ResolvedAlerts
+from weftline.capabilities.alerts.conditions import RecentCall, Verdict, efficiency_of, judge_conditions
+from weftline.capabilities.alerts.description import describe
+from weftline.capabilities.alerts.model import ALL_AGENTS, Alert
+from weftline.kernel.alerts import TENANT_SUBJECT, AlertCondition, AlertSubject, agent_subject, team_subject
 
 pytestmark = [pytest.mark.req("CE-F15"), pytest.mark.req("CE-F46")]
 SETTINGS = ResolvedAlerts(calls=5, efficiency=0.2, clear_efficiency=0.25, full_efficiency=0.2)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from weft.capabilities.plans.limits import parse_limits
-from weft.capabilities.plans.model import ALLOWANCES, PLANS, Allowance, Insight
-from weft.kernel.clock import DAY_MICROS
-from weft.kernel.errors import InvalidInput, QuotaExceeded
+from weftline.capabilities.plans.limits import parse_limits
+from weftline.capabilities.plans.model import ALLOWANCES, PLANS, Allowance, Insight
+from weftline.kernel.clock import DAY_MICROS
+from weftline.kernel.errors import InvalidInput, QuotaExceeded
 
 pytestmark = pytest.mark.req("CE-T", part="all limits of what exists")
 

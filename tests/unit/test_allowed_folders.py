@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from weft.capabilities.knowledge.sources.model import FolderRefused, KnowledgeSource
-from weft.providers.local_folders import AllowedFolders
+from weftline.capabilities.knowledge.sources.model import FolderRefused, KnowledgeSource
+from weftline.providers.local_folders import AllowedFolders
 
 pytestmark = pytest.mark.req("CE-F43")
 
@@ -81,7 +81,7 @@ async def test_deep_folders_need_few_file_descriptors(folders: AllowedFolders, f
 async def test_excluded_files_count_towards_the_limit(
     folders: AllowedFolders, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.providers.local_folders.MAX_FOLDER_ENTRIES", 10)
+    monkeypatch.setattr("weftline.providers.local_folders.MAX_FOLDER_ENTRIES", 10)
     for number in range(10):
         write(folder / f"{number}.bin")
     assert await listed(folders, source(folder, include=("*.md",))) == []
@@ -93,7 +93,7 @@ async def test_excluded_files_count_towards_the_limit(
 async def test_excluded_folders_are_not_read(
     folders: AllowedFolders, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.providers.local_folders.MAX_FOLDER_ENTRIES", 10)
+    monkeypatch.setattr("weftline.providers.local_folders.MAX_FOLDER_ENTRIES", 10)
     for number in range(20):
         write(folder / "node_modules" / f"{number}.md")
     write(folder / "own.md")
@@ -132,9 +132,9 @@ async def test_a_missing_folder_and_a_forbidden_one_have_different_errors(
     with pytest.raises(FolderRefused, match="There is no folder") as gone:
         await folders.files("tenant", source(folder))
     assert "bring it back" in gone.value.hint
-    with pytest.raises(FolderRefused, match="not a folder that Weft may read") as foreign:
+    with pytest.raises(FolderRefused, match="not a folder that Weftline may read") as foreign:
         await folders.check("tenant", str(tmp_path))
-    assert "WEFT_KNOWLEDGE_FOLDERS" in foreign.value.hint
+    assert "WEFTLINE_KNOWLEDGE_FOLDERS" in foreign.value.hint
 
 
 async def test_paths_outside_allowed_folders_have_one_error_whether_they_exist_or_not(
@@ -145,7 +145,7 @@ async def test_paths_outside_allowed_folders_have_one_error_whether_they_exist_o
     (folder / "loop").symlink_to(folder / "loop")
     places = ["link/inner", "link/nothing", "../../secret/inner", "../../secret/nothing", "missing/../../../secret"]
     for place in places:
-        with pytest.raises(FolderRefused, match="not a folder that Weft may read"):
+        with pytest.raises(FolderRefused, match="not a folder that Weftline may read"):
             await folders.check("tenant", f"{folder}/{place}")
     with pytest.raises(FolderRefused):
         await folders.check("tenant", f"{folder}/loop")

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.kernel.operation import Response
-from weft.transports import answer_json
-from weft.transports.answer_json import encode_answer
+from weftline.kernel.operation import Response
+from weftline.transports import answer_json
+from weftline.transports.answer_json import encode_answer
 
 
 class Item(Response):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from weft.app.caches import Cache, CacheCounts, CacheRegistry
-from weft.testing.clock import FrozenClock
+from weftline.app.caches import Cache, CacheCounts, CacheRegistry
+from weftline.testing.clock import FrozenClock
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from weft.kernel.client_gone import ClientGone, WaitingClient, stoppable, until_client_leaves
+from weftline.kernel.client_gone import ClientGone, WaitingClient, stoppable, until_client_leaves
 
 
 async def answer(client: WaitingClient, wait: asyncio.Event, *, may_stop: bool) -> str:

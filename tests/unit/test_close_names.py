@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from support.processor_time import at_most
-from weft.kernel.errors import close_names
+from weftline.kernel.errors import close_names
 
 
 def test_the_most_similar_names_are_suggested() -> None:

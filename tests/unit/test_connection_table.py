@@ -6,11 +6,11 @@ import resource
 
 import pytest
 
-from weft.kernel.errors import ServerBusy
-from weft.kernel.identity import Actor, PrincipalKind
-from weft.transports import server
-from weft.transports.http.byte_budget import ByteBudget, Holder
-from weft.transports.http.connections import ConnectionLimits, ConnectionTable
+from weftline.kernel.errors import ServerBusy
+from weftline.kernel.identity import Actor, PrincipalKind
+from weftline.transports import server
+from weftline.transports.http.byte_budget import ByteBudget, Holder
+from weftline.transports.http.connections import ConnectionLimits, ConnectionTable
 
 
 @pytest.mark.parametrize(("hard", "connections"), [(1_024, 384), (4_096, 1_920), (1_000_000, 20_000), (64, 16)])

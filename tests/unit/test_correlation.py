@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.correlation import BAGGAGE, CORRELATION, META, SPAN, TASK, TRACE, TRACEPARENT, TURN
-from weft.kernel.correlation import (
+from weftline.kernel.correlation import (
     NO_CORRELATION,
     Correlation,
     NativeId,
@@ -20,26 +20,26 @@ from weft.kernel.correlation import (
     trace_headers,
     with_ids,
 )
-from weft.kernel.errors import InvalidInput
+from weftline.kernel.errors import InvalidInput
 
 pytestmark = pytest.mark.req("AC-12")
 NAMES = [name for name in Correlation.__struct_fields__ if not name.startswith(("trace_", "span_", "mcp_", "jsonrpc_"))]
 
 
-def test_headers_give_the_trace_and_weft_baggage_members_only() -> None:
+def test_headers_give_the_trace_and_weftline_baggage_members_only() -> None:
     assert with_ids(NO_CORRELATION, ids_from_headers(TRACEPARENT, BAGGAGE)) == CORRELATION
 
 
 def test_mcp_metadata_gives_the_same_ids() -> None:
     assert with_ids(NO_CORRELATION, ids_from_meta(META)) == CORRELATION
     assert with_ids(NO_CORRELATION, ids_from_meta({"traceparent": TRACEPARENT, "baggage": BAGGAGE})) == CORRELATION
-    assert ids_from_meta({"baggage": BAGGAGE, "weft/turn_id": "nearer"})["turn_id"] == "nearer"
+    assert ids_from_meta({"baggage": BAGGAGE, "weftline/turn_id": "nearer"})["turn_id"] == "nearer"
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_id_can_be_sent_as_header_and_as_metadata(name: str) -> None:
-    assert ids_from_headers(None, f"weft.{name}=x") == {name: "x"}
-    assert ids_from_meta({f"weft/{name}": "x"}) == {name: "x"}
+    assert ids_from_headers(None, f"weftline.{name}=x") == {name: "x"}
+    assert ids_from_meta({f"weftline/{name}": "x"}) == {name: "x"}
 
 
 @pytest.mark.parametrize(
@@ -76,24 +76,24 @@ def test_a_future_traceparent_version_may_have_more_fields() -> None:
     [
         "",
         ",,,;;;===",
-        "weft.turn_id",
-        "weft.turn_id=",
-        "weft.turn_id=;a=b",
-        "weft.turn_id=%00",
-        "weft.turn_id=a%20b",
-        "weft.turn_id=a%0Ab",
-        "weft.turn_id=%7F",
-        "weft.turn_id=%C2%85",
-        "weft.turn_id=%FF%FE",
-        "weft.turn_id=%ED%A0%80",
-        "weft.turn_id=é",
-        f"weft.turn_id={'x' * 201}",
-        "WEFT.TURN_ID=x",
+        "weftline.turn_id",
+        "weftline.turn_id=",
+        "weftline.turn_id=;a=b",
+        "weftline.turn_id=%00",
+        "weftline.turn_id=a%20b",
+        "weftline.turn_id=a%0Ab",
+        "weftline.turn_id=%7F",
+        "weftline.turn_id=%C2%85",
+        "weftline.turn_id=%FF%FE",
+        "weftline.turn_id=%ED%A0%80",
+        "weftline.turn_id=é",
+        f"weftline.turn_id={'x' * 201}",
+        "WEFTLINE.TURN_ID=x",
         "turn_id=x",
-        "weft.trace_id=" + TRACE,
-        "weft.mcp_session_id=x",
-        "weft.tenant=other",
-        "weft.turn_id=x," + "a" * 40_000,
+        "weftline.trace_id=" + TRACE,
+        "weftline.mcp_session_id=x",
+        "weftline.tenant=other",
+        "weftline.turn_id=x," + "a" * 40_000,
     ],
 )
 def test_invalid_ids_are_ignored(baggage: str) -> None:
@@ -101,17 +101,17 @@ def test_invalid_ids_are_ignored(baggage: str) -> None:
 
 
 def test_one_invalid_baggage_member_does_not_affect_the_others() -> None:
-    assert ids_from_headers("nonsense", "weft.turn_id=a%00,é=ü,weft.task_id=t") == {"task_id": "t"}
+    assert ids_from_headers("nonsense", "weftline.turn_id=a%00,é=ü,weftline.task_id=t") == {"task_id": "t"}
 
 
 @pytest.mark.parametrize("value", [None, 5, ["x"], {"x": 1}, True, "", "a b", "\ud800", "x" * 201])
 def test_invalid_ids_in_metadata_are_ignored(value: object) -> None:
-    assert ids_from_meta({"weft/turn_id": value, "traceparent": value, "baggage": value, "other": "x"}) == {}
+    assert ids_from_meta({"weftline/turn_id": value, "traceparent": value, "baggage": value, "other": "x"}) == {}
 
 
 @given(st.text(), st.text())
 def test_any_header_text_is_parsed_without_an_error(traceparent: str, baggage: str) -> None:
-    for ids in (ids_from_headers(traceparent, baggage), ids_from_headers(traceparent, f"weft.turn_id={baggage}")):
+    for ids in (ids_from_headers(traceparent, baggage), ids_from_headers(traceparent, f"weftline.turn_id={baggage}")):
         assert all(is_native_id(value) for value in ids.values())
 
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-import weft.app
-import weft.capabilities
-import weft.kernel
-import weft.providers
-import weft.storage
-from weft.app.registry import all_operations
-from weft.kernel.errors import Conflict, Forbidden, NotFound, Rejected, Unavailable, WeftError
+import weftline.app
+import weftline.capabilities
+import weftline.kernel
+import weftline.providers
+import weftline.storage
+from weftline.app.registry import all_operations
+from weftline.kernel.errors import Conflict, Forbidden, NotFound, Rejected, Unavailable, WeftlineError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 KINDS = (NotFound, Conflict, Rejected, Forbidden, Unavailable)
 
 
-def all_errors() -> list[type[WeftError]]:
-    for package in (weft.kernel, weft.capabilities, weft.storage, weft.providers, weft.app):
+def all_errors() -> list[type[WeftlineError]]:
+    for package in (weftline.kernel, weftline.capabilities, weftline.storage, weftline.providers, weftline.app):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
-    return sorted(set(_subclasses(WeftError)), key=lambda error: error.__name__)
+    return sorted(set(_subclasses(WeftlineError)), key=lambda error: error.__name__)
 
 
-def _subclasses(error: type[WeftError]) -> Iterator[type[WeftError]]:
+def _subclasses(error: type[WeftlineError]) -> Iterator[type[WeftlineError]]:
     for child in error.__subclasses__():
         yield child
         yield from _subclasses(child)
 
 
-LEAVES = [error for error in all_errors() if error not in KINDS and error.__module__.startswith("weft.")]
+LEAVES = [error for error in all_errors() if error not in KINDS and error.__module__.startswith("weftline.")]
 
 
 @pytest.mark.req("MS-10")
@@ -47,7 +47,7 @@ def test_codes_are_unique() -> None:
 
 @pytest.mark.req("MS-10")
 @pytest.mark.parametrize("error", LEAVES, ids=lambda error: error.__name__)
-def test_each_error_has_a_message_and_a_hint(error: type[WeftError]) -> None:
+def test_each_error_has_a_message_and_a_hint(error: type[WeftlineError]) -> None:
     raised = error()
     assert raised.message.endswith(".")
     assert raised.hint.endswith(".")
@@ -57,7 +57,7 @@ def test_each_error_has_a_message_and_a_hint(error: type[WeftError]) -> None:
 
 @pytest.mark.req("MS-10")
 @pytest.mark.parametrize("error", LEAVES, ids=lambda error: error.__name__)
-def test_each_error_refers_to_existing_tools(error: type[WeftError]) -> None:
+def test_each_error_refers_to_existing_tools(error: type[WeftlineError]) -> None:
     assert set(error.related) <= set(all_operations().tools())
 
 

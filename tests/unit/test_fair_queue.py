@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.kernel.errors import ServerBusy
-from weft.kernel.fair_queue import FairQueue, FairSlots, Shares, _Flows
+from weftline.kernel.errors import ServerBusy
+from weftline.kernel.fair_queue import FairQueue, FairSlots, Shares, _Flows
 
 
 def drain(queue: FairQueue[str]) -> list[str]:

@@ -9,19 +9,19 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from weft.app.held_calls import rebuild_error, stored_error
-from weft.app.registry import all_operations
-from weft.capabilities.approvals.model import digest_of
-from weft.capabilities.board.model import KeyNotFound
-from weft.capabilities.guidance.examples import example_request
-from weft.kernel.errors import InternalError, NotFound
-from weft.kernel.identity import system_actor
-from weft.kernel.operation import Audience
+from weftline.app.held_calls import rebuild_error, stored_error
+from weftline.app.registry import all_operations
+from weftline.capabilities.approvals.model import digest_of
+from weftline.capabilities.board.model import KeyNotFound
+from weftline.capabilities.guidance.examples import example_request
+from weftline.kernel.errors import InternalError, NotFound
+from weftline.kernel.identity import system_actor
+from weftline.kernel.operation import Audience
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from weft.kernel.operation import Operation
+    from weftline.kernel.operation import Operation
 
 ACTOR = system_actor("home")
 # A call without a credential has no caller to wait for its answer.
@@ -80,7 +80,7 @@ def test_a_stored_error_is_the_same_error() -> None:
     assert rebuilt.http_status == 404
 
 
-@pytest.mark.parametrize("kind", ["weft.gone:Gone", "weft.kernel.errors:Gone", "os:system"])
+@pytest.mark.parametrize("kind", ["weftline.gone:Gone", "weftline.kernel.errors:Gone", "os:system"])
 def test_the_error_of_a_class_that_is_gone_keeps_its_code(kind: str) -> None:
     stored = msgspec.structs.replace(stored_error(KeyNotFound("No key.")), kind=kind)
     rebuilt = rebuild_error(stored)

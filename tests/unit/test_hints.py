@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from weft.app.registry import all_operations
-from weft.client import Client
-from weft.client._wire import _template
-from weft.kernel.errors import WeftError, method_reference, render_hint
-from weft.transports.references import route_reference, tool_reference
+from weftline.app.registry import all_operations
+from weftline.client import Client
+from weftline.client._wire import _template
+from weftline.kernel.errors import WeftlineError, method_reference, render_hint
+from weftline.transports.references import route_reference, tool_reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ from error_tree import all_errors
 REGISTRY = all_operations()
 ERRORS = all_errors()
 TOOLS = set(REGISTRY.tools())
-SOURCE = Path(__file__).parents[2] / "src" / "weft"
+SOURCE = Path(__file__).parents[2] / "src" / "weftline"
 # Operations in backticks anywhere in the source: also hints that are given where an error is raised.
 NAMED = re.compile(r"(?<!`)`([a-z_]+\.[a-z_]+)`(?!`)")
 
@@ -51,7 +51,7 @@ HINTS = [
     [
         (tool_reference, "List them with list_sessions, then call shared_context (action list_keys)."),
         (route_reference, "List them with `GET /v1/sessions`, then call `GET /v1/sessions/{session_id}/context`."),
-        (method_reference, "List them with weft.session.list(), then call weft.board.list_keys()."),
+        (method_reference, "List them with weftline.session.list(), then call weftline.board.list_keys()."),
     ],
 )
 def test_each_interface_renders_operation_names(reference: Callable[[str], str | None], expected: str) -> None:
@@ -65,8 +65,8 @@ def test_text_without_operation_names_is_unchanged(hint: str) -> None:
 
 
 def test_a_raised_error_names_methods_and_keeps_its_template() -> None:
-    error = WeftError("No.", hint="Use `bundle.import`.")
-    assert error.hint == "Use weft.bundle.import_()."
+    error = WeftlineError("No.", hint="Use `bundle.import`.")
+    assert error.hint == "Use weftline.bundle.import_()."
     assert error.body("").suggestions == [error.hint]
     assert error.body("", tool_reference).suggestions == ["Use import_context."]
 
@@ -92,7 +92,7 @@ def test_each_interface_names_only_what_it_has() -> None:
         assert set(re.findall(r"`([^`]*)`", rest := render_hint(hint, route_reference))) <= routes
         # The Python clients receive the hint of REST.
         assert _template(rest) == hint
-        methods = re.findall(r"weft\.([a-z_]+)\.([a-z_]+)\(\)", render_hint(hint, method_reference))
+        methods = re.findall(r"weftline\.([a-z_]+)\.([a-z_]+)\(\)", render_hint(hint, method_reference))
         assert len(methods) == len(named)
         for group, verb in methods:
             assert callable(getattr(getattr(client, group), verb))

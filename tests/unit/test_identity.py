@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.kernel.identity import Actor, Permission, PrincipalKind, principal_of
+from weftline.kernel.identity import Actor, Permission, PrincipalKind, principal_of
 
 
 def actor(

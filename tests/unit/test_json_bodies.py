@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.app import json_bodies
-from weft.app.json_bodies import MAX_VALUES, JsonBodies, _count_values
-from weft.kernel.errors import ContentTooLarge, ServerBusy
-from weft.kernel.identity import Actor, PrincipalKind
+from weftline.app import json_bodies
+from weftline.app.json_bodies import MAX_VALUES, JsonBodies, _count_values
+from weftline.kernel.errors import ContentTooLarge, ServerBusy
+from weftline.kernel.identity import Actor, PrincipalKind
 
 VALUES = st.recursive(
     st.none() | st.integers() | st.text(alphabet='ab,[{"\\', max_size=20),

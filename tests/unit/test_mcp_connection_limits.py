@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from weft.kernel.identity import Actor, PrincipalKind
-from weft.transports.mcp.http import OpenConnections, TooManyConnections
+from weftline.kernel.identity import Actor, PrincipalKind
+from weftline.transports.mcp.http import OpenConnections, TooManyConnections
 
 if TYPE_CHECKING:
     from starlette.types import Message

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.capabilities.memory.model import KeyRange, MemoryEntry, MemoryScope, scope_of
-from weft.kernel.errors import InvalidInput
-from weft.kernel.json_input import encode_json_field
+from weftline.capabilities.memory.model import KeyRange, MemoryEntry, MemoryScope, scope_of
+from weftline.kernel.errors import InvalidInput
+from weftline.kernel.json_input import encode_json_field
 
 KEYS = st.text("AZaz09_-", min_size=1, max_size=4)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from weft.capabilities.messages.categories import is_weighty, pins_itself
-from weft.capabilities.messages.model import Message
-from weft.kernel.identity import Actor, Permission, PrincipalKind
+from weftline.capabilities.messages.categories import is_weighty, pins_itself
+from weftline.capabilities.messages.model import Message
+from weftline.kernel.identity import Actor, Permission, PrincipalKind
 
 pytestmark = pytest.mark.req("CE-F12")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.storage.partial_files import abandoned_files, partial_file, remove_abandoned
+from weftline.storage.partial_files import abandoned_files, partial_file, remove_abandoned
 
 
 def test_a_file_that_is_being_written_is_not_abandoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from weft.app.app import App
-from weft.app.registry import all_operations
-from weft.kernel.identity import Permission
-from weft.kernel.operation import Audience, Effect, Registry
-from weft.settings import Settings
+from weftline.app.app import App
+from weftline.app.registry import all_operations
+from weftline.kernel.identity import Permission
+from weftline.kernel.operation import Audience, Effect, Registry
+from weftline.settings import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path

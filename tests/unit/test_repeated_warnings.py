@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 
-from weft.transports.logs import RepeatFilter
+from weftline.transports.logs import RepeatFilter
 
 
 def record(level: int, message: str, at: float, code: str = "A") -> logging.LogRecord:
-    made = logging.LogRecord("weft.audit", level, "", 0, message, (), None)
+    made = logging.LogRecord("weftline.audit", level, "", 0, message, (), None)
     made.created, made.fields = at, {"code": code}
     return made
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from weft.settings import Settings
-from weft.transports import server_address
-from weft.transports.server_address import announced, find_server
+from weftline.settings import Settings
+from weftline.transports import server_address
+from weftline.transports.server_address import announced, find_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ def listening() -> Iterator[str]:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    (tmp_path / "weft.db").touch()
+    (tmp_path / "weftline.db").touch()
     return Settings(data_dir=str(tmp_path))
 
 
@@ -53,14 +53,14 @@ def test_a_server_is_found_while_it_runs(settings: Settings, tmp_path: Path) -> 
         with announced(settings, url):
             assert find_server(settings) == url
         assert find_server(settings) is None
-    assert [file.name for file in tmp_path.iterdir()] == ["weft.db"]
+    assert [file.name for file in tmp_path.iterdir()] == ["weftline.db"]
 
 
 def test_the_address_of_a_server_that_crashed_is_not_used_although_another_program_answers_there(
     settings: Settings, tmp_path: Path
 ) -> None:
     with listening() as url:
-        (tmp_path / "weft.db-server.json").write_text(f'{{"url": "{url}", "pid": {os.getpid()}}}')
+        (tmp_path / "weftline.db-server.json").write_text(f'{{"url": "{url}", "pid": {os.getpid()}}}')
         assert find_server(settings) is None
         with announced(settings, url):
             assert find_server(settings) == url
@@ -69,7 +69,7 @@ def test_the_address_of_a_server_that_crashed_is_not_used_although_another_progr
 def test_an_address_that_another_user_may_have_written_is_not_used(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = tmp_path / "weft.db-server.json"
+    file = tmp_path / "weftline.db-server.json"
     with listening() as url, announced(settings, url):
         file.chmod(0o620)
         assert find_server(settings) is None
@@ -84,7 +84,7 @@ def test_an_address_that_another_user_may_have_written_is_not_used(
 
 
 def test_a_file_of_another_user_is_known_by_its_owner(tmp_path: Path) -> None:
-    database = tmp_path / "weft.db"
+    database = tmp_path / "weftline.db"
     database.touch(0o600)
     status = database.stat()
     assert server_address._is_of_owner(status, database)
@@ -94,7 +94,7 @@ def test_a_file_of_another_user_is_known_by_its_owner(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("make", ["pipe", "folder", "garbage"])
 def test_what_is_no_address_hangs_and_fails_nothing(settings: Settings, tmp_path: Path, make: str) -> None:
-    file = tmp_path / "weft.db-server.json"
+    file = tmp_path / "weftline.db-server.json"
     if make == "pipe":
         os.mkfifo(file)
     elif make == "folder":

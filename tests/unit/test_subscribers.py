@@ -6,8 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from weft.app.subscribers import Subscriber, SubscriberLimits, Subscribers, TooManySubscriptions
-from weft.kernel.identity import Actor, Permission, PrincipalKind
+from weftline.app.subscribers import Subscriber, SubscriberLimits, Subscribers, TooManySubscriptions
+from weftline.kernel.identity import Actor, Permission, PrincipalKind
 
 
 def agent(name: str, *above: str, tenant: str = "t", users: tuple[str, ...] = ()) -> Actor:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-import weft
-from weft.kernel.errors import ServerBusy
-from weft.kernel.thread_pools import CALLER, DOCUMENT_THREADS, SEARCH_THREADS, ThreadPool
+import weftline
+from weftline.kernel.errors import ServerBusy
+from weftline.kernel.thread_pools import CALLER, DOCUMENT_THREADS, SEARCH_THREADS, ThreadPool
 
 
 async def test_slow_documents_do_not_delay_searches() -> None:
@@ -122,7 +122,7 @@ async def test_errors_reach_the_caller() -> None:
 
 
 def test_no_work_of_callers_runs_in_threads_that_are_not_shared_fairly() -> None:
-    source = Path(weft.__file__).parent
+    source = Path(weftline.__file__).parent
     found = {
         str(path.relative_to(source))
         for path in source.rglob("*.py")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from weft.app.registry import all_operations
-from weft.app.tools.needs import NEEDS, SYNONYMS, synonyms_of
-from weft.app.tools.toolbox import WEFT_TOOLS, entry_name
+from weftline.app.registry import all_operations
+from weftline.app.tools.needs import NEEDS, SYNONYMS, synonyms_of
+from weftline.app.tools.toolbox import WEFTLINE_TOOLS, entry_name
 
 
 def test_every_tool_and_action_has_phrases_of_its_own() -> None:
-    names = {entry_name(operation) for operation in all_operations() if operation.tool != WEFT_TOOLS}
+    names = {entry_name(operation) for operation in all_operations() if operation.tool != WEFTLINE_TOOLS}
     assert NEEDS.keys() == names
     phrases = [phrase for given in NEEDS.values() for phrase in given]
     assert len(phrases) == len(set(phrases))

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from weft.app.caches import Cache, CacheRegistry
-from weft.app.metrics import Metrics
-from weft.app.metrics_snapshot import MetricsSnapshot, merged, trends
-from weft.app.registry import all_operations
-from weft.app.trends import Sample, Series, compare, halves
-from weft.capabilities.metrics.history import BUCKET_SECONDS, MetricBucket, MetricTotals
-from weft.capabilities.metrics.model import Trend
-from weft.kernel.identity import Actor, Permission, PrincipalKind
-from weft.storage.sql.database import connect
-from weft.testing.clock import FrozenClock
+from weftline.app.caches import Cache, CacheRegistry
+from weftline.app.metrics import Metrics
+from weftline.app.metrics_snapshot import MetricsSnapshot, merged, trends
+from weftline.app.registry import all_operations
+from weftline.app.trends import Sample, Series, compare, halves
+from weftline.capabilities.metrics.history import BUCKET_SECONDS, MetricBucket, MetricTotals
+from weftline.capabilities.metrics.model import Trend
+from weftline.kernel.identity import Actor, Permission, PrincipalKind
+from weftline.storage.sql.database import connect
+from weftline.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
-    from weft.capabilities.metrics.model import PerformanceTrends, SystemPerformance
-    from weft.kernel.operation import Operation
+    from weftline.capabilities.metrics.model import PerformanceTrends, SystemPerformance
+    from weftline.kernel.operation import Operation
 
 pytestmark = pytest.mark.req("MS-08")
 REGISTRY = all_operations()
@@ -281,5 +281,5 @@ def test_calls_without_an_actor_are_counted_for_no_tenant(process: SimulatedProc
     process.metrics.record(READ, "AUTHENTICATION_ERROR", 0.001)
     assert process.metrics.of_tenant("home").operations == {}
     assert (
-        b'weft_calls_total{operation="board.read",outcome="AUTHENTICATION_ERROR"} 1.0' in process.metrics.exposition()
+        b'weftline_calls_total{operation="board.read",outcome="AUTHENTICATION_ERROR"} 1.0' in process.metrics.exposition()
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from weft.capabilities.metering.intervals import Interval, KeptFrom, cover, units_for, widened
-from weft.capabilities.metering.model import UNIT_SECONDS, UsageKey, UsageSums
-from weft.capabilities.metering.store import UsageDetail
-from weft.capabilities.usage.export import write_rows
-from weft.transports.cli.formatters.usage import sparkline
+from weftline.capabilities.metering.intervals import Interval, KeptFrom, cover, units_for, widened
+from weftline.capabilities.metering.model import UNIT_SECONDS, UsageKey, UsageSums
+from weftline.capabilities.metering.store import UsageDetail
+from weftline.capabilities.usage.export import write_rows
+from weftline.transports.cli.formatters.usage import sparkline
 
 DAY = 86_400
 

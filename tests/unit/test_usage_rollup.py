@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.capabilities.metering.model import OTHER, UsageEntry, UsageKey, UsageSums
-from weft.capabilities.metering.rollup import MAX_INTERVALS, MAX_KEYS, max_rows, within_intervals, within_limit
+from weftline.capabilities.metering.model import OTHER, UsageEntry, UsageKey, UsageSums
+from weftline.capabilities.metering.rollup import MAX_INTERVALS, MAX_KEYS, max_rows, within_intervals, within_limit
 
 if TYPE_CHECKING:
-    from weft.capabilities.metering.model import Unit
+    from weftline.capabilities.metering.model import Unit
 
 UNIT: Unit = "hour"
 LIMIT = MAX_KEYS[UNIT]

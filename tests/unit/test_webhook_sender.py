@@ -16,8 +16,8 @@ from cryptography.x509.oid import NameOID
 
 from support.webhook_receiver import receiver
 from support.world import refused
-from weft.capabilities.events.webhooks.model import RETRY_AFTER_SECONDS, Attempt, backoff_seconds, signed_headers
-from weft.providers.webhook_sender import HttpSender, is_public
+from weftline.capabilities.events.webhooks.model import RETRY_AFTER_SECONDS, Attempt, backoff_seconds, signed_headers
+from weftline.providers.webhook_sender import HttpSender, is_public
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

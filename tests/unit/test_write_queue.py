@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from weft.kernel.errors import ServerBusy
-from weft.storage.sql.database import Scope
-from weft.storage.sql.dialects import sqlite
-from weft.storage.sql.dialects.sqlite import SqliteDatabase
-from weft.storage.sql.dialects.sqlite_writes import (
+from weftline.kernel.errors import ServerBusy
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.dialects import sqlite
+from weftline.storage.sql.dialects.sqlite import SqliteDatabase
+from weftline.storage.sql.dialects.sqlite_writes import (
     GROUP_SECONDS,
     LONE_GROUP_SECONDS,
     MAX_WAITING,
@@ -24,7 +24,7 @@ from weft.storage.sql.dialects.sqlite_writes import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from weft.storage.sql.database import Transaction
+    from weftline.storage.sql.database import Transaction
 
 _LOOP = asyncio.new_event_loop()
 
@@ -133,7 +133,7 @@ def test_time_that_a_write_waited_is_not_charged() -> None:
 async def test_a_write_that_waited_too_long_is_refused_unless_it_is_background_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    database = SqliteDatabase(tmp_path / "weft.db")
+    database = SqliteDatabase(tmp_path / "weftline.db")
     await database.open()
     ran: list[str] = []
 
@@ -161,7 +161,7 @@ async def test_a_write_that_waited_too_long_is_refused_unless_it_is_background_w
 async def test_a_refused_write_stays_refused_when_its_group_is_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    database = SqliteDatabase(tmp_path / "weft.db")
+    database = SqliteDatabase(tmp_path / "weftline.db")
     await database.open()
     ran: list[str] = []
 

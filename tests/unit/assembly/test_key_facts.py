@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from support.window_events import assistant, from_user, result
-from weft.capabilities.assembly.key_facts import FactsRoom, StatedFact, chosen_facts
-from weft.capabilities.compaction.model import RESULT_OF, FactKind, KeyFact
-from weft.capabilities.windows.model import WindowEvent
+from weftline.capabilities.assembly.key_facts import FactsRoom, StatedFact, chosen_facts
+from weftline.capabilities.compaction.model import RESULT_OF, FactKind, KeyFact
+from weftline.capabilities.windows.model import WindowEvent
 
 AGREED = "We agreed on this in the meeting."
 

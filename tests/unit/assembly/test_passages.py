@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.capabilities.assembly.passages import compact, numbered, render_context
-from weft.capabilities.indexing.collections.model import Chunk
-from weft.capabilities.search.neighbours import passage_ref
-from weft.capabilities.search.passages import ChunkPassage
-from weft.kernel.tokens import approximate_tokens
+from weftline.capabilities.assembly.passages import compact, numbered, render_context
+from weftline.capabilities.indexing.collections.model import Chunk
+from weftline.capabilities.search.neighbours import passage_ref
+from weftline.capabilities.search.passages import ChunkPassage
+from weftline.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
-    from weft.capabilities.assembly.passages import Layout
-    from weft.capabilities.search.neighbours import PassageRef
+    from weftline.capabilities.assembly.passages import Layout
+    from weftline.capabilities.search.neighbours import PassageRef
 
 pytestmark = pytest.mark.req("CE-F41")
 TEXT = "".join(f"sentence number {number:02}. " for number in range(40))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from weft.capabilities.assembly.model import (
+from weftline.capabilities.assembly.model import (
     CacheCosts,
     Candidate,
     ContextOverBudget,
@@ -19,18 +19,18 @@ from weft.capabilities.assembly.model import (
     PlannedBlock,
     items_of,
 )
-from weft.capabilities.assembly.packers import PackedText, TextPacker
-from weft.capabilities.assembly.plan import FittedConversation, Materials, Packed, Previous, make_plan
-from weft.capabilities.assembly.prompt_trust import ItemTrust
-from weft.capabilities.language_models.model import ConversationMessage
-from weft.capabilities.trust.model import Source, Trust
+from weftline.capabilities.assembly.packers import PackedText, TextPacker
+from weftline.capabilities.assembly.plan import FittedConversation, Materials, Packed, Previous, make_plan
+from weftline.capabilities.assembly.prompt_trust import ItemTrust
+from weftline.capabilities.language_models.model import ConversationMessage
+from weftline.capabilities.trust.model import Source, Trust
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from weft.capabilities.assembly.model import Shortening
-    from weft.capabilities.language_models.model import BlockKind
+    from weftline.capabilities.assembly.model import Shortening
+    from weftline.capabilities.language_models.model import BlockKind
 
 OTHER = ItemTrust(Source.AGENT, Trust.UNTRUSTED)
 COSTS = CacheCosts(write=1.25, read=0.1, warm=True, expected_calls=5)

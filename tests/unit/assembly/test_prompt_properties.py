@@ -8,23 +8,23 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.capabilities.assembly.conversation import EventPreparer, Prepared, PreparedSummary, WindowConversation
-from weft.capabilities.assembly.materials import layer_blocks, task_block
-from weft.capabilities.assembly.model import CacheCosts, ContextOverBudget, Plan
-from weft.capabilities.assembly.packers import PackedText, TextPacker
-from weft.capabilities.assembly.plan import Materials, Packed, Previous, make_plan
-from weft.capabilities.assembly.prompt import prompt_of
-from weft.capabilities.assembly.prompt_trust import ItemTrust
-from weft.capabilities.compaction.compacted_events import compacted_parts
-from weft.capabilities.compaction.model import CompactedView, FactKind, KeyFact, ShortenedEvent, Summary
-from weft.capabilities.language_models.catalog import load_catalog
-from weft.capabilities.language_models.model import ConversationMessage, Prompt, ToolCall, ToolDefinition
-from weft.capabilities.language_models.token_counts import PromptCounter
-from weft.capabilities.language_models.wire import render
-from weft.capabilities.layers.model import Layer
-from weft.capabilities.trust.model import Source, Trust
-from weft.capabilities.windows.model import Category, WindowEvent, event_version
-from weft.providers.tokenizers import TokenizerRegistry
+from weftline.capabilities.assembly.conversation import EventPreparer, Prepared, PreparedSummary, WindowConversation
+from weftline.capabilities.assembly.materials import layer_blocks, task_block
+from weftline.capabilities.assembly.model import CacheCosts, ContextOverBudget, Plan
+from weftline.capabilities.assembly.packers import PackedText, TextPacker
+from weftline.capabilities.assembly.plan import Materials, Packed, Previous, make_plan
+from weftline.capabilities.assembly.prompt import prompt_of
+from weftline.capabilities.assembly.prompt_trust import ItemTrust
+from weftline.capabilities.compaction.compacted_events import compacted_parts
+from weftline.capabilities.compaction.model import CompactedView, FactKind, KeyFact, ShortenedEvent, Summary
+from weftline.capabilities.language_models.catalog import load_catalog
+from weftline.capabilities.language_models.model import ConversationMessage, Prompt, ToolCall, ToolDefinition
+from weftline.capabilities.language_models.token_counts import PromptCounter
+from weftline.capabilities.language_models.wire import render
+from weftline.capabilities.layers.model import Layer
+from weftline.capabilities.trust.model import Source, Trust
+from weftline.capabilities.windows.model import Category, WindowEvent, event_version
+from weftline.providers.tokenizers import TokenizerRegistry
 
 OTHER = ItemTrust(Source.AGENT, Trust.UNTRUSTED)
 COSTS = CacheCosts(write=1.25, read=0.1, warm=True, expected_calls=5)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.capabilities.search.requests import MAX_QUERY_CHARACTERS
-from weft.capabilities.search.task_queries import Turn, continued_query, task_queries
+from weftline.capabilities.search.requests import MAX_QUERY_CHARACTERS
+from weftline.capabilities.search.task_queries import Turn, continued_query, task_queries
 
 pytestmark = pytest.mark.req("CE-F11")
 FILLER = "Please follow the usual rules of the team and write clear text. " * 200

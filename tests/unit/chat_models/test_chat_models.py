@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from support.scripted_provider import Answer, ScriptedProvider, scripted_provider
-from weft.capabilities.language_models.chat_model import (
+from weftline.capabilities.language_models.chat_model import (
     ChatAnswer,
     ChatCaller,
     ChatMessage,
@@ -22,9 +22,9 @@ from weft.capabilities.language_models.chat_model import (
     ChatRequest,
     decode_answer,
 )
-from weft.capabilities.language_models.usage import Usage
-from weft.providers.chat_models.factory import configured_chat_model
-from weft.settings import InvalidSetting, Settings
+from weftline.capabilities.language_models.usage import Usage
+from weftline.providers.chat_models.factory import configured_chat_model
+from weftline.settings import InvalidSetting, Settings
 
 KEY = "sk-not-for-any-log"
 SECRET_TEXT = "the quarterly figures of the orchard"
@@ -94,7 +94,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         taken.append(seconds)
 
     defaults = {"now": time.monotonic, "pause": pause}
-    monkeypatch.setattr("weft.providers.chat_models.resilient.ResilientChatModel.__init__.__kwdefaults__", defaults)
+    monkeypatch.setattr("weftline.providers.chat_models.resilient.ResilientChatModel.__init__.__kwdefaults__", defaults)
     return taken
 
 
@@ -278,10 +278,10 @@ async def test_a_slow_endpoint_times_out(
 @pytest.mark.parametrize(
     ("status", "message", "kind", "setting"),
     [
-        (401, "", "rejected", "WEFT_CHAT_API_KEY"),
-        (403, "", "rejected", "WEFT_CHAT_API_KEY"),
-        (404, "", "rejected", "WEFT_CHAT_MODEL"),
-        (307, "", "rejected", "WEFT_CHAT_URL"),
+        (401, "", "rejected", "WEFTLINE_CHAT_API_KEY"),
+        (403, "", "rejected", "WEFTLINE_CHAT_API_KEY"),
+        (404, "", "rejected", "WEFTLINE_CHAT_MODEL"),
+        (307, "", "rejected", "WEFTLINE_CHAT_URL"),
         (400, "This model's maximum context length is 4096 tokens.", "too_long", ""),
         (400, "the request exceeds the available context size", "too_long", ""),
         (400, "prompt is too long: 210000 tokens > 200000 maximum", "too_long", ""),
@@ -326,7 +326,7 @@ async def test_after_repeated_failures_the_endpoint_is_left_alone_for_a_while(
     breaker: Any = vars(model)["_breaker"]
     monkeypatch.setattr(breaker, "_now", lambda: now)
     service.usual = Answer(status=500)
-    with caplog.at_level(logging.INFO, "weft.chat_models"):
+    with caplog.at_level(logging.INFO, "weftline.chat_models"):
         for _ in range(10):
             assert (await failure(model)).kind == "unavailable"
         assert len(service.calls) == 5
@@ -424,20 +424,20 @@ def test_without_settings_there_is_no_model() -> None:
 @pytest.mark.parametrize(
     ("settings", "setting"),
     [
-        ({"chat_model": "gpt"}, "WEFT_CHAT_MODEL"),
-        ({"chat_model": "openai:"}, "WEFT_CHAT_MODEL"),
-        ({"chat_model": "gemini:x"}, "WEFT_CHAT_MODEL"),
-        ({"chat_model": "openai:x"}, "WEFT_CHAT_API_KEY"),
-        ({"chat_model": "anthropic:x"}, "WEFT_CHAT_API_KEY"),
-        ({"chat_model": "openai:x", "chat_api_key": "a\nb"}, "WEFT_CHAT_API_KEY"),
-        ({"chat_model": "openai:x", "chat_url": "file:///x"}, "WEFT_CHAT_URL"),
-        ({"chat_model": "openai:x", "chat_url": "http://"}, "WEFT_CHAT_URL"),
-        ({"chat_model": "openai:x", "chat_url": f"http://me:{KEY}@host/v1"}, "WEFT_CHAT_URL"),
-        ({"chat_model": "openai:x", "chat_url": f"http://host/v1?key={KEY}"}, "WEFT_CHAT_URL"),
-        ({"chat_model": "openai:x", "chat_url": "http://x", "chat_timeout_seconds": 0}, "WEFT_CHAT_TIMEOUT_SECONDS"),
-        ({"chat_model": "openai:x", "chat_url": "http://x", "chat_concurrency": 65}, "WEFT_CHAT_CONCURRENCY"),
-        ({"chat_url": "http://x"}, "WEFT_CHAT_MODEL"),
-        ({"chat_api_key": KEY}, "WEFT_CHAT_MODEL"),
+        ({"chat_model": "gpt"}, "WEFTLINE_CHAT_MODEL"),
+        ({"chat_model": "openai:"}, "WEFTLINE_CHAT_MODEL"),
+        ({"chat_model": "gemini:x"}, "WEFTLINE_CHAT_MODEL"),
+        ({"chat_model": "openai:x"}, "WEFTLINE_CHAT_API_KEY"),
+        ({"chat_model": "anthropic:x"}, "WEFTLINE_CHAT_API_KEY"),
+        ({"chat_model": "openai:x", "chat_api_key": "a\nb"}, "WEFTLINE_CHAT_API_KEY"),
+        ({"chat_model": "openai:x", "chat_url": "file:///x"}, "WEFTLINE_CHAT_URL"),
+        ({"chat_model": "openai:x", "chat_url": "http://"}, "WEFTLINE_CHAT_URL"),
+        ({"chat_model": "openai:x", "chat_url": f"http://me:{KEY}@host/v1"}, "WEFTLINE_CHAT_URL"),
+        ({"chat_model": "openai:x", "chat_url": f"http://host/v1?key={KEY}"}, "WEFTLINE_CHAT_URL"),
+        ({"chat_model": "openai:x", "chat_url": "http://x", "chat_timeout_seconds": 0}, "WEFTLINE_CHAT_TIMEOUT_SECONDS"),
+        ({"chat_model": "openai:x", "chat_url": "http://x", "chat_concurrency": 65}, "WEFTLINE_CHAT_CONCURRENCY"),
+        ({"chat_url": "http://x"}, "WEFTLINE_CHAT_MODEL"),
+        ({"chat_api_key": KEY}, "WEFTLINE_CHAT_MODEL"),
     ],
 )
 def test_invalid_settings_are_refused_by_name(settings: dict[str, Any], setting: str) -> None:

@@ -10,10 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from support.full_run import examples
-from weft.capabilities.indexing.chunking.chunker import split_into_chunks
-from weft.capabilities.indexing.chunking.model import ChunkingOptions, CodeSymbol, ParsedDocument, TextSpan
-from weft.kernel.tokens import approximate_tokens
-from weft.providers.tokenizers import TokenizerRegistry
+from weftline.capabilities.indexing.chunking.chunker import split_into_chunks
+from weftline.capabilities.indexing.chunking.model import ChunkingOptions, CodeSymbol, ParsedDocument, TextSpan
+from weftline.kernel.tokens import approximate_tokens
+from weftline.providers.tokenizers import TokenizerRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable

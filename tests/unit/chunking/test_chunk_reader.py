@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.full_run import examples
-from weft.capabilities.indexing.chunking.chunker import split_into_chunks
-from weft.capabilities.indexing.chunking.model import ChunkingOptions, ParsedDocument
-from weft.capabilities.indexing.chunking.reader import DocumentUnreadable, decode_document
-from weft.kernel.errors import PoolNotInitialized
-from weft.kernel.tokens import approximate_tokens
-from weft.providers.document_reader import IsolatedDocumentReader
-from weft.providers.workers.pool import WorkerFailed, WorkerPool, _Worker
+from weftline.capabilities.indexing.chunking.chunker import split_into_chunks
+from weftline.capabilities.indexing.chunking.model import ChunkingOptions, ParsedDocument
+from weftline.capabilities.indexing.chunking.reader import DocumentUnreadable, decode_document
+from weftline.kernel.errors import PoolNotInitialized
+from weftline.kernel.tokens import approximate_tokens
+from weftline.providers.document_reader import IsolatedDocumentReader
+from weftline.providers.workers.pool import WorkerFailed, WorkerPool, _Worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.full_run import FULL
-from weft.capabilities.indexing.chunking.chunker import split_into_chunks
-from weft.capabilities.indexing.chunking.media_types import detect_type
-from weft.capabilities.indexing.chunking.model import ChunkingOptions, CodeSymbol, ParsedDocument
-from weft.kernel.tokens import approximate_tokens
+from weftline.capabilities.indexing.chunking.chunker import split_into_chunks
+from weftline.capabilities.indexing.chunking.media_types import detect_type
+from weftline.capabilities.indexing.chunking.model import ChunkingOptions, CodeSymbol, ParsedDocument
+from weftline.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from weft.capabilities.indexing.chunking.chunker import split_into_chunks
-from weft.capabilities.indexing.chunking.media_types import detect_type
-from weft.capabilities.indexing.chunking.model import ChunkingOptions, CodeSymbol, ParsedDocument, TextSpan
-from weft.kernel.tokens import approximate_tokens
+from weftline.capabilities.indexing.chunking.chunker import split_into_chunks
+from weftline.capabilities.indexing.chunking.media_types import detect_type
+from weftline.capabilities.indexing.chunking.model import ChunkingOptions, CodeSymbol, ParsedDocument, TextSpan
+from weftline.kernel.tokens import approximate_tokens
 
 pytestmark = pytest.mark.req("CE-F48")
 

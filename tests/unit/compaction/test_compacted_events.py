@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec import structs
 
-from weft.capabilities.compaction.compacted_events import (
+from weftline.capabilities.compaction.compacted_events import (
     EventInPart,
     SummaryOfEvents,
     compacted,
     compacted_parts,
     compacted_tokens,
 )
-from weft.capabilities.compaction.model import CompactedView, FactKind, KeyFact, ShortenedEvent, Summary
-from weft.capabilities.language_models.model import ConversationMessage, ToolCall
-from weft.capabilities.trust.model import Source, Trust, TrustLabel
-from weft.capabilities.windows.model import Category, WindowEvent, event_version
+from weftline.capabilities.compaction.model import CompactedView, FactKind, KeyFact, ShortenedEvent, Summary
+from weftline.capabilities.language_models.model import ConversationMessage, ToolCall
+from weftline.capabilities.trust.model import Source, Trust, TrustLabel
+from weftline.capabilities.windows.model import Category, WindowEvent, event_version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,12 +5,12 @@ from evals.compaction_adversarial import LEAST_RETENTION, STRATEGIES, TARGETS, c
 from evals.compaction_sessions import SESSIONS, planted_session, survives, text_of
 from msgspec import structs
 
-from weft.capabilities.compaction.compactor import Compactor
-from weft.capabilities.compaction.facts.extraction import extract_facts
-from weft.capabilities.compaction.model import CompactionSource, StrategyName
-from weft.capabilities.compaction.summariser import ExtractiveSummariser
-from weft.capabilities.compaction.verification import verify
-from weft.kernel.tokens import approximate_tokens
+from weftline.capabilities.compaction.compactor import Compactor
+from weftline.capabilities.compaction.facts.extraction import extract_facts
+from weftline.capabilities.compaction.model import CompactionSource, StrategyName
+from weftline.capabilities.compaction.summariser import ExtractiveSummariser
+from weftline.capabilities.compaction.verification import verify
+from weftline.kernel.tokens import approximate_tokens
 
 _CASES = [(strategy, target) for strategy in STRATEGIES for target in TARGETS]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from weft.capabilities.compaction.economics import EXPECTED_CALLS, modelled_costs
-from weft.capabilities.compaction.model import CompactedView, Summary
-from weft.capabilities.language_models.catalog import CacheRules
-from weft.capabilities.language_models.model import ConversationMessage
-from weft.capabilities.windows.model import Category, WindowEvent, event_version
+from weftline.capabilities.compaction.economics import EXPECTED_CALLS, modelled_costs
+from weftline.capabilities.compaction.model import CompactedView, Summary
+from weftline.capabilities.language_models.catalog import CacheRules
+from weftline.capabilities.language_models.model import ConversationMessage
+from weftline.capabilities.windows.model import Category, WindowEvent, event_version
 
 pytestmark = pytest.mark.req("CE-F6")
 CHEAP_READS = CacheRules(mode="automatic", write_multipliers={"5m": 1.25}, read_multiplier=0.1)

@@ -12,21 +12,21 @@ from msgspec import structs
 
 from support.full_run import examples
 from support.window_events import assistant, called, from_user, numbered, result, windows, workflow
-from weft.capabilities.compaction.facts.extraction import extract_facts
-from weft.capabilities.compaction.model import CompactionSource
-from weft.capabilities.compaction.strategies.call_units import call_units
-from weft.capabilities.compaction.strategies.choice import lay_out
-from weft.capabilities.compaction.strategies.segments import title_of
-from weft.capabilities.compaction.strategies.tasks import find_tasks
-from weft.capabilities.trust.model import Source, Trust, TrustLabel
-from weft.capabilities.windows.model import Category
-from weft.kernel.tokens import approximate_tokens
+from weftline.capabilities.compaction.facts.extraction import extract_facts
+from weftline.capabilities.compaction.model import CompactionSource
+from weftline.capabilities.compaction.strategies.call_units import call_units
+from weftline.capabilities.compaction.strategies.choice import lay_out
+from weftline.capabilities.compaction.strategies.segments import title_of
+from weftline.capabilities.compaction.strategies.tasks import find_tasks
+from weftline.capabilities.trust.model import Source, Trust, TrustLabel
+from weftline.capabilities.windows.model import Category
+from weftline.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.compaction.model import Layout, StrategyName
-    from weft.capabilities.windows.model import WindowEvent
+    from weftline.capabilities.compaction.model import Layout, StrategyName
+    from weftline.capabilities.windows.model import WindowEvent
 
 STRATEGIES: tuple[StrategyName, ...] = ("sliding_window", "key_facts", "hierarchical", "task_scoped", "auto")
 _OF_TOOLS = "of the older tokens are results of tools, from 1 day, with no named tasks."

@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from support.public_schemas import public_validator
-from weft.capabilities.compaction.model import (
+from weftline.capabilities.compaction.model import (
     CompactedView,
     Compaction,
     CompactionState,
@@ -18,10 +18,10 @@ from weft.capabilities.compaction.model import (
     ShortenedEvent,
     Summary,
 )
-from weft.capabilities.compaction.records import compaction_record, summary_id, summary_record
-from weft.capabilities.records.record_ids import SummaryId, is_reserved
-from weft.capabilities.records.validation import check_record
-from weft.capabilities.trust.model import Source, Trust, TrustLabel
+from weftline.capabilities.compaction.records import compaction_record, summary_id, summary_record
+from weftline.capabilities.records.record_ids import SummaryId, is_reserved
+from weftline.capabilities.records.validation import check_record
+from weftline.capabilities.trust.model import Source, Trust, TrustLabel
 
 pytestmark = pytest.mark.req("AC-09")
 LINE = "window:s1:planner"
@@ -112,7 +112,7 @@ def test_a_compaction_says_what_was_replaced_why_and_what_was_lost() -> None:
         {"facts": 2, "facts_in_text": 1, "facts_listed": 1},
     )
     assert "unchanged" in record["replacement_policy"]
-    assert (record["metadata"]["weft"]["strategy"], record["metadata"]["weft"]["shortened"]) == ("sliding_window", 1)
+    assert (record["metadata"]["weftline"]["strategy"], record["metadata"]["weftline"]["shortened"]) == ("sliding_window", 1)
 
 
 def test_a_summary_says_how_to_refresh_it_and_how_far_to_trust_it() -> None:
@@ -123,7 +123,7 @@ def test_a_summary_says_how_to_refresh_it_and_how_far_to_trust_it() -> None:
     assert record["compaction_ref"] == "compaction:0A"
     assert record["refresh_policy"]["refresh"] == "context.compact"
     assert record["sensitivity"] == "private"
-    native = record["metadata"]["weft"]
+    native = record["metadata"]["weftline"]
     assert (native["trust"]["trust"], native["confidence"]) == ("untrusted", 0.9)
     assert [(each["fact_id"], each["text"]) for each in native["facts"]] == [("e2#1", "PostgreSQL 16")]
 
@@ -131,8 +131,8 @@ def test_a_summary_says_how_to_refresh_it_and_how_far_to_trust_it() -> None:
 @pytest.mark.parametrize(
     ("changed", "status", "reviewer"),
     [
-        ({}, "verified", "weft"),
-        ({"degraded": ("model timeout",)}, "degraded", "weft"),
+        ({}, "verified", "weftline"),
+        ({"degraded": ("model timeout",)}, "degraded", "weftline"),
         ({"approval_id": "a1"}, "reviewed", {"kind": "approval", "id": "a1"}),
     ],
 )
@@ -171,6 +171,6 @@ def test_the_method_of_a_compaction_is_that_of_most_of_its_tokens() -> None:
     record = wire(compaction_record(compaction(), view, ["a", "b"], ITEMS))
     assert record["method"] == "structured_digest"
     assert record["summary_ref"] == {"kind": "compacted_view", "id": "compaction:0A"}
-    assert record["metadata"]["weft"]["summary_refs"] == ["a", "b"]
+    assert record["metadata"]["weftline"]["summary_refs"] == ["a", "b"]
     only_shortened = CompactedView(shortened=VIEW.shortened)
     assert compaction_record(compaction(), only_shortened, [], ITEMS).method == "extractive_summary"

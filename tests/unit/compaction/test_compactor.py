@@ -14,22 +14,22 @@ from msgspec import structs
 
 from support.full_run import examples
 from support.window_events import assistant, called, from_user, numbered, result, windows
-from weft.capabilities.compaction import compactor as compactor_module
-from weft.capabilities.compaction import summariser as summariser_module
-from weft.capabilities.compaction.compacted_events import SummaryOfEvents, compacted, compacted_tokens
-from weft.capabilities.compaction.compactor import Compactor
-from weft.capabilities.compaction.facts.extraction import extract_facts
-from weft.capabilities.compaction.model import CompactionSource, binds
-from weft.capabilities.compaction.summariser import ExtractiveSummariser, SummariserFailed, SummaryText
-from weft.capabilities.trust.model import Source, Trust, TrustLabel
-from weft.kernel.tokens import approximate_tokens
+from weftline.capabilities.compaction import compactor as compactor_module
+from weftline.capabilities.compaction import summariser as summariser_module
+from weftline.capabilities.compaction.compacted_events import SummaryOfEvents, compacted, compacted_tokens
+from weftline.capabilities.compaction.compactor import Compactor
+from weftline.capabilities.compaction.facts.extraction import extract_facts
+from weftline.capabilities.compaction.model import CompactionSource, binds
+from weftline.capabilities.compaction.summariser import ExtractiveSummariser, SummariserFailed, SummaryText
+from weftline.capabilities.trust.model import Source, Trust, TrustLabel
+from weftline.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.compaction.model import CompactionDraft, StrategyName
-    from weft.capabilities.compaction.summariser import Summariser, SummaryRequest
-    from weft.capabilities.windows.model import WindowEvent
+    from weftline.capabilities.compaction.model import CompactionDraft, StrategyName
+    from weftline.capabilities.compaction.summariser import Summariser, SummaryRequest
+    from weftline.capabilities.windows.model import WindowEvent
 
 _TALK = "I looked at it again over coffee and it seems that the two of them wait for each other, which is odd. "
 DECISION = "We decided to use PostgreSQL 16.2 for the journal."

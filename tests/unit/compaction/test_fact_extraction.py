@@ -5,9 +5,9 @@ from msgspec import structs
 
 from support.conversations import Conversation
 from support.processor_time import at_most
-from weft.capabilities.compaction.facts.extraction import extract_facts
-from weft.capabilities.compaction.model import FactKind, is_stated
-from weft.capabilities.trust.model import Source, Trust, TrustLabel
+from weftline.capabilities.compaction.facts.extraction import extract_facts
+from weftline.capabilities.compaction.model import FactKind, is_stated
+from weftline.capabilities.trust.model import Source, Trust, TrustLabel
 
 
 def _facts_of(text: str) -> list[tuple[str, str]]:

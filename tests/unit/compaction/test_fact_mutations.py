@@ -7,10 +7,10 @@ import pytest
 from evals.compaction_sessions import SESSIONS, planted_session, statements
 
 from support.conversations import Conversation
-from weft.capabilities.compaction.digest import LITERALS
-from weft.capabilities.compaction.facts.extraction import extract_facts
-from weft.capabilities.compaction.model import FactKind, KeyFact
-from weft.capabilities.compaction.verification import invented_literals, verify
+from weftline.capabilities.compaction.digest import LITERALS
+from weftline.capabilities.compaction.facts.extraction import extract_facts
+from weftline.capabilities.compaction.model import FactKind, KeyFact
+from weftline.capabilities.compaction.verification import invented_literals, verify
 
 _NEGATION = re.compile(
     r"\b(?:not|never|no|don't|can't|cannot|won't|mustn't|without|only|nicht|keine?|nie|niemals|ne|pas|jamais|nunca)\b",

@@ -3,9 +3,9 @@
 import pytest
 
 from support.conversations import Conversation
-from weft.capabilities.compaction.digest import is_literal
-from weft.capabilities.compaction.facts.extraction import extract_facts
-from weft.capabilities.compaction.model import FactKind, KeyFact
+from weftline.capabilities.compaction.digest import is_literal
+from weftline.capabilities.compaction.facts.extraction import extract_facts
+from weftline.capabilities.compaction.model import FactKind, KeyFact
 
 
 def _facts(*texts: str) -> list[KeyFact]:

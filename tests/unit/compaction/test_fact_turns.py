@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from support.conversations import Conversation
-from weft.capabilities.compaction.facts.extraction import extract_facts, extract_in_turns
+from weftline.capabilities.compaction.facts.extraction import extract_facts, extract_in_turns
 
 
 def _conversation(messages: int) -> Conversation:

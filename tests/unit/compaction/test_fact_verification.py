@@ -4,9 +4,9 @@ import pytest
 
 from support.conversations import Conversation
 from support.processor_time import at_most
-from weft.capabilities.compaction.facts.extraction import extract_facts
-from weft.capabilities.compaction.model import FactKind, KeyFact
-from weft.capabilities.compaction.verification import invented_literals, verify
+from weftline.capabilities.compaction.facts.extraction import extract_facts
+from weftline.capabilities.compaction.model import FactKind, KeyFact
+from weftline.capabilities.compaction.verification import invented_literals, verify
 
 
 def _facts_in(text: str) -> list[KeyFact]:

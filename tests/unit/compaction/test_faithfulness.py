@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.capabilities.compaction.faithfulness import check_sentences
+from weftline.capabilities.compaction.faithfulness import check_sentences
 
 SOURCE = """\
 user: We decided to use PostgreSQL for the journal. Never deploy the billing service on a Friday.

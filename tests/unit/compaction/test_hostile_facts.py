@@ -7,17 +7,17 @@ from msgspec import structs
 
 from support.conversations import Conversation
 from support.processor_time import at_most
-from weft.capabilities.compaction.compacted_events import holding_summaries
-from weft.capabilities.compaction.digest import digest
-from weft.capabilities.compaction.event_texts import group_texts
-from weft.capabilities.compaction.facts.extraction import extract_facts
-from weft.capabilities.compaction.model import CompactedView, EventGroup, FactKind, KeyFact, Summary
-from weft.capabilities.compaction.reduction.model import Utterance
-from weft.capabilities.compaction.reduction.reducer import reduce_texts
-from weft.capabilities.compaction.verification import invented_literals
-from weft.capabilities.trust.model import Source, Trust, TrustLabel
-from weft.capabilities.windows.model import WindowEvent, event_version
-from weft.kernel.tokens import approximate_tokens
+from weftline.capabilities.compaction.compacted_events import holding_summaries
+from weftline.capabilities.compaction.digest import digest
+from weftline.capabilities.compaction.event_texts import group_texts
+from weftline.capabilities.compaction.facts.extraction import extract_facts
+from weftline.capabilities.compaction.model import CompactedView, EventGroup, FactKind, KeyFact, Summary
+from weftline.capabilities.compaction.reduction.model import Utterance
+from weftline.capabilities.compaction.reduction.reducer import reduce_texts
+from weftline.capabilities.compaction.verification import invented_literals
+from weftline.capabilities.trust.model import Source, Trust, TrustLabel
+from weftline.capabilities.windows.model import WindowEvent, event_version
+from weftline.kernel.tokens import approximate_tokens
 
 pytestmark = pytest.mark.req("CE-V", part="poisoned summaries")
 

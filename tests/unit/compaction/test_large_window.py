@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import compaction as benchmark
-from weft.capabilities.compaction.compacted_events import SummaryOfEvents, compacted
-from weft.capabilities.compaction.compactor import Compactor
-from weft.capabilities.compaction.facts.extraction import extract_facts
-from weft.capabilities.compaction.summariser import ExtractiveSummariser
-from weft.capabilities.compaction.verification import verify
+from weftline.capabilities.compaction.compacted_events import SummaryOfEvents, compacted
+from weftline.capabilities.compaction.compactor import Compactor
+from weftline.capabilities.compaction.facts.extraction import extract_facts
+from weftline.capabilities.compaction.summariser import ExtractiveSummariser
+from weftline.capabilities.compaction.verification import verify
 
 
 @pytest.mark.req("CE-N", part="a session of 100,000 tokens is compacted with at least 99 % of its key facts")

@@ -7,11 +7,11 @@ from collections import Counter
 import pytest
 
 from support.conversations import Conversation
-from weft.capabilities.compaction.facts.extraction import extract_facts
-from weft.capabilities.compaction.losses import event_losses, loss_list, result_losses
-from weft.capabilities.compaction.model import EventGroup
-from weft.capabilities.compaction.summariser import SummaryRequest, summarise_group
-from weft.kernel.tokens import approximate_tokens
+from weftline.capabilities.compaction.facts.extraction import extract_facts
+from weftline.capabilities.compaction.losses import event_losses, loss_list, result_losses
+from weftline.capabilities.compaction.model import EventGroup
+from weftline.capabilities.compaction.summariser import SummaryRequest, summarise_group
+from weftline.kernel.tokens import approximate_tokens
 
 MAX_NOTE_TOKENS = 40
 SMALL_TALK = "Well, you know, it was sort of like that back then. Oh dear, was it really so? "

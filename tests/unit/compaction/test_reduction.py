@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from weft.capabilities.compaction.reduction.reducer import Utterance, reduce_texts
-from weft.capabilities.compaction.reduction.units import split
-from weft.kernel.tokens import approximate_tokens
-from weft.providers.tokenizers import TokenizerRegistry
+from weftline.capabilities.compaction.reduction.reducer import Utterance, reduce_texts
+from weftline.capabilities.compaction.reduction.units import split
+from weftline.kernel.tokens import approximate_tokens
+from weftline.providers.tokenizers import TokenizerRegistry
 
 if TYPE_CHECKING:
-    from weft.kernel.tokens import TokenCounter
+    from weftline.kernel.tokens import TokenCounter
 
 _O200K = TokenizerRegistry().named("o200k_base")
 _TALK = [

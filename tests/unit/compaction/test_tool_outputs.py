@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.processor_time import at_most
-from weft.capabilities.compaction.tool_outputs import references, slim_output
-from weft.kernel.tokens import approximate_tokens
+from weftline.capabilities.compaction.tool_outputs import references, slim_output
+from weftline.kernel.tokens import approximate_tokens
 
 _LEVELS = ["INFO", "DEBUG"]
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from weft.capabilities.assembly.model import digest_of
-from weft.capabilities.assembly.receipts import ReceiptBlock
-from weft.capabilities.history.text_diff import DiffBudget, text_diff
-from weft.transports.console.branch_graph import LANE, MARGIN, STEP, Lane, draw
-from weft.transports.console.charts import Part, segments
-from weft.transports.console.item_links import item_link, owner_of
-from weft.transports.console.pages.agents import tree_of
-from weft.transports.console.prompt_inspection import block_texts, prompt_bar
-from weft.transports.console.rendering import inert
-from weft.transports.console.side_by_side import DiffRow, DiffSide, rows_of
-from weft.transports.console.text_changes import compared
+from weftline.capabilities.assembly.model import digest_of
+from weftline.capabilities.assembly.receipts import ReceiptBlock
+from weftline.capabilities.history.text_diff import DiffBudget, text_diff
+from weftline.transports.console.branch_graph import LANE, MARGIN, STEP, Lane, draw
+from weftline.transports.console.charts import Part, segments
+from weftline.transports.console.item_links import item_link, owner_of
+from weftline.transports.console.pages.agents import tree_of
+from weftline.transports.console.prompt_inspection import block_texts, prompt_bar
+from weftline.transports.console.rendering import inert
+from weftline.transports.console.side_by_side import DiffRow, DiffSide, rows_of
+from weftline.transports.console.text_changes import compared
 
 
 def diff_of(before: str, after: str) -> str:

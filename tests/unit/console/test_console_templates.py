@@ -9,17 +9,17 @@ from importlib.resources import files
 import click
 import pytest
 
-from weft.transports.cli.main import weft
-from weft.transports.console.actions import DONE
-from weft.transports.console.pages import PAGES
+from weftline.transports.cli.main import weftline
+from weftline.transports.console.actions import DONE
+from weftline.transports.console.pages import PAGES
 
 TEMPLATES = {
     file.name: file.read_text(encoding="utf-8")
-    for file in (files("weft.transports.console") / "templates").iterdir()
+    for file in (files("weftline.transports.console") / "templates").iterdir()
     if file.name.endswith(".html")
 }
 # A command in a template, with the expressions that are joined to it.
-COMMAND = re.compile(r"""(["'])(weft (?:\\.|(?!\1).)+)\1|<code>(weft [^<{]+)</code>""")
+COMMAND = re.compile(r"""(["'])(weftline (?:\\.|(?!\1).)+)\1|<code>(weftline [^<{]+)</code>""")
 JOINED = re.compile(r"""(["']) ~ [a-z_.]+ ~ \1|(["']) ~ [a-z_.]+""")
 
 
@@ -32,14 +32,14 @@ def test_printed_commands_can_be_run_as_they_are() -> None:
     }
     assert len(printed) >= 15
     for name, line in printed:
-        words = shlex.split(re.sub(r"^weft --as X ", "weft ", line.replace("\\'", "'")))[1:]
-        command: click.Command | None = weft
+        words = shlex.split(re.sub(r"^weftline --as X ", "weftline ", line.replace("\\'", "'")))[1:]
+        command: click.Command | None = weftline
         while isinstance(command, click.Group):
             command = command.get_command(click.Context(command), words[0])
             assert command is not None, (name, line)
             words = words[1:]
         try:
-            command.make_context("weft", words)
+            command.make_context("weftline", words)
         except click.BadParameter as error:
             # The reader's own file is not there, and a value that is joined to the command stands for one of a list.
             if "cannot be read" not in error.message and not error.message.startswith("'X' is not one of"):
@@ -66,7 +66,7 @@ def test_states_that_templates_name_have_a_colour() -> None:
     """A state of several words has a class of several words: one by its first word would match nothing."""
     plain = {"as before", "own", "replaced by the originals"}
     named = {name for text in TEMPLATES.values() for name in re.findall(r'm\.state\("([^"]+)"', text)}
-    style = (files("weft.transports.console") / "assets" / "console.css").read_text(encoding="utf-8")
+    style = (files("weftline.transports.console") / "assets" / "console.css").read_text(encoding="utf-8")
     without = {name for name in named if not re.search(rf"\.state-{name.replace(' ', '-')}[ ,{{]", style)}
     assert without == plain
 

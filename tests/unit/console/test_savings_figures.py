@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from weft.capabilities.metering.model import UsageSums
-from weft.transports.console.rendering import environment
+from weftline.capabilities.metering.model import UsageSums
+from weftline.transports.console.rendering import environment
 
 pytestmark = pytest.mark.req("CE-F54")
 

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.full_run import examples
-from weft.capabilities.efficiency import features
-from weft.capabilities.efficiency.estimate import estimated
-from weft.capabilities.efficiency.model import USED, ItemUse, PromptItem, ScoredPrompt, efficiency_of, useful_tokens
-from weft.capabilities.efficiency.parts import PART_CHARACTERS, shares, text_parts
-from weft.capabilities.efficiency.scoring import _efficiency, answer_parts, compare, in_doubt, item_uses
-from weft.capabilities.indexing.text_analysis import terms
-from weft.capabilities.language_models.answers import MAX_ANSWER, CalledTool, ModelAnswer
+from weftline.capabilities.efficiency import features
+from weftline.capabilities.efficiency.estimate import estimated
+from weftline.capabilities.efficiency.model import USED, ItemUse, PromptItem, ScoredPrompt, efficiency_of, useful_tokens
+from weftline.capabilities.efficiency.parts import PART_CHARACTERS, shares, text_parts
+from weftline.capabilities.efficiency.scoring import _efficiency, answer_parts, compare, in_doubt, item_uses
+from weftline.capabilities.indexing.text_analysis import terms
+from weftline.capabilities.language_models.answers import MAX_ANSWER, CalledTool, ModelAnswer
 
 pytestmark = pytest.mark.req("CE-F45")
 CACHE = PromptItem(

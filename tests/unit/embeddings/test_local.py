@@ -12,11 +12,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import numpy as np
 import pytest
 
-from weft.capabilities.indexing.embeddings.model import Embedder, Vectors
-from weft.kernel.thread_pools import LOWEST_PRIORITY
-from weft.providers.embedders.local import MINILM, LocalEmbedder
-from weft.testing.contracts import EmbedderContract
-from weft.testing.embedder import WordEmbedder
+from weftline.capabilities.indexing.embeddings.model import Embedder, Vectors
+from weftline.kernel.thread_pools import LOWEST_PRIORITY
+from weftline.providers.embedders.local import MINILM, LocalEmbedder
+from weftline.testing.contracts import EmbedderContract
+from weftline.testing.embedder import WordEmbedder
 
 TIMEOUT_SECONDS = 60
 

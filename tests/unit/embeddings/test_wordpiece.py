@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.encoder.wordpiece import WordPieceTokenizer
+from weftline.encoder.wordpiece import WordPieceTokenizer
 
 TOKENIZER = WordPieceTokenizer()
 START, END, UNKNOWN = 101, 102, 100

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.processor_time import at_most
-from weft.capabilities.guardrails.conditions import (
+from weftline.capabilities.guardrails.conditions import (
     CallSize,
     CompiledCondition,
     ConditionError,
@@ -19,9 +19,9 @@ from weft.capabilities.guardrails.conditions import (
     activation,
     check_condition,
 )
-from weft.capabilities.guardrails.model import Guardrail
-from weft.capabilities.guardrails.rules import CallValues, CompiledRule, Counts, RuleBatch, action_pattern
-from weft.capabilities.guardrails.value_mask import mask_value
+from weftline.capabilities.guardrails.model import Guardrail
+from weftline.capabilities.guardrails.rules import CallValues, CompiledRule, Counts, RuleBatch, action_pattern
+from weftline.capabilities.guardrails.value_mask import mask_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from weft.capabilities.history.model import (
+from weftline.capabilities.history.model import (
     EMPTY,
     Author,
     Change,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from support.processor_time import at_most
-from weft.capabilities.indexing.entities import (
+from weftline.capabilities.indexing.entities import (
     MAX_ENTITIES,
     MAX_VALUE_LENGTH,
     entity_index_terms,
@@ -17,8 +17,8 @@ from weft.capabilities.indexing.entities import (
     query_entity_terms,
     unpack_entities,
 )
-from weft.capabilities.indexing.text_analysis import terms
-from weft.kernel.clock import to_micros
+from weftline.capabilities.indexing.text_analysis import terms
+from weftline.kernel.clock import to_micros
 
 # A Tuesday.
 NOW = to_micros(datetime(2025, 4, 15, 12, tzinfo=UTC))

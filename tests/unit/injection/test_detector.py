@@ -12,18 +12,18 @@ import pytest
 from tests.unit.injection.test_normal_form import ENCODED, HIDDEN
 
 from support.processor_time import at_most
-from weft.app.diagnostics import CheckStatus
-from weft.app.diagnostics.checks import check_detector
-from weft.capabilities.injection.detector import EncoderDetector, Thresholds
-from weft.capabilities.injection.model import HARMLESS, DetectorUnavailable, InjectionDetector
-from weft.capabilities.injection.segments import segments
-from weft.capabilities.injection.windows import MAX_TOKENS, token_windows
-from weft.capabilities.trust import precheck
-from weft.encoder import classifier
-from weft.encoder.classifier import SharedClassifier, TextClassifier, read_weights
-from weft.providers.injection import local
-from weft.providers.injection.factory import configured_detector
-from weft.settings import Settings
+from weftline.app.diagnostics import CheckStatus
+from weftline.app.diagnostics.checks import check_detector
+from weftline.capabilities.injection.detector import EncoderDetector, Thresholds
+from weftline.capabilities.injection.model import HARMLESS, DetectorUnavailable, InjectionDetector
+from weftline.capabilities.injection.segments import segments
+from weftline.capabilities.injection.windows import MAX_TOKENS, token_windows
+from weftline.capabilities.trust import precheck
+from weftline.encoder import classifier
+from weftline.encoder.classifier import SharedClassifier, TextClassifier, read_weights
+from weftline.providers.injection import local
+from weftline.providers.injection.factory import configured_detector
+from weftline.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -122,7 +122,7 @@ def test_instructions_in_data_are_flagged(detector: InjectionDetector, payload: 
     assert any(word in found.excerpt for word in ("gnore", "Note to the AI", "AI agents", "Assistant", "Whoever"))
 
 
-@pytest.mark.req("CE-F29", part="attacks in words that no list of Weft has")
+@pytest.mark.req("CE-F29", part="attacks in words that no list of Weftline has")
 @pytest.mark.parametrize("text", UNLISTED.values(), ids=UNLISTED)
 def test_attacks_in_words_of_no_list_are_flagged(detector: InjectionDetector, text: str) -> None:
     assert not {word.strip(".:,").encode() for word in text.lower().split()} & precheck._RARE
@@ -281,7 +281,7 @@ def test_a_classifier_that_is_being_loaded_is_not_released() -> None:
 
 
 def test_the_shipped_weights_are_those_of_the_code() -> None:
-    packed = resources.files("weft.encoder").joinpath("weights.npz").read_bytes()
+    packed = resources.files("weftline.encoder").joinpath("weights.npz").read_bytes()
     assert hashlib.sha256(packed).hexdigest() == classifier._SHA256
     weights = classifier.read_weights(packed)
     assert weights["0.qkv.matrix"].dtype == np.int8
@@ -321,7 +321,7 @@ def test_a_missing_runtime_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         configured_detector(Settings()).detect("text", data=True)
     finding = check_detector(Settings())
     assert (finding.check, finding.state) == ("Injection detector", CheckStatus.PROBLEM)
-    assert "Install Weft again" in finding.next_step
+    assert "Install Weftline again" in finding.next_step
 
 
 def test_a_text_of_very_short_segments_is_cut_into_few() -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.capabilities.injection.model import DetectorUnavailable
-from weft.encoder.onnx_files import FLOAT, INT64, Graph
-from weft.encoder.wordpiece import WordPieceTokenizer, bert_vocabulary
-from weft.providers.injection.factory import configured_detector
-from weft.settings import InvalidSetting, Settings
+from weftline.capabilities.injection.model import DetectorUnavailable
+from weftline.encoder.onnx_files import FLOAT, INT64, Graph
+from weftline.encoder.wordpiece import WordPieceTokenizer, bert_vocabulary
+from weftline.providers.injection.factory import configured_detector
+from weftline.settings import InvalidSetting, Settings
 
 [PENGUIN] = WordPieceTokenizer().numbers("penguin", 10)[1:-1]
 
@@ -52,7 +52,7 @@ def test_what_the_included_detector_is_sure_about_is_flagged_too(folder: Path) -
 
 
 def test_a_missing_model_is_reported_at_the_start(tmp_path: Path) -> None:
-    with pytest.raises(InvalidSetting, match="WEFT_INJECTION_MODEL"):
+    with pytest.raises(InvalidSetting, match="WEFTLINE_INJECTION_MODEL"):
         configured_detector(Settings(injection_model=str(tmp_path)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.capabilities.injection.segments import segments
+from weftline.capabilities.injection.segments import segments
 
 
 @pytest.mark.req("CE-F29")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from weft.capabilities.metrics.model import JobFigures
-from weft.jobs.scheduler import Job, JobQueue, Work
+from weftline.capabilities.metrics.model import JobFigures
+from weftline.jobs.scheduler import Job, JobQueue, Work
 
 
 async def idle(_: Work) -> None:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.jobs.scheduler import Job, JobQueue, Scheduler, Work, backoff_seconds
-from weft.kernel.errors import Unavailable
+from weftline.jobs.scheduler import Job, JobQueue, Scheduler, Work, backoff_seconds
+from weftline.kernel.errors import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -158,7 +158,7 @@ async def wait_until(condition: Any) -> None:
 
 @pytest.fixture
 async def scheduler(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr("weft.jobs.scheduler._MIN_POLL_SECONDS", 0.0)
+    monkeypatch.setattr("weftline.jobs.scheduler._MIN_POLL_SECONDS", 0.0)
     scheduler = Scheduler()
     yield scheduler
     await scheduler.stop()
@@ -228,9 +228,9 @@ async def test_work_that_reports_more_is_polled_again_at_once(scheduler: Schedul
 async def test_a_failure_is_logged_and_retried_and_stops_no_other_work(
     scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("weft.jobs.scheduler._BACKOFF_SECONDS", 0.005)
-    monkeypatch.setattr("weft.jobs.runner._failing", {})
-    caplog.set_level("INFO", "weft.jobs")
+    monkeypatch.setattr("weftline.jobs.scheduler._BACKOFF_SECONDS", 0.005)
+    monkeypatch.setattr("weftline.jobs.runner._failing", {})
+    caplog.set_level("INFO", "weftline.jobs")
     tries: Counter[str] = Counter()
 
     async def due(_queue: JobQueue) -> list[Work]:
@@ -251,7 +251,7 @@ async def test_a_failure_is_logged_and_retried_and_stops_no_other_work(
 
 
 async def test_a_poll_that_fails_is_repeated(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.jobs.scheduler._BACKOFF_SECONDS", 0.001)
+    monkeypatch.setattr("weftline.jobs.scheduler._BACKOFF_SECONDS", 0.001)
     polls = 0
 
     async def due(_queue: JobQueue) -> list[Work]:

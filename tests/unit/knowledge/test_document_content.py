@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.capabilities.history.model import ValueDamaged
-from weft.capabilities.knowledge.document_content import (
+from weftline.capabilities.history.model import ValueDamaged
+from weftline.capabilities.knowledge.document_content import (
     compress,
     compressed_text,
     decode_content,
@@ -16,8 +16,8 @@ from weft.capabilities.knowledge.document_content import (
     pack_content,
     storable_text,
 )
-from weft.capabilities.knowledge.model import MAX_DOCUMENT_BYTES, DocumentTooLarge, check_document_id
-from weft.kernel.errors import InvalidInput
+from weftline.capabilities.knowledge.model import MAX_DOCUMENT_BYTES, DocumentTooLarge, check_document_id
+from weftline.kernel.errors import InvalidInput
 
 
 @given(st.binary(max_size=2_000))

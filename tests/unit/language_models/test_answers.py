@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from weft.capabilities.language_models.answers import MAX_ANSWER, CalledTool, ModelAnswer, read_answer
-from weft.kernel.errors import InvalidInput
+from weftline.capabilities.language_models.answers import MAX_ANSWER, CalledTool, ModelAnswer, read_answer
+from weftline.kernel.errors import InvalidInput
 
 TEXT = "Tomas owns it."
 CALL = CalledTool("read_metric", '{"name":"hit_ratio"}')

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from weft.capabilities.language_models.catalog import load_catalog
-from weft.settings import InvalidSetting
+from weftline.capabilities.language_models.catalog import load_catalog
+from weftline.settings import InvalidSetting
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_an_invalid_models_file_is_refused_with_the_reason(content: str, reason:
 
 
 def test_a_missing_models_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidSetting, match="WEFT_MODELS_FILE"):
+    with pytest.raises(InvalidSetting, match="WEFTLINE_MODELS_FILE"):
         load_catalog(str(tmp_path / "nothing.json"))
 
 

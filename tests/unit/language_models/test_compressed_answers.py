@@ -7,9 +7,9 @@ import gzip
 
 import pytest
 
-from weft.capabilities.language_models.chat_model import ChatCaller, ChatMessage, ChatModelError, ChatRequest
-from weft.providers.chat_models.endpoint import ChatEndpoint
-from weft.providers.chat_models.openai_compatible import OpenAICompatible
+from weftline.capabilities.language_models.chat_model import ChatCaller, ChatMessage, ChatModelError, ChatRequest
+from weftline.providers.chat_models.endpoint import ChatEndpoint
+from weftline.providers.chat_models.openai_compatible import OpenAICompatible
 
 
 async def test_compressed_answers_are_refused_unread() -> None:

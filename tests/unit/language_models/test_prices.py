@@ -14,10 +14,10 @@ from genai_prices import calc_price
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.capabilities.language_models.catalog import load_catalog
-from weft.capabilities.language_models.prices import cost_of
-from weft.capabilities.language_models.usage import Usage
-from weft.providers.prices import PriceTable
+from weftline.capabilities.language_models.catalog import load_catalog
+from weftline.capabilities.language_models.prices import cost_of
+from weftline.capabilities.language_models.usage import Usage
+from weftline.providers.prices import PriceTable
 
 AT = datetime(2026, 11, 16, tzinfo=UTC)
 CATALOG = load_catalog()
@@ -89,6 +89,6 @@ def test_prices_change_with_time() -> None:
 
 
 def test_the_price_table_is_not_read_before_it_is_used() -> None:
-    code = "import sys, weft.app.app, weft.providers.prices; print('genai_prices' in sys.modules)"
+    code = "import sys, weftline.app.app, weftline.providers.prices; print('genai_prices' in sys.modules)"
     done: Any = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

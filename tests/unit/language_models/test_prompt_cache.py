@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.capabilities.language_models import wire
-from weft.capabilities.language_models.catalog import ModelInfo, load_catalog
-from weft.capabilities.language_models.model import ConversationMessage, Prompt, PromptBlock, ToolCall, ToolDefinition
-from weft.capabilities.language_models.prices import Rates
-from weft.capabilities.language_models.prompt_cache import CachePoint, bridge_gaps, choose_breakpoints, lifetimes
-from weft.capabilities.language_models.rendering import RenderOptions
-from weft.testing.prompt_cache import CacheSimulator
+from weftline.capabilities.language_models import wire
+from weftline.capabilities.language_models.catalog import ModelInfo, load_catalog
+from weftline.capabilities.language_models.model import ConversationMessage, Prompt, PromptBlock, ToolCall, ToolDefinition
+from weftline.capabilities.language_models.prices import Rates
+from weftline.capabilities.language_models.prompt_cache import CachePoint, bridge_gaps, choose_breakpoints, lifetimes
+from weftline.capabilities.language_models.rendering import RenderOptions
+from weftline.testing.prompt_cache import CacheSimulator
 
 CATALOG = load_catalog()
 OPUS = CATALOG.find("claude-opus-5")

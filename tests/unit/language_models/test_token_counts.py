@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.capabilities.language_models import wire
-from weft.capabilities.language_models.catalog import load_catalog
-from weft.capabilities.language_models.factors import MIN_SAMPLES, TokenFactor, UsageFactor, updated
-from weft.capabilities.language_models.model import ConversationMessage, Prompt, PromptBlock, ToolCall, ToolDefinition
-from weft.capabilities.language_models.token_counts import SAFETY_MARGIN, CountCache, PromptCounter
-from weft.kernel.tokens import approximate_tokens
-from weft.providers.tokenizers import TokenizerMissing, TokenizerRegistry
-from weft.testing.clock import FrozenClock
+from weftline.capabilities.language_models import wire
+from weftline.capabilities.language_models.catalog import load_catalog
+from weftline.capabilities.language_models.factors import MIN_SAMPLES, TokenFactor, UsageFactor, updated
+from weftline.capabilities.language_models.model import ConversationMessage, Prompt, PromptBlock, ToolCall, ToolDefinition
+from weftline.capabilities.language_models.token_counts import SAFETY_MARGIN, CountCache, PromptCounter
+from weftline.kernel.tokens import approximate_tokens
+from weftline.providers.tokenizers import TokenizerMissing, TokenizerRegistry
+from weftline.testing.clock import FrozenClock
 
 CATALOG = load_catalog()
 COUNTERS = TokenizerRegistry()

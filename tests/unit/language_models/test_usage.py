@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from weft.capabilities.language_models.usage import Usage, normalise_usage
-from weft.kernel.errors import InvalidInput
+from weftline.capabilities.language_models.usage import Usage, normalise_usage
+from weftline.kernel.errors import InvalidInput
 
 
 @pytest.mark.parametrize(

@@ -11,23 +11,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.scripted_provider import invalid
-from weft.capabilities.language_models import wire
-from weft.capabilities.language_models.catalog import load_catalog
-from weft.capabilities.language_models.model import (
+from weftline.capabilities.language_models import wire
+from weftline.capabilities.language_models.catalog import load_catalog
+from weftline.capabilities.language_models.model import (
     ConversationMessage,
     Prompt,
     PromptBlock,
     ToolCall,
     ToolDefinition,
 )
-from weft.capabilities.language_models.rendering import RenderOptions, placed_messages
-from weft.kernel.errors import InvalidInput
+from weftline.capabilities.language_models.rendering import RenderOptions, placed_messages
+from weftline.kernel.errors import InvalidInput
 
 CATALOG = load_catalog()
 MODELS = {"openai_chat": "gpt-4o", "openai_responses": "gpt-6-sol", "anthropic": "claude-opus-5-5"}
 FORMS = sorted(MODELS)
 
-TEXT = st.text(min_size=1, max_size=30).filter(lambda text: text.strip() and "<weft:system>" not in text)
+TEXT = st.text(min_size=1, max_size=30).filter(lambda text: text.strip() and "<weftline:system>" not in text)
 NAMES = st.from_regex(r"[a-z_]{1,12}", fullmatch=True)
 ARGUMENTS = st.dictionaries(NAMES, st.integers(-9, 9) | TEXT, max_size=3).map(
     lambda arguments: msgspec.json.encode(arguments).decode()
@@ -294,11 +294,11 @@ def test_system_notes_in_the_middle_become_text_of_the_user() -> None:
     ]
     body = wire.render("anthropic", prompt_of(messages), CATALOG.find("claude-opus-5"))
     assert body["system"] == [{"type": "text", "text": "first"}]
-    assert body["messages"][0]["content"][1]["text"] == "<weft:system>\nnote\n</weft:system>"
+    assert body["messages"][0]["content"][1]["text"] == "<weftline:system>\nnote\n</weftline:system>"
     body = wire.render("openai_chat", prompt_of(messages), CATALOG.find("llama-3.3-70b"))
     assert body["messages"] == [
         {"role": "system", "content": "first"},
-        {"role": "user", "content": "hi\n\n<weft:system>\nnote\n</weft:system>"},
+        {"role": "user", "content": "hi\n\n<weftline:system>\nnote\n</weftline:system>"},
     ]
     body = wire.render("openai_chat", prompt_of(messages), CATALOG.find("gpt-4o"))
     assert [message["role"] for message in body["messages"]] == ["system", "user", "system"]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.capabilities.messages.search import snippets as snippets_module
-from weft.capabilities.messages.search.snippets import Snippets, snippet
+from weftline.capabilities.messages.search import snippets as snippets_module
+from weftline.capabilities.messages.search.snippets import Snippets, snippet
 
 pytestmark = pytest.mark.req("MS-05")
 

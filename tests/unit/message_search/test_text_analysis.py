@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.capabilities.indexing import text_analysis
-from weft.capabilities.indexing.text_analysis import query_words, stem, tokens, words
-from weft.capabilities.messages.search.inverted_index import METADATA_CHARACTERS, metadata_text
+from weftline.capabilities.indexing import text_analysis
+from weftline.capabilities.indexing.text_analysis import query_words, stem, tokens, words
+from weftline.capabilities.messages.search.inverted_index import METADATA_CHARACTERS, metadata_text
 
 pytestmark = pytest.mark.req("MS-05")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from weft.capabilities.indexing.embeddings.model import Model
-from weft.capabilities.indexing.embeddings.model_selection import known_models_to_fill, query_model
-from weft.capabilities.indexing.embeddings.store import TenantModel
-from weft.capabilities.indexing.model_migration.canary import (
+from weftline.capabilities.indexing.embeddings.model import Model
+from weftline.capabilities.indexing.embeddings.model_selection import known_models_to_fill, query_model
+from weftline.capabilities.indexing.embeddings.store import TenantModel
+from weftline.capabilities.indexing.model_migration.canary import (
     STEP_QUERIES,
     Canary,
     QueryComparison,

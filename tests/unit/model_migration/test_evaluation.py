@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from weft.capabilities.indexing.collections.model import Chunk
-from weft.capabilities.indexing.model_migration.evaluation import Probe, ProbeResults, compare, probe_of
-from weft.capabilities.indexing.model_migration.model import ModelComparison, ModelMigration
+from weftline.capabilities.indexing.collections.model import Chunk
+from weftline.capabilities.indexing.model_migration.evaluation import Probe, ProbeResults, compare, probe_of
+from weftline.capabilities.indexing.model_migration.model import ModelComparison, ModelMigration
 
 pytestmark = pytest.mark.req("CE-F51")
 

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec import structs
 
-from weft.capabilities.assembly.model import Candidate, OmittedCandidate, PlannedBlock, RepeatedCandidate
-from weft.capabilities.language_models.model import ConversationMessage, ToolCall, ToolDefinition
-from weft.capabilities.layers.model import Layer
-from weft.capabilities.recommendations.advisor import duplicate_findings, stale_findings
-from weft.capabilities.recommendations.findings import ObservedCalls, findings
-from weft.capabilities.recommendations.model import MIN_CALLS, ProposedSettings
-from weft.capabilities.recommendations.replay import RecordedCall, RecordedWindow
-from weft.capabilities.recommendations.risks import risks_of
-from weft.capabilities.windows.model import Category, WindowEvent
-from weft.testing.contracts.receipts import receipt
+from weftline.capabilities.assembly.model import Candidate, OmittedCandidate, PlannedBlock, RepeatedCandidate
+from weftline.capabilities.language_models.model import ConversationMessage, ToolCall, ToolDefinition
+from weftline.capabilities.layers.model import Layer
+from weftline.capabilities.recommendations.advisor import duplicate_findings, stale_findings
+from weftline.capabilities.recommendations.findings import ObservedCalls, findings
+from weftline.capabilities.recommendations.model import MIN_CALLS, ProposedSettings
+from weftline.capabilities.recommendations.replay import RecordedCall, RecordedWindow
+from weftline.capabilities.recommendations.risks import risks_of
+from weftline.capabilities.windows.model import Category, WindowEvent
+from weftline.testing.contracts.receipts import receipt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from weft.capabilities.recommendations.findings import RecommendationDraft
+    from weftline.capabilities.recommendations.findings import RecommendationDraft
 
 EVENT = "window:s1:worker/"
 
@@ -78,10 +78,10 @@ def test_pins_that_no_answer_uses_are_unpinned_by_what_they_are() -> None:
     }
     assert {(each.count, each.of) for each in advice.evidence} == {(MIN_CALLS, MIN_CALLS)}
     assert set(advice.command.splitlines()) == {
-        "weft pin remove --session s1 --message-id 3",
-        "weft --as worker pin remove --memory-key style",
-        "weft --as worker pin remove --session s1 --memory-key plan",
-        "weft --as worker pin remove --memory-key tone --memory-type learned_knowledge",
+        "weftline pin remove --session s1 --message-id 3",
+        "weftline --as worker pin remove --memory-key style",
+        "weftline --as worker pin remove --session s1 --memory-key plan",
+        "weftline --as worker pin remove --memory-key tone --memory-type learned_knowledge",
     }
 
 
@@ -119,7 +119,7 @@ def test_a_minimum_score_below_all_passages_that_answers_used_is_proposed() -> N
     used = call(passages, useful=["docs/1", f"{EVENT}e1"], candidates=candidates, repeated=repeated)
     advice = found(observed([used] * MIN_CALLS))["min_score"]
     assert advice.proposals == (ProposedSettings(min_score=0.8),)
-    assert advice.command == "weft agent update worker --min-score 0.8"
+    assert advice.command == "weftline agent update worker --min-score 0.8"
     assert (advice.evidence[0].count, advice.evidence[0].of) == (MIN_CALLS, 3 * MIN_CALLS)
 
 
@@ -146,7 +146,7 @@ def test_the_window_is_divided_by_what_answers_use_if_events_had_no_room() -> No
     shares = advice.proposals[0].shares or {}
     assert max(shares, key=lambda each: shares[each]) is Category.DIALOG
     assert sum(shares.values()) <= 1
-    assert advice.command.startswith("weft window update --session s1 --agent-id worker --budgets ")
+    assert advice.command.startswith("weftline window update --session s1 --agent-id worker --budgets ")
     assert advice.evidence[0].count == MIN_CALLS
     roomy = structs.replace(full.receipt, omitted=())
     assert "window_shares" not in found(observed([full._replace(receipt=roomy)] * MIN_CALLS, *events))
@@ -158,7 +158,7 @@ def test_sessions_with_outdated_layers_are_pulled_again() -> None:
     old = call(block("task", "task:1"), versions={"layer:tenant": "2"})
     (advice,) = stale_findings(observed([old] * 2), [layer])
     assert (advice.kind, advice.subjects, advice.proposals) == ("stale_context", ("s1",), ())
-    assert advice.command == "weft --as worker pull --session s1"
+    assert advice.command == "weftline --as worker pull --session s1"
     assert (advice.evidence[0].count, advice.evidence[0].of) == (2, 2)
     current = call(block("task", "task:1"), versions={"layer:tenant": "3"})
     assert not list(stale_findings(observed([old, current]), [layer])), "the newest call has them"
@@ -168,7 +168,7 @@ def test_sessions_with_outdated_layers_are_pulled_again() -> None:
 def test_copies_of_documents_are_deleted_and_originals_stay() -> None:
     (advice,) = duplicate_findings([("knowledge://a/first.md", "knowledge://a/second copy.md")], 30)
     assert advice.proposals == (ProposedSettings(copies={"knowledge://a/second copy.md": "knowledge://a/first.md"}),)
-    assert advice.command == "weft knowledge delete-document a 'second copy.md' --yes"
+    assert advice.command == "weftline knowledge delete-document a 'second copy.md' --yes"
     assert "has the content of knowledge://a/first.md" in advice.evidence[0].statement
 
 

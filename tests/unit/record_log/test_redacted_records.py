@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, structs
 
-from weft.capabilities.record_log import record_text
-from weft.capabilities.record_log.engine_items import EngineItem
-from weft.capabilities.record_log.redacted_records import redacted_item
-from weft.capabilities.records.model import RECORD_TYPES, ContextItem, MissingContext
-from weft.capabilities.records.refs import Link, content_digest
-from weft.capabilities.records.store import Redaction
-from weft.capabilities.redaction import masker as masker_module
-from weft.capabilities.redaction.masker import Masker
-from weft.capabilities.transfer.policy_filter import AppliedPolicy, PolicyDefinition
+from weftline.capabilities.record_log import record_text
+from weftline.capabilities.record_log.engine_items import EngineItem
+from weftline.capabilities.record_log.redacted_records import redacted_item
+from weftline.capabilities.records.model import RECORD_TYPES, ContextItem, MissingContext
+from weftline.capabilities.records.refs import Link, content_digest
+from weftline.capabilities.records.store import Redaction
+from weftline.capabilities.redaction import masker as masker_module
+from weftline.capabilities.redaction.masker import Masker
+from weftline.capabilities.transfer.policy_filter import AppliedPolicy, PolicyDefinition
 
 pytestmark = pytest.mark.req("AC-11")
 MAIL = "bob@example.com"

@@ -19,7 +19,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from support.record_strategies import JSON, records
 from support.world import refused
-from weft.capabilities.records.mappings import (
+from weftline.capabilities.records.mappings import (
     a2a,
     cloudevents,
     json_schema,
@@ -27,11 +27,11 @@ from weft.capabilities.records.mappings import (
     opentelemetry,
     web_annotation,
 )
-from weft.capabilities.records.mappings import mcp as native_mcp
-from weft.capabilities.records.mappings import prov as native_prov
-from weft.capabilities.records.mappings.natives import ItemNaming
-from weft.capabilities.records.model import ContextEvent, ContextItem, Record
-from weft.capabilities.records.refs import (
+from weftline.capabilities.records.mappings import mcp as native_mcp
+from weftline.capabilities.records.mappings import prov as native_prov
+from weftline.capabilities.records.mappings.natives import ItemNaming
+from weftline.capabilities.records.model import ContextEvent, ContextItem, Record
+from weftline.capabilities.records.refs import (
     A2aMapping,
     ByteRange,
     CloudEventsMapping,
@@ -51,8 +51,8 @@ from weft.capabilities.records.refs import (
     WebAnnotationMapping,
     XPath,
 )
-from weft.capabilities.records.validation import check_record
-from weft.capabilities.records.vocabulary import EVENT_CLASSES
+from weftline.capabilities.records.validation import check_record
+from weftline.capabilities.records.vocabulary import EVENT_CLASSES
 
 pytestmark = pytest.mark.req("AC-12")
 
@@ -346,7 +346,7 @@ def test_an_anthropic_message_counts_cached_input_tokens() -> None:
 )
 @given(native=objects_with(id=JSON, choices=JSON, usage=JSON, output=JSON, content=JSON, prompt_cache_key=JSON))
 def test_any_json_is_parsed_as_a_response_or_refused(read: Any, native: dict[str, Any]) -> None:
-    from weft.kernel.errors import InvalidInput  # noqa: PLC0415 - used only here
+    from weftline.kernel.errors import InvalidInput  # noqa: PLC0415 - used only here
 
     try:
         mapping, *_ = read(native)
@@ -547,7 +547,7 @@ def test_events_round_trip_through_the_cloudevents_library(event: dict[str, Any]
                 "id": "1",
                 "source": "x:y",
                 "type": "context.exported",
-                "dataschema": "urn:weft:agent-context:0.1.0:context_event",
+                "dataschema": "urn:weftline:agent-context:0.1.0:context_event",
                 "data": {"event_id": None},
             },
             "data",

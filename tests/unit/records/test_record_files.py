@@ -10,14 +10,14 @@ import pytest
 from record_files import FOLDER, INVALID, VALID, decoded, raw_records, schema_validator, type_of
 
 from support.public_schemas import PUBLIC, public_validator
-from weft.capabilities.records.model import RECORD_TYPES
-from weft.capabilities.records.refs import Mapping, Selector
-from weft.capabilities.records.validation import Problem, check_document, check_record
+from weftline.capabilities.records.model import RECORD_TYPES
+from weftline.capabilities.records.refs import Mapping, Selector
+from weftline.capabilities.records.validation import Problem, check_document, check_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from weft.capabilities.records.refs import RecordPart
+    from weftline.capabilities.records.refs import RecordPart
 
 pytestmark = pytest.mark.req("AC-01")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from weft.capabilities.records.record_ids import MessageItemId, PullId, VersionId, event_seq_of
+from weftline.capabilities.records.record_ids import MessageItemId, PullId, VersionId, event_seq_of
 
-LOG = "urn:weft:0123456789"
+LOG = "urn:weftline:0123456789"
 
 
 @pytest.mark.req("AC-11")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from weft.capabilities.records.field_docs import FIELD_DOCS, FIELD_DOCS_BY_TYPE
-from weft.capabilities.records.model import RECORD_TYPES
-from weft.capabilities.records.schemas import DIALECT, all_schemas, published_schema, schema_id, schema_url
+from weftline.capabilities.records.field_docs import FIELD_DOCS, FIELD_DOCS_BY_TYPE
+from weftline.capabilities.records.model import RECORD_TYPES
+from weftline.capabilities.records.schemas import DIALECT, all_schemas, published_schema, schema_id, schema_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ def test_a_schema_is_valid_and_has_id_and_title(record_type: str) -> None:
     schema = published_schema(record_type)
     Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == DIALECT
-    assert schema["$id"] == schema_id(record_type) == f"urn:weft:agent-context:0.1.0:{record_type}"
+    assert schema["$id"] == schema_id(record_type) == f"urn:weftline:agent-context:0.1.0:{record_type}"
     assert schema["title"] == f"Agent Context 0.1.0: {record_type}"
     assert schema["description"]
     assert schema_url(record_type) == f"/schemas/agent-context/0.1.0/{record_type}.schema.json"

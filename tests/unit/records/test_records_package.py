@@ -1,4 +1,4 @@
-"""The public package ``weft.records``."""
+"""The public package ``weftline.records``."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import sys
 
 import pytest
 
-import weft.records
-from weft.capabilities.records.model import RECORD_TYPES
-from weft.capabilities.records.refs import Mapping, Selector
-from weft.records import resolve, source_ref, validate
+import weftline.records
+from weftline.capabilities.records.model import RECORD_TYPES
+from weftline.capabilities.records.refs import Mapping, Selector
+from weftline.records import resolve, source_ref, validate
 
 pytestmark = pytest.mark.req("AC-12")
 
 
-@pytest.mark.parametrize("name", weft.records.__all__)
+@pytest.mark.parametrize("name", weftline.records.__all__)
 def test_every_public_name_can_be_imported(name: str) -> None:
-    assert getattr(weft.records, name) is not None
+    assert getattr(weftline.records, name) is not None
 
 
 def test_every_record_selector_and_mapping_can_be_imported_by_name() -> None:
     kinds = [*RECORD_TYPES.values(), *Selector.__args__, *Mapping.__args__]
-    assert {kind.__name__ for kind in kinds} <= set(weft.records.__all__)
+    assert {kind.__name__ for kind in kinds} <= set(weftline.records.__all__)
 
 
 def test_importing_records_loads_no_database_server_or_parser() -> None:
-    program = "import sys, weft.records; print(*sys.modules)"
+    program = "import sys, weftline.records; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"apsw", "asyncpg", "click", "lxml", "mcp", "starlette", "uvicorn", "weft.app"} & set(loaded)
+    assert not {"apsw", "asyncpg", "click", "lxml", "mcp", "starlette", "uvicorn", "weftline.app"} & set(loaded)
 
 
 def test_records_are_validated_and_passages_resolved_without_a_server() -> None:

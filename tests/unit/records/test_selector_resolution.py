@@ -10,8 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec import UNSET, structs
 
-from weft.capabilities.records.model import ContextSourceRef
-from weft.capabilities.records.refs import (
+from weftline.capabilities.records.model import ContextSourceRef
+from weftline.capabilities.records.refs import (
     ByteRange,
     Css,
     CustomSelector,
@@ -23,10 +23,10 @@ from weft.capabilities.records.refs import (
     TextQuote,
     XPath,
 )
-from weft.capabilities.records.resolution import PassageResolution, resolve
-from weft.capabilities.records.selectors import SourceContent, passage_digest, selectors_for, source_ref
-from weft.capabilities.records.text_quote import find_quote, find_similar
-from weft.providers.html_xml import IsolatedMarkupReader
+from weftline.capabilities.records.resolution import PassageResolution, resolve
+from weftline.capabilities.records.selectors import SourceContent, passage_digest, selectors_for, source_ref
+from weftline.capabilities.records.text_quote import find_quote, find_similar
+from weftline.providers.html_xml import IsolatedMarkupReader
 
 pytestmark = pytest.mark.req("AC-05")
 
@@ -46,7 +46,7 @@ def ref(selector: Any = UNSET, *, of: str | bytes | None = None, passage: str | 
         source_kind="file",
         selector=selector,
         digest=UNSET if of is None else SourceContent.of(of).digest,
-        metadata={} if passage is None else {"weft": {"passage_digest": passage_digest(passage)}},
+        metadata={} if passage is None else {"weftline": {"passage_digest": passage_digest(passage)}},
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.capabilities.records.refs import (
+from weftline.capabilities.records.refs import (
     ByteRange,
     Css,
     CustomSelector,
@@ -18,7 +18,7 @@ from weft.capabilities.records.refs import (
     TextQuote,
     XPath,
 )
-from weft.capabilities.records.selectors import (
+from weftline.capabilities.records.selectors import (
     SelectedPassage,
     SourceContent,
     passage_digest,

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.record_strategies import JSON
-from weft.capabilities.records.model import RECORD_TYPES, ContextEvent, ContextInjection
-from weft.capabilities.records.validation import (
+from weftline.capabilities.records.model import RECORD_TYPES, ContextEvent, ContextInjection
+from weftline.capabilities.records.validation import (
     ID_FIELDS,
     MAX_DEPTH,
     Problem,
@@ -19,7 +19,7 @@ from weft.capabilities.records.validation import (
     check_record,
     parse_record,
 )
-from weft.capabilities.records.validation_errors import InvalidRecord
+from weftline.capabilities.records.validation_errors import InvalidRecord
 
 pytestmark = pytest.mark.req("AC-01")
 ITEM: dict[str, Any] = {
@@ -131,7 +131,7 @@ def test_a_standalone_timestamp_must_be_rfc_3339(written: str) -> None:
 
 
 def test_the_record_type_is_inferred_from_its_own_id_field() -> None:
-    event = {"schema_version": "0.1.0", "event_id": "e", "event_type": "context.exported", "source": "weft:1"}
+    event = {"schema_version": "0.1.0", "event_id": "e", "event_type": "context.exported", "source": "weftline:1"}
     event |= {"time": "2026-05-08T09:30:00Z", "context_id": "ctx_1"}
     assert isinstance(parse_record(event), ContextEvent)
     injection = {"schema_version": "0.1.0", "injection_id": "i", "assembly_id": "a", "target": "model:x"}

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.capabilities.access.model import new_key
-from weft.capabilities.redaction.masker import Masker
+from weftline.capabilities.access.model import new_key
+from weftline.capabilities.redaction.masker import Masker
 
 pytestmark = pytest.mark.req("AC-11")
 CASES = json.loads((Path(__file__).parents[2] / "data" / "masking.json").read_text("utf-8"))
@@ -26,7 +26,7 @@ PERFECT = (1.0, 1.0)
 # words, an unlabelled number, an address spelled out. Known false positives: an order number
 # with a valid card checksum, a version of four numbers without a label.
 FIGURES = {
-    "weft key": PERFECT,
+    "weftline key": PERFECT,
     "jwt": PERFECT,
     "private key": PERFECT,
     "aws key": PERFECT,
@@ -94,9 +94,9 @@ def test_every_kind_has_positive_and_negative_cases() -> None:
         assert any(case["ideal"] == case["text"] for case in of_kind), kind
 
 
-def test_keys_issued_by_weft_are_detected() -> None:
+def test_keys_issued_by_weftline_are_detected() -> None:
     text = new_key("default", "ada", 0, None).text
-    assert Masker(["secrets"]).text(f"use {text}.") == "use [weft key 1]."
+    assert Masker(["secrets"]).text(f"use {text}.") == "use [weftline key 1]."
 
 
 def test_a_value_has_the_same_mask_throughout_an_export() -> None:
@@ -186,7 +186,7 @@ HOSTILE = [
     "a://b:",
     "DE89 3704 ",
     "AB12",
-    "weft.a.",
+    "weftline.a.",
     "sk-",
     "xoxb-",
     "Bearer ",

@@ -8,14 +8,14 @@ import time
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from weft.app.search import service
+from weftline.app.search import service
 
 if TYPE_CHECKING:
     import pytest
 
 
 async def test_searches_wait_until_ranking_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    name = "weft.capabilities.search.ranking"
+    name = "weftline.capabilities.search.ranking"
 
     def load(_: str) -> ModuleType:
         # As an import does: the module is listed first, and filled then.

@@ -18,12 +18,12 @@ from support.small_collections import (
     text_row,
     view_of,
 )
-from weft.capabilities.indexing.entities import Entity, pack_entities
-from weft.capabilities.search.calibration import RELIABLE_SCORE
-from weft.capabilities.search.model import MIN_PROBABILITY, Query, RankingWeights
-from weft.capabilities.search.selection import UNSURE_RESULTS, select_results
-from weft.kernel.clock import DAY_MICROS
-from weft.search_index.snapshot import IndexSnapshot
+from weftline.capabilities.indexing.entities import Entity, pack_entities
+from weftline.capabilities.search.calibration import RELIABLE_SCORE
+from weftline.capabilities.search.model import MIN_PROBABILITY, Query, RankingWeights
+from weftline.capabilities.search.selection import UNSURE_RESULTS, select_results
+from weftline.kernel.clock import DAY_MICROS
+from weftline.search_index.snapshot import IndexSnapshot
 
 FRUIT = (
     "apples grow on trees in the orchard",

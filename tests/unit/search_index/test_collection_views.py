@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from support.collection_model import DIMENSIONS, CollectionModel, NamedCaller, check_nearest, check_view, random_chunk
 from support.full_run import examples
-from weft.capabilities.search.index_view import CollectionQuery, IncompleteItem
-from weft.search_index.segment_store import SegmentStore
-from weft.search_index.snapshot import IndexSnapshot, intact_view, merge_live_rows
-from weft.search_index.view import CollectionView
+from weftline.capabilities.search.index_view import CollectionQuery, IncompleteItem
+from weftline.search_index.segment_store import SegmentStore
+from weftline.search_index.snapshot import IndexSnapshot, intact_view, merge_live_rows
+from weftline.search_index.view import CollectionView
 
 QUERIES = (
     CollectionQuery("s"),
@@ -43,7 +43,7 @@ class ReplicaMachine(stateful.RuleBasedStateMachine):
         self.snapshot = IndexSnapshot()
         self.number = 0
         self.removals: list[tuple[int, int]] = []
-        self.folder = SegmentStore(Path(tempfile.mkdtemp(prefix="weft-index-")))
+        self.folder = SegmentStore(Path(tempfile.mkdtemp(prefix="weftline-index-")))
         self.earlier = [(self.snapshot, dict(self.model.chunks))]
 
     @stateful.rule(chance=st.integers(0, 2**32), count=st.integers(1, 12))

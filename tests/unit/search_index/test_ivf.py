@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.search_index.ivf import MIN_CLUSTERED, arrange_vectors, cluster_vectors
-from weft.search_index.quantized_vectors import VisibleVectors, quantise, scales
+from weftline.search_index.ivf import MIN_CLUSTERED, arrange_vectors, cluster_vectors
+from weftline.search_index.quantized_vectors import VisibleVectors, quantise, scales
 
 pytestmark = pytest.mark.req("CE-N", part="recall@10 against exact search over 60,000 vectors")
 

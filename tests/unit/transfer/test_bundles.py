@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.capabilities.records.model import ContextEnvelope, ContextItem, MissingContext, Producer
-from weft.capabilities.records.refs import Link
-from weft.capabilities.sessions.model import SessionConfig
-from weft.capabilities.transfer import bundle_format as bundles
-from weft.capabilities.transfer.bundle_format import (
+from weftline.capabilities.records.model import ContextEnvelope, ContextItem, MissingContext, Producer
+from weftline.capabilities.records.refs import Link
+from weftline.capabilities.sessions.model import SessionConfig
+from weftline.capabilities.transfer import bundle_format as bundles
+from weftline.capabilities.transfer.bundle_format import (
     BundleContent,
     BundleDamaged,
     BundleHeader,
@@ -30,7 +30,7 @@ from weft.capabilities.transfer.bundle_format import (
     StoredInfo,
     is_bundle,
 )
-from weft.kernel.errors import ContentTooLarge
+from weftline.kernel.errors import ContentTooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,14 +45,14 @@ each_form = pytest.mark.parametrize("form", FORMS)
 
 def header(**options: Any) -> BundleHeader:
     fields = {
-        "format": "weft-bundle",
+        "format": "weftline-bundle",
         "version": 1,
         "bundle_id": "b1",
         "scope": "session",
         "schema_version": "0.1.0",
         "created_at": AT,
-        "producer": Producer(id="weft", version="1"),
-        "source": "urn:weft:1",
+        "producer": Producer(id="weftline", version="1"),
+        "source": "urn:weftline:1",
         "session_id": "s1",
     }
     return BundleHeader(**{**fields, **options})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-import weft.app.line_kinds  # noqa: F401 - registers them
-from weft.capabilities.transfer.imported_labels import ExportedLabel, imported_label
-from weft.capabilities.trust.model import Source, Trust, TrustLabel
+import weftline.app.line_kinds  # noqa: F401 - registers them
+from weftline.capabilities.transfer.imported_labels import ExportedLabel, imported_label
+from weftline.capabilities.trust.model import Source, Trust, TrustLabel
 
 
 @pytest.mark.parametrize("claimed", list(Trust))

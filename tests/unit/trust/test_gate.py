@@ -10,21 +10,21 @@ import pytest
 from msgspec.structs import replace
 
 from support.world import refused
-from weft.app.caches import Cache
-from weft.capabilities.injection.model import HARMLESS, Detection
-from weft.capabilities.trust.gate import (
+from weftline.app.caches import Cache
+from weftline.capabilities.injection.model import HARMLESS, Detection
+from weftline.capabilities.trust.gate import (
     ContentBlocked,
     ContentGate,
     ContentQuarantined,
     IncomingContent,
     submitted,
 )
-from weft.capabilities.trust.model import Source, Trust, TrustLabel
-from weft.capabilities.trust.policy import DEFAULT_POLICY, InjectionActions, PiiActions, SecretActions, TrustPolicy
-from weft.capabilities.trust.scanner import ContentScanner
-from weft.kernel.approval import Approval
-from weft.kernel.clock import SystemClock
-from weft.kernel.identity import Actor, Permission, PrincipalKind
+from weftline.capabilities.trust.model import Source, Trust, TrustLabel
+from weftline.capabilities.trust.policy import DEFAULT_POLICY, InjectionActions, PiiActions, SecretActions, TrustPolicy
+from weftline.capabilities.trust.scanner import ContentScanner
+from weftline.kernel.approval import Approval
+from weftline.kernel.clock import SystemClock
+from weftline.kernel.identity import Actor, Permission, PrincipalKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.unit.injection.test_normal_form import ATTACK, ENCODED, HIDDEN
 
-from weft.capabilities.redaction.detector import Scanner
-from weft.capabilities.redaction.masker import DETECTORS
-from weft.capabilities.trust.precheck import MAX_CHARS, Suspicion, precheck
+from weftline.capabilities.redaction.detector import Scanner
+from weftline.capabilities.redaction.masker import DETECTORS
+from weftline.capabilities.trust.precheck import MAX_CHARS, Suspicion, precheck
 
 NOTHING = Suspicion(injection=False, secrets=False)
 
@@ -59,7 +59,7 @@ def test_what_the_detector_decodes_is_scanned(text: str) -> None:
     [
         "password: hunter2-hunter2",
         "pwd=hunter2-hunter2",
-        "the database is at postgres://weft:s3cret-word@db/main",
+        "the database is at postgres://weftline:s3cret-word@db/main",
         "Authorization: Bearer abc123def456ghi789",
         "use bearer a1b2c3d4e5f6g7 for it",
         "the password of the demo is hunter2!",

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.world import refused
-from weft.validation.agreement import cohen_kappa, fleiss_kappa, wilson_interval
-from weft.validation.review import AnswerPair, Judgement, figures_of, read_pairs, score_sheets, write_sheets
+from weftline.validation.agreement import cohen_kappa, fleiss_kappa, wilson_interval
+from weftline.validation.review import AnswerPair, Judgement, figures_of, read_pairs, score_sheets, write_sheets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from weft.validation.model import Figure
+    from weftline.validation.model import Figure
 
 pytestmark = pytest.mark.req("CE-V", part="a blind review of answers")
-PAIRS = [AnswerPair(f"Question {number}?", f"weft {number}", f"full {number}") for number in range(1, 9)]
+PAIRS = [AnswerPair(f"Question {number}?", f"weftline {number}", f"full {number}") for number in range(1, 9)]
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -51,11 +51,11 @@ def test_a_sheet_does_not_tell_which_answer_is_which(tmp_path: Path) -> None:
     for sheet in sheets:
         rows = rows_of(sheet)
         assert rows[0].keys() == {"sheet", "item", "question", "answer_a", "answer_b", "choice", "comment"}
-        assert sum(row["answer_a"].startswith("weft") for row in rows) == len(PAIRS) // 2
+        assert sum(row["answer_a"].startswith("weftline") for row in rows) == len(PAIRS) // 2
         assert sorted(row["question"] for row in rows) == sorted(pair.question for pair in PAIRS)
         assert all({row["answer_a"][5:], row["answer_b"][5:]} == {row["item"]} for row in rows)
         text = sheet.read_text("utf-8")
-        assert "with_weft" not in text
+        assert "with_weftline" not in text
     assert "choice" in instructions.read_text("utf-8")
 
 
@@ -69,11 +69,11 @@ def test_orders_differ_between_reviewers(tmp_path: Path) -> None:
 
 def test_the_key_finds_what_reviewers_prefer(tmp_path: Path) -> None:
     _, one, other, third, key = write_sheets(PAIRS, tmp_path / "review", 3)
-    fill(one, prefers("weft"))
-    fill(other, prefers("weft"), delimiter=";")
+    fill(one, prefers("weftline"))
+    fill(other, prefers("weftline"), delimiter=";")
     fill(third, prefers("full"))
     figures = score_sheets([one, other, third], key)
-    assert value(figures, "Weft preferred") == 16
+    assert value(figures, "Weftline preferred") == 16
     assert value(figures, "full context preferred") == 8
     assert value(figures, "no worse") == 100
     (parity,) = [figure for figure in figures if figure.met is not None]
@@ -108,7 +108,7 @@ def test_no_sheet_is_overwritten(tmp_path: Path) -> None:
 def test_wrong_sheets_are_refused_with_their_place(tmp_path: Path) -> None:
     _, sheet, other, key = write_sheets(PAIRS, tmp_path / "review", 2)
     fill(sheet, lambda _: "perhaps")
-    fill(other, prefers("weft"))
+    fill(other, prefers("weftline"))
     for sheets, told in (
         ([sheet], "'perhaps' is no choice"),
         ([other, other], "Two files are the sheet reviewer-2"),
@@ -129,10 +129,10 @@ def test_wrong_sheets_are_refused_with_their_place(tmp_path: Path) -> None:
 
 def test_pairs_are_json_lines(tmp_path: Path) -> None:
     file = tmp_path / "pairs.jsonl"
-    file.write_text('{"question": "q", "with_weft": "a", "full_context": "b"}\n\n')
+    file.write_text('{"question": "q", "with_weftline": "a", "full_context": "b"}\n\n')
     assert read_pairs(file) == [AnswerPair("q", "a", "b")]
     # JSON may have separators of lines within a text.
-    file.write_text('{"question": "q", "with_weft": "a\u2028a", "full_context": "b\x85"}\r\n', "utf-8")
+    file.write_text('{"question": "q", "with_weftline": "a\u2028a", "full_context": "b\x85"}\r\n', "utf-8")
     assert read_pairs(file) == [AnswerPair("q", "a\u2028a", "b\x85")]
     for text, told in (("\n", "no pairs"), ('\n{"question": "q"}\n', "line 2")):
         file.write_text(text)

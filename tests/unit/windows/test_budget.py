@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.capabilities.language_models.model import ConversationMessage
-from weft.capabilities.windows.budget import Fit, SizedEvent, budgets_for, fit, shorten
-from weft.capabilities.windows.model import Category, WindowEvent, WindowTooSmall
-from weft.kernel.tokens import approximate_tokens
+from weftline.capabilities.language_models.model import ConversationMessage
+from weftline.capabilities.windows.budget import Fit, SizedEvent, budgets_for, fit, shorten
+from weftline.capabilities.windows.model import Category, WindowEvent, WindowTooSmall
+from weftline.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,1 +1,0 @@
-"""What Weft knows of language models: wire forms, limits, prices, prompt caches, token counts."""

@@ -1,1 +1,0 @@
-"""Tools: those of Weft and those that runtimes register, the steps of a task, and the choice of tools for a task."""

@@ -1,6 +1,0 @@
-"""The typed clients: every operation over the wire, for asyncio and for plain code."""
-
-from weft.client._client import Client
-from weft.client._sync_client import SyncClient
-
-__all__ = ["Client", "SyncClient"]

@@ -1,5 +1,0 @@
-"""``weft demo``: an orchestrator and two sub-agents solve a problem over a real server, with narration."""
-
-from weft.demo.run import run
-
-__all__ = ["run"]

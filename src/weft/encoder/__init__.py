@@ -1,1 +1,0 @@
-"""The encoder included in Weft: tokenizer, layers, installed weights, and the classifier of texts built on them."""

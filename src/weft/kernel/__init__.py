@@ -1,1 +1,0 @@
-"""Types and ports that every capability shares. Imports nothing else of Weft."""

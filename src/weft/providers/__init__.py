@@ -1,1 +1,0 @@
-"""What Weft asks of others: token signing, tokenizers, rate-limit storage. Each implements a port."""

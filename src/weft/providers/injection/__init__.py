@@ -1,1 +1,0 @@
-"""Injection detectors: the one included in Weft, and models from outside."""

@@ -1,1 +1,0 @@
-"""Tasks of the worker process. It imports them as top-level modules, without Weft."""

@@ -1,1 +1,0 @@
-"""For those who test against Weft: contract suites, and a clock that can be moved."""

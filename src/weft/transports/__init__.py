@@ -1,1 +1,0 @@
-"""How Weft is reached. No capability code lives here: everything is read off the registry."""

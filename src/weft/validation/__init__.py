@@ -1,1 +1,0 @@
-"""``weft validate``: the eight validations of the context engine, each on a temporary database."""

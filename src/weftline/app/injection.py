@@ -1,0 +1,474 @@
+"""Dependency injection by type.
+
+The one untyped part of the wiring; a test resolves every need of every operation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+
+import weftline.app.line_kinds  # noqa: F401 - registers them
+from weftline.app.audit_writer import CallAuditTrail
+from weftline.app.search.service import IndexLag
+from weftline.app.session_acl_cache import CallSessionAcl, SessionAclCache
+from weftline.capabilities.access.agent_tree import AgentLimit
+from weftline.capabilities.access.audit import AuditFilter, AuditStore, AuditTrail
+from weftline.capabilities.access.operations import TokenLifetimes
+from weftline.capabilities.access.store import AccessStore, LineKeys, TokenCodec
+from weftline.capabilities.agent_context.critical import CriticalEditStore, SessionLayers
+from weftline.capabilities.agent_context.model import ContextLimits
+from weftline.capabilities.agent_context.store import SnapshotStore
+from weftline.capabilities.alerts.evaluation import AlertSettingsCache
+from weftline.capabilities.alerts.service import Alerts
+from weftline.capabilities.alerts.store import AgentCalls, AlertStore
+from weftline.capabilities.approvals.store import ApprovalStore, CallPerformer, HeldCallObserver
+from weftline.capabilities.assembly.conversation import PreparedEventCache
+from weftline.capabilities.assembly.costs import DoubtLimit
+from weftline.capabilities.assembly.gather import PromptCache
+from weftline.capabilities.assembly.receipts import ReceiptStore
+from weftline.capabilities.assembly.records import ReceiptRecordReader
+from weftline.capabilities.board.store import EntryObserver, EntryStore, ReadTally
+from weftline.capabilities.budgets.store import BudgetStore
+from weftline.capabilities.compaction.review import HeldCompactions
+from weftline.capabilities.compaction.runner import CompactionRunner
+from weftline.capabilities.compaction.store import CompactionStore, FactCache, ViewCache
+from weftline.capabilities.compaction.trigger import CompactionWaker, ThresholdTrigger
+from weftline.capabilities.events.model import EventImport, EventStore, Feed
+from weftline.capabilities.events.webhooks.store import WebhookSender, WebhookStore
+from weftline.capabilities.guardrails.actions import KnownActions
+from weftline.capabilities.guardrails.service import Guardrails
+from weftline.capabilities.guardrails.store import CallerGuardrails, HitStore
+from weftline.capabilities.guidance.operations import AllowedOperations
+from weftline.capabilities.history.line_backend import LineBackends
+from weftline.capabilities.history.line_kinds import line_kinds
+from weftline.capabilities.history.store import (
+    CheckoutStore,
+    LineStore,
+    Pruner,
+    PruningLog,
+    RetentionRules,
+    RetentionStore,
+    ReviewStore,
+    SnapshotIndex,
+)
+from weftline.capabilities.indexing.chunking.reader import DocumentReader
+from weftline.capabilities.indexing.collections.store import CollectionStore
+from weftline.capabilities.indexing.embeddings.model import Embeddings
+from weftline.capabilities.indexing.embeddings.store import TenantModelStore, VectorStore
+from weftline.capabilities.indexing.model_migration.model import ModelMigrationStore
+from weftline.capabilities.injection.model import InjectionDetector
+from weftline.capabilities.knowledge.domains import DomainAuditFilter
+from weftline.capabilities.knowledge.sources.store import SourceControl, SourceStore
+from weftline.capabilities.knowledge.store import DocumentStore, DomainStore
+from weftline.capabilities.language_models.catalog import Catalog
+from weftline.capabilities.language_models.factors import TokenFactorStore
+from weftline.capabilities.language_models.prices import Prices
+from weftline.capabilities.language_models.token_counts import CountCache
+from weftline.capabilities.layers.rules import RuleLoader, TenantRules
+from weftline.capabilities.layers.service import Layers
+from weftline.capabilities.layers.store import LayerStore, LayerTexts
+from weftline.capabilities.layers.team_contents import LayersAndMemoryOfTeams
+from weftline.capabilities.lineage.item_labels import StoredItemLabels
+from weftline.capabilities.lineage.store import LineageStore
+from weftline.capabilities.memory.model import MemoryLimits
+from weftline.capabilities.memory.store import MemoryStore
+from weftline.capabilities.messages.search.searcher import Searcher
+from weftline.capabilities.messages.store import InboxStore, MessagePages, MessageStore, ReplyObserver
+from weftline.capabilities.metering.store import UsageStore
+from weftline.capabilities.metrics.model import MetricsSource
+from weftline.capabilities.missing_context.answers import GapAnswers
+from weftline.capabilities.object_storage.store import ObjectIndex, Staging
+from weftline.capabilities.pins.model import PinLimits
+from weftline.capabilities.pins.store import PinStore
+from weftline.capabilities.plans.model import DefaultPlan
+from weftline.capabilities.plans.store import PlanStore
+from weftline.capabilities.records.store import MarkupReader, ReceiptRecords, RecordStore
+from weftline.capabilities.search.retriever import Retriever
+from weftline.capabilities.search.stores import KnownSessions, Lag
+from weftline.capabilities.sessions.store import ConventionStore, SessionStore
+from weftline.capabilities.teams.store import TeamContents, TeamStore
+from weftline.capabilities.tools.catalogue import ToolCatalogue
+from weftline.capabilities.tools.selection import SelectionMetrics
+from weftline.capabilities.tools.store import SelectionStore, StepStore, ToolStore
+from weftline.capabilities.transfer.export import Exporter
+from weftline.capabilities.transfer.importer import Importer
+from weftline.capabilities.transfer.policies import PolicyStore
+from weftline.capabilities.trust.gate import CallVerdicts, ItemLabels
+from weftline.capabilities.trust.policy import TrustPolicies
+from weftline.capabilities.trust.scanner import ContentScanner, Verdicts
+from weftline.capabilities.windows.agent_settings import SettingsCache
+from weftline.capabilities.windows.store import CompactionQueue, EventCache, WindowStore
+from weftline.kernel.alerts import AlertPort
+from weftline.kernel.approval import Approval
+from weftline.kernel.clock import Clock
+from weftline.kernel.correlation import NO_CORRELATION, Correlation
+from weftline.kernel.events import Outbox
+from weftline.kernel.fair_queue import FairSlots
+from weftline.kernel.guards import ImpliedCalls
+from weftline.kernel.identity import Actor
+from weftline.kernel.ports import Cooperative, JobStore, Termination, Transactions
+from weftline.kernel.tokens import TokenCounters
+from weftline.storage.sql.access import SqlAccessStore, SqlAuditStore
+from weftline.storage.sql.agent_calls import SqlAgentCalls
+from weftline.storage.sql.agent_context import SqlSnapshotStore
+from weftline.storage.sql.alerts import SqlAlertStore
+from weftline.storage.sql.approvals import SqlApprovalStore
+from weftline.storage.sql.board import SqlConventionStore, SqlEntryStore
+from weftline.storage.sql.budgets import SqlBudgetStore
+from weftline.storage.sql.checkouts import SqlCheckoutStore
+from weftline.storage.sql.collections import SqlCollectionStore
+from weftline.storage.sql.compactions import SqlCompactionStore
+from weftline.storage.sql.embeddings import SqlTenantModelStore, SqlVectorStore
+from weftline.storage.sql.events import SqlEventStore, SqlOutbox
+from weftline.storage.sql.guardrails import SqlHitStore
+from weftline.storage.sql.history import SqlLineStore
+from weftline.storage.sql.inbox import SqlInboxStore
+from weftline.storage.sql.jobs import SqlJobStore
+from weftline.storage.sql.knowledge import SqlDocumentStore, SqlDomainStore
+from weftline.storage.sql.knowledge_sources import SqlSourceStore
+from weftline.storage.sql.layers import SqlCriticalEditStore, SqlLayerStore
+from weftline.storage.sql.line_signatures import LineSignatures
+from weftline.storage.sql.lineage import SqlLineageStore
+from weftline.storage.sql.memory import SqlMemoryStore
+from weftline.storage.sql.messages import SqlMessageStore
+from weftline.storage.sql.metering import SqlUsageStore
+from weftline.storage.sql.model_migrations import SqlModelMigrationStore
+from weftline.storage.sql.object_storage import SqlObjectIndex
+from weftline.storage.sql.pins import SqlPinStore
+from weftline.storage.sql.plans import SqlPlanStore
+from weftline.storage.sql.policies import SqlPolicyStore
+from weftline.storage.sql.receipts import SqlReceiptStore
+from weftline.storage.sql.records import SqlRecordStore
+from weftline.storage.sql.retention import SqlPruningLog, SqlRetentionRules
+from weftline.storage.sql.reviews import SqlReviewStore, SqlSnapshotIndex
+from weftline.storage.sql.sessions import SqlSessionStore
+from weftline.storage.sql.teams import SqlTeamStore
+from weftline.storage.sql.token_factors import SqlTokenFactorStore
+from weftline.storage.sql.tools import SqlSelectionStore, SqlStepStore, SqlToolStore
+from weftline.storage.sql.unit_of_work import CallerTransactions
+from weftline.storage.sql.webhooks import SqlWebhookStore
+from weftline.storage.sql.windows import SqlWindowStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from weftline.capabilities.approvals.model import HeldCall
+    from weftline.capabilities.trust.model import TrustLabel
+    from weftline.capabilities.trust.policy import TrustPolicy
+    from weftline.storage.sql.database import Database, Transaction
+
+    Source = Callable[["CallScope"], Any]
+
+N = TypeVar("N")
+
+
+@dataclass(slots=True)
+class CallScope:
+    """The actor and the transaction of one call.
+
+    An operation that opens its own transactions has none here and declares no store among its needs.
+    """
+
+    actor: Actor | None
+    _transaction: Transaction | None
+    # Of the texts that were scanned before the transaction.
+    verdicts: Verdicts = field(default_factory=dict)
+
+    @property
+    def correlation(self) -> Correlation:
+        return NO_CORRELATION if self.actor is None else self.actor.correlation
+
+    @property
+    def principal_id(self) -> str | None:
+        return None if self.actor is None else self.actor.principal_id
+
+    @property
+    def approval(self) -> Approval | None:
+        """Return the approval under which a held call is performed."""
+        return None if self.actor is None else self.actor.approval
+
+    @property
+    def known_actor(self) -> Actor:
+        if self.actor is None:
+            raise LookupError("an operation without a caller asked for one")
+        return self.actor
+
+    @property
+    def transaction(self) -> Transaction:
+        if self._transaction is None:
+            raise LookupError("an operation that opens its own transactions declares a store")
+        return self._transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Singletons:
+    """Services that live as long as the application."""
+
+    clock: Clock
+    codec: TokenCodec
+    lifetimes: TokenLifetimes
+    counters: TokenCounters
+    catalog: Catalog
+    prices: Prices
+    injection_detector: InjectionDetector
+    token_counts: CountCache
+    read_counts: ReadTally
+    feed: Feed
+    metrics_source: MetricsSource
+    selection_metrics: SelectionMetrics
+    agent_limit: AgentLimit
+    memory_limits: MemoryLimits
+    pin_limits: PinLimits
+    default_plan: DefaultPlan
+    context_limits: ContextLimits
+    pages: MessagePages
+    layer_texts: LayerTexts
+    tenant_rules: TenantRules
+    known_actions: KnownActions
+    caller_guardrails: CallerGuardrails
+    guardrails: Guardrails
+    implied_calls: ImpliedCalls
+    searcher: Searcher
+    allowed_operations: AllowedOperations
+    tool_catalogue: ToolCatalogue
+    markup: MarkupReader
+    pruner: Pruner
+    staging: Staging
+    exporter: Exporter
+    importer: Importer
+    webhook_sender: WebhookSender
+    source_control: SourceControl
+    embeddings: Embeddings
+    retriever: Retriever
+    known_sessions: SessionAclCache
+    window_events: EventCache
+    compaction_settings: SettingsCache
+    alert_settings: AlertSettingsCache
+    compaction_waker: CompactionWaker
+    compaction_runner: CompactionRunner
+    prepared_events: PreparedEventCache
+    compacted_views: ViewCache
+    key_facts: FactCache
+    prompts: PromptCache
+    assembly_slots: FairSlots
+    doubt_limit: DoubtLimit
+    content_scanner: ContentScanner
+    document_reader: DocumentReader
+    termination: Termination
+    call_performer: CallPerformer
+
+
+# Stores, created for the transaction of each call.
+_STORES: Mapping[type, Callable[[Transaction], Any]] = {
+    AccessStore: SqlAccessStore,
+    AgentCalls: SqlAgentCalls,
+    AlertStore: SqlAlertStore,
+    ApprovalStore: SqlApprovalStore,
+    SelectionStore: SqlSelectionStore,
+    StepStore: SqlStepStore,
+    ToolStore: SqlToolStore,
+    AuditStore: SqlAuditStore,
+    ConventionStore: SqlConventionStore,
+    CriticalEditStore: SqlCriticalEditStore,
+    BudgetStore: SqlBudgetStore,
+    DocumentStore: SqlDocumentStore,
+    DomainStore: SqlDomainStore,
+    EntryStore: SqlEntryStore,
+    EventStore: SqlEventStore,
+    HitStore: SqlHitStore,
+    InboxStore: SqlInboxStore,
+    JobStore: SqlJobStore,
+    Lag: IndexLag,
+    LayerStore: SqlLayerStore,
+    LineageStore: SqlLineageStore,
+    MemoryStore: SqlMemoryStore,
+    MessageStore: SqlMessageStore,
+    ModelMigrationStore: SqlModelMigrationStore,
+    ObjectIndex: SqlObjectIndex,
+    PinStore: SqlPinStore,
+    PlanStore: SqlPlanStore,
+    PolicyStore: SqlPolicyStore,
+    PruningLog: SqlPruningLog,
+    ReceiptStore: SqlReceiptStore,
+    RecordStore: SqlRecordStore,
+    RetentionRules: SqlRetentionRules,
+    RetentionStore: SqlRetentionRules,
+    ReviewStore: SqlReviewStore,
+    SessionStore: SqlSessionStore,
+    CollectionStore: SqlCollectionStore,
+    SnapshotIndex: SqlSnapshotIndex,
+    SnapshotStore: SqlSnapshotStore,
+    SourceStore: SqlSourceStore,
+    CheckoutStore: SqlCheckoutStore,
+    TeamStore: SqlTeamStore,
+    TenantModelStore: SqlTenantModelStore,
+    VectorStore: SqlVectorStore,
+    TokenFactorStore: SqlTokenFactorStore,
+    UsageStore: SqlUsageStore,
+    WebhookStore: SqlWebhookStore,
+    WindowStore: SqlWindowStore,
+    CompactionStore: SqlCompactionStore,
+}
+
+# Ports that a service of a higher slice implements.
+_IMPLEMENTATIONS: Mapping[type, type] = {
+    AlertPort: Alerts,
+    AuditFilter: DomainAuditFilter,
+    CompactionQueue: ThresholdTrigger,
+    EntryObserver: GapAnswers,
+    ReceiptRecords: ReceiptRecordReader,
+    ReplyObserver: GapAnswers,
+    SessionLayers: Layers,
+    TeamContents: LayersAndMemoryOfTeams,
+}
+
+
+def _line_backends(container: Container) -> Source:
+    def build(call: CallScope) -> LineBackends:
+        return LineBackends(
+            {kind.prefix: partial(container.source(kind.backend), call) for kind in line_kinds().values()}
+        )
+
+    return build
+
+
+class _CallItemLabels:
+    """Builds the lookup of labels when a call names what its text was derived from: few do."""
+
+    __slots__ = ("_call", "_container")
+
+    def __init__(self, container: Container, call: CallScope) -> None:
+        self._container = container
+        self._call = call
+
+    async def of(self, references: Sequence[str]) -> Mapping[str, TrustLabel]:
+        labels: StoredItemLabels = self._container.source(StoredItemLabels)(self._call)
+        return await labels.of(references)
+
+
+def _item_labels(container: Container) -> Source:
+    return lambda call: _CallItemLabels(container, call)
+
+
+class _CallPolicies:
+    """Builds the loader of rules when a call stores content: reads have a gate too, and do not use it."""
+
+    __slots__ = ("_call", "_container")
+
+    def __init__(self, container: Container, call: CallScope) -> None:
+        self._container = container
+        self._call = call
+
+    async def current(self) -> TrustPolicy:
+        rules: TenantRules = self._container.source(TenantRules)(self._call)
+        known = rules.cached(self._call.known_actor)
+        if known is not None:
+            return known.policy
+        loader: RuleLoader = self._container.source(RuleLoader)(self._call)
+        return await loader.current()
+
+
+def _policies(container: Container) -> Source:
+    return lambda call: _CallPolicies(container, call)
+
+
+class _CallObserver:
+    """Builds the observer of held calls when one is shown or ends: few calls have to do with one."""
+
+    __slots__ = ("_call", "_container")
+
+    def __init__(self, container: Container, call: CallScope) -> None:
+        self._container = container
+        self._call = call
+
+    async def details(self, held: HeldCall) -> dict[str, Any]:
+        return await self._observer.details(held)
+
+    async def closed(self, held: HeldCall, decision: Literal["refused", "expired"]) -> None:
+        await self._observer.closed(held, decision)
+
+    @property
+    def _observer(self) -> HeldCompactions:
+        observer: HeldCompactions = self._container.source(HeldCompactions)(self._call)
+        return observer
+
+
+def _observer(container: Container) -> Source:
+    return lambda call: _CallObserver(container, call)
+
+
+class Container:
+    """Builds what operations need, by type. How to build a type is resolved on its first use and cached."""
+
+    def __init__(self, database: Database, clock: Clock, signing_secret: bytes = b"") -> None:
+        self._database = database
+        self._needs: dict[tuple[type, ...], list[Source]] = {}
+        self._sources: dict[Any, Source] = {
+            Actor: lambda call: call.actor,
+            AuditTrail: lambda call: CallAuditTrail(call.transaction, call.known_actor, clock),
+            Cooperative: lambda call: call.transaction,
+            Outbox: lambda call: SqlOutbox(call.transaction, clock, call.correlation, call.principal_id),
+            EventImport: lambda call: SqlOutbox(call.transaction, clock),
+            CallVerdicts: lambda call: call.verdicts,
+        }
+        self._sources |= {need: _opened(store) for need, store in _STORES.items()}
+        self._sources[LineBackends] = _line_backends(self)
+        self._sources[LineKeys] = lambda call: LineSignatures(call.transaction, signing_secret)
+        self._sources[LineStore] = lambda call: SqlLineStore(call.transaction, signing_secret)
+        self._sources[ItemLabels] = _item_labels(self)
+        self._sources[TrustPolicies] = _policies(self)
+        self._sources[HeldCallObserver] = _observer(self)
+
+    def provide(self, singletons: Singletons) -> None:
+        """Register the application's singletons."""
+        self._sources |= {need: _always(getattr(singletons, name)) for name, need in _hints_of(Singletons).items()}
+        known = singletons.known_sessions
+        self._sources[KnownSessions] = lambda call: CallSessionAcl(known, call.transaction)
+
+    def build(self, need: type[N], actor: Actor, transaction: Transaction) -> N:
+        built: N = self.source(need)(CallScope(actor, transaction))
+        return built
+
+    def arguments(self, needs: tuple[type, ...], call: CallScope) -> list[Any]:
+        """Return the arguments of an operation after its request."""
+        sources = self._needs.get(needs)
+        if sources is None:
+            sources = self._needs[needs] = [self.source(need) for need in needs]
+        return [source(call) for source in sources]
+
+    def source(self, need: Any) -> Source:  # noqa: ANN401 - a type, or a generic alias
+        """Return the function that builds a need for a call."""
+        found = self._sources.get(need)
+        if found is None:
+            found = self._sources[need] = self._new_source(need)
+        return found
+
+    def _new_source(self, need: Any) -> Source:  # noqa: ANN401 - likewise
+        if get_origin(need) is Transactions:
+            (inner,) = get_args(need)
+            return _always(CallerTransactions(self._database, self, inner))
+        if need in _IMPLEMENTATIONS:
+            return self.source(_IMPLEMENTATIONS[need])
+        if not (isinstance(need, type) and issubclass(need, msgspec.Struct)):
+            raise TypeError(f"nothing provides {need!r}")
+        # A struct is built from its fields.
+        hints = _hints_of(need)
+        parts = [self.source(hints[name]) for name in need.__struct_fields__]
+        return lambda call: need(*[part(call) for part in parts])
+
+
+@cache
+def _hints_of(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _opened(store: Callable[[Transaction], Any]) -> Source:
+    return lambda call: store(call.transaction)
+
+
+def _always(service: object) -> Source:
+    return lambda _: service

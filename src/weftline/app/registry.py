@@ -1,0 +1,136 @@
+"""Registry of every operation; a module of operations is imported when one of its operations is first used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from weftline.app.operation_index import MODULES
+from weftline.kernel.operation import Operation, Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# In the order in which tools, commands and reference pages list them.
+_MODULES = (
+    "board.operations",
+    "board.guidance",
+    "board.check",
+    "sessions.operations",
+    "sessions.member_operations",
+    "messages.session_overview",
+    "messages.operations",
+    "messages.inbox_operations",
+    "windows.ingest",
+    "windows.operations",
+    "windows.review",
+    "windows.shared_windows",
+    "windows.checkpoints",
+    "compaction.operations",
+    "assembly.operations",
+    "assembly.receipt_operations",
+    "assembly.validate_operation",
+    "recommendations.operations",
+    "search.operations",
+    "search.entity_operations",
+    "search.pin_operations",
+    "assembly.get_context",
+    "messages.search.operations",
+    "messages.search.by_sender_and_time",
+    "knowledge.domain_operations",
+    "knowledge.templates.operations",
+    "search.domain_evaluation",
+    "knowledge.document_operations",
+    "knowledge.document_queries",
+    "knowledge.document_review",
+    "search.session_indexing.reindex",
+    "memory.operations",
+    "memory.admin_view",
+    "agent_context.push",
+    "agent_context.pull",
+    "agent_context.copy_context",
+    "agent_context.definitions",
+    "layers.operations",
+    "alerts.operations",
+    "approvals.operations",
+    "layers.guardrail_operations",
+    "board.admin_view",
+    "history.log",
+    "history.diff",
+    "history.verify",
+    "history.bisect",
+    "history.snapshots",
+    "history.rollback",
+    "history.branches",
+    "history.merge_operations",
+    "history.merge_reviews",
+    "history.retention",
+    "record_log.add",
+    "record_log.list_records",
+    "record_log.show",
+    "record_log.redact",
+    "record_log.resolve_source",
+    "transfer.export",
+    "transfer.importer",
+    "transfer.policies",
+    "lineage.operations",
+    "indexing.embeddings.operations",
+    "knowledge.sources.operations",
+    "indexing.model_migration.operations",
+    "missing_context.operations",
+    "missing_context.requests",
+    "events.operations",
+    "events.webhooks.operations",
+    "access.operations",
+    "sessions.agent_directory",
+    "teams.operations",
+    "budgets.operations",
+    "usage.operations",
+    "access.audit",
+    "metrics.operations",
+    "guidance.operations",
+    "guidance.plan",
+    "tools.catalogue",
+    "tools.operations",
+    "tools.step_operations",
+)
+
+
+@dataclass(slots=True)
+class LazyRegistry(Registry):
+    """Imports one module for a lookup by name, and all of them for an iteration."""
+
+    def __getitem__(self, name: str) -> Operation:
+        if name not in self._by_name and name in MODULES:
+            self._by_name |= {operation.name: operation for operation in _operations_in(MODULES[name])}
+        return self._by_name[name] if name in self._by_name else self._complete()[name]
+
+    def __iter__(self) -> Iterator[Operation]:
+        return iter(self._complete())
+
+    @staticmethod
+    @cache
+    def _complete() -> Registry:
+        """Return a registry of all operations in the order of their modules."""
+        everything = Registry()
+        for module in _MODULES:
+            for operation in _operations_in(module):
+                everything.add(operation)
+        return everything
+
+
+@cache
+def all_operations() -> Registry:
+    """Return the registry that every interface is derived from."""
+    return LazyRegistry()
+
+
+@cache
+def _operations_in(module: str) -> list[Operation]:
+    # The errors of history operations include those of every kind of line.
+    if module.startswith("history."):
+        import_module("weftline.app.line_kinds")
+    defined = vars(import_module(f"weftline.capabilities.{module}"))
+    return [value for value in defined.values() if isinstance(value, Operation)]

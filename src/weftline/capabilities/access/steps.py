@@ -1,0 +1,77 @@
+"""Steps: named stages of a task with the tools they need. A caller in a step may call no other tool.
+
+A step only takes away: who may do what is decided by permissions, place in the tree and clearance as without it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from weftline.kernel.errors import NotFound, PermissionDenied
+from weftline.kernel.fields import Name
+
+if TYPE_CHECKING:
+    from weftline.kernel.identity import Actor
+    from weftline.kernel.operation import Operation
+
+# In every step a caller keeps its credential alive, with the same step, and its runtime asks what it may call.
+_IN_EVERY_STEP = frozenset({"token.refresh", "guardrail.check"})
+StepName = Annotated[Name, msgspec.Meta(description="Name of the step.")]
+
+
+class StepNotFound(NotFound):
+    """No step of this name is defined for you."""
+
+    code = "STEP_NOT_FOUND"
+    hint = "List the steps with `step.list`."
+    related = ("steps",)
+
+
+class ToolNotInStep(PermissionDenied):
+    """The tool does not belong to the step that you are in."""
+
+    code = "TOOL_NOT_IN_STEP"
+    hint = "Do this step with the tools that are listed; leave the rest to the steps that follow."
+    related: tuple[str, ...] = ()
+
+
+class BoundToStep(PermissionDenied):
+    """The credential is bound to another step."""
+
+    code = "BOUND_TO_STEP"
+    hint = "Use the endpoint of your step, or /mcp. Only a credential that is bound to no step can enter another one."
+    related: tuple[str, ...] = ()
+
+
+def no_step(name: str) -> StepNotFound:
+    return StepNotFound(f"There is no step '{name[:100]}' for you.", resource_type="step", resource_id=name[:100])
+
+
+def is_in_step(operation: Operation, actor: Actor) -> bool:
+    """Return whether the step of a caller has an operation: its tool, or just this action of the tool."""
+    return actor.may_call(operation.tool, f"{operation.tool}.{operation.action}")
+
+
+def check_operation_in_step(operation: Operation, actor: Actor) -> None:
+    """Refuse operations that the step of a caller does not have."""
+    if not is_in_step(operation, actor) and operation.name not in _IN_EVERY_STEP:
+        raise not_in_step(f"`{operation.name}`", actor)
+
+
+def check_in_step(actor: Actor, *names: str) -> None:
+    """Refuse a tool, under any of its names, that the step of a caller does not have."""
+    if not actor.may_call(*names):
+        raise not_in_step(f"'{names[0][:100]}'", actor)
+
+
+def not_in_step(what: str, actor: Actor) -> ToolNotInStep:
+    return ToolNotInStep(f"{what} is not among the tools of the step '{actor.step}'.", step=actor.step)
+
+
+def step_within(bound: str | None, wanted: str | None) -> str | None:
+    """Return the step of a credential that is used or made; raises BoundToStep if it would leave the one it has."""
+    if bound is not None and wanted not in (None, bound):
+        raise BoundToStep(f"This credential is bound to the step '{bound}'.", step=bound)
+    return bound or wanted

@@ -1,0 +1,46 @@
+"""Questions that nobody has answered yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from weftline.capabilities.compaction.facts.statements import answers
+from weftline.capabilities.compaction.facts.subjects import content_terms
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from weftline.capabilities.windows.model import WindowEvent
+
+_READ = 600
+# Later messages of others that may answer a question: what comes after the next is seldom about it.
+_REPLIES = 1
+# A reply as short as this need not repeat a word of the question.
+_SHORT_REPLY = 120
+
+
+class OpenQuestions(NamedTuple):
+    """The next messages of others after each message, by its number."""
+
+    replies: Mapping[int, Sequence[str]]
+
+    @classmethod
+    def of(cls, events: Sequence[WindowEvent]) -> OpenQuestions:
+        replies: dict[int, Sequence[str]] = {}
+        said: list[tuple[str, str]] = []
+        for number in range(len(events) - 1, -1, -1):
+            message = events[number].message
+            if message.role == "tool" or not message.content.strip():
+                continue
+            who = message.name or message.role
+            replies[number] = [text for other, text in reversed(said[-2 * _REPLIES :]) if other != who][:_REPLIES]
+            said.append((who, message.content[:_READ]))
+        return cls(replies)
+
+    def is_open(self, number: int, question: str) -> bool:
+        """Tell whether no reply answers a question."""
+        asked = set(content_terms(question))
+        return not any(
+            (len(reply) <= _SHORT_REPLY or asked.intersection(content_terms(reply))) and answers(question, reply)
+            for reply in self.replies.get(number, ())
+        )

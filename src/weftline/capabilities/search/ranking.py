@@ -1,0 +1,132 @@
+"""Hybrid ranking of visible chunks by relevance to a query.
+
+Candidates are found by keywords and by meaning. Their signals add up to a score, which is calibrated to a relevance
+from 0 to 1. Selection then takes what an answer or a prompt needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from weftline.capabilities.indexing.text_analysis import terms
+from weftline.capabilities.search.bm25 import Lexicon
+from weftline.capabilities.search.entity_matches import entity_weights
+from weftline.capabilities.search.query_parser import parse_query
+from weftline.capabilities.search.scoring import (
+    add_entities,
+    add_recency_and_importance,
+    add_speaker,
+    penalise_duplicates,
+    score_candidates,
+)
+from weftline.capabilities.search.selection import ScoredCandidates, select_results
+from weftline.kernel.thread_pools import SEARCH_THREADS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from weftline.capabilities.search.index_view import Floats, View
+    from weftline.capabilities.search.model import Query, Ranking
+    from weftline.capabilities.search.retriever import Embed
+    from weftline.capabilities.search.scoring import Scores
+
+# Maximum parts of a long query: those with the highest lexical scores.
+_MAX_PARTS = 16
+# Maximum parts considered for that, longest first.
+_MAX_CONSIDERED_PARTS = 64
+
+
+class _ParsedQuery(NamedTuple):
+    """All distinct parts of a query, the parts of each view, their posting lists, and the weights of its entities."""
+
+    texts: list[str]
+    by_view: list[_ViewQuery]
+    lexicon: Lexicon
+    entities: Mapping[str, float]
+
+
+class _ViewQuery(NamedTuple):
+    """Query parts for one view, by index, and the speaker that the query names."""
+
+    view: View
+    parts: list[int]
+    speaker: str | None
+
+
+async def rank(query: Query, views: Sequence[View], embed: Embed) -> Ranking:
+    """Rank the rows of views for a query. ``embed`` returns None if the model is unavailable."""
+    candidates = await score_views(query, views, embed)
+    return await SEARCH_THREADS.run(select_results, query, views, candidates)
+
+
+async def score_views(query: Query, views: Sequence[View], embed: Embed) -> ScoredCandidates:
+    """Return the candidates with their signals."""
+    parsed = await SEARCH_THREADS.run(_parse, query, views)
+    vectors = await _embed_parts(parsed.texts, {part for each in parsed.by_view for part in each.parts}, embed)
+    found = await asyncio.gather(
+        *(
+            _score(view_index, query, parsed, vectors)
+            for view_index, each in enumerate(parsed.by_view)
+            if each.view.size
+        )
+    )
+    return ScoredCandidates(found, vectors is not None, len(set(terms(query.text))))
+
+
+def _parse(query: Query, views: Sequence[View]) -> _ParsedQuery:
+    """Parse the query for each view."""
+    texts: dict[str, int] = {}
+    queries = []
+    for view in views:
+        parts, speaker = parse_query(query.text, view.present_speakers() if view.is_conversation else ())
+        longest = sorted(parts, key=len, reverse=True)[:_MAX_CONSIDERED_PARTS]
+        queries.append(
+            _ViewQuery(view, [texts.setdefault(part, len(texts)) for part in parts if part in longest], speaker)
+        )
+    lexicon = Lexicon(views, list(texts))
+    return _ParsedQuery(
+        list(texts),
+        [_strongest_parts(index, each, lexicon) for index, each in enumerate(queries)],
+        lexicon,
+        entity_weights(query.text, query.asked_at, views),
+    )
+
+
+async def _score(view_index: int, query: Query, parsed: _ParsedQuery, vectors: Floats | None) -> Scores:
+    view, parts, speaker = parsed.by_view[view_index]
+    scores = await score_candidates(view_index, view, parsed.lexicon, vectors, parts)
+    await SEARCH_THREADS.run(_complete, scores, query, speaker, parsed.entities)
+    return scores
+
+
+def _complete(scores: Scores, query: Query, speaker: str | None, entities: Mapping[str, float]) -> None:
+    add_speaker(scores, speaker)
+    add_entities(scores, entities)
+    add_recency_and_importance(scores, query.weights, query.asked_at)
+    penalise_duplicates(scores)
+
+
+def _strongest_parts(view_index: int, view_query: _ViewQuery, lexicon: Lexicon) -> _ViewQuery:
+    """Keep the parts of a long query with the highest lexical scores."""
+    if len(view_query.parts) <= _MAX_PARTS:
+        return view_query
+
+    def strength(part: int) -> float:
+        _, found = lexicon.strongest(view_index, lexicon.weights(part), 1)
+        return -float(found.max(initial=0.0)) * lexicon.total_idf(part)
+
+    return view_query._replace(parts=sorted(sorted(view_query.parts, key=strength)[:_MAX_PARTS]))
+
+
+async def _embed_parts(texts: Sequence[str], parts: set[int], embed: Embed) -> Floats | None:
+    """Return an embedding for each text, zeros for parts that no view uses."""
+    used = sorted(parts)
+    found = await embed([texts[part] for part in used]) if used else None
+    if found is None:
+        return None
+    vectors = np.zeros((len(texts), found.shape[1]), np.float32)
+    vectors[used] = found
+    return vectors

@@ -1,0 +1,128 @@
+"""Sources and trust labels of stored content."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import structs
+
+from weftline.kernel.identity import SYSTEM_ID, PrincipalKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from weftline.kernel.identity import Actor
+
+# Beginnings of references to what is not stored in Weftline: the result of a tool, a page.
+TOOL_REFERENCE = "tool:"
+URL_REFERENCE = "url:"
+# Reasons of a label besides the patterns of the detector.
+INJECTION, SECRET, PII = "injection", "secret", "pii"
+# The reason of an item that is suspicious because of what it was derived from, with its name.
+DERIVED = "derived"
+
+
+class Source(StrEnum):
+    """Where a text came from."""
+
+    HUMAN = "human"
+    AGENT = "agent"
+    TOOL = "tool"
+    DOCUMENT = "document"
+    IMPORT = "import"
+    SYSTEM = "system"
+
+    @property
+    def is_data(self) -> bool:
+        """Whether a text of this source is data, in which an instruction is out of place."""
+        return self in _DATA
+
+
+_DATA = frozenset({Source.TOOL, Source.DOCUMENT, Source.IMPORT})
+
+
+class Trust(StrEnum):
+    """How far a text is trusted: ``suspicious`` if a check found an attack in it or in what it was derived from."""
+
+    TRUSTED = "trusted"
+    UNTRUSTED = "untrusted"
+    SUSPICIOUS = "suspicious"
+
+
+_ORDER = {Trust.SUSPICIOUS: 0, Trust.UNTRUSTED: 1, Trust.TRUSTED: 2}
+_BY_SOURCE = {Source.HUMAN: Trust.TRUSTED, Source.SYSTEM: Trust.TRUSTED}
+
+
+class TrustLabel(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Source and trust of an item, stored with it. An item without a label has the trust of its author.
+
+    ``reasons``: patterns of an attack, and the kinds of secrets and personal data found, such as ``secret: password``.
+    ``derived_from``: items, ``tool:NAME`` or ``url:...`` that the text was made of.
+    ``approved_by``: the principal that released it from quarantine; its score no longer counts.
+    ``held``: recorded although the policy refuses such a text elsewhere; no prompt contains it until it is released.
+    """
+
+    source: Source
+    trust: Trust
+    score: float | None = None
+    reasons: tuple[str, ...] = ()
+    derived_from: tuple[str, ...] = ()
+    approved_by: str | None = None
+    held: bool = False
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Tell whether nothing but the wording of a human or agent speaks against an item, and not strongly."""
+        inherited = any(reason.startswith(DERIVED) for reason in self.reasons)
+        return not self.source.is_data and self.score is not None and not inherited and not self.held
+
+    def released(self, approved_by: str) -> TrustLabel:
+        """Return the label of a held item that somebody released."""
+        return structs.replace(self, trust=default_trust(self.source), approved_by=approved_by, held=False)
+
+
+def source_of(actor: Actor) -> Source:
+    """Return the source of what a caller writes itself."""
+    if actor.principal_id == SYSTEM_ID:
+        return Source.SYSTEM
+    return Source.HUMAN if actor.kind is PrincipalKind.HUMAN else Source.AGENT
+
+
+def default_trust(source: Source) -> Trust:
+    """Return the trust of an unlabelled text: humans are trusted, everything else is not."""
+    return _BY_SOURCE.get(source, Trust.UNTRUSTED)
+
+
+def lowest_trust(trusts: Iterable[Trust], default: Trust) -> Trust:
+    """Return the lowest of several; an item has the lowest trust of what it was derived from."""
+    return min((default, *trusts), key=_ORDER.__getitem__)
+
+
+def joined_label(labels: Iterable[TrustLabel | None]) -> TrustLabel | None:
+    """Return the one label of an item with several texts: the lowest trust, and every reason."""
+    given = [label for label in labels if label is not None]
+    if len(given) < 2:  # noqa: PLR2004 - nothing to join
+        return given[0] if given else None
+    lowest = min(given, key=lambda label: _ORDER[label.trust])
+    scores = [label.score for label in given if label.score is not None]
+    return TrustLabel(
+        source=lowest.source,
+        trust=lowest.trust,
+        score=max(scores, default=None),
+        reasons=tuple(dict.fromkeys(reason for label in given for reason in label.reasons)),
+        derived_from=tuple(dict.fromkeys(item for label in given for item in label.derived_from)),
+        approved_by=next((label.approved_by for label in given if label.approved_by), None),
+        held=any(label.held for label in given),
+    )
+
+
+def data_source(references: Iterable[str]) -> Source | None:
+    """Return the source that a text names with ``tool:NAME`` or ``url:...``; None if it names items of Weftline only."""
+    for reference in references:
+        if reference.startswith(TOOL_REFERENCE):
+            return Source.TOOL
+        if reference.startswith(URL_REFERENCE):
+            return Source.DOCUMENT
+    return None

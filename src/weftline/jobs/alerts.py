@@ -1,0 +1,91 @@
+"""Evaluates alerts after new calls, and removes old ones.
+
+A round reads without a lock and writes what has changed with its cursor in one transaction, so that a process that is
+killed repeats its round and changes nothing twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from weftline.capabilities.alerts.evaluation import AlertEvaluation
+from weftline.capabilities.alerts.model import KEEP_MICROS, STALE_MICROS
+from weftline.capabilities.budgets.model import period_start
+from weftline.jobs.scheduler import Work
+from weftline.kernel.ports import Progress
+from weftline.storage.sql.agent_calls import tenants_with_new_calls
+from weftline.storage.sql.alerts import tenants_with_old_alerts
+from weftline.storage.sql.database import SYSTEM
+from weftline.storage.sql.jobs import SqlJobStore
+from weftline.storage.sql.unit_of_work import SystemTransactions
+
+if TYPE_CHECKING:
+    from weftline.capabilities.alerts.evaluation import EvaluationRound
+    from weftline.jobs.runner import Lease, LeaseRunner
+    from weftline.jobs.scheduler import JobQueue
+    from weftline.storage.sql.database import Transaction
+    from weftline.storage.sql.unit_of_work import Injector
+
+EVALUATE_ALERTS = "alerts.evaluate"
+PRUNE_ALERTS = "alerts.prune"
+EVALUATE_EVERY_SECONDS = 15.0
+CONCURRENT_EVALUATIONS = 2
+_BATCH = 200
+
+
+class AlertJob:
+    """Evaluates and removes the alerts of all tenants; one process at a time does it for a tenant."""
+
+    def __init__(self, runner: LeaseRunner, injector: Injector) -> None:
+        self._runner = runner
+        self._evaluations = SystemTransactions(runner.database, injector, AlertEvaluation)
+
+    async def due(self, _queue: JobQueue) -> list[Work]:
+        """Return the tenants with calls that were not looked at."""
+        tenants = await self._runner.database.read(SYSTEM, lambda tx: tenants_with_new_calls(tx, EVALUATE_ALERTS))
+        return [Work(tenant) for tenant in tenants]
+
+    async def evaluate(self, work: Work) -> None:
+        await self._runner.run(work.tenant, EVALUATE_ALERTS, self._evaluate)
+
+    async def due_to_prune(self, _queue: JobQueue) -> list[Work]:
+        """Return the tenants with alerts that are past retention, about silent agents, or of past periods."""
+        now = self._runner.now
+        find = partial(
+            tenants_with_old_alerts,
+            resolved_before=now - KEEP_MICROS,
+            seen_before=now - STALE_MICROS,
+            day=period_start("day", now),
+            month=period_start("month", now),
+        )
+        return [Work(tenant) for tenant in await self._runner.database.read(SYSTEM, find)]
+
+    async def prune(self, work: Work) -> bool:
+        """Resolve stale alerts and delete old ones; return whether there may be more."""
+        return await self._evaluations.write(work.tenant, self._prune)
+
+    async def _evaluate(self, lease: Lease) -> None:
+        loop = asyncio.get_running_loop()
+        has_more = True
+        while has_more:
+            started = loop.time()
+            found = await lease.read(self._look, heavy=True)
+            await lease.write(partial(self._apply, found))
+            has_more = found.has_more
+            await lease.rest(started)
+
+    async def _look(self, transaction: Transaction) -> EvaluationRound:
+        progress = await SqlJobStore(transaction).progress(EVALUATE_ALERTS)
+        cursor = 0 if progress is None else int(progress.cursor or 0)
+        return await self._evaluations.within(transaction).look(cursor)
+
+    async def _apply(self, found: EvaluationRound, transaction: Transaction) -> None:
+        await SqlJobStore(transaction).save(EVALUATE_ALERTS, Progress(str(found.seq)))
+        await self._evaluations.within(transaction).apply(found.changes)
+
+    async def _prune(self, evaluation: AlertEvaluation) -> bool:
+        stale = await evaluation.resolve_stale(_BATCH)
+        old = await evaluation.alerts.store.prune(self._runner.now - KEEP_MICROS, _BATCH)
+        return max(stale, old) == _BATCH

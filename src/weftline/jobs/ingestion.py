@@ -1,0 +1,228 @@
+"""Ingestion: reads, chunks and embeds documents outside of transactions, several at a time, each under a lease."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from weftline.capabilities.indexing.text_analysis import index_terms
+from weftline.capabilities.knowledge.document_chunks import build_chunks
+from weftline.capabilities.knowledge.document_layout import lay_out
+from weftline.capabilities.knowledge.document_scan import blocked_reason, needs_review, scan_document
+from weftline.capabilities.knowledge.ingestion import EmbeddedBatch, IngestTransaction
+from weftline.capabilities.knowledge.store import QueuedDocument
+from weftline.jobs.backfill_vectors import ModelVectors
+from weftline.jobs.runner import attempt, renewing
+from weftline.jobs.scheduler import Work
+from weftline.kernel.errors import Unavailable, WeftlineError
+from weftline.kernel.fair_queue import FairSlots
+from weftline.kernel.fields import new_id
+from weftline.kernel.thread_pools import CALLER, DOCUMENT_THREADS
+from weftline.providers.document_trial import DocumentTrial
+from weftline.storage.sql.database import SYSTEM
+from weftline.storage.sql.knowledge import documents_pending, release_all, tenants_with_pending
+from weftline.storage.sql.unit_of_work import SystemTransactions
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from weftline.capabilities.indexing.chunking.reader import DocumentReader
+    from weftline.capabilities.indexing.embeddings.model import Embeddings
+    from weftline.capabilities.knowledge.document_chunks import ChunkLayout
+    from weftline.capabilities.knowledge.document_scan import DocumentScan
+    from weftline.capabilities.knowledge.ingestion import ClaimedDocument
+    from weftline.capabilities.knowledge.model import Document
+    from weftline.capabilities.trust.scanner import ContentScanner
+    from weftline.jobs.scheduler import JobQueue
+    from weftline.kernel.ports import JobMetrics
+    from weftline.storage.sql.database import Database
+    from weftline.storage.sql.unit_of_work import Injector
+
+INGEST = "knowledge.ingest"
+# Documents at work in this process, and of one tenant: enough to keep the embedder busy, few enough texts in memory,
+# and always room for another tenant.
+CONCURRENCY = 6
+PER_TENANT = 4
+# And of one participant, so that there is always room for another one of its tenant.
+PER_AUTHOR = 3
+_COUNT_EVERY_SECONDS = 5.0
+_RELEASE_SECONDS = 5.0
+# Before a document is retried for which something was unavailable.
+_RETRY_MICROS = 15_000_000
+_CHUNKS_AT_ONCE = 64
+# Between tenant and participant in the name of a group.
+_OF = "/"
+_log = logging.getLogger("weftline.jobs")
+
+
+class Ingestion:
+    """Indexes documents of all tenants."""
+
+    def __init__(
+        self,
+        database: Database,
+        injector: Injector,
+        embeddings: Embeddings,
+        reader: DocumentReader,
+        scanner: ContentScanner,
+        metrics: JobMetrics,
+    ) -> None:
+        self._database = database
+        self._embeddings = embeddings
+        self._reader = reader
+        self._scanner = scanner
+        self._metrics = metrics
+        self._trial = DocumentTrial()
+        self._holder = new_id("worker")
+        self._ingests = SystemTransactions(database, injector, IngestTransaction)
+        self._vectors = ModelVectors()
+        # One document of a tenant is parsed at a time, so that those of other tenants never all wait for it; those who
+        # added documents take turns.
+        self._parsing: WeakValueDictionary[str, FairSlots] = WeakValueDictionary()
+        self._count_at = 0.0
+        self._has_claimed = False
+
+    async def due(self, queue: JobQueue) -> list[Work]:
+        """Return queued documents of the tenants whose turn it is."""
+        await self._count_pending()
+        tenants = await self._database.read(SYSTEM, tenants_with_pending)
+        groups = Counter(work.group for work in queue.running.values())
+        busy = {group for group, count in groups.items() if count >= PER_AUTHOR}
+        return [work for tenant in queue.tenants_with_room(tenants) for work in await self._queued(tenant, busy)]
+
+    async def run(self, work: Work) -> bool:
+        """Index one document, unless another process does; return whether it was claimed."""
+        domain, document_id = work.item
+        return await self._index(work.tenant, QueuedDocument(domain, document_id))
+
+    async def close(self) -> None:
+        """Release every document this process has claimed, so that another can continue at once."""
+        if self._has_claimed:
+            with contextlib.suppress(WeftlineError, TimeoutError):
+                async with asyncio.timeout(_RELEASE_SECONDS):
+                    await self._database.write(SYSTEM, partial(release_all, holder=self._holder))
+
+    async def _queued(self, tenant: str, busy: Collection[str] = ()) -> list[Work]:
+        """Return the oldest documents, and the oldest of others than those who added most of them."""
+        found: list[Work] = []
+        at_limit = [author for each, _, author in (group.partition(_OF) for group in busy) if each == tenant]
+
+        async def look() -> None:
+            queued = await self._ingests.read(tenant, lambda ingest: ingest.queued(2 * CONCURRENCY, at_limit))
+            found.extend(_work(tenant, each) for each in queued)
+            crowd = [name for name, count in Counter(each.added_by for each in queued).items() if count > PER_AUTHOR]
+            if len(queued) == 2 * CONCURRENCY and crowd:
+                others = [*at_limit, *crowd]
+                queued = await self._ingests.read(tenant, lambda ingest: ingest.queued(CONCURRENCY, others))
+                known = {work.item for work in found}
+                found.extend(work for each in queued if (work := _work(tenant, each)).item not in known)
+
+        # A tenant whose models this process does not know must not hold up the others.
+        await attempt("queued documents", look(), tenant=tenant)
+        return found
+
+    async def _count_pending(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if now >= self._count_at:
+            self._count_at = now + _COUNT_EVERY_SECONDS
+            self._metrics.set_pending_documents(await self._database.read(SYSTEM, documents_pending, heavy=True))
+
+    async def _index(self, tenant: str, queued: QueuedDocument) -> bool:
+        CALLER.set((tenant, ""))
+        self._has_claimed = True
+        taken = await self._ingests.write(tenant, lambda ingest: ingest.take(queued, self._holder))
+        if taken is None:
+            return False
+        renew = partial(IngestTransaction.renew, document=taken.document, holder=self._holder)
+        async with renewing("document lease", tenant, lambda: self._ingests.write(tenant, renew)):
+            try:
+                await self._add_all(tenant, taken)
+            except Unavailable:
+                await self._release(tenant, taken.document, _RETRY_MICROS)
+            except (MemoryError, OSError):
+                # The server lacks memory or open files, perhaps because of this document: like an end of the process.
+                await self._release(tenant, taken.document, _RETRY_MICROS, interrupted=True)
+            except WeftlineError as error:
+                await self._fail(tenant, taken.document, f"{error.message} {error.hint}")
+            except Exception:  # noqa: BLE001 - logged; a retry would not help
+                fields = {"tenant": tenant, "domain": taken.document.domain}
+                _log.exception("a document could not be indexed", extra={"fields": fields})
+                await self._fail(tenant, taken.document, "Something went wrong inside Weftline; its log says more.")
+        return True
+
+    async def _add_all(self, tenant: str, taken: ClaimedDocument) -> None:
+        if taken.needs_trial:
+            await DOCUMENT_THREADS.run(self._trial.run, taken.document, taken.domain, taken.content)
+        layout, scan = await self._parsed(tenant, taken)
+        if await self._is_held(tenant, taken, scan):
+            return
+        label = scan.label(taken.policy, taken.document.released_by if taken.document.is_released else None)
+        start = taken.document.chunks_done if taken.layout_hash == layout.layout_hash else 0
+        total = len(layout.pieces)
+        while True:
+            span = range(start, min(start + _CHUNKS_AT_ONCE, total))
+            batch = await self._embedded(tenant, taken, layout, span)
+            write = partial(
+                IngestTransaction.write, taken=taken, holder=self._holder, layout=layout, batch=batch, label=label
+            )
+            outcome = await self._ingests.write(tenant, write)
+            if outcome != "written":
+                # If the tenant needs vectors of other models now, it is claimed again with these.
+                await self._release(tenant, taken.document)
+                return
+            self._metrics.count_chunks(len(batch.chunks))
+            start = span.stop
+            if start >= total:
+                self._metrics.count_document("indexed")
+                return
+
+    async def _parsed(self, tenant: str, taken: ClaimedDocument) -> tuple[ChunkLayout, DocumentScan]:
+        document = taken.document
+        slots = self._parsing.setdefault(tenant, FairSlots(1))
+        # In one turn: a document that is read quickly does not wait for slow ones twice.
+        async with slots.hold(tenant, document.added_by):
+            layout = await DOCUMENT_THREADS.run(lay_out, self._reader, document, taken.domain, taken.content)
+            return layout, await DOCUMENT_THREADS.run(scan_document, self._scanner, document, layout)
+
+    async def _is_held(self, tenant: str, taken: ClaimedDocument, scan: DocumentScan) -> bool:
+        """Hold a document for review, or refuse it, if the policy demands that; return whether it does."""
+        document = taken.document
+        reason = blocked_reason(taken.policy, scan)
+        if reason is not None:
+            block = partial(IngestTransaction.block, document=document, holder=self._holder, reason=reason)
+            await self._ingests.write(tenant, block)
+            self._metrics.count_document("failed")
+        elif needs_review(taken.policy, scan, document):
+            hold = partial(IngestTransaction.quarantine, document=document, holder=self._holder, scan=scan)
+            await self._ingests.write(tenant, hold)
+            self._metrics.count_document("quarantined")
+        else:
+            return False
+        return True
+
+    async def _embedded(self, tenant: str, taken: ClaimedDocument, layout: ChunkLayout, span: range) -> EmbeddedBatch:
+        chunks = await DOCUMENT_THREADS.run(build_chunks, taken.document, taken.domain, layout, span, index_terms)
+        texts, digests = [chunk.embedded for chunk in chunks], [chunk.digest for chunk in chunks]
+        embed = partial(self._embeddings.of_passages, tenant, texts, digests=digests, reembed=taken.reembed)
+        return EmbeddedBatch(span, chunks, await self._vectors.compute(taken.models, embed))
+
+    async def _fail(self, tenant: str, document: Document, reason: str) -> None:
+        await self._ingests.write(tenant, lambda ingest: ingest.fail(document, self._holder, reason))
+        self._metrics.count_document("failed")
+
+    async def _release(
+        self, tenant: str, document: Document, rest_micros: int = 0, *, interrupted: bool = False
+    ) -> None:
+        release = partial(IngestTransaction.release, document=document, holder=self._holder, rest_micros=rest_micros)
+        await self._ingests.write(tenant, partial(release, interrupted=interrupted))
+
+
+def _work(tenant: str, queued: QueuedDocument) -> Work:
+    # If a process stopped while it indexed a document, this is tried alone: it may stop this one as well.
+    item = (queued.domain, queued.document_id)
+    return Work(tenant, item, group=f"{tenant}{_OF}{queued.added_by}", exclusive=queued.attempts > 0)

@@ -1,0 +1,141 @@
+"""Vectors of new items: embeds what session indexing has made searchable by words, in batches.
+
+What is superseded or deleted before its turn has no chunk any more and is never embedded. Texts that a tenant has
+already are not embedded again. It pauses at least as long as it works, so that it uses no more than about half a core.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from weftline.capabilities.indexing.embeddings.model import TextRefused
+from weftline.capabilities.indexing.embeddings.model_selection import known_models_to_fill
+from weftline.capabilities.indexing.model_migration.migration import models_in_use
+from weftline.capabilities.search.session_indexing.cursor import EMBEDDING_JOB, VectorBacklog
+from weftline.jobs.scheduler import Work
+from weftline.storage.sql.collections import SqlCollectionStore
+from weftline.storage.sql.database import SYSTEM
+from weftline.storage.sql.embeddings import SqlTenantModelStore
+from weftline.storage.sql.jobs import SqlJobStore
+from weftline.storage.sql.session_index import tenants_to_embed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from weftline.capabilities.indexing.collections.model import Chunk
+    from weftline.capabilities.indexing.embeddings.model import Embeddings
+    from weftline.jobs.runner import Lease, LeaseRunner
+    from weftline.jobs.scheduler import JobQueue
+    from weftline.kernel.ports import JobMetrics
+    from weftline.storage.sql.database import Transaction
+
+EMBED = "search.embed_sessions"
+# Tenants whose items are embedded at the same time: one with a slow embedder delays only a few others.
+CONCURRENCY = 3
+# Chunks embedded together; a process that stops loses at most this work.
+_BATCH_SIZE = 64
+# Then it is the next tenant's turn.
+_TURN_SECONDS = 5.0
+_log = logging.getLogger("weftline.jobs")
+
+
+class _Batch(NamedTuple):
+    """The next chunks of a collection that lack a vector of the model that serves searches."""
+
+    collection: str
+    chunks: Sequence[Chunk]
+    model: str
+
+
+class SessionVectors:
+    """Adds the vectors of new items of all tenants."""
+
+    def __init__(self, runner: LeaseRunner, embeddings: Embeddings, metrics: JobMetrics) -> None:
+        self._runner = runner
+        self._embeddings = embeddings
+        self._metrics = metrics
+        self._running = 0
+
+    async def due(self, _queue: JobQueue) -> list[Work]:
+        """Return the tenants with items that are found by words only so far, and searched by meaning."""
+        if self._embeddings.off_reason():
+            return []
+        tenants = await self._runner.database.read(SYSTEM, lambda tx: tenants_to_embed(tx, self._runner.now))
+        return [Work(tenant) for tenant in tenants]
+
+    async def run(self, tenant: str) -> bool:
+        """Embed items of a tenant for a while; return whether there may be more to do."""
+        return bool(await self._runner.run(tenant, EMBEDDING_JOB, self._take_turn))
+
+    async def _take_turn(self, lease: Lease) -> bool:
+        loop = asyncio.get_running_loop()
+        deadline, more = loop.time() + _TURN_SECONDS, True
+        self._running += 1
+        try:
+            while more and loop.time() < deadline:
+                started = loop.time()
+                more = await self._step(lease)
+                # All tenants together use no more of a core than one would.
+                await lease.pause((loop.time() - started) * self._runner.rest * max(1, 2 * self._running - 1))
+        finally:
+            self._running -= 1
+        return more
+
+    async def _step(self, lease: Lease) -> bool:
+        batch = await lease.read(self._next)
+        if batch is None:
+            return False
+        async with lease.renewed():
+            vectors = await self._vectors_of(lease.tenant, batch)
+        return await lease.write(lambda tx: self._add(tx, batch, vectors))
+
+    async def _next(self, transaction: Transaction) -> _Batch | None:
+        backlog = VectorBacklog.of(await SqlJobStore(transaction).progress(EMBEDDING_JOB)).next
+        if backlog is None:
+            return None
+        collection, first = backlog
+        listed = await SqlTenantModelStore(transaction).listed()
+        model, *_ = known_models_to_fill(listed, self._embeddings.models())
+        store = SqlCollectionStore(transaction)
+        return _Batch(collection, await store.without_vector(collection, model, first - 1, _BATCH_SIZE), model)
+
+    async def _vectors_of(self, tenant: str, batch: _Batch) -> dict[int, bytes]:
+        """Return vectors by chunk number, without texts that the embedder refuses: these are found by words only."""
+        chunks = list(batch.chunks)
+        while chunks:
+            texts, digests = [chunk.embedded for chunk in chunks], [chunk.digest for chunk in chunks]
+            try:
+                vectors = await self._embeddings.of_passages(tenant, texts, batch.model, digests=digests)
+            except TextRefused as refusal:
+                refused = [chunk for chunk in chunks if chunk.embedded in refusal.texts]
+                if not refused:
+                    raise
+                self._skip(tenant, refused)
+                chunks = [chunk for chunk in chunks if chunk.embedded not in refusal.texts]
+            else:
+                return dict(zip((chunk.number for chunk in chunks), vectors, strict=True))
+        return {}
+
+    def _skip(self, tenant: str, chunks: Sequence[Chunk]) -> None:
+        self._metrics.count_skipped_items(len({chunk.item for chunk in chunks}))
+        for chunk in chunks:
+            fields = {"tenant": tenant, "source": chunk.source, "place": chunk.place}
+            _log.warning("a text is refused by the embedder and found by its words only", extra={"fields": fields})
+
+    async def _add(self, transaction: Transaction, batch: _Batch, vectors: Mapping[int, bytes]) -> bool:
+        """Add vectors and advance in one transaction, unless another model serves by now; return whether more wait."""
+        jobs, collections = SqlJobStore(transaction), SqlCollectionStore(transaction)
+        backlog = await VectorBacklog.held(jobs)
+        models = SqlTenantModelStore(transaction)
+        serving, *_ = await models_in_use(models, self._embeddings.models(), self._runner.now)
+        if serving != batch.model:
+            return True
+        # Locked, so that no chunk is added between the check for more and the commit.
+        await collections.lock(batch.collection)
+        await collections.add_vectors(batch.collection, batch.model, vectors)
+        last = batch.chunks[-1].number if batch.chunks else backlog.first.get(batch.collection, 1) - 1
+        missing = await collections.without_vector(batch.collection, batch.model, last, 1)
+        await backlog.advance(jobs, batch.collection, missing[0].number if missing else None)
+        return bool(missing) or len(backlog.first) > 1

@@ -1,0 +1,1 @@
+"""Types and ports that every capability shares. Imports nothing else of Weftline."""

@@ -1,0 +1,160 @@
+"""Guards: checks around every call, and on all content that enters Weftline.
+
+A guard sees a call before it runs and its answer after it ran. It sees content that arrives as a stream (uploads,
+bundle imports, knowledge hooks, source sync) piece by piece. Each method returns what it was given, returns a
+replacement, or refuses by raising a WeftlineError; a refusal that is a denial is audited. An error whose class has ``hold``
+holds the call for approval; a guard lets a call pass that has an ``approval`` for this check. See docs/decisions/0039.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+import msgspec
+from msgspec import structs
+
+from weftline.kernel.approval import Approval
+from weftline.kernel.errors import WeftlineError, is_audited
+from weftline.kernel.identity import Actor
+from weftline.kernel.operation import Operation
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping
+
+EntryPoint = Literal["call", "follow", "upload", "import", "export", "hook", "sync"]
+
+
+class GuardedCall(msgspec.Struct, frozen=True):
+    """One call of an operation: the parsed request, who makes it, and how it entered.
+
+    ``actor`` is None while a caller has no credential yet: for authenticate_agent only. A document that enters by a
+    hook or a source sync is a call of knowledge.add_document by the principal that created the source.
+    """
+
+    operation: Operation
+    request: Any
+    actor: Actor | None
+    entry: EntryPoint = "call"
+
+    @property
+    def approval(self) -> Approval | None:
+        """Return the approval under which a held call is performed."""
+        return None if self.actor is None else self.actor.approval
+
+
+class ContentPiece(NamedTuple):
+    """A piece of streamed content, cut anywhere; the last one may be empty."""
+
+    data: bytes
+    last: bool
+
+
+class Guard:
+    """Base class of guards: admits everything as it is. Override what you need."""
+
+    def applies(self, call: GuardedCall) -> bool:  # noqa: ARG002 - of no use here
+        """Tell whether the guard has to see a call; False costs the call nothing more."""
+        return True
+
+    def needs_whole_content(self, call: GuardedCall) -> bool:  # noqa: ARG002 - of no use here
+        """Tell whether ``content`` is called once with all of the content, which is then held in memory."""
+        return False
+
+    async def before(self, call: GuardedCall) -> Any:  # noqa: ANN401 - the request, or another of its type
+        """Return the request to run."""
+        return call.request
+
+    async def after(self, call: GuardedCall, answer: Any) -> Any:  # noqa: ARG002, ANN401 - a response of the operation
+        """Return the answer to give. What a write has changed is committed by now."""
+        return answer
+
+    async def content(self, call: GuardedCall, piece: ContentPiece) -> bytes:  # noqa: ARG002 - of no use here
+        """Return what is stored in place of the piece; a guard that needs all of it returns nothing until the last."""
+        return piece.data
+
+
+class ImpliedCall(NamedTuple):
+    """A call whose effect another call has: a rollback that brings back a key of a board writes it."""
+
+    operation: str
+    arguments: Mapping[str, Any]
+
+
+class ImpliedCalls(Protocol):
+    """Checks the calls whose effect a call has, before its transaction."""
+
+    async def check(self, actor: Actor, calls: Iterable[ImpliedCall], operations: Iterable[str]) -> bool:
+        """Refuse or hold the call that implies these; tell whether the caller has rules about any of the operations."""
+        ...
+
+
+class DenialLog(Protocol):
+    """Where denials are audited."""
+
+    async def denied(
+        self, tenant: str, actor: Actor, action: str, error: WeftlineError, *, session_id: str | None = None
+    ) -> None: ...
+
+
+class Guards:
+    """The installed guards, asked in order; their view of an answer is asked for in reverse order. False if none."""
+
+    def __init__(self, denials: DenialLog) -> None:
+        self._denials = denials
+        self._installed: list[Guard] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._installed)
+
+    def install(self, guard: Guard) -> None:
+        self._installed.append(guard)
+
+    def uninstall(self, guard: Guard) -> None:
+        self._installed.remove(guard)
+
+    def apply(self, call: GuardedCall) -> bool:
+        """Tell whether any guard has to see a call."""
+        for guard in self._installed:  # noqa: SIM110 - on the path of every call: a generator costs more
+            if guard.applies(call):
+                return True
+        return False
+
+    async def before(self, call: GuardedCall) -> GuardedCall:
+        for guard in self._installed:
+            if not guard.applies(call):
+                continue
+            request = await guard.before(call)
+            if request is not call.request:
+                call = structs.replace(call, request=request)
+        return call
+
+    async def after(self, call: GuardedCall, answer: Any) -> Any:  # noqa: ANN401 - a response of the operation
+        for guard in reversed(self._installed):
+            if guard.applies(call):
+                answer = await guard.after(call, answer)
+        return answer
+
+    async def stream(self, call: GuardedCall, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Yield content as the guards let it pass, then what they held back until its end."""
+        if any(guard.needs_whole_content(call) for guard in self._installed):
+            yield await self._content(call, ContentPiece(b"".join([chunk async for chunk in chunks]), last=True))
+            return
+        async for chunk in chunks:
+            yield await self._content(call, ContentPiece(chunk, last=False))
+        if self._installed:
+            yield await self._content(call, ContentPiece(b"", last=True))
+
+    async def admit(self, call: GuardedCall, content: bytes) -> tuple[Any, bytes]:
+        """Return the request and the content that may be stored of a document that enters outside a caller's call."""
+        try:
+            call = await self.before(call)
+            return call.request, await self._content(call, ContentPiece(content, last=True))
+        except WeftlineError as error:
+            if is_audited(error) and call.actor is not None:
+                await self._denials.denied(call.actor.tenant, call.actor, call.operation.name, error)
+            raise
+
+    async def _content(self, call: GuardedCall, piece: ContentPiece) -> bytes:
+        for guard in self._installed:
+            piece = piece._replace(data=await guard.content(call, piece))
+        return piece.data

@@ -1,0 +1,145 @@
+"""Ports that several slices share: transactions, jobs, caches and counters of background work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from weftline.kernel.identity import Actor
+
+T = TypeVar("T")
+N_co = TypeVar("N_co", covariant=True)
+# The tenant, then everything else that a cached value depends on.
+CacheKey = tuple[Any, ...]
+
+# A process that does not renew a lease for this long is taken for dead, and another takes the work over.
+LEASE_MICROS = 60_000_000
+# Memory of Python objects relative to the size of their JSON, measured with many small values.
+_OBJECT_OVERHEAD = 8
+_encode = msgspec.json.Encoder().encode
+
+
+class Transactions(Protocol[N_co]):
+    """Opens transactions on behalf of a caller and hands ``N``, built for each of them, to the work.
+
+    Declare ``Transactions[N]`` as a parameter of an operation whose effect is ``OWN_TRANSACTIONS``.
+    """
+
+    async def read(self, actor: Actor, work: Callable[[N_co], Awaitable[T]], *, heavy: bool = False) -> T:
+        """Run ``work`` on one snapshot; ``heavy`` work on a connection that short reads do not wait for."""
+        ...
+
+    async def write(self, actor: Actor, work: Callable[[N_co], Awaitable[T]]) -> T:
+        """Run ``work`` and commit. It may run again after a serialization failure."""
+        ...
+
+
+class Cooperative(Protocol):
+    """Lets long work inside a transaction yield to other work of the same thread."""
+
+    async def yield_to_loop(self) -> None: ...
+
+
+class Termination(Protocol):
+    """Stops an agent that broke a rule. Humans are never stopped: their calls are only refused."""
+
+    async def end_session(self, actor: Actor, session_id: str | None, reason: str) -> None:
+        """Refuse the agent, and those below it, in a session until a human reinstates it.
+
+        Without a session that it is a member of, the agent is disabled. ``reason`` is shown to humans: no values.
+        """
+        ...
+
+    async def disable_agent(self, actor: Actor, reason: str) -> None:
+        """Disable the agent and everything below it, until a human enables it with agent.update."""
+        ...
+
+
+class Progress(NamedTuple):
+    """How far a job got (``cursor``, empty at its beginning), and what it did on the way (``done``)."""
+
+    cursor: str = ""
+    done: str = ""
+
+
+class JobStore(Protocol):
+    """The jobs of a tenant. Until its lease ends, only the holder of a job may continue it."""
+
+    async def claim(self, job: str, holder: str, now: int, until: int, *, due_by: int) -> Progress | None:
+        """Take the lease of a job that is due by then and return its progress; None if it is not due or leased."""
+        ...
+
+    async def renew(self, job: str, holder: str, until: int) -> Progress | None:
+        """Extend a lease and lock the job until the transaction ends; return its progress, None if it is lost."""
+        ...
+
+    async def progress(self, job: str) -> Progress | None:
+        """Return the progress of a job, leased or not; None if it was never claimed."""
+        ...
+
+    async def held(self, job: str) -> Progress:
+        """Return the progress of a job, leased or not, locked until the transaction ends; created unless it exists."""
+        ...
+
+    async def save(self, job: str, progress: Progress) -> None: ...
+
+    async def release(self, job: str, due_at: int) -> None:
+        """End a lease; the job resumes from its progress when it is due."""
+        ...
+
+    async def finish(self, job: str, due_at: int) -> None:
+        """End a lease and reset the progress: the job starts over when it is due."""
+        ...
+
+    async def drop(self, job: str) -> None:
+        """Delete a job that is not repeated."""
+        ...
+
+
+class ValueCache(Protocol):
+    """A cache. A key begins with the tenant and contains everything its value depends on, so values are never stale."""
+
+    def get(self, key: CacheKey) -> Any | None: ...  # noqa: ANN401 - values of any type
+
+    def put(self, key: CacheKey, value: Any, weight: int) -> None: ...  # noqa: ANN401 - likewise
+
+
+def memory_size(answer: object) -> int:
+    """Estimate the bytes that an answer occupies in memory."""
+    return len(_encode(answer)) * _OBJECT_OVERHEAD
+
+
+class JobMetrics(Protocol):
+    """Counters and gauges of background work, of all tenants together."""
+
+    def count_delivery(self, outcome: str, times: int = 1) -> None:
+        """Count webhook requests by outcome; ``dead`` counts events that were given up."""
+        ...
+
+    def count_indexed_items(self, items: int) -> None:
+        """Count messages, keys and memories whose index entries were updated."""
+        ...
+
+    def count_skipped_items(self, items: int) -> None:
+        """Count messages, keys and memories that cannot be chunked, or embedded and so not found by meaning."""
+        ...
+
+    def set_index_lag(self, events: int) -> None:
+        """Set the index lag in events, of the tenant with the largest."""
+        ...
+
+    def count_document(self, outcome: str) -> None:
+        """Count a document by how indexing it ended."""
+        ...
+
+    def count_chunks(self, chunks: int) -> None:
+        """Count document chunks that were added."""
+        ...
+
+    def set_pending_documents(self, documents: int) -> None:
+        """Set the number of documents waiting to be indexed."""
+        ...

@@ -1,0 +1,1 @@
+"""What Weftline asks of others: token signing, tokenizers, rate-limit storage. Each implements a port."""

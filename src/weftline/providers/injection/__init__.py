@@ -1,0 +1,1 @@
+"""Injection detectors: the one included in Weftline, and models from outside."""

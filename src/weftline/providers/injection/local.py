@@ -1,0 +1,30 @@
+"""The injection detector included in Weftline: the text classifier, and the thresholds that it was calibrated to.
+
+Slow to import (numpy): imported by the first use. docs/concepts/injection.md says what the weights were trained on.
+"""
+
+from __future__ import annotations
+
+from weftline.capabilities.injection.detector import EncoderDetector, Thresholds
+from weftline.capabilities.injection.model import DetectorUnavailable
+from weftline.encoder.classifier import CLASSIFIER, TextClassifier
+from weftline.encoder.installed import WeightsUnreadable
+
+TALK = Thresholds(flagged=4.0, strict=6.0, least=-4.0)
+DATA = Thresholds(flagged=6.0, strict=8.0, least=-4.0)
+
+
+def load_included() -> EncoderDetector:
+    """Return the included detector."""
+    return EncoderDetector(_classifier, talk=TALK, data=DATA)
+
+
+def _classifier() -> TextClassifier:
+    try:
+        return CLASSIFIER.get()
+    except WeightsUnreadable as error:
+        raise DetectorUnavailable(str(error)) from error
+    except ImportError as error:
+        raise DetectorUnavailable(
+            "The package onnxruntime, which runs the text classifier, is not installed."
+        ) from error

@@ -1,0 +1,1 @@
+"""Tasks of the worker process. It imports them as top-level modules, without Weftline."""

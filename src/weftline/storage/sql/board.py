@@ -1,0 +1,164 @@
+"""Board entries and key conventions in SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from weftline.capabilities.board.model import Entry, EntryWithValue
+from weftline.kernel.identity import ANYONE, named_types
+from weftline.storage.sql.acl_column import decode_patterns, encode_patterns
+from weftline.storage.sql.blobs import text_of
+from weftline.storage.sql.database import SqlStore
+from weftline.storage.sql.trust_column import decode_label, encode_label
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weftline.storage.sql.database import Row, Value
+
+_COLUMNS = """
+e.key, e.incarnation, e.version, e.blob_hash, e.tokens, e.written_by, e.written_at, e.expires_at,
+e.readable_by, e.writable_by,
+e.reads, e.last_read_at, e.trust
+"""
+_ENTRY = f"SELECT {_COLUMNS} FROM entries e "  # noqa: S608 - our own column names
+_WITH_VALUE = f"""
+SELECT {_COLUMNS}, b.content FROM entries e JOIN blobs b ON b.tenant = e.tenant AND b.hash = e.blob_hash
+"""  # noqa: S608 - our own column names
+_PUT = """
+INSERT INTO entries (tenant, session_id, key, incarnation, version, blob_hash, tokens, written_by, written_at,
+                     expires_at, readable_by, writable_by, trust)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+ON CONFLICT (tenant, session_id, key) DO UPDATE SET
+    incarnation = excluded.incarnation, version = excluded.version, blob_hash = excluded.blob_hash,
+    tokens = excluded.tokens, written_by = excluded.written_by, written_at = excluded.written_at,
+    expires_at = excluded.expires_at, readable_by = excluded.readable_by, writable_by = excluded.writable_by,
+    trust = excluded.trust
+"""
+_REMOVE = "DELETE FROM entries WHERE tenant = $1 AND session_id = $2 AND key = $3"
+_KEYS_AFTER = "SELECT key FROM entries WHERE tenant = $1 AND session_id = $2 AND key > $3 ORDER BY key LIMIT $4"
+_ADD_READS = """
+UPDATE entries SET reads = reads + $1, last_read_at = $2
+WHERE tenant = $3 AND session_id = $4 AND key = $5
+"""
+
+
+class SqlEntryStore(SqlStore):
+    """EntryStore of one tenant."""
+
+    async def get(self, session_id: str, key: str) -> Entry | None:
+        row = await self._tx.one(
+            _ENTRY + "WHERE e.tenant = $1 AND e.session_id = $2 AND e.key = $3", self._tenant, session_id, key
+        )
+        return None if row is None else _entry(row)
+
+    async def read(self, session_id: str, keys: Sequence[str]) -> Sequence[EntryWithValue]:
+        found = []
+        for key in keys:
+            row = await self._tx.one(
+                _WITH_VALUE + "WHERE e.tenant = $1 AND e.session_id = $2 AND e.key = $3", self._tenant, session_id, key
+            )
+            if row is not None:
+                found.append(_with_value(row))
+        return found
+
+    async def list(self, session_id: str) -> Sequence[Entry]:
+        rows = await self._tx.all(
+            _ENTRY + "WHERE e.tenant = $1 AND e.session_id = $2 ORDER BY e.key", self._tenant, session_id
+        )
+        return [_entry(row) for row in rows]
+
+    async def keys_after(self, session_id: str, key: str, limit: int) -> Sequence[str]:
+        rows = await self._tx.all(_KEYS_AFTER, self._tenant, session_id, key, limit)
+        return [row[0] for row in rows]
+
+    async def read_all(self, session_id: str) -> Sequence[EntryWithValue]:
+        rows = await self._tx.all(
+            _WITH_VALUE + "WHERE e.tenant = $1 AND e.session_id = $2 ORDER BY e.key", self._tenant, session_id
+        )
+        return [_with_value(row) for row in rows]
+
+    async def put(self, session_id: str, entry: Entry) -> None:
+        await self._tx.run(_PUT, *self._row_of(session_id, entry))
+
+    async def put_all(self, session_id: str, entries: Sequence[Entry]) -> None:
+        await self._tx.many(_PUT, [self._row_of(session_id, entry) for entry in entries])
+
+    def _row_of(self, session_id: str, entry: Entry) -> tuple[Value, ...]:
+        for acl in (entry.readable_by, entry.writable_by):
+            if acl != ANYONE:
+                self._tx.named_types |= named_types(acl)
+        return (
+            self._tenant,
+            session_id,
+            entry.key,
+            entry.incarnation,
+            entry.version,
+            entry.blob_hash,
+            entry.tokens,
+            entry.written_by,
+            entry.written_at,
+            entry.expires_at,
+            encode_patterns(entry.readable_by),
+            encode_patterns(entry.writable_by),
+            encode_label(entry.trust),
+        )
+
+    async def remove(self, session_id: str, key: str) -> None:
+        await self._tx.run(_REMOVE, self._tenant, session_id, key)
+
+    async def remove_all(self, session_id: str, keys: Sequence[str]) -> None:
+        await self._tx.many(_REMOVE, [(self._tenant, session_id, key) for key in keys])
+
+    async def count(self, session_id: str) -> int:
+        row = await self._tx.one(
+            "SELECT COUNT(*) FROM entries WHERE tenant = $1 AND session_id = $2", self._tenant, session_id
+        )
+        return int(row[0]) if row else 0
+
+    async def next_expiry(self, session_id: str) -> int | None:
+        row = await self._tx.one(
+            "SELECT MIN(expires_at) FROM entries WHERE tenant = $1 AND session_id = $2", self._tenant, session_id
+        )
+        return None if row is None else row[0]
+
+    async def add_reads(self, session_id: str, key: str, reads: int, last_read_at: int) -> None:
+        await self._tx.run(_ADD_READS, reads, last_read_at, self._tenant, session_id, key)
+
+
+_PUT_CONVENTIONS = """
+INSERT INTO conventions (tenant, name, definition, updated_by, updated_at) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (tenant, name) DO UPDATE SET
+    definition = excluded.definition, updated_by = excluded.updated_by, updated_at = excluded.updated_at
+"""
+
+
+class SqlConventionStore(SqlStore):
+    """ConventionStore of one tenant."""
+
+    async def get(self, name: str) -> dict[str, Any] | None:
+        row = await self._tx.one(
+            "SELECT definition FROM conventions WHERE tenant = $1 AND name = $2", self._tx.tenant, name
+        )
+        return None if row is None else msgspec.json.decode(row[0], type=dict[str, Any])
+
+    async def put(self, name: str, definition: dict[str, Any], updated_by: str, at: int) -> None:
+        await self._tx.run(
+            _PUT_CONVENTIONS, self._tx.tenant, name, msgspec.json.encode(definition).decode(), updated_by, at
+        )
+
+    async def names(self) -> Sequence[str]:
+        rows = await self._tx.all("SELECT name FROM conventions WHERE tenant = $1 ORDER BY name", self._tx.tenant)
+        return [row[0] for row in rows]
+
+
+def _entry(row: Row) -> Entry:
+    *plain, readable_by, writable_by, reads, last_read_at, trust = row[:13]
+    acls = decode_patterns(readable_by), decode_patterns(writable_by)
+    return Entry(*plain, *acls, reads, last_read_at, (), decode_label(trust))  # type: ignore[call-arg]
+
+
+def _with_value(row: Row) -> EntryWithValue:
+    return EntryWithValue(_entry(row), text_of(row[13]))

@@ -1,0 +1,175 @@
+"""The interface of both databases: transactions inside one tenant that run plain SQL.
+
+SQL is written once. Parameters are ``$1, $2, ...`` in the order of their first use, which both engines bind by
+position. The few words that differ are placeholders in braces (``{for_update}``) that the dialect fills in.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import msgspec
+
+from weftline.settings import InvalidSetting
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+
+    from weftline.capabilities.indexing.collections.store import VectorSearch
+    from weftline.capabilities.metrics.model import DatabaseMetrics
+    from weftline.kernel.events import NewEvent
+    from weftline.kernel.identity import Actor
+
+Row = Any
+Value = str | int | float | bytes | None
+T = TypeVar("T")
+
+
+class AccessChanged(Exception):
+    """The tenant's access epoch changed since the caller was authenticated."""
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """The isolation scope of a transaction: one tenant, or the whole installation for the system itself.
+
+    ``epoch`` is the tenant's access epoch at authentication. A transaction under another epoch raises AccessChanged
+    before its first statement, so a revocation takes effect at once in every process. ``principal`` is the path
+    of the caller that the transaction is for (``Actor.path``), by which databases share their time fairly; background
+    work has none.
+    """
+
+    tenant: str | None
+    epoch: int | None = None
+    principal: str = ""
+
+
+SYSTEM = Scope(tenant=None)
+
+
+def caller_scope(actor: Actor) -> Scope:
+    """Return the scope of a caller's transactions, which fail once its access rules have changed."""
+    return Scope(actor.tenant, actor.epoch, actor.path)
+
+
+# Values per statement with a list of parameters.
+BATCH_SIZE = 50
+
+
+def placeholders(first: int, count: int = BATCH_SIZE) -> str:
+    """Return ``count`` parameters for a list in SQL, from ``$first`` on."""
+    return ", ".join(f"${place}" for place in range(first, first + count))
+
+
+def batches(values: Sequence[T], size: int = BATCH_SIZE) -> Iterator[list[T]]:
+    """Split values into batches of one size, so that their statement is prepared once. The last value pads."""
+    for start in range(0, len(values), size):
+        batch = [*values[start : start + size]]
+        yield batch + batch[-1:] * (size - len(batch))
+
+
+def flat_batches(rows: Sequence[tuple[Value, ...]]) -> Iterator[list[Value]]:
+    """Split rows of values in the same way, as the parameters of one statement each."""
+    return ([value for row in batch for value in row] for batch in batches(rows))
+
+
+class Transaction(Protocol):
+    """One open transaction."""
+
+    tenant: str
+    published: list[NewEvent]
+    # Agent types that ACLs of this transaction name; noted with its events.
+    named_types: set[str]
+    access_changed: bool
+
+    async def one(self, sql: str, *values: Value) -> Row | None:
+        """Run a statement and return its first row."""
+        ...
+
+    async def all(self, sql: str, *values: Value) -> Sequence[Row]:
+        """Run a statement and return every row."""
+        ...
+
+    async def run(self, sql: str, *values: Value) -> None:
+        """Run a statement for its effect."""
+        ...
+
+    async def changed(self, sql: str, *values: Value) -> int:
+        """Run a statement and return the number of rows it changed: cheaper on SQLite than RETURNING."""
+        ...
+
+    async def many(self, sql: str, rows: Sequence[Sequence[Value]]) -> None:
+        """Run a statement once for each row of values, in one round trip."""
+        ...
+
+    async def yield_to_loop(self) -> None:
+        """Yield to the event loop between the statements of long work."""
+        ...
+
+
+class SqlStore:
+    """Base of stores: the rows of one tenant, in one transaction."""
+
+    __slots__ = ("_tenant", "_tx")
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._tx = transaction
+        self._tenant = transaction.tenant
+
+
+class Database(Protocol):
+    """A database that stores all state of Weftline."""
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def read(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]], *, heavy: bool = False) -> T:
+        """Run ``work`` on one consistent snapshot; ``heavy`` work runs where it blocks no one."""
+        ...
+
+    async def write(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        """Run ``work`` and commit durably, or roll back. ``work`` may be retried after a serialization failure."""
+        ...
+
+    def wakes(self) -> AsyncIterator[set[str]]:
+        """Yield the tenants that may have new events, from this process or any other."""
+        ...
+
+    async def exclusively(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        """Run ``work`` as the schema owner under a global lock."""
+        ...
+
+    async def prepare_vectors(self, tenants: Iterable[str]) -> None:
+        """Create the vector partitions of tenants; ``write`` does this itself for its own tenant."""
+        ...
+
+    def vector_search(self, tenant: str, collection: str, model: str) -> VectorSearch | None:
+        """Return the database's own vector search; None if it has none."""
+        ...
+
+    async def tidy_vectors(self, tenant: str) -> None:
+        """Drop vector indexes of a tenant that are no longer needed."""
+        ...
+
+    def query_totals(self) -> tuple[int, float]:
+        """Return the number of transactions since the start, and their duration in seconds."""
+        ...
+
+    def figures(self) -> DatabaseMetrics:
+        """Return counters of this process since the database was opened."""
+        ...
+
+
+def connect(url: str) -> Database:
+    """Return the database for an address without opening it; only its driver is imported."""
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme == "sqlite":
+        from weftline.storage.sql.dialects.sqlite import SqliteDatabase  # noqa: PLC0415 - only if it is used
+
+        return SqliteDatabase(Path(rest if separator else url).expanduser())
+    if scheme in {"postgresql", "postgres"}:
+        from weftline.storage.sql.dialects.postgres import PostgresDatabase  # noqa: PLC0415 - only if it is used
+
+        return PostgresDatabase(url)
+    raise InvalidSetting(f"WEFTLINE_DATABASE_URL: '{scheme}://' is neither a SQLite file nor postgresql://.")

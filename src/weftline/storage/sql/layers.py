@@ -1,0 +1,103 @@
+"""Layers in SQL: names, pinned versions and critical edits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from weftline.capabilities.agent_context.critical import CriticalEdit
+from weftline.capabilities.agent_context.model import pin_holder
+from weftline.capabilities.history.composite_lines import PartVersion
+from weftline.capabilities.layers.store import LayerPin, ListedLayer
+from weftline.storage.sql.database import SqlStore, batches
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weftline.storage.sql.database import Transaction
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_versions = msgspec.json.Decoder(tuple[PartVersion, ...]).decode
+_PAGE = """
+SELECT layers.name, lines.seq, lines.head, lines.weight, commits.author, commits.committed_at FROM layers
+JOIN lines ON lines.tenant = layers.tenant AND lines.line_id = 'layer:' || layers.name
+JOIN commits ON commits.tenant = lines.tenant AND commits.line_id = lines.line_id AND commits.seq = lines.seq
+WHERE layers.tenant = $1 AND layers.name > $2 ORDER BY layers.name LIMIT $3
+"""
+_FIND_PIN = """
+SELECT session_id, principal_id, versions, pinned_at FROM layer_pins
+WHERE tenant = $1 AND session_id = $2 AND principal_id = $3
+"""
+_PUT_PIN = """
+INSERT INTO layer_pins (tenant, session_id, principal_id, versions, pinned_at) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (tenant, session_id, principal_id) DO UPDATE SET
+    versions = excluded.versions, pinned_at = excluded.pinned_at
+"""
+_PROTECT = "INSERT INTO pins (tenant, holder, line_id, seq) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING"
+_MARK = """
+INSERT INTO critical_edits (tenant, line_id, version, author, marked_at) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT DO NOTHING
+"""
+# Lines of one statement; fewer are padded. Most agents are in one team at most.
+_LINES_OF_STATEMENT = 3
+_NEWER = """
+SELECT line_id, version, author, marked_at FROM critical_edits WHERE tenant = $1 AND (
+    (line_id = $2 AND version > $3) OR (line_id = $4 AND version > $5) OR (line_id = $6 AND version > $7))
+ORDER BY line_id, version
+"""
+_UNPROTECT = """
+DELETE FROM pins WHERE tenant = $1 AND holder IN (
+    SELECT 'session:' || session_id || ':' || principal_id || ':layers' FROM layer_pins
+    WHERE tenant = $1 AND session_id = $2)
+"""
+
+
+class SqlLayerStore(SqlStore):
+    """LayerStore of one tenant."""
+
+    async def add(self, name: str) -> None:
+        await self._tx.run(
+            "INSERT INTO layers (tenant, name) VALUES ($1, $2) ON CONFLICT DO NOTHING", self._tenant, name
+        )
+
+    async def remove(self, name: str) -> None:
+        await self._tx.run("DELETE FROM layers WHERE tenant = $1 AND name = $2", self._tenant, name)
+
+    async def page(self, after: str, limit: int) -> Sequence[ListedLayer]:
+        rows = await self._tx.all(_PAGE, self._tenant, after, limit)
+        return [ListedLayer(*row) for row in rows]
+
+    async def find_pin(self, session_id: str, principal_id: str) -> LayerPin | None:
+        row = await self._tx.one(_FIND_PIN, self._tenant, session_id, principal_id)
+        return None if row is None else LayerPin(row[0], row[1], _versions(row[2]), row[3])
+
+    async def put_pin(self, pin: LayerPin) -> None:
+        holder = f"{pin_holder(pin.session_id, pin.principal_id)}:layers"
+        await self._tx.run("DELETE FROM pins WHERE tenant = $1 AND holder = $2", self._tenant, holder)
+        for at in (each for each in pin.versions if each.seq > 0):
+            await self._tx.run(_PROTECT, self._tenant, holder, at.line, at.seq)
+        versions = _encode(pin.versions).decode()
+        await self._tx.run(_PUT_PIN, self._tenant, pin.session_id, pin.principal_id, versions, pin.pinned_at)
+
+
+class SqlCriticalEditStore(SqlStore):
+    """CriticalEditStore of one tenant."""
+
+    async def mark(self, edit: CriticalEdit) -> None:
+        await self._tx.run(_MARK, self._tenant, edit.line_id, edit.version, edit.author, edit.marked_at)
+
+    async def newer_than(self, versions: Sequence[PartVersion]) -> Sequence[CriticalEdit]:
+        newest: dict[str, CriticalEdit] = {}
+        for batch in batches([(at.line, at.seq) for at in versions], _LINES_OF_STATEMENT):
+            rows = await self._tx.all(_NEWER, self._tenant, *(value for each in batch for value in each))
+            newest |= {row[0]: CriticalEdit(*row) for row in rows}
+        return [newest[at.line] for at in versions if at.line in newest]
+
+
+async def erase_layer_pins(transaction: Transaction, session_id: str) -> None:
+    """Delete the pinned layers of a session."""
+    await transaction.run(_UNPROTECT, transaction.tenant, session_id)
+    await transaction.run(
+        "DELETE FROM layer_pins WHERE tenant = $1 AND session_id = $2", transaction.tenant, session_id
+    )

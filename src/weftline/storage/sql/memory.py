@@ -1,0 +1,214 @@
+"""Private memory in SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weftline.capabilities.memory.model import MemoryEntry, MemoryEntryWithValue, MemoryScope, MemoryUsage, ScopeSize
+from weftline.storage.sql.blobs import SqlBlobs, text_of
+from weftline.storage.sql.database import SqlStore
+from weftline.storage.sql.trust_column import decode_label, encode_label
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from weftline.capabilities.memory.model import KeyRange, MemoryCursor
+    from weftline.storage.sql.database import Row, Transaction
+
+_COLUMNS = """
+e.session_id, e.key, e.incarnation, e.version, e.blob_hash, e.size, e.metadata, e.created_at, e.updated_at,
+e.expires_at, e.trust
+"""
+_ENTRY = f"SELECT {_COLUMNS} FROM memory_entries e "  # noqa: S608 - our own column names
+_WITH_VALUE = f"""
+SELECT {_COLUMNS}, b.content FROM memory_entries e JOIN blobs b ON b.tenant = e.tenant AND b.hash = e.blob_hash
+"""  # noqa: S608 - our own column names
+_USAGE = "SELECT weight, expired FROM memory_owners WHERE tenant = $1 AND principal_id = $2 "
+_NO_USAGE = MemoryUsage(0, 0)
+_LOCK = """
+INSERT INTO memory_owners (tenant, principal_id, weight, expired) VALUES ($1, $2, 0, 0)
+ON CONFLICT DO NOTHING
+"""
+_ADJUST = """
+UPDATE memory_owners SET weight = weight + $1, expired = expired + $2
+WHERE tenant = $3 AND principal_id = $4
+"""
+_GET = _ENTRY + "WHERE e.tenant = $1 AND e.principal_id = $2 AND e.session_id = $3 AND e.key = $4"
+_READ = _WITH_VALUE + "WHERE e.tenant = $1 AND e.principal_id = $2 AND e.session_id = $3 AND e.key = $4"
+_PUT = """
+INSERT INTO memory_entries (tenant, principal_id, session_id, key, incarnation, version, blob_hash,
+size, weight,
+                            metadata, created_at, updated_at, expires_at, trust)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+ON CONFLICT (tenant, principal_id, session_id, key) DO UPDATE SET
+    incarnation = excluded.incarnation, version = excluded.version, blob_hash = excluded.blob_hash,
+    size = excluded.size,
+    weight = excluded.weight, metadata = excluded.metadata, created_at = excluded.created_at,
+    updated_at = excluded.updated_at, expires_at = excluded.expires_at, trust = excluded.trust
+"""
+_REMOVE = "DELETE FROM memory_entries WHERE tenant = $1 AND principal_id = $2 AND session_id = $3 AND key = $4"
+_PAGE = f"""
+{_ENTRY}
+WHERE e.tenant = $1 AND e.principal_id = $2 AND e.session_id = $3 AND e.key >= $4 AND e.key < $5
+  AND (e.expires_at IS NULL OR e.expires_at > $6)
+ORDER BY e.key LIMIT $7
+"""
+_PAGE_OF_ALL = f"""
+{_ENTRY}
+WHERE e.tenant = $1 AND e.principal_id = $2 AND (e.session_id, e.key) > ($3, $4)
+  AND e.key >= $5 AND e.key < $6 AND (e.expires_at IS NULL OR e.expires_at > $7)
+ORDER BY e.session_id, e.key LIMIT $8
+"""
+_SIZES = """
+SELECT session_id, COUNT(*) FROM memory_entries
+WHERE tenant = $1 AND principal_id = $2 AND (expires_at IS NULL OR expires_at > $3)
+GROUP BY session_id ORDER BY session_id
+"""
+_EXPIRED = f"""
+{_ENTRY}
+WHERE e.tenant = $1 AND e.principal_id = $2 AND e.session_id = $3 AND e.expires_at <= $4
+ORDER BY e.expires_at LIMIT $5
+"""
+_NEXT_EXPIRY = """
+SELECT MIN(expires_at) FROM memory_entries
+WHERE tenant = $1 AND principal_id = $2 AND session_id = $3 AND expires_at IS NOT NULL
+"""
+_EXPIRED_USAGE = """
+SELECT CAST(COALESCE(SUM(weight), 0) AS {bigint}), COUNT(*) FROM memory_entries
+WHERE tenant = $1 AND principal_id = $2 AND expires_at <= $3
+"""
+
+
+class SqlMemoryStore(SqlStore):
+    """Memory entries of one tenant."""
+
+    async def lock(self, owner: str) -> MemoryUsage:
+        row = await self._tx.one(_USAGE + "{for_update}", self._tenant, owner)
+        if row is None:
+            await self._tx.run(_LOCK, self._tenant, owner)
+            row = await self._tx.one(_USAGE + "{for_update}", self._tenant, owner)
+        return _NO_USAGE if row is None else MemoryUsage(*row)
+
+    async def usage(self, owner: str) -> MemoryUsage:
+        row = await self._tx.one(_USAGE, self._tenant, owner)
+        return _NO_USAGE if row is None else MemoryUsage(*row)
+
+    async def adjust(self, owner: str, weight_change: int, expired: int) -> None:
+        await self._tx.run(_ADJUST, weight_change, expired, self._tenant, owner)
+
+    async def add_scope(self, scope: MemoryScope) -> None:
+        if scope.session_id is not None:
+            await self._tx.run(
+                "INSERT INTO session_memories (tenant, session_id, principal_id) VALUES ($1, $2, $3)",
+                self._tenant,
+                scope.session_id,
+                scope.owner,
+            )
+
+    async def get(self, scope: MemoryScope, key: str) -> MemoryEntry | None:
+        row = await self._tx.one(_GET, self._tenant, scope.owner, scope.session_id or "", key.encode())
+        return None if row is None else _entry(row)
+
+    async def read(self, scope: MemoryScope, key: str) -> MemoryEntryWithValue | None:
+        row = await self._tx.one(_READ, self._tenant, scope.owner, scope.session_id or "", key.encode())
+        return None if row is None else MemoryEntryWithValue(_entry(row), text_of(row[11]))
+
+    async def values(self, blob_hashes: Iterable[bytes]) -> Mapping[bytes, str]:
+        return await SqlBlobs(self._tx).read(blob_hashes)
+
+    async def put(self, scope: MemoryScope, entry: MemoryEntry) -> None:
+        await self._tx.run(
+            _PUT,
+            self._tenant,
+            scope.owner,
+            scope.session_id or "",
+            entry.key.encode(),
+            entry.incarnation,
+            entry.version,
+            entry.blob_hash,
+            entry.size,
+            entry.weight,
+            entry.metadata,
+            entry.created_at,
+            entry.updated_at,
+            entry.expires_at,
+            encode_label(entry.trust),
+        )
+
+    async def remove(self, scope: MemoryScope, key: str) -> None:
+        await self._tx.run(_REMOVE, self._tenant, scope.owner, scope.session_id or "", key.encode())
+
+    async def page(self, scope: MemoryScope, keys: KeyRange, now: int, limit: int) -> Sequence[MemoryEntry]:
+        rows = await self._tx.all(
+            _PAGE, self._tenant, scope.owner, scope.session_id or "", keys.first.encode(), keys.end.encode(), now, limit
+        )
+        return [_entry(row) for row in rows]
+
+    async def page_of_all(
+        self, owner: str, after: MemoryCursor, keys: KeyRange, now: int, limit: int
+    ) -> Sequence[MemoryEntry]:
+        rows = await self._tx.all(
+            _PAGE_OF_ALL,
+            self._tenant,
+            owner,
+            after.session_id or "",
+            after.key.encode(),
+            keys.first.encode(),
+            keys.end.encode(),
+            now,
+            limit,
+        )
+        return [_entry(row) for row in rows]
+
+    async def sizes(self, owner: str, now: int) -> Sequence[ScopeSize]:
+        rows = await self._tx.all(_SIZES, self._tenant, owner, now)
+        return [ScopeSize(session_id or None, entries) for session_id, entries in rows]
+
+    async def expired(self, scope: MemoryScope, now: int, limit: int) -> Sequence[MemoryEntry]:
+        rows = await self._tx.all(_EXPIRED, self._tenant, scope.owner, scope.session_id or "", now, limit)
+        return [_entry(row) for row in rows]
+
+    async def next_expiry(self, scope: MemoryScope) -> int | None:
+        row = await self._tx.one(_NEXT_EXPIRY, self._tenant, scope.owner, scope.session_id or "")
+        return None if row is None else row[0]
+
+    async def expired_usage(self, owner: str, now: int) -> MemoryUsage:
+        row = await self._tx.one(_EXPIRED_USAGE, self._tenant, owner, now)
+        return _NO_USAGE if row is None else MemoryUsage(*row)
+
+
+async def memories_of(transaction: Transaction, session_id: str) -> list[MemoryScope]:
+    """Return the memory scopes of a session, in lock order."""
+    rows = await transaction.all(
+        "SELECT principal_id FROM session_memories WHERE tenant = $1 AND session_id = $2 ORDER BY principal_id",
+        transaction.tenant,
+        session_id,
+    )
+    return [MemoryScope(row[0], session_id) for row in rows]
+
+
+_WEIGHT_OF_SESSION = """
+SELECT CAST(COALESCE(SUM(weight), 0) AS {bigint}) FROM memory_entries
+WHERE tenant = $1 AND principal_id = $2 AND session_id = $3
+"""
+
+
+async def erase_memories(transaction: Transaction, session_id: str) -> None:
+    """Delete all memory of a session, and subtract it from the usage of its owners."""
+    for scope in await memories_of(transaction, session_id):
+        removed = await transaction.one(_WEIGHT_OF_SESSION, transaction.tenant, scope.owner, session_id)
+        await SqlMemoryStore(transaction).adjust(scope.owner, -(removed[0] if removed else 0), 0)
+        await transaction.run(
+            "DELETE FROM memory_entries WHERE tenant = $1 AND principal_id = $2 AND session_id = $3",
+            transaction.tenant,
+            scope.owner,
+            session_id,
+        )
+    await transaction.run(
+        "DELETE FROM session_memories WHERE tenant = $1 AND session_id = $2", transaction.tenant, session_id
+    )
+
+
+def _entry(row: Row) -> MemoryEntry:
+    session_id, key, *rest, trust = row[:11]
+    return MemoryEntry(session_id or None, key.decode(), *rest, decode_label(trust))  # type: ignore[call-arg]

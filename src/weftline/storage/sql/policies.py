@@ -1,0 +1,55 @@
+"""Export policies in SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from weftline.capabilities.transfer.policies import ExportPolicy
+from weftline.capabilities.transfer.policy_filter import PolicyDefinition
+from weftline.kernel.identity import named_types, principal_of
+from weftline.storage.sql.access import note_named_types
+from weftline.storage.sql.database import SqlStore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weftline.storage.sql.database import Row
+
+_POLICY = "SELECT name, definition, updated_by, updated_at FROM export_policies WHERE tenant = $1 "
+_encode = msgspec.json.Encoder().encode
+_definition = msgspec.json.Decoder(PolicyDefinition).decode
+_SET = """
+INSERT INTO export_policies (tenant, name, definition, updated_by, updated_at) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (tenant, name) DO UPDATE SET definition = excluded.definition,
+    updated_by = excluded.updated_by, updated_at = excluded.updated_at
+"""
+
+
+class SqlPolicyStore(SqlStore):
+    """Export policies of one tenant."""
+
+    async def set(self, policy: ExportPolicy) -> None:
+        await self._tx.run(
+            _SET, self._tenant, policy.name, _encode(policy.definition).decode(), policy.updated_by, policy.updated_at
+        )
+        await note_named_types(self._tx, named_types(policy.definition.who), principal_of(policy.updated_by))
+
+    async def find(self, name: str) -> ExportPolicy | None:
+        row = await self._tx.one(_POLICY + "AND name = $2", self._tenant, name)
+        return None if row is None else _policy(row)
+
+    async def listed(self) -> Sequence[ExportPolicy]:
+        return [_policy(row) for row in await self._tx.all(_POLICY + "AND name >= '' ORDER BY name", self._tenant)]
+
+    async def delete(self, name: str) -> bool:
+        deleted = await self._tx.changed(
+            "DELETE FROM export_policies WHERE tenant = $1 AND name = $2", self._tenant, name
+        )
+        return deleted > 0
+
+
+def _policy(row: Row) -> ExportPolicy:
+    name, definition, updated_by, updated_at = row
+    return ExportPolicy(name, _definition(definition), updated_by, updated_at)

@@ -1,0 +1,185 @@
+"""SQL queries of the session index: backlog of the indexer, and immediate removals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from weftline.capabilities.indexing.collections.item_ids import MemoryKey
+from weftline.capabilities.indexing.collections.model import MEMORY, SESSIONS, WINDOWS
+from weftline.capabilities.search.items import WindowPlace
+from weftline.capabilities.search.session_indexing.cursor import (
+    EMBEDDING_JOB,
+    INDEXING_JOB,
+    REINDEXING_JOB,
+    IndexCursor,
+    pending_events,
+)
+from weftline.kernel.ports import Progress
+from weftline.storage.sql.collections import SqlCollectionStore
+from weftline.storage.sql.events import SqlEventStore
+from weftline.storage.sql.jobs import SqlJobStore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weftline.kernel.events import StoredEvent
+    from weftline.storage.sql.database import Transaction
+
+
+async def tenants_with_backlog(transaction: Transaction, now: int) -> list[str]:
+    """Return the tenants with unindexed events that no worker has leased."""
+    rows = await transaction.all(
+        """
+        SELECT tenants.tenant FROM tenants LEFT JOIN jobs j ON j.tenant = tenants.tenant AND j.job = $1
+        WHERE tenants.event_seq > COALESCE(CAST(NULLIF(j.cursor, '') AS {bigint}), 0)
+          AND COALESCE(j.lease_until, 0) <= $2 AND COALESCE(j.due_at, 0) <= $2
+        ORDER BY tenants.tenant
+        """,
+        INDEXING_JOB,
+        now,
+    )
+    return [row[0] for row in rows]
+
+
+async def tenants_reindexing(transaction: Transaction, now: int) -> list[str]:
+    """Return the tenants with a reindex in progress that no worker has leased."""
+    rows = await transaction.all(
+        """
+        SELECT tenants.tenant FROM tenants JOIN jobs j ON j.tenant = tenants.tenant AND j.job = $1
+        LEFT JOIN jobs f ON f.tenant = tenants.tenant AND f.job = $2
+        WHERE COALESCE(f.lease_until, 0) <= $3 ORDER BY tenants.tenant
+        """,
+        REINDEXING_JOB,
+        INDEXING_JOB,
+        now,
+    )
+    return [row[0] for row in rows]
+
+
+async def tenants_to_embed(transaction: Transaction, now: int) -> list[str]:
+    """Return the tenants with chunks to embed, unless a worker has leased them or they are not searched by meaning."""
+    rows = await transaction.all(
+        """
+        SELECT tenants.tenant FROM tenants JOIN jobs j ON j.tenant = tenants.tenant AND j.job = $1
+        WHERE j.lease_until <= $2 AND j.progress > '' AND tenants.semantic_search = 1 ORDER BY tenants.tenant
+        """,
+        EMBEDDING_JOB,
+        now,
+    )
+    return [row[0] for row in rows]
+
+
+async def tenants_never_indexed(transaction: Transaction) -> int:
+    """Return the number of tenants whose older events or memory were never indexed; a reindex does not count."""
+    rows = await transaction.all("SELECT cursor, progress FROM jobs WHERE job = $1", REINDEXING_JOB)
+    return sum(IndexCursor.of(Progress(*row)).reindex is None for row in rows)
+
+
+async def largest_backlog(transaction: Transaction) -> int:
+    """Return the largest number of unindexed events of a tenant."""
+    row = await transaction.one(
+        """
+        SELECT COALESCE(MAX(tenants.event_seq - COALESCE(CAST(NULLIF(j.cursor, '') AS {bigint}), 0)), 0)
+        FROM tenants LEFT JOIN jobs j ON j.tenant = tenants.tenant AND j.job = $1
+        """,
+        INDEXING_JOB,
+    )
+    return 0 if row is None else int(row[0])
+
+
+async def remove_session_from_index(transaction: Transaction, session_id: str, owners: Sequence[str]) -> None:
+    """Remove a session from the collections: messages, board, windows, and these agents' memories of it."""
+    collections = SqlCollectionStore(transaction)
+    await collections.lock(SESSIONS)
+    await collections.remove_place(SESSIONS, session_id)
+    if owners:
+        await _remove_memories(transaction, session_id, owners)
+    await _remove_windows(transaction, session_id)
+
+
+async def _remove_windows(transaction: Transaction, session_id: str) -> None:
+    rows = await transaction.all(
+        "SELECT agent_id FROM windows WHERE tenant = $1 AND session_id = $2 ORDER BY agent_id",
+        transaction.tenant,
+        session_id,
+    )
+    for (agent_id,) in rows:
+        await remove_window_from_index(transaction, session_id, agent_id)
+
+
+async def remove_window_from_index(transaction: Transaction, session_id: str, agent_id: str) -> None:
+    collections = SqlCollectionStore(transaction)
+    await collections.lock(WINDOWS)
+    await collections.remove_place(WINDOWS, str(WindowPlace(session_id, agent_id)))
+
+
+async def _remove_memories(transaction: Transaction, session_id: str, owners: Sequence[str]) -> None:
+    collections = SqlCollectionStore(transaction)
+    await collections.lock(MEMORY)
+    for owner in owners:
+        rows = await transaction.all(
+            """
+            SELECT number FROM chunks
+            WHERE tenant = $1 AND collection = $2 AND place = $3 AND SUBSTR(item, 1, $4) = $5 ORDER BY number
+            """,
+            transaction.tenant,
+            MEMORY,
+            owner,
+            len(prefix := str(MemoryKey(session_id, ""))),
+            prefix,
+        )
+        await collections.remove(MEMORY, [row[0] for row in rows])
+
+
+async def remove_message_from_index(transaction: Transaction, session_id: str, message_id: int) -> None:
+    """Remove a message from its collection; the indexer adds it again with its new ACL."""
+    collections = SqlCollectionStore(transaction)
+    await collections.lock(SESSIONS)
+    await collections.remove_item(SESSIONS, session_id, str(message_id))
+
+
+class UnindexedEvents(NamedTuple):
+    """Unindexed events of a tenant: the next new ones, and old ones that were never indexed.
+
+    ``newest`` are the last new ones, if there are more than the next.
+    """
+
+    new: Sequence[StoredEvent]
+    old: Sequence[StoredEvent]
+    newest: Sequence[StoredEvent] = ()
+
+
+async def unindexed_events(transaction: Transaction, limit: int, newest: int) -> UnindexedEvents:
+    """Return unindexed events of the tenant's log, at most ``limit`` and ``newest``."""
+    jobs, events = SqlJobStore(transaction), SqlEventStore(transaction)
+    progress, unindexed_before = await jobs.progress(INDEXING_JOB), await _unindexed_before(jobs)
+    last, reached = await events.last_seq(), 0 if progress is None else IndexCursor.of(progress).seq
+    new = await events.after(reached, None, limit) if last > reached else []
+    tail = await events.before(last + 1, newest) if len(new) == limit else []
+    old = await events.before(unindexed_before, limit - len(new)) if unindexed_before and len(new) < limit else []
+    return UnindexedEvents(new, old, [each for each in tail if each.event.seq > new[-1].event.seq])
+
+
+async def indexed_up_to(transaction: Transaction) -> int:
+    """Return the number of the last event of the tenant that is indexed, with all before it."""
+    progress = await SqlJobStore(transaction).progress(INDEXING_JOB)
+    return 0 if progress is None else IndexCursor.of(progress).seq
+
+
+async def is_indexed(transaction: Transaction, last: int) -> bool:
+    """Return whether every event of the tenant up to ``last`` is indexed, those before the start of indexing too."""
+    return await indexed_up_to(transaction) >= last and not await _unindexed_before(SqlJobStore(transaction))
+
+
+async def events_pending(transaction: Transaction) -> int:
+    """Return the number of unindexed events of the tenant's log."""
+    jobs = SqlJobStore(transaction)
+    last = await SqlEventStore(transaction).last_seq()
+    return pending_events(await jobs.progress(INDEXING_JOB), last) + max(0, await _unindexed_before(jobs) - 1)
+
+
+async def _unindexed_before(jobs: SqlJobStore) -> int:
+    """Return the event before which none is indexed yet; 0 if there is none, or if they are only reindexed."""
+    progress = await jobs.progress(REINDEXING_JOB)
+    position = IndexCursor() if progress is None else IndexCursor.of(progress)
+    return position.seq if position.reindex is None else 0

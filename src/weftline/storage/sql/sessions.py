@@ -1,0 +1,336 @@
+"""Sessions in SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from weftline.capabilities.history.line_kinds import SESSION
+from weftline.capabilities.history.model import Head, branch_of
+from weftline.capabilities.indexing.collections.model import SESSIONS, WINDOWS
+from weftline.capabilities.search.items import WindowPlace
+from weftline.capabilities.sessions.model import Session, SessionConfig, line_of
+from weftline.kernel.identity import named_types
+from weftline.storage.sql.acl_column import decode_audience, encode_audience
+from weftline.storage.sql.agent_context import erase_snapshots
+from weftline.storage.sql.approvals import erase_approvals
+from weftline.storage.sql.collections import in_json
+from weftline.storage.sql.database import SqlStore, batches
+from weftline.storage.sql.deferred_deletions import PendingDeletion, SqlDeferredDeletions
+from weftline.storage.sql.erasure import LINES, SESSION_ROWS, defer_session
+from weftline.storage.sql.layers import erase_layer_pins
+from weftline.storage.sql.lineage import erase_derivations
+from weftline.storage.sql.memory import erase_memories, memories_of
+from weftline.storage.sql.metering import FORGET_BATCH_SIZE, SqlUsageStore
+from weftline.storage.sql.records import erase_record_items
+from weftline.storage.sql.session_content import session_content
+from weftline.storage.sql.session_index import remove_session_from_index
+from weftline.storage.sql.windows import window_lines_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from weftline.capabilities.history.line_kinds import LineKind
+    from weftline.capabilities.sessions.deletion import SessionContent
+    from weftline.capabilities.sessions.store import SessionCursor
+    from weftline.storage.sql.database import Row
+
+_SESSION = """
+SELECT s.session_id, s.purpose, s.metadata, s.config, s.created_by, s.created_at, s.updated_at, s.archived_at,
+       s.message_count, s.last_message_at, s.branches, s.audience
+FROM sessions s
+"""
+# One statement for what every write reads first. Both rows are locked: on PostgreSQL a row that is only joined is
+# returned as it was before the wait for the lock.
+_SESSION_WITH_LINE = """
+SELECT s.session_id, s.purpose, s.metadata, s.config, s.created_by, s.created_at, s.updated_at, s.archived_at,
+       s.message_count, s.last_message_at, s.branches, s.audience, l.seq, l.head, l.weight, l.next_expiry_at, l.step
+FROM lines l JOIN sessions s ON s.tenant = l.tenant
+WHERE l.tenant = $1 AND l.line_id = $2 AND s.session_id = $3 {for_update}
+"""
+_COLUMNS = 12
+# The board's last commit is the session's last activity; a copy of that time would make every write dearer.
+_LAST_COMMIT = """
+SELECT c.committed_at FROM lines l
+JOIN commits c ON c.tenant = l.tenant AND c.line_id = l.line_id AND c.seq = l.seq
+WHERE l.tenant = $1 AND l.line_id = $2
+"""
+_LAST_COMMIT_ON_BRANCHES = """
+SELECT MAX(c.committed_at) FROM lines l
+JOIN commits c ON c.tenant = l.tenant AND c.line_id = l.line_id AND c.seq = l.seq
+WHERE l.tenant = $1 AND l.trunk = $2
+"""
+
+_config = msgspec.json.Decoder(SessionConfig)
+_known_configs: dict[str, SessionConfig] = {}
+
+
+# Tables with rows that belong to exactly one session.
+_TABLES_OF_SESSIONS = (
+    "entries",
+    "messages",
+    "pinned_items",
+    "tool_selections",
+    "message_audiences",
+    "inbox",
+    "events",
+    "records",
+    "record_contents",
+    "receipts",
+    "receipt_texts",
+    "redactions",
+    "windows",
+    "window_routes",
+    "compactions",
+    "compaction_views",
+    "session_members",
+    "terminated_sessions",
+    "sessions",
+)
+_ADD = """
+INSERT INTO sessions (tenant, session_id, purpose, metadata, config, created_by, created_at, updated_at, audience,
+                      key_acls)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0) ON CONFLICT DO NOTHING
+"""
+_ADD_MEMBER = """
+INSERT INTO session_members (tenant, pattern, created_at, session_id, archived) VALUES ($1, $2, $3, $4, $5)
+"""
+_NEWEST = f"""
+{_SESSION}
+WHERE s.tenant = $1 AND (s.created_at, s.session_id) < ($2, $3) AND (s.archived_at IS NULL OR $4 = 1)
+ORDER BY s.created_at DESC, s.session_id DESC LIMIT $5
+"""
+# The newest sessions of each pattern, by index: the sessions of others are not read, however many there are.
+_PATTERNS = 16
+_NEWEST_OF_PATTERN = """
+SELECT created_at, session_id FROM (
+    SELECT created_at, session_id FROM session_members
+    WHERE tenant = $1 AND (created_at, session_id) < ($2, $3) AND (archived = 0 OR $4 = 1) AND pattern = $5
+    ORDER BY created_at DESC, session_id DESC LIMIT $6) AS page
+"""
+_NEWEST_OF = " UNION ALL ".join(
+    _NEWEST_OF_PATTERN.replace("$5", f"${place}") for place in (5, *range(7, 6 + _PATTERNS))
+)
+_AUDIENCES = """
+SELECT session_id, audience FROM sessions
+WHERE tenant = $1 AND session_id > $2 ORDER BY session_id LIMIT $3
+"""
+_AUDIENCES_CHANGED = """
+SELECT e.session_id, s.audience FROM events e
+LEFT JOIN sessions s ON s.tenant = e.tenant AND s.session_id = e.session_id
+WHERE e.tenant = $1 AND e.seq > $2
+  AND e.type IN ('session.created', 'session.imported', 'session.members_changed', 'session.deleted')
+"""
+
+
+# Kinds of lines that are found by session without a scan: a board by its id, memories and windows by their own tables.
+_INDEXED_BY_SESSION = frozenset({"board", "memory", "window"})
+
+
+class SqlSessionStore(SqlStore):
+    """SQL implementation of SessionStore."""
+
+    async def add(self, session: Session) -> bool:
+        added = await self._tx.changed(
+            _ADD,
+            self._tx.tenant,
+            session.session_id,
+            session.purpose,
+            msgspec.json.encode(session.metadata).decode(),
+            msgspec.json.encode(session.config).decode(),
+            session.created_by,
+            session.created_at,
+            session.updated_at,
+            encode_audience(session.audience),
+        )
+        if added:
+            self._tx.named_types |= named_types(session.audience)
+            await self._add_members(session)
+        # Rows left of a deleted session with this id would become visible again.
+        deletions = SqlDeferredDeletions(self._tx)
+        return (
+            added > 0
+            and not await deletions.is_pending(PendingDeletion(SESSIONS, session.session_id))
+            and not await deletions.is_pending(PendingDeletion(SESSION_ROWS, session.session_id))
+            and not await deletions.is_pending(PendingDeletion(LINES, line_of(session.session_id)))
+            and not await deletions.any_pending(WINDOWS, str(WindowPlace(session.session_id, "")))
+        )
+
+    async def find(self, session_id: str) -> Session | None:
+        row = await self._tx.one(_SESSION + "WHERE s.tenant = $1 AND s.session_id = $2", self._tx.tenant, session_id)
+        return None if row is None else _session(row)
+
+    async def find_several(self, session_ids: Iterable[str]) -> Sequence[Session]:
+        rows = await self._tx.all(
+            _SESSION + "WHERE s.tenant = $1 AND s.session_id {among_texts}$2{end_among_texts}",
+            self._tx.tenant,
+            in_json(session_ids),
+        )
+        return [_session(row) for row in rows]
+
+    async def find_locked(self, session_id: str) -> tuple[Session, Head] | None:
+        line_id = line_of(session_id)
+        row = await self._tx.one(_SESSION_WITH_LINE, self._tx.tenant, line_id, session_id)
+        return None if row is None else (_session(row[:_COLUMNS]), Head(line_id, *row[_COLUMNS:]))
+
+    async def newest(
+        self, before: SessionCursor | None, limit: int, *, archived: bool, patterns: AbstractSet[str] | None = None
+    ) -> Sequence[Session]:
+        position = (before.created_at, before.session_id) if before else (2**62, "")
+        if patterns is not None:
+            return await self._newest_of(patterns, (*position, int(archived)), limit)
+        rows = await self._tx.all(_NEWEST, self._tx.tenant, *position, int(archived), limit)
+        return [_session(row) for row in rows]
+
+    async def _newest_of(self, patterns: AbstractSet[str], after: tuple[int, str, int], limit: int) -> list[Session]:
+        found: set[tuple[int, str]] = set()
+        for first, *others in batches(sorted(patterns), _PATTERNS):
+            found.update(map(tuple, await self._tx.all(_NEWEST_OF, self._tx.tenant, *after, first, limit, *others)))
+        names = [session_id for _, session_id in sorted(found, reverse=True)[:limit]]
+        sessions = {each.session_id: each for each in await self.find_several(names)}
+        return [sessions[name] for name in names]
+
+    async def has_key_acls(self, session_id: str) -> bool:
+        row = await self._tx.one(
+            "SELECT key_acls FROM sessions WHERE tenant = $1 AND session_id = $2", self._tx.tenant, session_id
+        )
+        return row is None or row[0] != 0
+
+    async def note_key_acls(self, session_id: str) -> None:
+        await self._tx.run(
+            "UPDATE sessions SET key_acls = 1 WHERE tenant = $1 AND session_id = $2 AND key_acls = 0",
+            self._tx.tenant,
+            session_id,
+        )
+
+    async def set_members(self, session: Session) -> None:
+        self._tx.named_types |= named_types(session.audience)
+        own = self._tx.tenant, session.session_id
+        await self._tx.run(
+            "UPDATE sessions SET audience = $1 WHERE tenant = $2 AND session_id = $3",
+            encode_audience(session.audience),
+            *own,
+        )
+        await self._tx.run("DELETE FROM session_members WHERE tenant = $1 AND session_id = $2", *own)
+        await self._add_members(session)
+
+    async def _add_members(self, session: Session) -> None:
+        archived = int(session.archived_at is not None)
+        tenant, made = self._tx.tenant, session.created_at
+        await self._tx.many(
+            _ADD_MEMBER, [(tenant, pattern, made, session.session_id, archived) for pattern in {*session.audience}]
+        )
+
+    async def audiences(self, after: str, limit: int) -> Sequence[tuple[str, tuple[str, ...]]]:
+        rows = await self._tx.all(_AUDIENCES, self._tx.tenant, after, limit)
+        return [(session_id, decode_audience(audience)) for session_id, audience in rows]
+
+    async def audiences_changed(self, after_seq: int) -> Sequence[tuple[str, tuple[str, ...] | None]]:
+        # Each once, by Python: with DISTINCT, SQLite reads the whole log in the order of sessions.
+        changed = dict(map(tuple, await self._tx.all(_AUDIENCES_CHANGED, self._tx.tenant, after_seq)))
+        return [(name, None if audience is None else decode_audience(audience)) for name, audience in changed.items()]
+
+    async def last_activity(self, session: Session) -> int:
+        board = line_of(session.session_id)
+        rows = [await self._tx.one(_LAST_COMMIT, self._tx.tenant, board)]
+        if session.branches:
+            rows.append(await self._tx.one(_LAST_COMMIT_ON_BRANCHES, self._tx.tenant, board))
+        commits: list[int] = [row[0] for row in rows if row is not None and row[0] is not None]
+        return max(session.updated_at, session.last_message_at or 0, *commits)
+
+    async def archive(self, session_id: str, at: int) -> None:
+        await self._tx.run(
+            "UPDATE sessions SET archived_at = $1, updated_at = $1 WHERE tenant = $2 AND session_id = $3",
+            at,
+            self._tx.tenant,
+            session_id,
+        )
+        await self._tx.run(
+            "UPDATE session_members SET archived = 1 WHERE tenant = $1 AND session_id = $2",
+            self._tx.tenant,
+            session_id,
+        )
+
+    async def branches(self, session: Session) -> Sequence[str]:
+        lines = await self._branch_lines(session.session_id) if session.branches else ()
+        return [name for line_id in lines if (name := branch_of(line_id)) is not None]
+
+    async def add_branches(self, session_id: str, more: int) -> None:
+        await self._tx.run(
+            "UPDATE sessions SET branches = branches + $1 WHERE tenant = $2 AND session_id = $3",
+            more,
+            self._tx.tenant,
+            session_id,
+        )
+
+    async def lines(self, session_id: str, kinds: Iterable[LineKind]) -> Sequence[str]:
+        branches = await self._branch_lines(session_id)
+        memories = await memories_of(self._tx, session_id)
+        found = [line_of(session_id), *branches, *(memory.line_id for memory in memories)]
+        found += await window_lines_of(self._tx, session_id)
+        for kind in kinds:
+            if kind.has_name(SESSION) and kind.prefix not in _INDEXED_BY_SESSION:
+                found += await self._lines_of_kind(kind, session_id)
+        return found
+
+    async def content(self, session: Session) -> Sequence[SessionContent]:
+        branches = await self._branch_lines(session.session_id)
+        boards = [line_of(session.session_id), *branches]
+        return await session_content(self._tx, session.session_id, boards, len(branches))
+
+    async def erase(self, session_id: str) -> None:
+        owners = [memory.owner for memory in await memories_of(self._tx, session_id)]
+        await remove_session_from_index(self._tx, session_id, owners)
+        await erase_memories(self._tx, session_id)
+        await erase_snapshots(self._tx, session_id)
+        await erase_layer_pins(self._tx, session_id)
+        await erase_approvals(self._tx, session_id)
+        await erase_record_items(self._tx, session_id)
+        await erase_derivations(self._tx, f"message:{session_id}")
+        deferred = await defer_session(self._tx, session_id)
+        if await SqlUsageStore(self._tx).forget_session(session_id, FORGET_BATCH_SIZE):
+            await SqlDeferredDeletions(self._tx).add(PendingDeletion(SESSION_ROWS, session_id))
+        for table in _TABLES_OF_SESSIONS:
+            if table in deferred:
+                continue
+            await self._tx.run(
+                f"DELETE FROM {table} WHERE tenant = $1 AND session_id = $2",  # noqa: S608 - a fixed list of tables
+                self._tx.tenant,
+                session_id,
+            )
+
+    async def _lines_of_kind(self, kind: LineKind, session_id: str) -> list[str]:
+        rows = await self._tx.all(
+            "SELECT line_id FROM lines WHERE tenant = $1 AND line_id > $2 AND line_id LIKE $3 ORDER BY line_id",
+            self._tx.tenant,
+            f"{kind.prefix}:",
+            f"{kind.prefix}:%{session_id}%",
+        )
+        return [line_id for (line_id,) in rows if kind.named(SESSION, line_id) == session_id]
+
+    async def _branch_lines(self, session_id: str) -> list[str]:
+        rows = await self._tx.all(
+            "SELECT line_id FROM lines WHERE tenant = $1 AND trunk = $2 ORDER BY line_id",
+            self._tx.tenant,
+            line_of(session_id),
+        )
+        return [row[0] for row in rows]
+
+
+def _session(row: Row) -> Session:
+    session_id, purpose, metadata, config, *rest, audience = row
+    _, *members = decode_audience(audience)
+    described: tuple[Any, ...] = (msgspec.json.decode(metadata), _decode_config(config), *rest, tuple(members))
+    return Session(session_id, purpose, *described)
+
+
+def _decode_config(text: str) -> SessionConfig:
+    # Cached: most sessions share a few configurations, and every call on a board decodes one.
+    config = _known_configs.get(text)
+    if config is None:
+        if len(_known_configs) > 1_000:  # noqa: PLR2004 - a bound on memory, not a rule
+            _known_configs.clear()
+        config = _known_configs[text] = _config.decode(text)
+    return config

@@ -1,0 +1,101 @@
+"""All layers and definitions of an installation: what was altered or is not signed, and signing it (weftline db sign)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from weftline.capabilities.history.composite_lines import PartVersion
+from weftline.capabilities.history.line_kinds import line_kinds
+from weftline.capabilities.history.model import ValueDamaged, VersionPruned
+from weftline.capabilities.layers.model import LayerViolation
+from weftline.capabilities.layers.service import verified_state
+from weftline.storage.sql.database import SYSTEM, Scope
+from weftline.storage.sql.history import SqlLineStore
+from weftline.storage.sql.history_verify import find_damage, unsigned_versions
+from weftline.storage.sql.line_signatures import LineSignatures
+from weftline.storage.sql.tenants import tenant_names
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from weftline.storage.sql.database import Database, Transaction
+
+_PAGE_SIZE = 500
+
+
+class SignedLine(NamedTuple):
+    """A line that binds agents, in its tenant."""
+
+    tenant: str
+    line_id: str
+
+
+class TamperedLines(NamedTuple):
+    """Layers and definitions that no prompt may use: their values were altered, or have no valid signature."""
+
+    altered: list[SignedLine]
+    unsigned: list[SignedLine]
+
+
+async def tampered_heads(database: Database, secret: bytes) -> TamperedLines:
+    """Return the layers and definitions whose current version prompts refuse."""
+    found = TamperedLines([], [])
+    async for line in _signed_lines(database):
+        problem = await database.read(Scope(line.tenant), partial(_problem, line_id=line.line_id, secret=secret))
+        if problem is not None:
+            (found.unsigned if problem == "unsigned" else found.altered).append(line)
+    return found
+
+
+async def sign_unsigned(database: Database, secret: bytes, now: int) -> tuple[int, list[SignedLine]]:
+    """Sign the versions that have no valid signature; return their number and the lines that are damaged."""
+    signed, damaged = 0, []
+    async for line in _signed_lines(database):
+        sign = partial(_sign, line_id=line.line_id, secret=secret, now=now)
+        new = await database.write(Scope(line.tenant), sign)
+        if new is None:
+            damaged.append(line)
+        else:
+            signed += new
+    return signed, damaged
+
+
+async def _problem(transaction: Transaction, line_id: str, secret: bytes) -> str | None:
+    """Return why a prompt would refuse the current version of a line; None if it would not."""
+    lines = SqlLineStore(transaction, secret)
+    line = await lines.find(line_id)
+    if line is None or line.head.seq == 0:
+        return None
+    try:
+        await verified_state(lines, PartVersion(line_id, line.head.seq, line.head.hash.hex()))
+    except LayerViolation as error:
+        return str(error.context["problem"])
+    except (ValueDamaged, VersionPruned, UnicodeDecodeError):
+        return "altered"
+    return None
+
+
+async def _sign(transaction: Transaction, line_id: str, secret: bytes, now: int) -> int | None:
+    """Sign a line whose hashes are right; None if they are not."""
+    if await find_damage(transaction, line_id, secret, signed=False) is not None:
+        return None
+    signatures = LineSignatures(transaction, secret)
+    unsigned = [version async for version in unsigned_versions(transaction, line_id, secret)]
+    for version in unsigned:
+        await signatures.sign(line_id, version.seq, version.hash, version.state, now)
+    return len(unsigned)
+
+
+async def _signed_lines(database: Database) -> AsyncIterator[SignedLine]:
+    for tenant in await database.read(SYSTEM, tenant_names):
+        after = ""
+        while page := await database.read(Scope(tenant), partial(_page, after=after)):
+            after = page[-1]
+            for line_id in page:
+                yield SignedLine(tenant, line_id)
+
+
+async def _page(transaction: Transaction, after: str) -> Sequence[str]:
+    prefixes = sorted(kind.prefix for kind in line_kinds().values() if kind.signed)
+    return await SqlLineStore(transaction).roots(prefixes, after, _PAGE_SIZE, nested=prefixes)

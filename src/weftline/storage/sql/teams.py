@@ -1,0 +1,95 @@
+"""Teams in SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weftline.capabilities.teams.model import Member, Team
+from weftline.storage.sql.database import SqlStore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_TEAM = """
+SELECT t.team, t.description, t.created_by, t.created_at, t.updated_at,
+       (SELECT COUNT(*) FROM team_members m WHERE m.tenant = t.tenant AND m.team = t.team)
+FROM teams t
+"""
+_PAGE = f"{_TEAM} WHERE t.tenant = $1 AND t.team > $2 AND t.deleted_at IS NULL ORDER BY t.team LIMIT $3"
+_ADD = """
+INSERT INTO teams (tenant, team, description, created_by, created_at, updated_at)
+VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING RETURNING 1
+"""
+_LOCK = "SELECT 1 FROM teams WHERE tenant = $1 AND team = $2 {for_update}"
+_OF_MEMBER = """
+SELECT t.team, t.description, t.created_by, t.created_at, t.updated_at,
+       (SELECT COUNT(*) FROM team_members m WHERE m.tenant = t.tenant AND m.team = t.team)
+FROM team_members own CROSS JOIN teams t
+WHERE own.tenant = $1 AND own.principal_id = $2 AND t.tenant = $1 AND t.team = own.team ORDER BY t.team
+"""
+_MEMBERS = """
+SELECT m.principal_id, p.kind, m.added_by, m.added_at FROM team_members m
+JOIN principals p ON p.tenant = m.tenant AND p.principal_id = m.principal_id
+WHERE m.tenant = $1 AND m.team = $2 ORDER BY m.principal_id
+"""
+_ADD_MEMBER = """
+INSERT INTO team_members (tenant, team, principal_id, added_by, added_at)
+VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING RETURNING 1
+"""
+
+
+class SqlTeamStore(SqlStore):
+    """TeamStore of one tenant."""
+
+    async def add(self, team: Team) -> bool:
+        values = team.team, team.description, team.created_by, team.created_at, team.updated_at
+        return await self._tx.one(_ADD, self._tenant, *values) is not None
+
+    async def find(self, name: str) -> Team | None:
+        row = await self._tx.one(
+            _TEAM + "WHERE t.tenant = $1 AND t.team = $2 AND t.deleted_at IS NULL", self._tenant, name
+        )
+        return None if row is None else Team(*row)
+
+    async def lock(self, name: str) -> Team | None:
+        await self._tx.one(_LOCK, self._tenant, name)
+        return await self.find(name)
+
+    async def all(self, after: str, limit: int) -> Sequence[Team]:
+        return [Team(*row) for row in await self._tx.all(_PAGE, self._tenant, after, limit)]
+
+    async def of_member(self, principal_id: str) -> Sequence[Team]:
+        return [Team(*row) for row in await self._tx.all(_OF_MEMBER, self._tenant, principal_id)]
+
+    async def describe(self, name: str, description: str, at: int) -> None:
+        await self._tx.run(
+            "UPDATE teams SET description = $1, updated_at = $2 WHERE tenant = $3 AND team = $4",
+            description,
+            at,
+            self._tenant,
+            name,
+        )
+
+    async def delete(self, name: str, at: int) -> None:
+        await self._tx.run("DELETE FROM team_members WHERE tenant = $1 AND team = $2", self._tenant, name)
+        await self._tx.run(
+            "UPDATE teams SET deleted_at = $1 WHERE tenant = $2 AND team = $3 AND deleted_at IS NULL",
+            at,
+            self._tenant,
+            name,
+        )
+
+    async def members(self, name: str) -> Sequence[Member]:
+        return [Member(*row) for row in await self._tx.all(_MEMBERS, self._tenant, name)]
+
+    async def add_member(self, name: str, principal_id: str, added_by: str, at: int) -> bool:
+        return await self._tx.one(_ADD_MEMBER, self._tenant, name, principal_id, added_by, at) is not None
+
+    async def remove_member(self, name: str, principal_id: str) -> bool:
+        row = await self._tx.one(
+            "DELETE FROM team_members WHERE tenant = $1 AND team = $2 AND principal_id = $3 RETURNING 1",
+            self._tenant,
+            name,
+            principal_id,
+        )
+        return row is not None

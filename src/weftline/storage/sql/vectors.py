@@ -1,0 +1,214 @@
+"""Nearest-neighbour search in pgvector, with an HNSW index for large collections."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from weftline.capabilities.indexing.collections.model import NearChunk, PackedVectors
+from weftline.storage.sql.collections import SqlCollectionStore, in_json
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.dialects.postgres_vectors import partition_of, swap_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from weftline.storage.sql.database import Row, Transaction
+    from weftline.storage.sql.dialects.postgres import PostgresDatabase
+
+# HNSW parameters, measured against exact search: see docs/decisions/0036.
+_HNSW_M = 16
+_EF_CONSTRUCTION = 96
+_EF_SEARCH_PER_RESULT = 1.5
+_MIN_EF_SEARCH = 240
+_MAX_EF_SEARCH = 1_000
+_BUILD_MEMORY = "1GB"
+# Partial indexes are only used by plans made for the actual parameters, so generic plans are disabled.
+_SEARCH_SETTINGS = """
+SELECT set_config('hnsw.ef_search', $1, true), set_config('hnsw.iterative_scan', 'relaxed_order', true),
+       set_config('hnsw.max_scan_tuples', '200000', true), set_config('plan_cache_mode', 'force_custom_plan', true)
+"""
+_FROM_NUMBERED = """
+FROM chunk_vectors WHERE tenant = $1 AND collection = $2 AND model = $3 AND number {among}$4{end_among}
+"""
+# Thousands of vectors as one value: decoding them row by row would dominate. The first four bytes of each encode its
+# dimensions.
+_PACKED = """
+SELECT COALESCE(array_agg(number ORDER BY number), '{{}}'),
+       COALESCE(string_agg(substring(halfvec_send(vector) FROM 5), ''::bytea ORDER BY number), '')
+"""
+_IS_INDEXED = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)"
+_DIMENSIONS = """
+SELECT vector_dims(vector) FROM chunk_vectors WHERE tenant = $1 AND collection = $2 AND model = $3 LIMIT 1
+"""
+_INDEXES = """
+SELECT indexname FROM pg_indexes
+WHERE schemaname = current_schema() AND tablename = $1 AND starts_with(indexname, 'nearest_')
+"""
+_ANALYZED = (
+    "chunks (tenant, collection, number, place, item, version)",
+    "documents (tenant, domain, document_id, state)",
+)
+_QUOTED = "SELECT quote_literal($1), quote_literal($2)"
+
+
+class PgVectors:
+    """Vectors of one collection and model in PostgreSQL."""
+
+    def __init__(self, database: PostgresDatabase, tenant: str, collection: str, model: str) -> None:
+        self._database = database
+        self._scope = Scope(tenant)
+        self._tenant, self._collection, self._model = tenant, collection, model
+
+    async def nearest(self, vector: bytes, limit: int) -> Sequence[NearChunk]:
+        column, fits = _column(len(vector) // 2), _has_dimensions(len(vector) // 2)
+
+        async def search(transaction: Transaction) -> Sequence[NearChunk]:
+            await transaction.one(_SEARCH_SETTINGS, str(_ef_search(limit)))
+            rows = await transaction.all(
+                f"""
+                SELECT number, 1 - ({column} <=> $1) FROM chunk_vectors
+                WHERE tenant = $2 AND collection = $3 AND model = $4 AND {fits} ORDER BY {column} <=> $1 LIMIT $5
+                """,  # noqa: S608 - our own column
+                vector,
+                self._tenant,
+                self._collection,
+                self._model,
+                limit,
+            )
+            return _nearest_first(rows)
+
+        return await self._database.read(self._scope, search)
+
+    async def nearest_among(self, vector: bytes, limit: int, numbers: Sequence[int]) -> Sequence[NearChunk]:
+        column, fits = _column(len(vector) // 2), _has_dimensions(len(vector) // 2)
+
+        async def search(transaction: Transaction) -> Sequence[NearChunk]:
+            rows = await transaction.all(
+                f"""
+                SELECT number, 1 - ({column} <=> $1) AS cosine FROM chunk_vectors
+                WHERE tenant = $2 AND collection = $3 AND model = $4 AND number {{among}}$5{{end_among}} AND {fits}
+                ORDER BY cosine DESC, number LIMIT $6
+                """,  # noqa: S608 - our own column
+                vector,
+                self._tenant,
+                self._collection,
+                self._model,
+                in_json(numbers),
+                limit,
+            )
+            return _nearest_first(rows)
+
+        return await self._database.read(self._scope, search) if numbers else []
+
+    async def cosines(self, vectors: Sequence[bytes], numbers: Sequence[int]) -> Mapping[int, Sequence[float]]:
+        dimensions = len(vectors[0]) // 2
+        each = ", ".join(f"-({_column(dimensions)} <#> ${place})" for place in range(5, 5 + len(vectors)))
+        sql = f"SELECT number, {each} {_FROM_NUMBERED} AND {_has_dimensions(dimensions)}"
+
+        async def search(transaction: Transaction) -> Sequence[Row]:
+            values = (self._tenant, self._collection, self._model, in_json(numbers))
+            return await transaction.all(sql, *values, *vectors)
+
+        return {number: cosines for number, *cosines in await self._database.read(self._scope, search)}
+
+    async def find(self, numbers: Sequence[int], dimensions: int) -> PackedVectors:
+        sql = f"{_PACKED} {_FROM_NUMBERED} AND {_has_dimensions(dimensions)}"
+        values = (self._tenant, self._collection, self._model, in_json(numbers))
+        row = await self._database.read(self._scope, lambda transaction: transaction.one(sql, *values))
+        found, vectors = row if row is not None else ([], b"")
+        return PackedVectors(found, swap_bytes(vectors))
+
+    async def prepare(self) -> bool:
+        name = _index_name(self._tenant, self._collection, self._model)
+        async with self._database.owning() as connection:
+            if not await connection.fetchval("SELECT pg_try_advisory_lock(hashtext($1))", name):
+                return False
+            try:
+                is_valid = await connection.fetchval(_IS_INDEXED, name)
+                if is_valid is False:
+                    # Left by an interrupted build.
+                    await connection.execute(f"DROP INDEX CONCURRENTLY {name}")
+                return bool(is_valid) or await self._build(connection, name)
+            finally:
+                await connection.fetchval("SELECT pg_advisory_unlock(hashtext($1))", name)
+
+    async def discard(self) -> None:
+        async with self._database.owning() as connection:
+            name = _index_name(self._tenant, self._collection, self._model)
+            await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
+
+    async def _build(self, connection: Any, name: str) -> bool:  # noqa: ANN401 - asyncpg's own type is private
+        dimensions = await connection.fetchval(_DIMENSIONS, self._tenant, self._collection, self._model)
+        if dimensions is None:
+            return False
+        collection, model = await connection.fetchrow(_QUOTED, self._collection, self._model)
+        await connection.execute(f"SET maintenance_work_mem = '{_BUILD_MEMORY}'")
+        try:
+            await connection.execute(
+                f"""
+                CREATE INDEX CONCURRENTLY {name} ON {partition_of(self._tenant)}
+                USING hnsw ({_column(dimensions)} halfvec_cosine_ops)
+                WITH (m = {_HNSW_M}, ef_construction = {_EF_CONSTRUCTION})
+                WHERE collection = {collection} AND model = {model} AND {_has_dimensions(dimensions)}
+                """
+            )
+        finally:
+            await connection.execute("RESET maintenance_work_mem")
+        # After a bulk insert: with stale statistics the planner reads whole collections where a few rows are needed.
+        for table in _ANALYZED:
+            await connection.execute(f"ANALYZE {table}")
+        return True
+
+
+async def drop_unused_indexes(database: PostgresDatabase, tenant: str) -> None:
+    """Drop the indexes whose collection or model has no vectors left."""
+
+    async def used(transaction: Transaction) -> set[str]:
+        store = SqlCollectionStore(transaction)
+        return {
+            _index_name(tenant, collection, model)
+            for collection in await store.names()
+            for model in await store.models(collection)
+        }
+
+    known = await database.read(Scope(tenant), used)
+    async with database.owning() as connection:
+        for (name,) in await connection.fetch(_INDEXES, partition_of(tenant)):
+            if name not in known:
+                await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
+
+
+async def unfinished_indexes(transaction: Transaction) -> int:
+    """Return the number of invalid vector indexes, which searches do not use."""
+    row = await transaction.one(
+        """
+        SELECT COUNT(*) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+        WHERE c.relnamespace = current_schema()::regnamespace AND starts_with(c.relname::text, 'nearest_')
+          AND NOT i.indisvalid
+        """
+    )
+    return 0 if row is None else int(row[0])
+
+
+def _column(dimensions: int) -> str:
+    """Return the index expression: a column without fixed dimensions cannot be indexed."""
+    return f"(vector::halfvec({dimensions}))"
+
+
+def _has_dimensions(dimensions: int) -> str:
+    """Return the condition for comparable vectors: a model replaced under its name may have other dimensions."""
+    return f"vector_dims(vector) = {dimensions}"
+
+
+def _index_name(tenant: str, collection: str, model: str) -> str:
+    names = f"{tenant}\0{collection}\0{model}"
+    return f"nearest_{hashlib.sha256(names.encode()).hexdigest()[:24]}"
+
+
+def _ef_search(limit: int) -> int:
+    return min(max(_MIN_EF_SEARCH, round(limit * _EF_SEARCH_PER_RESULT)), _MAX_EF_SEARCH)
+
+
+def _nearest_first(rows: Sequence[Any]) -> Sequence[NearChunk]:
+    return sorted((NearChunk(*row) for row in rows), key=lambda chunk: -chunk.cosine)

@@ -1,0 +1,211 @@
+"""Windows in SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import structs
+
+from weftline.capabilities.windows.model import Category, WindowRoute, WindowSettings
+from weftline.capabilities.windows.store import IndexedCheckpoint
+from weftline.kernel.identity import TEAM
+from weftline.storage.sql.database import SqlStore
+from weftline.storage.sql.session_index import remove_window_from_index
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from weftline.storage.sql.database import Row, Transaction, Value
+
+_COLUMNS = """
+session_id, agent_id, model, model_max_tokens, shared_cw_max_tokens, reserved_tokens, shares, parent_id, shares_with,
+compaction_threshold, autosave, last_number, stored_bytes, unsaved_since, created_at, updated_at
+"""
+_WINDOW = f"SELECT {_COLUMNS} FROM windows WHERE tenant = $1 "  # noqa: S608 - our own column names
+_ADD = f"""
+INSERT INTO windows (tenant, {_COLUMNS})
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) ON CONFLICT DO NOTHING
+"""  # noqa: S608 - likewise
+_UPDATE = """
+UPDATE windows SET model = $1, model_max_tokens = $2, shared_cw_max_tokens = $3, reserved_tokens = $4, shares = $5,
+    parent_id = $6, shares_with = $7, compaction_threshold = $8, autosave = $9,
+    unsaved_since = CASE WHEN CAST($9 AS {bigint}) = 1 THEN unsaved_since END, updated_at = $10
+WHERE tenant = $11 AND session_id = $12 AND agent_id = $13
+"""
+_ADVANCE = """
+UPDATE windows SET last_number = $1, stored_bytes = $2, updated_at = $3,
+    unsaved_since = CASE WHEN autosave = 1 THEN COALESCE(unsaved_since, $3) END
+WHERE tenant = $4 AND session_id = $5 AND agent_id = $6
+"""
+_UNSAVED = f"{_WINDOW} AND unsaved_since IS NOT NULL AND unsaved_since <= $2 ORDER BY unsaved_since LIMIT $3"
+_TENANTS_UNSAVED = "SELECT DISTINCT tenant FROM windows WHERE unsaved_since IS NOT NULL AND unsaved_since <= $1"
+# The lines of a session's windows, with their branches.
+_WINDOW_LINES = """
+SELECT w.tenant, w.agent_id, l.line_id FROM windows w
+JOIN lines l ON l.tenant = w.tenant AND l.line_id = 'window:' || w.session_id || ':' || w.agent_id
+WHERE w.tenant = $1 AND w.session_id = $2
+UNION ALL
+SELECT w.tenant, w.agent_id, l.line_id FROM windows w
+JOIN lines l ON l.tenant = w.tenant AND l.trunk = 'window:' || w.session_id || ':' || w.agent_id
+WHERE w.tenant = $1 AND w.session_id = $2
+"""
+_CHECKPOINTS = f"""
+SELECT w.agent_id, w.line_id, t.label, t.seq, t.created_by, t.created_at, t.automatic FROM ({_WINDOW_LINES}) w
+JOIN tags t ON t.tenant = w.tenant AND t.line_id = w.line_id ORDER BY t.created_at DESC, t.label, w.line_id
+"""  # noqa: S608 - a fixed statement
+_ROUTE = "SELECT session_id, agent_id, category, to_agent, to_type FROM window_routes WHERE tenant = $1 "
+_ADD_ROUTE = """
+INSERT INTO window_routes (tenant, session_id, agent_id, category, to_agent, to_type) VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT DO NOTHING
+"""
+_REMOVE_ROUTE = """
+DELETE FROM window_routes
+WHERE tenant = $1 AND session_id = $2 AND agent_id = $3 AND category = $4 AND to_agent = $5 AND to_type = $6
+"""
+# The column to_type also holds teams, as team:NAME: names of types have no colon.
+_ROUTES_TO = f"""
+{_ROUTE} AND session_id = $2 AND agent_id <> $3 AND (to_agent = $3 OR to_type = $4 OR to_type LIKE '{TEAM}%')
+ORDER BY agent_id, category
+"""
+_shares = msgspec.json.Decoder(dict[Category, float])
+
+
+class SqlWindowStore(SqlStore):
+    """SQL implementation of WindowStore."""
+
+    async def add(self, window: WindowSettings) -> bool:
+        values = structs.asdict(window) | {"autosave": int(window.autosave), "shares": _encode_shares(window)}
+        return await self._tx.changed(_ADD, self._tenant, *values.values()) > 0
+
+    async def find(self, session_id: str, agent_id: str) -> WindowSettings | None:
+        row = await self._tx.one(_WINDOW + "AND session_id = $2 AND agent_id = $3", self._tenant, session_id, agent_id)
+        return None if row is None else _window(row)
+
+    async def of_session(self, session_id: str, after: str, limit: int) -> Sequence[WindowSettings]:
+        rows = await self._tx.all(
+            _WINDOW + "AND session_id = $2 AND agent_id > $3 ORDER BY agent_id LIMIT $4",
+            self._tenant,
+            session_id,
+            after,
+            limit,
+        )
+        return [_window(row) for row in rows]
+
+    async def owners_of(self, agent_id: str) -> Sequence[tuple[str, str]]:
+        rows = await self._tx.all(
+            "SELECT session_id, COALESCE(shares_with, agent_id) FROM windows WHERE tenant = $1 AND agent_id = $2",
+            self._tenant,
+            agent_id,
+        )
+        return [(row[0], row[1]) for row in rows]
+
+    async def sharing(self, session_id: str, agent_id: str) -> Sequence[WindowSettings]:
+        return await self._of_session(session_id, "(agent_id = $3 OR shares_with = $3)", agent_id)
+
+    async def children(self, session_id: str, agent_id: str) -> Sequence[WindowSettings]:
+        return await self._of_session(session_id, "parent_id = $3", agent_id)
+
+    async def update(self, window: WindowSettings) -> None:
+        await self._tx.run(
+            _UPDATE,
+            window.model,
+            window.model_max_tokens,
+            window.shared_cw_max_tokens,
+            window.reserved_tokens,
+            _encode_shares(window),
+            window.parent_id,
+            window.shares_with,
+            window.compaction_threshold,
+            int(window.autosave),
+            window.updated_at,
+            self._tenant,
+            window.session_id,
+            window.agent_id,
+        )
+
+    async def advance(self, window: WindowSettings, now: int) -> None:
+        counts = window.last_number, window.stored_bytes
+        await self._tx.run(_ADVANCE, *counts, now, self._tenant, window.session_id, window.agent_id)
+
+    async def unsaved(self, before: int, limit: int) -> Sequence[WindowSettings]:
+        return [_window(row) for row in await self._tx.all(_UNSAVED, self._tenant, before, limit)]
+
+    async def saved(self, session_id: str, agent_id: str) -> None:
+        await self._tx.run(
+            "UPDATE windows SET unsaved_since = NULL WHERE tenant = $1 AND session_id = $2 AND agent_id = $3",
+            self._tenant,
+            session_id,
+            agent_id,
+        )
+
+    async def delete(self, session_id: str, agent_id: str) -> None:
+        await remove_window_from_index(self._tx, session_id, agent_id)
+        for statement in (
+            "DELETE FROM window_routes WHERE tenant = $1 AND session_id = $2 AND (agent_id = $3 OR to_agent = $3)",
+            "DELETE FROM windows WHERE tenant = $1 AND session_id = $2 AND agent_id = $3",
+        ):
+            await self._tx.run(statement, self._tenant, session_id, agent_id)
+
+    async def checkpoints(self, session_id: str) -> Sequence[IndexedCheckpoint]:
+        rows = await self._tx.all(_CHECKPOINTS, self._tenant, session_id)
+        return [IndexedCheckpoint(*plain, bool(automatic)) for *plain, automatic in rows]  # type: ignore[call-arg]
+
+    async def add_route(self, route: WindowRoute) -> bool:
+        return await self._tx.changed(_ADD_ROUTE, self._tenant, *_route_values(route)) > 0
+
+    async def remove_route(self, route: WindowRoute) -> bool:
+        return await self._tx.changed(_REMOVE_ROUTE, self._tenant, *_route_values(route)) > 0
+
+    async def routes_from(self, session_id: str, agent_id: str) -> Sequence[WindowRoute]:
+        statement = _ROUTE + "AND session_id = $2 AND agent_id = $3 ORDER BY category, to_agent, to_type"
+        return [_route(row) for row in await self._tx.all(statement, self._tenant, session_id, agent_id)]
+
+    async def routes_to(
+        self, session_id: str, agent_id: str, agent_type: str, teams: Collection[str]
+    ) -> Sequence[WindowRoute]:
+        rows = await self._tx.all(_ROUTES_TO, self._tenant, session_id, agent_id, agent_type)
+        routes = [_route(row) for row in rows]
+        return [route for route in routes if route.to_team is None or route.to_team in teams]
+
+    async def _of_session(self, session_id: str, condition: str, agent_id: str) -> list[WindowSettings]:
+        statement = f"{_WINDOW} AND session_id = $2 AND {condition} ORDER BY agent_id"
+        return [_window(row) for row in await self._tx.all(statement, self._tenant, session_id, agent_id)]
+
+
+async def window_lines_of(transaction: Transaction, session_id: str) -> list[str]:
+    """Return the lines of all windows of a session, with their branches."""
+    return [line_id for *_, line_id in await transaction.all(_WINDOW_LINES, transaction.tenant, session_id)]
+
+
+async def tenants_with_unsaved_windows(transaction: Transaction, before: int) -> list[str]:
+    return [tenant for (tenant,) in await transaction.all(_TENANTS_UNSAVED, before)]
+
+
+def _window(row: Row) -> WindowSettings:
+    values = dict(zip(WindowSettings.__struct_fields__, row, strict=True))
+    values["shares"] = None if values["shares"] is None else _shares.decode(values["shares"])
+    values["autosave"] = bool(values["autosave"])
+    return WindowSettings(**values)
+
+
+def _encode_shares(window: WindowSettings) -> str | None:
+    return None if window.shares is None else msgspec.json.encode(window.shares).decode()
+
+
+def _route_values(route: WindowRoute) -> tuple[Value, ...]:
+    to_type = route.to_type or "" if route.to_team is None else f"{TEAM}{route.to_team}"
+    return route.session_id, route.agent_id, route.category.value, route.to_agent or "", to_type
+
+
+def _route(row: Row) -> WindowRoute:
+    session_id, agent_id, category, to_agent, to_type = row
+    to_team = to_type.removeprefix(TEAM) if to_type.startswith(TEAM) else None
+    return WindowRoute(
+        session_id=session_id,
+        agent_id=agent_id,
+        category=Category(category),
+        to_agent=to_agent or None,
+        to_type=None if to_team else to_type or None,
+        to_team=to_team,
+    )

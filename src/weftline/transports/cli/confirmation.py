@@ -1,0 +1,71 @@
+"""Destructive commands: they ask first, or need ``--yes`` without a terminal, and say what they removed."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from weftline.kernel.errors import Rejected
+
+if TYPE_CHECKING:
+    from weftline.kernel.operation import Operation
+    from weftline.transports.cli.target import Target
+
+# What an operation did, by the first word of its name.
+_DONE = {
+    "delete": "Deleted",
+    "remove": "Removed",
+    "revoke": "Revoked",
+    "rotate": "Replaced",
+    "prune": "Pruned",
+    "cancel": "Cancelled",
+    "discard": "Discarded",
+}
+
+
+class ConfirmationNeeded(Rejected):
+    """The command removes something for good, and there is no terminal to ask in."""
+
+    code = "CONFIRMATION_NEEDED"
+    hint = "Nothing was changed. Repeat the command with --yes."
+
+
+def confirm(ctx: click.Context, target: Target, operation: Operation, request: dict[str, Any]) -> None:
+    """Ask whether to run a destructive operation; raise ConfirmationNeeded without a terminal."""
+    subject = f"{_subject(operation, request)}, on {target.place}"
+    if not interactive():
+        raise ConfirmationNeeded(f"'{ctx.command_path}' cannot be undone: {subject}.")
+    ask(f"{operation.summary}\nThis cannot be undone: {subject}. Are you sure?")
+
+
+def is_dry_run(operation: Operation, request: dict[str, Any]) -> bool:
+    """Tell whether a request only shows what the operation would do."""
+    fields = {field.name: field.default for field in msgspec.structs.fields(operation.request)}
+    return request.get("dry_run", fields.get("dry_run", False)) is True
+
+
+def ask(question: str) -> None:
+    """Ask on standard error; anything but yes ends the command."""
+    click.confirm(question, abort=True, err=True)
+
+
+def interactive() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def render_removed(operation: Operation, request: dict[str, Any], answer: msgspec.Struct) -> str:
+    """Say what a destructive operation removed, then what else it returned."""
+    from weftline.transports.cli.render import escape_controls, render_rest  # noqa: PLC0415 - only to run the command
+
+    done = f"{_DONE[operation.verb.partition('_')[0]]} {_subject(operation, request)}."
+    return "\n".join(filter(None, [escape_controls(done), render_rest(answer, without=request.keys())]))
+
+
+def _subject(operation: Operation, request: dict[str, Any]) -> str:
+    """Return what an operation removes: the noun of its name, and the ids in the request."""
+    noun = operation.verb.partition("_")[2] or operation.group
+    ids = [str(value) for value in request.values() if isinstance(value, str)]
+    return " ".join([noun.replace("_", " "), *ids])

@@ -1,0 +1,224 @@
+"""ASGI application with everything Weftline serves over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from contextlib import asynccontextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from weftline import __version__
+from weftline.kernel.errors import AuthenticationError, MethodNotAllowed, NotFound, RateLimited, WeftlineError
+from weftline.transports.console.site import Console
+from weftline.transports.http.byte_budget import ByteBudget
+from weftline.transports.http.connections import ConnectionLimits, ConnectionTable, connection_of, trusted_proxies
+from weftline.transports.http.host_check import HostGuard
+from weftline.transports.http.http_io import context_of, delay_refusal, error_body, error_headers
+from weftline.transports.http.index_page import landing_page
+from weftline.transports.http.openapi import openapi_document
+from weftline.transports.http.rest import rest_routes
+from weftline.transports.http.schemas import schema_routes
+from weftline.transports.http.streams import OpenStreams, stream_route
+from weftline.transports.http.tool_http_api import shim_routes
+from weftline.transports.http.transfer import transfer_routes
+from weftline.transports.mcp.http import MCP_PATH, McpEndpoint
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from starlette.requests import Request
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from weftline.app.app import App
+    from weftline.app.authentication import Credential
+    from weftline.kernel.clock import Clock
+    from weftline.transports.mcp.http import Profile
+
+_READY_SECONDS = 1.0
+# Limits of the bytes that are buffered for slow clients: in all, and in bodies of the largest size.
+_KEPT_BYTES, _KEPT_BODIES = 2**28, 64
+_METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
+
+
+class MetricsToken(AuthenticationError):
+    """Metrics of the server are for its operator, who has the token for them."""
+
+    code = "METRICS_TOKEN"
+    hint = (
+        "Send 'Authorization: Bearer <token>' with the value of WEFTLINE_METRICS_TOKEN; an operator who sets none gets no "
+        "metrics. Figures of your own tenant: `performance.read`."
+    )
+    related = ("get_performance_metrics",)
+
+
+class Readiness:
+    """Whether the database answers. Anyone may ask: all share one check, and its result for a second."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._check: asyncio.Task[WeftlineError | None] | None = None
+        self._until = 0.0
+
+    async def problem(self) -> WeftlineError | None:
+        if self._check is None or (self._check.done() and time.monotonic() > self._until):
+            self._check = asyncio.create_task(self._ask())
+        # A client that leaves does not end the check of the others.
+        return await asyncio.shield(self._check)
+
+    async def _ask(self) -> WeftlineError | None:
+        try:
+            await self._app.tenants.names()
+        except WeftlineError as error:
+            return error
+        finally:
+            self._until = time.monotonic() + _READY_SECONDS
+        return None
+
+
+class HttpApplication:
+    """ASGI application, with access to its streams for a graceful shutdown."""
+
+    def __init__(
+        self,
+        app: App,
+        profile: Profile | None = None,
+        *,
+        fast_path: bool = True,
+        limits: ConnectionLimits | None = None,
+    ) -> None:
+        self._app = app
+        self.connections = ConnectionTable(
+            limits or ConnectionLimits(),
+            trusted_proxies(app.settings),
+            ByteBudget(max(_KEPT_BYTES, _KEPT_BODIES * app.settings.max_body_bytes)),
+            app.turns,
+        )
+        self._readiness = Readiness(app)
+        self.streams = OpenStreams()
+        self._metrics_token = app.settings.metrics_credential
+        self.mcp = McpEndpoint(app, profile, fast_path=fast_path)
+        self._console = Console(app, self.streams)
+        self._routed = self._starlette()
+        self.asgi: ASGIApp = HostGuard(app, self._route)
+
+    def end_waiting(self) -> None:
+        """End event streams, and answer calls that wait for an approval: the process shuts down."""
+        self.streams.end_all()
+        self.mcp.end_streams()
+        self._app.held_calls.decisions.end_all()
+
+    def _starlette(self) -> Starlette:
+        return Starlette(
+            lifespan=self._lifespan,
+            exception_handlers={HTTPException: self._not_routed, WeftlineError: self._refused},
+            routes=[
+                *self.mcp.routes(),
+                *rest_routes(self._app),
+                stream_route(self._app, self.streams),
+                *transfer_routes(self._app),
+                *shim_routes(self._app),
+                *schema_routes(self._app),
+                *self._console.routes(),
+                Route("/", self._landing),
+                Route("/health", self._health),
+                Route("/ready", self._ready),
+                Route("/metrics", self._metrics),
+                Route("/openapi.json", self._document),
+            ],
+        )
+
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        connection = connection_of(scope)
+        if connection is not None:
+            connection.waiting.asks()
+        if scope["type"] == "http" and scope["path"] == MCP_PATH:
+            # Most calls are MCP; finding the route among all others costs a tenth of the call.
+            scope["path_params"] = {}
+            await self.mcp(scope, receive, send)
+        else:
+            await self._routed(scope, receive, send)
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        async with self.mcp.running():
+            yield
+
+    @cached_property
+    def _index_page(self) -> str:
+        return landing_page(self._app.registry)
+
+    async def _landing(self, request: Request) -> Response:
+        await self._app.admit_without_credential(context_of(request.scope))
+        return HTMLResponse(self._index_page)
+
+    async def _health(self, _: Request) -> Response:
+        return JSONResponse({"status": "ok", "version": __version__})
+
+    async def _ready(self, _: Request) -> Response:
+        if not self._app.ready:
+            return JSONResponse({"status": "stopping"}, 503)
+        problem = await self._readiness.problem()
+        if problem is not None:
+            return JSONResponse({"status": "unavailable", "code": problem.code}, 503)
+        return JSONResponse({"status": "ready", "version": __version__})
+
+    async def _metrics(self, request: Request) -> Response:
+        context = context_of(request.scope)
+        if not self._may_read_metrics(context.credential):
+            refusal: WeftlineError = MetricsToken()
+            try:
+                await self._app.note_refused_metrics(context, refusal)
+            except RateLimited as limited:
+                refusal = limited
+            return await self._refused(request, refusal)
+        return PlainTextResponse(self._app.metrics.exposition(), media_type=_METRICS_TYPE)
+
+    def _may_read_metrics(self, credential: Credential | None) -> bool:
+        """Compare with the token in the settings: no database, so that metrics are there when it is not."""
+        return (
+            self._metrics_token is not None
+            and isinstance(credential, str)
+            and hmac.compare_digest(credential.encode(), self._metrics_token)
+        )
+
+    @cached_property
+    def _openapi(self) -> bytes:
+        return msgspec.json.encode(openapi_document(self._app.registry))
+
+    async def _document(self, request: Request) -> Response:
+        await self._app.admit_without_credential(context_of(request.scope))
+        return Response(self._openapi, media_type="application/json")
+
+    async def _refused(self, request: Request, problem: Exception) -> Response:
+        """Return the response to a request that a handler of this class refuses."""
+        assert isinstance(problem, WeftlineError)  # noqa: S101 - registered for it
+        await delay_refusal(request.scope, problem)
+        return _error_response(problem, self._app.clock)
+
+    async def _not_routed(self, request: Request, problem: Exception) -> Response:
+        try:
+            await self._app.admit_without_credential(context_of(request.scope))
+        except RateLimited as limited:
+            return await self._refused(request, limited)
+        is_missing = getattr(problem, "status_code", 404) == NotFound.http_status
+        if is_missing and self._console.is_for_reader(request):
+            return self._console.not_found(request)
+        headers = dict(getattr(problem, "headers", None) or {})
+        error: WeftlineError = NotFound(f"There is no route '{request.url.path[:200]}'.")
+        if getattr(problem, "status_code", 404) == MethodNotAllowed.http_status:
+            error = MethodNotAllowed(f"'{request.method}' is not a method of '{request.url.path[:200]}'.")
+        return _error_response(error, self._app.clock, headers)
+
+
+def _error_response(error: WeftlineError, clock: Clock, headers: Mapping[str, str] | None = None) -> Response:
+    body = msgspec.json.encode(error_body(error, clock))
+    about = {name.decode(): value.decode() for name, value in error_headers(error).items()}
+    return Response(body, error.http_status, {**about, **(headers or {})}, media_type="application/json")

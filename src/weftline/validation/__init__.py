@@ -1,0 +1,1 @@
+"""``weftline validate``: the eight validations of the context engine, each on a temporary database."""
