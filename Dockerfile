@@ -6,8 +6,8 @@ ARG PYTHON=3.11-slim-trixie
 FROM python:${PYTHON} AS dependencies
 WORKDIR /build
 COPY pyproject.toml requirements.lock ./
-# "search" for everything, empty for the light installation.
-ARG EXTRAS=search
+# "server" without "search" for a smaller image.
+ARG EXTRAS=server,search
 RUN python -c "import sys, tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; print(*project['dependencies'], *(line for extra in sys.argv[1].split(',') if extra for line in project['optional-dependencies'][extra]), sep='\n')" "${EXTRAS}" > requirements.txt
 RUN python -m venv --without-pip /opt/weftline \
     && python -m pip --python /opt/weftline install --no-cache-dir --requirement requirements.txt --constraint requirements.lock

@@ -20,7 +20,7 @@ help:
 # What Weftline needs to run, and what working on it needs besides.
 $(VENV)/.runtime: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --editable '.[search]'
+	$(PIP) --editable '.[all]'
 	@touch $@
 
 $(VENV)/.development: $(VENV)/.runtime
@@ -80,9 +80,10 @@ conformance: $(VENV)/.development
 docs: $(VENV)/.development
 	$(BIN)/python scripts/generate.py
 
-# Build the wheel, and install it from the registry as users do; for a release.
+# Build the wheel, and install it from the registry as users do, also beside agent frameworks; for a release.
+# ARGS=--install-all installs the large frameworks too.
 package: $(VENV)/.development
-	$(BIN)/python scripts/package.py
+	$(BIN)/python scripts/package.py $(ARGS)
 
 # Resolve anew and pin every version; names no host.
 lock:

@@ -3,8 +3,8 @@
 All agents of a tenant fill their windows with what they do not use. Measured is the evaluation of their calls: when all
 alerts are new, when nothing has changed since, with ten times as many calls of each agent, and when all is well again.
 A call itself pays nothing: alerts are found from what it leaves behind anyway. Elapsed time is what operators wait and
-includes the database; it also includes what other programs take of the machine. CPU time of Weftline's process, with the
-same targets, includes neither.
+includes the database; it also includes what other programs take of the machine. CPU time of Weftline's process, with
+the same targets, includes neither.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Assembly of prompts: latency by callers and items of the tenant, cost by stage, load peaks and memory.
 
-Sizes are WEFTLINE_BENCH_ITEMS, such as ``1000,1000000``: a million is filled in minutes, so it is measured on request only.
-Every caller is an agent in a loop: a question is added to its window, then the prompt for it is assembled. Searches of
-the same tenant in the same run are the baseline.
+Sizes are WEFTLINE_BENCH_ITEMS, such as ``1000,1000000``: a million is filled in minutes, so it is measured on request
+only. Every caller is an agent in a loop: a question is added to its window, then the prompt for it is assembled.
+Searches of the same tenant in the same run are the baseline.
 """
 
 from __future__ import annotations

@@ -200,7 +200,9 @@ async def _indexing_cost(data: Path, items: int) -> tuple[float, float, float]:
 async def _memory_rows(sizes: Sizes) -> list[Row]:
     with folder() as data:
         token = await prepare(str(data / "weftline.db"), [_SESSION])
-        with weftline_server(data, log_level="ERROR", settings={"WEFTLINE_EMBEDDING_IDLE_SECONDS": _IDLE_SECONDS}) as served:
+        with weftline_server(
+            data, log_level="ERROR", settings={"WEFTLINE_EMBEDDING_IDLE_SECONDS": _IDLE_SECONDS}
+        ) as served:
             start = resident_bytes(served.pid)
             connection = await Connection.open(served.port)
             await connection.ask(request("POST", "/v1/search", token, {"query": "retry budget"}))

@@ -1,7 +1,7 @@
 """Durable board writes per second in one process, against a raw group-commit loop that writes the same rows.
 
-Each round starts with two copies of one database. Weftline writes to the first with 64 callers; a loop over apsw, which is
-given the resulting rows, then writes them to the second.
+Each round starts with two copies of one database. Weftline writes to the first with 64 callers; a loop over apsw, which
+is given the resulting rows, then writes them to the second.
 """
 
 from __future__ import annotations

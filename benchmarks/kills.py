@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from benchmarks.kill_campaign.kinds import Kind
 
 _SERVE = (
-    "from weftline.transports.server import serve; from weftline.settings import Settings; serve(Settings.from_environment())"
+    "from weftline.transports.server import serve; from weftline.settings import Settings; "
+    "serve(Settings.from_environment())"
 )
 _RATES = " ".join(f"{name}=100000000/minute" for name in RateClass)
 # A server lives at least this long, and until it has confirmed some calls, so that a busy machine tests something too.

@@ -95,7 +95,9 @@ async def peer_party(stack: ExitStack, data: Path) -> Party | None:
 
 async def _operations(sizes: Sizes, weftline: Party, other: Party | None) -> list[Row]:
     await weftline.fill(sizes.messages)
-    modern = Party(weftline.served, weftline.access, MODERN, weftline.filled, weftline.open, weftline.messages, _MODERN_TURNS)
+    modern = Party(
+        weftline.served, weftline.access, MODERN, weftline.filled, weftline.open, weftline.messages, _MODERN_TURNS
+    )
     parties = [weftline, modern]
     if other:
         await other.fill(sizes.messages)

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 METRICS_TOKEN = "the-token-of-the-benchmarks"
 _SERVE = (
-    "from weftline.settings import Settings; from weftline.transports.server import serve; serve(Settings.from_environment())"
+    "from weftline.settings import Settings; from weftline.transports.server import serve; "
+    "serve(Settings.from_environment())"
 )
 # Rate limits are active but never reached.
 _RATES = " ".join(f"{name}=100000000/minute" for name in RateClass if name is not RateClass.AUTHENTICATION)

@@ -24,11 +24,14 @@ def run(*, quick: bool) -> list[Row]:
             limited("startup.help_cpu", _lowest(times, [_WEFTLINE, "--help"], {}), "s", below=0.25),
             limited("startup.completion_cpu", _lowest(times, [_WEFTLINE], _COMPLETE), "s", below=0.25),
             limited("startup.session_list_cpu", _lowest(times, [_WEFTLINE, "session", "list"], here), "s", below=0.8),
-            limited(
-                "startup.client_cpu",
-                _lowest(times, [sys.executable, "-c", "from weftline import Client"], {}),
-                "s",
-                below=0.5,
+            *(
+                limited(
+                    f"startup.{name}_cpu",
+                    _lowest(times, [sys.executable, "-c", f"from weftline import {client}"], {}),
+                    "s",
+                    below=0.3,
+                )
+                for name, client in (("client", "Client"), ("sync_client", "SyncClient"))
             ),
         ]
 

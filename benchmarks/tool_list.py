@@ -117,7 +117,9 @@ async def _answers(weftline: Party, other: Party | None, messages: int) -> list[
         "get_messages": {"limit": 50},
         "search_context": {"query": query(7)},
     }.items():
-        sizes = [await _answer(party, tool, session_id=party.filled, **arguments) for party in (weftline, other) if party]
+        sizes = [
+            await _answer(party, tool, session_id=party.filled, **arguments) for party in (weftline, other) if party
+        ]
         rows.append(_compared(f"tool_list.answer.{tool}", *sizes))
     for name, asked in {"search": text(7), "search_unanswerable": _UNANSWERABLE}.items():
         rows.append(Row(f"tool_list.answer.{name}", await _answer(weftline, "search", query=asked), "tokens"))

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from evals.assembly import assembly
+from evals.board_answers import board_answers
 from evals.cache_replay import cache_replay
 from evals.calibration import calibration
 from evals.calibration_fit import calibration_fit
@@ -37,6 +38,7 @@ from evals.tool_selection import tool_selection
 
 EVALUATIONS = {
     "assembly": assembly,
+    "board_answers": board_answers,
     "cache_replay": cache_replay,
     "calibration": calibration,
     "calibration_fit": calibration_fit,
@@ -70,7 +72,7 @@ RESULTS = Path(".results/evals.json")
 
 
 def data_folder() -> Path | None:
-    """Return the folder of the evaluation data: WEFTLINE_EVAL_DATA, else next to the checkout; None if there is none."""
+    """Return the folder of the evaluation data: WEFTLINE_EVAL_DATA, else next to the checkout, else None."""
     for candidate in (os.environ.get("WEFTLINE_EVAL_DATA"), "../shared/eval-data"):
         if candidate and Path(candidate).is_dir():
             return Path(candidate)

@@ -22,7 +22,13 @@ from evals.assembly_sets import SETS
 from evals.product import AGENT, CachedEmbedder, open_product
 from evals.results import Row
 from weftline.capabilities.language_models.catalog import load_catalog
-from weftline.capabilities.language_models.model import ConversationMessage, Prompt, PromptBlock, ToolCall, ToolDefinition
+from weftline.capabilities.language_models.model import (
+    ConversationMessage,
+    Prompt,
+    PromptBlock,
+    ToolCall,
+    ToolDefinition,
+)
 from weftline.capabilities.language_models.wire import render
 from weftline.kernel.tokens import approximate_tokens
 from weftline.providers.prices import PriceTable

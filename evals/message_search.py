@@ -154,7 +154,9 @@ def _false_alarms(name: str, questions: list[Question], conversations: list[Conv
         return fmean(bool(method(others[id(question.conversation)], question.query)) for question in questions)
 
     weftline, whole = alarms(Conversation.weftline), alarms(Conversation.by_whole_text)
-    return _row(f"{name}.false_alarms", weftline, whole, "share with any result", "below RapidFuzz's", met=weftline < whole)
+    return _row(
+        f"{name}.false_alarms", weftline, whole, "share with any result", "below RapidFuzz's", met=weftline < whole
+    )
 
 
 def _row(name: str, value: float, baseline: float, unit: str, target: str, *, met: bool) -> Row:

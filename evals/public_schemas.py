@@ -1,4 +1,4 @@
-"""Validity of Weftline's records by the public schemas of Agent Context, and of the public examples by Weftline's schemas.
+"""Weftline's records by the public schemas of Agent Context, and the public examples by Weftline's schemas.
 
 The public schemas cover ten of the thirteen types. The tests have a table of them, which is compared with the files
 here. Then all example records of the tests, and the export of a session with every record type, are validated. For each

@@ -1,10 +1,10 @@
 """Are recommendations that say "safe" safe on later calls? Settings are judged on calls that they were not made from.
 
 An agent works on sets with known evidence (``recommendation_sets``): conversations, documents, board entries, pins and
-tools. After the first half of its questions Weftline is asked for recommendations, and a grid of further settings is tried
-on these calls. Then the second half is asked, and every setting is replayed on it: it loses gold evidence if a prompt
-that had it does not have it in the replay, or a tool that is needed is not offered. Settings that change no prompt are
-not counted.
+tools. After the first half of its questions Weftline is asked for recommendations, and a grid of further settings is
+tried on these calls. Then the second half is asked, and every setting is replayed on it: it loses gold evidence if a
+prompt that had it does not have it in the replay, or a tool that is needed is not offered. Settings that change no
+prompt are not counted.
 
 ``safe_that_lose_gold`` must be 0. ``precision``: the share of settings called safe that lose nothing, ``recall``: the
 share of those that lose nothing which were called safe. ``held_out`` is of sets that no rule was made from.

@@ -1,17 +1,18 @@
 """Relevance of passages in prompts: nothing where nothing is needed, evidence where there is some.
 
-Three rulers. Scenes that two authors wrote without a view of the product or of each other, assembled by the product at
+Four rulers. Scenes that two authors wrote without a view of the product or of each other, assembled by the product at
 three budgets: a conversation about one thing, documents about another, and next messages with and without evidence in
-the documents. The second author's scenes are closed: they are read by a release only, `relevance_closed`. Last, the
-public sets, whose questions are asked of their own content, of other content and of both, at an unlimited budget: the
-baseline is the rule from before, a threshold of the score. Each set is judged by constants fitted without it.
+the documents. The second author's scenes are closed: they are read by a release only, `relevance_closed`. Third, scenes
+whose documents are about the subject of the conversation (`subjects`), of which half are closed as well: in half of the
+open ones the conversation asks the documents. Last, the public sets, whose questions are asked of their own content, of
+other content and of both, at an unlimited budget: the baseline is the rule from before, a threshold of the score. Each
+set is judged by constants fitted without it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from statistics import fmean, quantiles
@@ -52,6 +53,7 @@ _DOUBT_TOKENS = MAX_PASSAGE_TOKENS * 12 // 100
 
 def relevance(folder: Path | None) -> Iterator[Row]:
     yield from _scene_rows("scenes", "relevance_scenes")
+    yield from _scene_rows("subjects", "relevance_subjects")
     if folder is not None:
         yield from _set_rows(folder)
 
@@ -59,7 +61,12 @@ def relevance(folder: Path | None) -> Iterator[Row]:
 def relevance_closed(folder: Path | None) -> Iterator[Row]:
     """Yield the figures of the closed scenes: for a release, after everything was decided."""
     del folder
-    yield from closed("relevance_closed", partial(_scene_rows, "closed", "relevance_scenes_closed"))
+    yield from closed("relevance_closed", _closed_rows)
+
+
+def _closed_rows() -> Iterator[Row]:
+    yield from _scene_rows("closed", "relevance_scenes_closed")
+    yield from _scene_rows("closed_subjects", "relevance_subjects_closed")
 
 
 def _scene_rows(name: str, file: str) -> Iterator[Row]:
@@ -72,6 +79,7 @@ def _scene_rows(name: str, file: str) -> Iterator[Row]:
         label = "unlimited" if budget is None else budget
         yield _row(f"{name}.{label}.median", _middle(used), "tokens without evidence", None, _MAX_MEDIAN)
         yield _row(f"{name}.{label}.p95", quantiles(used, n=20)[-1], "tokens without evidence", None, _MAX_P95)
+        yield _row(f"{name}.{label}.mean", fmean(used), "tokens without evidence", None)
     yield _row(
         f"{name}.found", fmean(chain(*(found for _, found, _ in assembled.values()))), "of tasks with evidence", None
     )

@@ -1,8 +1,8 @@
 """Tool choice: whether an agent finds the right tool for a task, by the product's own retrieval of tools.
 
-Each task is put to ``weftline_tools`` as the agent would phrase it. It succeeds if the right tool is in the agent's default
-list, or if the right tool, with the right action if it has several, is among the first three found. The tasks were
-written before the ranking was looked at; the texts of the tools were improved with them, so they overestimate. The
+Each task is put to ``weftline_tools`` as the agent would phrase it. It succeeds if the right tool is in the agent's
+default list, or if the right tool, with the right action if it has several, is among the first three found. The tasks
+were written before the ranking was looked at; the texts of the tools were improved with them, so they overestimate. The
 held-out tasks do not: they were written afterwards.
 """
 

@@ -1,7 +1,7 @@
 """An agent on Anthropic's API that keeps its conversation itself and sends it to Weftline with each call.
 
-Weftline recognises what it has already stored, adds what matters, leaves out what does not, and marks cache breakpoints.
-The data is in a temporary folder; only the provider is called:
+Weftline recognises what it has already stored, adds what matters, leaves out what does not, and marks cache
+breakpoints. The data is in a temporary folder; only the provider is called:
 
     export ANTHROPIC_API_KEY=...    # and ANTHROPIC_BASE_URL, ANTHROPIC_MODEL for another endpoint or model
     python examples/anthropic_messages.py

@@ -33,7 +33,9 @@ async def main() -> None:
         async with Weftline.open(folder) as weftline:
             await weftline.knowledge.create_domain("rules", template=TEMPLATE)
             try:
-                await weftline.knowledge.add_document("rules", "leave.md", text="Thirty days.", metadata={"status": "old"})
+                await weftline.knowledge.add_document(
+                    "rules", "leave.md", text="Thirty days.", metadata={"status": "old"}
+                )
             except MetadataMismatch as error:
                 print(error.message)
             await weftline.knowledge.add_document(

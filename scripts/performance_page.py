@@ -408,7 +408,8 @@ def _peer_words(results: Results) -> str:
     rate, memory = results.row("peer.throughput"), results.row("peer.resident")
     text = (
         f"Twenty concurrent writers: {_number(rate['value'])} messages per second, against "
-        f"{_number(rate['baseline']['value'])} on the other server; no write to Weftline failed or was lost. Memory after "
+        f"{_number(rate['baseline']['value'])} on the other server; no write to Weftline failed or "
+        "was lost. Memory after "
         f"the run: {_number(memory['value'])} MB against {_number(memory['baseline']['value'])} MB."
     )
     return textwrap.fill(text, 120)

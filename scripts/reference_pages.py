@@ -21,6 +21,7 @@ from weftline.kernel.errors import (
     RateLimited,
     SystemUnavailable,
     WeftlineError,
+    shown_path,
 )
 from weftline.kernel.fields import MAX_INT
 from weftline.kernel.operation import Audience, Operation, Response
@@ -62,15 +63,36 @@ _RANGES = (
 def reference_pages(operations: Sequence[Operation]) -> dict[str, str]:
     """Return the text of every page by path."""
     return {
-        "docs/reference/operations.md": operations_page(operations),
+        **operation_pages(operations),
         "docs/reference/errors.md": errors_page(operations),
         "docs/reference/settings.md": settings_page(),
         "docs/reference/command-line.md": _NOTE + "\n" + command_line_page(operations),
     }
 
 
-def operations_page(operations: Sequence[Operation]) -> str:
-    parts = Parts(operations)
+def operation_pages(operations: Sequence[Operation]) -> dict[str, str]:
+    """Return an index of all operations, a page for each group of them, and one of the shapes that they share."""
+    parts, folder = Parts(operations), "docs/reference/operations"
+    shapes = [_NOTE, "# Shared shapes", "", "Types of fields of several operations.", *parts.shared()]
+    pages = {f"{folder}.md": _operations_index(operations), f"{folder}/shapes.md": "\n".join(shapes) + "\n"}
+    for group, members in groupby(sorted(operations, key=lambda op: op.group), key=lambda op: op.group):
+        lines = [_NOTE, f"# Operations: {group}"]
+        for operation in members:
+            lines += ["", *_operation(operation, parts)]
+        pages[f"{folder}/{_page_of(group)}"] = "\n".join(lines) + "\n"
+    return pages
+
+
+def _page_of(group: str) -> str:
+    return f"{group.replace('_', '-')}.md"
+
+
+def _link_to(operation: Operation) -> str:
+    """Return a link to an operation from a page of the reference."""
+    return f"[`{operation.name}`](operations/{_page_of(operation.group)}#{_anchor(operation.name)})"
+
+
+def _operations_index(operations: Sequence[Operation]) -> str:
     lines = [
         _NOTE,
         "# Operations",
@@ -79,15 +101,11 @@ def operations_page(operations: Sequence[Operation]) -> str:
         "method, with the same fields, the same answer and the same errors. `Client`, `SyncClient` and `Weftline.open`",
         "share the method names; fields that are not required are keyword arguments.",
         "",
-        f"Besides the errors named below, any call can end with {_codes(_ANY_CALL)}.",
-        "",
-        *_index(operations),
+        f"Besides the errors that its page names, any call can end with {_codes(_ANY_CALL)}.",
     ]
     for group, members in groupby(sorted(operations, key=lambda op: op.group), key=lambda op: op.group):
-        lines += ["", f"## {group}"]
-        for operation in members:
-            lines += ["", *_operation(operation, parts)]
-    lines += ["", "## Shared shapes", *parts.shared()]
+        rows = [(_link_to(operation), operation.summary) for operation in members]
+        lines += ["", f"## {group}", "", *_table(("operation", "what it does"), rows)]
     return "\n".join(lines) + "\n"
 
 
@@ -126,8 +144,8 @@ def settings_page() -> str:
         "",
         "## Rate limits",
         "",
-        "Calls are limited for each agent and class. `WEFTLINE_RATE_LIMITS` overrides these defaults. `Weftline.open` sets no",
-        "limits unless the setting is given: its caller has access to the database anyway.",
+        "Calls are limited for each agent and class. `WEFTLINE_RATE_LIMITS` overrides these defaults.",
+        "`Weftline.open` sets no limits unless the setting is given: its caller has access to the database anyway.",
         "",
         *_table(("class", "default"), rates),
         "",
@@ -156,7 +174,7 @@ class Parts:
         for name, schema in sorted(self._named.items()):
             if name not in nested:
                 continue
-            yield from ("", f"### {name}", "", str(schema.get("description", "")), "")
+            yield from ("", f"## {name}", "", str(schema.get("description", "")), "")
             yield from self._shape(name, schema) if "properties" in schema else (f"Value: {_type(schema)}.",)
 
     def _shape(self, name: str, schema: Schema) -> Iterator[str]:
@@ -177,14 +195,9 @@ def _references(schema: object) -> Iterator[str]:
             yield from _references(part)
 
 
-def _index(operations: Sequence[Operation]) -> Iterator[str]:
-    rows = [(f"[`{op.name}`](#{_anchor(op.name)})", op.summary) for op in sorted(operations, key=lambda op: op.group)]
-    yield from _table(("operation", "what it does"), rows)
-
-
 def _operation(operation: Operation, parts: Parts) -> Iterator[str]:
     request, response = parts.of(operation.request), parts.of(operation.response)
-    yield from (f"### {operation.name}", "", operation.help, "")
+    yield from (f"## {operation.name}", "", operation.help, "")
     yield from _table(("interface", "call"), _interfaces(operation))
     yield ""
     yield from _table(("rule", "value"), _rules(operation))
@@ -194,7 +207,7 @@ def _operation(operation: Operation, parts: Parts) -> Iterator[str]:
     yield from ("", f"Returns `{operation.response.__name__}`: {response.get('description', '')}", "")
     yield from _table(_FIELD_HEAD, _fields(response, operation.response))
     if operation.errors:
-        yield from ("", f"Errors: {_codes(operation.errors)}.")
+        yield from ("", f"Errors: {_codes(operation.errors, '../')}.")
 
 
 def _interfaces(operation: Operation) -> list[tuple[str, str]]:
@@ -203,7 +216,7 @@ def _interfaces(operation: Operation) -> list[tuple[str, str]]:
     required = [field.name for field in msgspec.structs.fields(operation.request) if field.required]
     return [
         ("MCP", f"tool {tool}"),
-        ("REST", f"`{operation.route.method} {operation.route.path}` → {operation.route.status}"),
+        ("REST", f"`{operation.route.method} {shown_path(operation.route.path)}` → {operation.route.status}"),
         ("command", f"`{command}`"),
         ("Python", f"`await weftline.{operation.group}.{method_name(operation)}({', '.join(required)})`"),
     ]
@@ -235,7 +248,7 @@ def _fields(schema: Schema, kind: type[Response] | None) -> Iterator[tuple[str, 
 
 def _type(field: Schema) -> str:
     if "$ref" in field:
-        return f"[{field['$ref']}](#{_anchor(field['$ref'])})"
+        return f"[{field['$ref']}](shapes.md#{_anchor(field['$ref'])})"
     if "anyOf" in field:
         return " or ".join(_type(choice) for choice in field["anyOf"])
     if "enum" in field:
@@ -282,7 +295,7 @@ def _error_fields() -> list[tuple[str, str, str]]:
 
 
 def _error(error: type[WeftlineError], operations: Sequence[Operation]) -> Iterator[str]:
-    raised_by = [f"[`{op.name}`](operations.md#{_anchor(op.name)})" for op in operations if error in op.errors]
+    raised_by = [_link_to(operation) for operation in operations if error in operation.errors]
     recoverable = "the caller can act on it" if error.recoverable else "the caller can do nothing about it"
     yield from (f"## {error.code}", "", (error.__doc__ or "").strip().partition("\n")[0], "")
     rows = [
@@ -301,9 +314,9 @@ def _below(kind: type[Response]) -> Iterator[type[Response]]:
         yield from _below(response)
 
 
-def _codes(errors: Sequence[type[WeftlineError]]) -> str:
+def _codes(errors: Sequence[type[WeftlineError]], folder: str = "") -> str:
     codes = dict.fromkeys(error.code for error in errors)
-    return ", ".join(f"[`{code}`](errors.md#{_anchor(code)})" for code in codes)
+    return ", ".join(f"[`{code}`]({folder}errors.md#{_anchor(code)})" for code in codes)
 
 
 def _default(value: object) -> str:

@@ -172,14 +172,21 @@ LINES = {
     "WX-06": "Search returns at most its limit, nothing below the threshold, and a confidence that discriminates.",
     "WX-07": "The wheel, a light install, a container and a compose file are tested.",
     "WX-08": "No flag is ignored silently; destructive commands ask or need `--yes`.",
+    "WX-09": "It installs beside the usual agent frameworks; a client imports nothing of the server.",
 }
 
 # Requirements whose tests all carry a ``part``: what no test shows yet.
 MISSING = {
-    "CE-F47": "settings of learning",
-    "CE-L4": "two documents with equal text are stored and embedded each: a hit would tell that others have the text",
-    "CE-F50": "one embedding for equal texts of two items: a hit would tell that another item has the same text",
-    "CE-L6": "a task without evidence that shares its subject with a document still gets passages of it",
+    "CE-F47": "when an agent should push what it learned, and how long to keep it",
+    "CE-L4": (
+        "documents with equal text are stored each; those of two domains are embedded each: a hit would tell "
+        "readers of one what is in the other"
+    ),
+    "CE-F50": "one embedding for equal texts with other readers: a hit would tell that somebody else has the text",
+    "CE-L6": (
+        "a task without evidence that shares its subject with a document still gets passages of it; at a full budget "
+        "documents can raise the reported savings by a little, because they change which own turns are quoted"
+    ),
     "CE-N": (
         "times and sizes, which are figures of benchmarks: assembly, search over 1M entries, 10M vectors "
         "(extrapolated), compaction of 100,000 tokens, 1,000 concurrent assemblies (of one tenant)"
@@ -193,4 +200,5 @@ MISSING = {
         "latency targets, which are figures of a benchmark: met by one caller and by 20 agents, missed at p95 by "
         "1,000; and 1,000 agents"
     ),
+    "WX-09": "the frameworks: make package installs them from the registry, which tests do not reach",
 }

@@ -1,7 +1,7 @@
 """The official SDK's low-level server with one echo tool and bearer authentication.
 
-Like Weftline it disables the SDK's tracing and the tool list before each call of the stateless era, so that the ratio shows
-the cost that Weftline adds. ``--defaults`` keeps both.
+Like Weftline it disables the SDK's tracing and the tool list before each call of the stateless era, so that the ratio
+shows the cost that Weftline adds. ``--defaults`` keeps both.
 """
 
 from __future__ import annotations

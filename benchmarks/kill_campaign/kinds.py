@@ -444,7 +444,12 @@ class Backups(Kind):
 async def _weftline(*arguments: str, killed: bool = False) -> int:
     """Run the command and return its exit status; kill it after a moment if asked to."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "weftline", *arguments, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
+        sys.executable,
+        "-m",
+        "weftline",
+        *arguments,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
     )
     if killed:
         await asyncio.sleep(random.uniform(0.3, 1.5))

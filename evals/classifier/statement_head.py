@@ -4,8 +4,9 @@
 
 Adds the head to a file of weights that evals.classifier.train made. Authors of lists write long statements, and few of
 them into a message: the head for kinds took length for meaning. So this one sees sentences alone, in their
-message and in messages of random sentences, short statements by another author (evals/data/fact_statements.jsonl,
-those that are not held out), and meetings as talk. Prints the figures on the short statements that are held out.
+message and in messages of random sentences, short statements by two other authors (evals/data/fact_statements.jsonl,
+those that are not held out, and evals/data/short_statements, with short talk), and meetings as talk. Prints the figures
+on the short statements that are held out.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Sentence = tuple[str, int]
 
 _SHORT = Path(__file__).parents[1] / "data" / "fact_statements.jsonl"
+_SHORT_LISTS = _SHORT.with_name("short_statements")
 # A statement whose author did not say of which kind it is.
 _ANY_KIND = -1
 _ROUNDS = 400
 _RATE, _DECAY = 0.02, 3e-4
-_SHORT_ROUNDS, _SHORT_WEIGHT = 6, 2.0
+_SHORT_ROUNDS, _SHORT_LIST_ROUNDS, _SHORT_WEIGHT = 6, 3, 2.0
 _MEETINGS, _MEETING_MESSAGES = 40, 400
 _TALK_ALONE_WEIGHT, _MEETING_WEIGHT = 0.4, 0.5
 
@@ -109,8 +111,12 @@ def examples(classifier: TextClassifier, data: Path, chance: random.Random) -> _
     meetings = _meetings(data)
     for message in chance.sample(meetings, _MEETING_MESSAGES):
         found.add(classifier, message, _MEETING_WEIGHT)
-    short = [row["text"] for row in lines_of(_SHORT) if not row.get("held_out")]
-    for message in among_talk(short * _SHORT_ROUNDS, [*talk_messages, *meetings], chance):
+    short = [row["text"] for row in lines_of(_SHORT) if not row.get("held_out")] * _SHORT_ROUNDS
+    short += [row["text"] for row in lines_of(_SHORT_LISTS / "statements.jsonl")] * _SHORT_LIST_ROUNDS
+    short_talk = [[(row["text"], 0)] for row in lines_of(_SHORT_LISTS / "talk.jsonl")]
+    for message in among_talk(short, [*talk_messages, *meetings, *short_talk * 4], chance):
+        found.add(classifier, message, _SHORT_WEIGHT)
+    for message in short_talk:
         found.add(classifier, message, _SHORT_WEIGHT)
     return found
 

@@ -3,7 +3,8 @@
 Deterministic. No injection data set is among them, nor LoCoMo (CC BY-NC).
 Licences: SciFact CC BY 4.0 and ODC-By; tau2, QMSum, chunking_evaluation and MetaTool MIT; AMI CC BY 4.0; LiveMCP and
 BFCL Apache-2.0; Python's reference and library PSF; descriptions of installed packages only where MIT, BSD or Apache;
-the rest are Weftline's own texts. One text in four is kept for calibration, and all of tau2, which the evaluation scores.
+the rest are Weftline's own texts. One text in four is kept for calibration, and all of tau2, which the evaluation
+scores.
 """
 
 from __future__ import annotations

@@ -12,20 +12,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from weftline.client import Client, SyncClient
+    from weftline.client._client import Client
+    from weftline.client._sync_client import SyncClient
     from weftline.kernel.errors import Conflict, Forbidden, NotFound, Rejected, Unavailable, WeftlineError
-    from weftline.open import Weftline
+    from weftline.open import SyncWeftline, Weftline
 
     __version__: str
 
 # Imported on first access, so that importing weftline is cheap.
 _MODULES = {
-    "Client": "weftline.client",
+    "Client": "weftline.client._client",
     "Conflict": "weftline.kernel.errors",
     "Forbidden": "weftline.kernel.errors",
     "NotFound": "weftline.kernel.errors",
     "Rejected": "weftline.kernel.errors",
-    "SyncClient": "weftline.client",
+    "SyncClient": "weftline.client._sync_client",
+    "SyncWeftline": "weftline.open",
     "Unavailable": "weftline.kernel.errors",
     "Weftline": "weftline.open",
     "WeftlineError": "weftline.kernel.errors",
@@ -38,6 +40,7 @@ __all__ = [
     "NotFound",
     "Rejected",
     "SyncClient",
+    "SyncWeftline",
     "Unavailable",
     "Weftline",
     "WeftlineError",

@@ -85,7 +85,12 @@ from weftline.capabilities.memory.model import KeyExists, MemoryLimitExceeded, M
 from weftline.capabilities.messages.categories import ProtectedCategory
 from weftline.capabilities.messages.model import MessageNotFound
 from weftline.capabilities.missing_context.model import AlreadyResolved, MissingContextLimit, MissingContextNotFound
-from weftline.capabilities.object_storage.model import ObjectBusy, ObjectDamaged, ObjectMissing, ObjectStorageUnavailable
+from weftline.capabilities.object_storage.model import (
+    ObjectBusy,
+    ObjectDamaged,
+    ObjectMissing,
+    ObjectStorageUnavailable,
+)
 from weftline.capabilities.pins.model import PinLimitExceeded, PinNotFound
 from weftline.capabilities.recommendations.model import RecommendationNotFound
 from weftline.capabilities.record_log.resolve_source import SourceElsewhere
@@ -99,6 +104,7 @@ from weftline.capabilities.sessions.members import TooManyMembers
 from weftline.capabilities.sessions.model import (
     BoundToSession,
     ConventionsNotFound,
+    NotMember,
     SessionArchived,
     SessionExists,
     SessionInUse,
@@ -113,7 +119,6 @@ from weftline.capabilities.trust.gate import ContentBlocked, ContentQuarantined
 from weftline.capabilities.windows.model import (
     EventExists,
     EventNotFound,
-    NotMember,
     WindowChanged,
     WindowExists,
     WindowInUse,

@@ -79,9 +79,15 @@ class Settings:
         "'off' leaves the bucket as it is.",
     )
     object_store_timeout_seconds: int = setting(
-        30, "WEFTLINE_OBJECT_STORE_TIMEOUT_SECONDS", "Timeout for writing or reading one large value in a bucket, 1 to 120."
+        30,
+        "WEFTLINE_OBJECT_STORE_TIMEOUT_SECONDS",
+        "Timeout for writing or reading one large value in a bucket, 1 to 120.",
     )
-    valkey_url: str = setting("", "WEFTLINE_VALKEY_URL", "valkey:// or redis:// URL; shares rate limits between processes.")
+    valkey_url: str = setting(
+        "",
+        "WEFTLINE_VALKEY_URL",
+        "valkey:// or redis:// URL; shares rate limits between processes. Those of one SQLite file do so without it.",
+    )
     rate_limits: str = setting(
         "", "WEFTLINE_RATE_LIMITS", "Overrides such as 'board=100/second search=off', or 'off' for no limits."
     )
@@ -104,14 +110,18 @@ class Settings:
         "Maximum active agents per tenant, of which one orchestrator may have half below it; 0: no limit.",
     )
     memory_limit_mb: int = setting(100, "WEFTLINE_MEMORY_LIMIT_MB", "Quota for one agent's private memory, in MiB.")
-    context_limit_mb: int = setting(1_024, "WEFTLINE_CONTEXT_LIMIT_MB", "Quota for one agent's persistent memory, in MiB.")
+    context_limit_mb: int = setting(
+        1_024, "WEFTLINE_CONTEXT_LIMIT_MB", "Quota for one agent's persistent memory, in MiB."
+    )
     pinned_tokens: int = setting(
         4_000,
         "WEFTLINE_PINNED_TOKENS",
         "Maximum tokens of all pins of one session, memory or domain; each author may use half.",
     )
     receipt_days: int = setting(
-        90, "WEFTLINE_RECEIPT_DAYS", "Days for which receipts of assembled prompts and their texts are kept; 0: forever."
+        90,
+        "WEFTLINE_RECEIPT_DAYS",
+        "Days for which receipts of assembled prompts and their texts are kept; 0: forever.",
     )
     event_days: int = setting(
         90,
@@ -129,7 +139,9 @@ class Settings:
         256, "WEFTLINE_IMPORT_LIMIT_MB", "Maximum size of a bundle imported as a stream, in MiB."
     )
     default_plan: str = setting(
-        "enterprise", "WEFTLINE_DEFAULT_PLAN", "Knowledge plan of tenants without one: free, pro or enterprise (no limits)."
+        "enterprise",
+        "WEFTLINE_DEFAULT_PLAN",
+        "Knowledge plan of tenants without one: free, pro or enterprise (no limits).",
     )
     tools: str = setting(
         "default",
@@ -292,6 +304,11 @@ class Settings:
         return self.database_url or str(Path(self.data_dir).expanduser() / "weftline.db")
 
     @property
+    def counter_file(self) -> Path | None:
+        """Return the file in which the processes of a SQLite database count calls."""
+        return None if "://" in self.storage_url else Path(f"{self.storage_url}-rates").absolute()
+
+    @property
     def object_store_folder(self) -> Path:
         return Path(self.data_dir).expanduser().absolute() / "objects"
 
@@ -333,7 +350,9 @@ class Settings:
         for override in self.rate_limits.split():
             name, _, rate = override.partition("=")
             if name not in set(RateClass) or not rate:
-                raise InvalidSetting(f"WEFTLINE_RATE_LIMITS: '{override}' is not CLASS=RATE with one of {list(RateClass)}.")
+                raise InvalidSetting(
+                    f"WEFTLINE_RATE_LIMITS: '{override}' is not CLASS=RATE with one of {list(RateClass)}."
+                )
             rates[RateClass(name)] = "" if rate == "off" else rate
         return rates
 

@@ -238,7 +238,13 @@ from weftline.capabilities.record_log.add import AddedRecord, LifecycleSet, Reco
 from weftline.capabilities.record_log.list_records import ListedRecord, Records
 from weftline.capabilities.record_log.redact import ItemRedacted, ItemRevealed
 from weftline.capabilities.record_log.resolve_source import SourceResolved
-from weftline.capabilities.record_log.show import RecordSchema, RecordShown, RedactionInfo, ReferencingRecord, StaleRecord
+from weftline.capabilities.record_log.show import (
+    RecordSchema,
+    RecordShown,
+    RedactionInfo,
+    ReferencingRecord,
+    StaleRecord,
+)
 from weftline.capabilities.records.event_classes import CloudEvent
 from weftline.capabilities.records.model import CandidateSource, ContextSourceRef
 from weftline.capabilities.records.refs import (
@@ -310,7 +316,14 @@ from weftline.capabilities.windows.ingest import Ingested, IngestedEvent, NewToo
 from weftline.capabilities.windows.operations import WindowDeleted, WindowEvents, WindowList
 from weftline.capabilities.windows.review import EventsReleased
 from weftline.capabilities.windows.shared_windows import WindowRefreshed, WindowRoutes
-from weftline.capabilities.windows.views import CategoryUse, Clamp, RouteView, WindowEventView, WindowSummary, WindowView
+from weftline.capabilities.windows.views import (
+    CategoryUse,
+    Clamp,
+    RouteView,
+    WindowEventView,
+    WindowSummary,
+    WindowView,
+)
 from weftline.kernel.events import Event
 from weftline.kernel.operation import Success
 

@@ -147,13 +147,16 @@ async def test_a_page_whose_reader_was_signed_out_asks_to_sign_in_again(console:
         await expect(page.get_by_label("API key")).to_be_visible()
 
 
-async def test_the_inspector_shows_a_prompt_and_builds_it_again(console: Console) -> None:
+async def test_a_prompt_is_read_and_replayed(console: Console) -> None:
     async with console.opened() as page:
         await page.goto("/console/prompts")
         await page.locator("tbody a[href^='/console/prompts/']").first.click()
+        await expect(page.get_by_role("heading", level=1)).not_to_contain_text("Prompt of")
+        await expect(page.locator(".turn-system")).to_be_visible()
+        await page.get_by_role("link", name="Receipt").click()
         await expect(page.get_by_text("in the prompt").first).to_be_visible()
         digest = (await page.locator("code.id", has_text="sha256:").last.text_content() or "").strip()
-        await page.get_by_role("link", name="The prompt again").click()
+        await page.get_by_role("link", name="Replay").click()
         await expect(page.get_by_text("same bytes")).to_be_visible()
         await expect(page.get_by_text(digest)).to_be_visible()
 
@@ -195,9 +198,27 @@ async def test_a_held_call_is_approved(console: Console, planner: Caller) -> Non
         await expect(page.get_by_text("Decisions of the user are deleted only with an approval.").first).to_be_visible()
         approve = page.locator("form[action$='approval.approve']")
         await approve.get_by_label("Reason").fill("agreed")
-        await approve.get_by_role("button").click()
+        await approve.get_by_role("button", name="Approve").click()
         await expect(page.get_by_role("status")).to_have_text(DONE["approval.approve"])
     assert "decision_on_budget" not in await planner.keys()
+
+
+async def test_a_person_writes_a_key_and_edits_it(console: Console, planner: Caller) -> None:
+    async with console.opened() as page:
+        await page.goto(BOARD_PAGE)
+        await page.locator("summary", has_text="Write a key").click()
+        assert await violations(page) == []
+        await page.get_by_label("Key", exact=True).fill("by_hand")
+        await page.get_by_label("Value").fill("first line\nsecond line")
+        await page.locator(".fields").get_by_role("button", name="Write a key").click()
+        await expect(page.get_by_role("status")).to_have_text(DONE["board.write"])
+        await page.get_by_role("link", name="by_hand", exact=True).click()
+        await page.locator("summary", has_text="Edit").click()
+        await expect(page.get_by_label("Value")).to_have_value("first line\nsecond line")
+        await page.get_by_label("Value").fill("better")
+        await page.get_by_role("button", name="Save as a new version").click()
+        await expect(page.get_by_role("heading", name="Version 2")).to_be_visible()
+    assert await planner.value("by_hand") == "better"
 
 
 async def test_search_is_reached_by_a_key_and_explains_its_scores(console: Console) -> None:
@@ -210,7 +231,7 @@ async def test_search_is_reached_by_a_key_and_explains_its_scores(console: Conso
         await expect(first).to_contain_text("price")
         await first.get_by_text("Why this score").click()
         assert await first.locator("dl dt").count() > 1
-        await expect(page.get_by_role("main")).to_contain_text("By words only: turned off by the operator")
+        await expect(page.get_by_role("main")).to_contain_text("Searched by words only: turned off by the operator")
         await page.goto("/console/health")
         await expect(page.get_by_role("main")).to_contain_text("Search by meaning is off: turned off by the operator")
 
@@ -286,7 +307,7 @@ async def test_every_page_can_be_read_without_scripts(console: Console) -> None:
             answer = await page.context.request.get(console.planted.address(each.path))
             assert answer.status == 200, each.path
             assert (await answer.text()).count("<h1") == 1, each.path
-        for path in ("/prompts/{receipt_id}", "/history/{context_id}/diff", "/usage"):
+        for path in ("/prompts/{receipt_id}/receipt", "/history/{context_id}/diff", "/usage"):
             await page.goto(console.planted.address(path))
             await expect(page.locator("h1")).to_be_visible()
             await expect(page.locator("table").first).to_be_visible()
@@ -302,8 +323,14 @@ async def test_times_are_in_the_zone_of_the_reader_and_utc_is_their_title(consol
         shown = page.locator("#key-findings_summary time")
         at = datetime.fromisoformat(await shown.get_attribute("datetime") or "")
         there = at.astimezone(ZoneInfo("Asia/Kolkata"))
-        await expect(shown).to_have_text(f"{there:%Y-%m-%d %H:%M:%S}")
-        assert await shown.get_attribute("title") == f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S UTC}"
+        await expect(shown).to_have_text(f"{there:%Y-%m-%d %H:%M}")
+        exact, utc = f"{there:%Y-%m-%d %H:%M:%S} GMT+5:30", f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S UTC}"
+        assert await shown.get_attribute("title") == f"{exact}, {utc}"
+        await expect(page.locator("#zone")).to_contain_text("(GMT+5:30)")
+        # A time of today is shown by how long ago it was.
+        await shown.evaluate("time => { time.dateTime = new Date(Date.now() - 7.2e6).toISOString() }")
+        await page.evaluate("showLocalTimes(document)")
+        await expect(shown).to_have_text("2 hr. ago")
 
 
 async def test_nothing_moves_for_readers_who_want_no_motion(console: Console) -> None:

@@ -55,6 +55,11 @@ async def _work(data: Path) -> None:
         await call("pin.add", session_id="launch", message_id=message["message_id"])
         await app.scheduler.drain(INDEX, EMBED)
         await call("board.write", session_id="launch", key="status", value="All is well. " * 20)
+        learned = {"key": "parcels", "value": "When parcels are sent was asked before. " * 10}
+        await call("context.push", "worker", session_id="launch", knowledge=[learned])
+        worker = CallContext(Local("default", "worker"))
+        await app.call(app.registry["context.pull"], {"session_id": "launch"}, worker)
+        await app.scheduler.drain(INDEX, EMBED)
         for number in range(CALLS):
             events = [
                 {"event_id": f"q{number}", "content": f"When are parcels sent to customer {number}?"},
@@ -95,8 +100,8 @@ def test_every_recommendation_has_evidence_an_effect_and_a_command_that_works(wo
     listed = worked.json("advise", "list", "--agent-id", "worker")["recommendations"]
     found = {each["kind"]: worked.json("advise", "show", each["recommendation_id"]) for each in listed}
     kinds = {"tools", "board_keys", "pins", "documents", "duplicate_documents", "stale_context", "model"}
-    assert kinds <= found.keys()
-    deletions = {"documents", "duplicate_documents", "board_keys"}
+    assert kinds | {"learned_memory"} <= found.keys()
+    deletions = {"documents", "duplicate_documents", "board_keys", "learned_memory"}
     order = [each["kind"] in deletions for each in listed]
     assert order == sorted(order), "what others may need is never deleted first"
     assert all(not each["title"].startswith("Delete") for each in listed if each["kind"] == "documents")
@@ -112,10 +117,11 @@ def test_every_recommendation_has_evidence_an_effect_and_a_command_that_works(wo
     tried = worked.run("advise", "try", found["board_keys"]["recommendation_id"]).stdout
     assert f"{CALLS} of the last {CALLS} calls come out as they were sent" in tried
     # The copy is deleted before the document that nothing uses, which is both of them.
-    for kind in ("duplicate_documents", "tools", "board_keys", "pins", "stale_context", "model"):
+    for kind in ("duplicate_documents", "tools", "board_keys", "pins", "learned_memory", "stale_context", "model"):
         run_command(worked, found[kind]["command"])
     assert worked.json("agent", "read-definition", "worker")["config"].keys() == {"note", "model"}
     assert worked.json("pin", "list")["pins"] == []
+    assert "parcels" not in worked.run("--as", "worker", "context", "read").stdout
     remaining = [each["document_id"] for each in worked.json("knowledge", "list-documents", "handbook")["documents"]]
     assert len(remaining) == 1
     run_command(worked, commands.delete_documents([f"knowledge://handbook/{remaining[0]}".replace(" ", "%20")]))

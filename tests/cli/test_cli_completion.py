@@ -10,7 +10,11 @@ from support.forked_python import server_process
 
 def completed(cli: CommandLine, *words: str, **env: str) -> dict[str, str]:
     """Return what fish would offer for the last word, with descriptions."""
-    variables = {"_WEFTLINE_COMPLETE": "fish_complete", "COMP_WORDS": " ".join(["weftline", *words]), "COMP_CWORD": words[-1]}
+    variables = {
+        "_WEFTLINE_COMPLETE": "fish_complete",
+        "COMP_WORDS": " ".join(["weftline", *words]),
+        "COMP_CWORD": words[-1],
+    }
     result = cli.process(**variables, **env)
     assert result.stderr == ""
     items = [line.removeprefix("plain,").partition("\t") for line in result.stdout.splitlines() if line]

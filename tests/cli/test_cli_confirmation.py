@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 TAKES_AWAY = re.compile(
     r"\b(delete|remove|revoke|rotate|prune|purge|erase|clear|cancel|drop|forget|unpin|unroute)", re.IGNORECASE
 )
+# Those that replace a whole state by an earlier one, or by that of another agent.
+REPLACES = {"history.rollback", "board.restore_snapshot", "window.restore", "context.copy"}
 # Those that take something away that another call brings back.
 UNDONE_BY = {
     "board.delete": "history.rollback",
@@ -69,10 +71,10 @@ def test_an_operation_that_deletes_must_state_whether_it_is_destructive() -> Non
 
 
 @pytest.mark.req("WX-08")
-def test_every_destructive_command_has_the_option_yes_and_no_other_has() -> None:
+def test_every_command_that_destroys_or_replaces_has_the_option_yes_and_no_other_has() -> None:
     for each in all_operations():
         options = {param.name for param in command_for(each).params}
-        assert ("yes" in options) == each.destructive, each.name
+        assert ("yes" in options) == (each.destructive or each.name in REPLACES), each.name
 
 
 def any_of(param: click.Parameter) -> str:
@@ -195,5 +197,5 @@ def test_a_destructive_command_says_what_it_removed(launch: CommandLine) -> None
 def test_a_deleted_board_entry_needs_no_confirmation_because_history_has_it(launch: CommandLine) -> None:
     launch.run("board", "write", "goal", "Ship")
     launch.run("board", "delete", "goal")
-    launch.run("history", "rollback", "board:launch", "1")
+    launch.run("history", "rollback", "board:launch", "1", "--yes")
     assert "Ship" in launch.run("board", "read", "goal").stdout

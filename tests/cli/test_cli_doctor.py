@@ -7,9 +7,11 @@ import secrets
 import shutil
 import socket
 import threading
+import time
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -183,3 +185,16 @@ def test_the_folder_may_be_named_as_for_the_server(cli: CommandLine, tmp_path: P
     assert "given twice" in cli.run("--data-dir", other, "doctor", "--data-dir", other, code=2).stderr
     cli.env["WEFTLINE_URL"] = "http://127.0.0.1:1"
     assert "--data-dir is not for it" in cli.run("doctor", "--data-dir", other, code=2).stderr
+
+
+def test_waiting_for_a_server_ends_when_none_starts_and_at_once_when_another_program_answers(cli: CommandLine) -> None:
+    silent = cli.run("doctor", "--url", f"http://127.0.0.1:{free_port()}", "--wait", "0.2", code=1)
+    assert "cannot be reached" in silent.stdout
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        started = time.monotonic()
+        answered = cli.run("doctor", "--url", f"http://127.0.0.1:{other.server_port}", "--wait", "60", code=1)
+        other.shutdown()
+    assert "another program answers" in answered.stdout
+    assert time.monotonic() - started < 30
+    assert "--wait needs a server" in cli.run("doctor", "--wait", "1", code=2).stderr

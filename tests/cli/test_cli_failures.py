@@ -50,7 +50,7 @@ def test_json_output_prints_the_error_body_on_standard_output(launch: CommandLin
         (["session", "list", "--limit", "0"], 2),
         (["session", "list", "--nonsense"], 2),
         (["--as", "nobody", "session", "list"], 3),
-        (["--data-dir", "/dev/null/nowhere", "session", "list"], 4),
+        (["--data-dir", "/dev/null/nowhere", "session", "create", "x"], 4),
         (["--database-url", "mysql://x", "session", "list"], 1),
     ],
 )

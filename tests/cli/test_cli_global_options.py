@@ -207,11 +207,16 @@ def test_a_flag_beats_the_environment(cli: CommandLine, monkeypatch: pytest.Monk
     folder = target_of(cli, monkeypatch, "--url", "", "--data-dir", str(tmp_path))
     assert (folder.url, folder.settings().storage_url) == (None, str(tmp_path / "weftline.db"))
     assert target_of(cli, monkeypatch, "--url", "", "--database-url", "a.db").settings().storage_url == "a.db"
-    assert target_of(cli, monkeypatch, "--url", "", "--as", "planner").credential == Local("default", "planner")
-    assert target_of(cli, monkeypatch, "--url", "", "--tenant", "acme").credential == Local("acme", "admin")
+    by_owner = Local("default", "planner", by_owner=True)
+    assert target_of(cli, monkeypatch, "--url", "", "--as", "planner").credential == by_owner
+    assert target_of(cli, monkeypatch, "--url", "", "--tenant", "acme").credential == Local(
+        "acme", "admin", by_owner=True
+    )
 
 
-@pytest.mark.parametrize("line", [["--key", "-", "--as", "planner"], ["--key", "-", "--tenant", "acme"]])
+@pytest.mark.parametrize(
+    "line", [["--key", "@/dev/null", "--as", "planner"], ["--key", "@/dev/null", "--tenant", "acme"]]
+)
 def test_options_that_say_the_same_twice_exclude_each_other(line: list[str], cli: CommandLine) -> None:
     assert "exclude each other" in cli.run(*line, "session", "list", code=2).stderr
 

@@ -99,7 +99,7 @@ def test_a_board_is_branched_merged_and_rolled_back(board: CommandLine) -> None:
     merged = board.run("history", "merge", BOARD, f"{BOARD}@try").stdout
     assert merged == f"Merged: {BOARD} is at v5. Keys taken over: goal.\n"
     assert f"merges {BOARD}@try v5" in board.run("history", "log", BOARD, "--limit", "1").stdout
-    board.run("history", "rollback", BOARD, "4")
+    board.run("history", "rollback", BOARD, "4", "--yes")
     assert board.json("board", "read", "goal")["value"] == "ship\non Monday"
     board.run("history", "delete-branch", BOARD, "try", "--yes")
     assert board.run("history", "verify", BOARD).stdout.startswith(f"context_id: {BOARD}\nintact:     yes")

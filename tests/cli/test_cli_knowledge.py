@@ -254,6 +254,7 @@ def test_a_huge_template_file_is_not_parsed(cli: CommandLine, tmp_path: Path) ->
 
 @pytest.mark.req("CE-K")
 def test_a_domain_is_created_from_a_changed_template(cli: CommandLine, docs: Path, tmp_path: Path) -> None:
+    cli.run("tenant", "create", "default")
     printed = cli.run("knowledge", "show-template", "support_handbook").stdout
     own = tmp_path / "own.toml"
     question = '\n[[questions]]\nquestion = "How many days of vacation?"\ncontains = ["thirty days"]\n'
@@ -263,3 +264,21 @@ def test_a_domain_is_created_from_a_changed_template(cli: CommandLine, docs: Pat
     evaluated = cli.json("knowledge", "evaluate-domain", "handbook")
     assert (evaluated["template"], evaluated["found"]) == ("support_handbook", 1)
     assert evaluated["questions"][0]["document_id"] == "leave.md"
+
+
+def test_links_in_a_folder_are_skipped(cli: CommandLine, docs: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "outside" / "secret.md"
+    secret.parent.mkdir()
+    secret.write_text("The code is 4711.", "utf-8")
+    (docs / "soft.md").symlink_to(secret)
+    (docs / "hard.md").hardlink_to(secret)
+    added = cli.run("knowledge", "add", "handbook", str(docs), "--create")
+    assert "Links are skipped" in added.stderr
+    listed = cli.json("knowledge", "list-documents", "handbook")["documents"]
+    assert {"soft.md", "hard.md"}.isdisjoint(each["document_id"] for each in listed)
+    assert listed
+    # A link that is named is meant.
+    cli.run("knowledge", "add", "handbook", str(docs / "soft.md"))
+    assert "soft.md" in {
+        each["document_id"] for each in cli.json("knowledge", "list-documents", "handbook")["documents"]
+    }

@@ -45,7 +45,7 @@ def test_a_session_from_beginning_to_end(cli: CommandLine) -> None:
     ]
     assert cli.json("board", "read-batch", "risk", "goal", "nothing")["missing"] == ["nothing"]
     assert cli.json("board", "compare-snapshots", "before")["modified"][0]["key"] == "goal"
-    assert cli.json("board", "restore-snapshot", "before") == {
+    assert cli.json("board", "restore-snapshot", "before", "--yes") == {
         "restored": "before",
         "written": ["goal"],
         "deleted": ["risk"],
@@ -141,8 +141,8 @@ def test_guidance_is_printed_as_plain_text(launch: CommandLine) -> None:
     assert text == launch.json("board", "guidance", "--part", "writing")["text"] + "\n"
 
 
-def test_the_first_command_on_a_new_folder_creates_the_default_tenant_and_prints_its_key_once(cli: CommandLine) -> None:
-    assert "weftline.default.key_" in cli.run("session", "list").stderr
+def test_the_first_write_in_a_new_folder_creates_the_default_tenant_and_prints_its_key_once(cli: CommandLine) -> None:
+    assert "weftline.default.key_" in cli.run("session", "create", "Plan").stderr
     assert cli.run("session", "list").stderr == ""
 
 

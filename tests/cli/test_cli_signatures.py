@@ -80,3 +80,17 @@ def test_an_agent_is_disabled_and_enabled_by_commands_of_their_own(signed: Comma
     assert "AUTHENTICATION_ERROR" in signed.run("--as", "scout", "session", "list", code=3).stderr
     assert signed.json("agent", "enable", "scout")["disabled"] is False
     signed.run("--as", "scout", "session", "list")
+
+
+@pytest.mark.parametrize("line", ["agent:scout", "layer:tenant"])
+def test_the_doctor_names_what_was_removed_from_the_database(signed: CommandLine, line: str) -> None:
+    with closing(sqlite3.connect(signed.data / "weftline.db")) as database, database:
+        for table in ("line_signatures", "changes", "commits", "pins", "lines"):
+            database.execute(f"DELETE FROM {table} WHERE line_id = ?", (line,))
+    assert "LAYER_VIOLATION" in signed.run("--as", "scout", "layer", "show", code=3).stderr
+    found = signatures(signed, code=1)
+    assert found["detail"].startswith("1 removed from the database")
+    assert line in found["detail"]
+    signed.run("db", "sign")
+    assert signatures(signed)["state"] == "ok"
+    signed.run("--as", "scout", "layer", "show")

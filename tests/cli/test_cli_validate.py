@@ -78,6 +78,7 @@ def test_validating_creates_no_data_folder(plain: CommandLine) -> None:
 
 
 def test_a_schema_is_shown_as_it_is_published(plain: CommandLine) -> None:
+    plain.run("tenant", "create", "default")
     shown = json.loads(plain.run("records", "schema", "context_window").stdout)
     assert shown["$id"] == "urn:weftline:agent-context:0.1.0:context_window"
     assert shown == plain.json("records", "schema", "context_window")["schema"]

@@ -17,7 +17,13 @@ PAUSED = ("knowledge.reindex", "knowledge.ingest", "board.flush_read_counts")
 
 @pytest.fixture(autouse=True)
 def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("WEFTLINE_URL", "WEFTLINE_API_KEY", "WEFTLINE_DATA_DIR", "WEFTLINE_DATABASE_URL", "WEFTLINE_RATE_LIMITS"):
+    for name in (
+        "WEFTLINE_URL",
+        "WEFTLINE_API_KEY",
+        "WEFTLINE_DATA_DIR",
+        "WEFTLINE_DATABASE_URL",
+        "WEFTLINE_RATE_LIMITS",
+    ):
         monkeypatch.delenv(name, raising=False)
 
 

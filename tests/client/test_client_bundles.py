@@ -16,7 +16,9 @@ from weftline.kernel.errors import NotFound, Rejected
 pytestmark = pytest.mark.req("AC-14")
 
 
-async def test_a_client_exports_from_a_server_and_imports_into_a_folder(product: WeftlineServer, tmp_path: Path) -> None:
+async def test_a_client_exports_from_a_server_and_imports_into_a_folder(
+    product: WeftlineServer, tmp_path: Path
+) -> None:
     async with Client(product.url, product.admin_key) as client:
         await client.session.create("to be moved", session_id="moving")
         await client.board.write("moving", "goal", "ship")

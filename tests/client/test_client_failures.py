@@ -231,7 +231,9 @@ def test_url_and_key_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) 
     assert SyncClient("http://127.0.0.1:1")._connection.address.url == "http://127.0.0.1:1"
 
 
-@pytest.mark.parametrize("url", ["localhost:8787", "ftp://weftline", "http://", "http://u:p@weftline", "http://weftline:99999"])
+@pytest.mark.parametrize(
+    "url", ["localhost:8787", "ftp://weftline", "http://", "http://u:p@weftline", "http://weftline:99999"]
+)
 def test_an_invalid_url_is_refused(url: str) -> None:
     with pytest.raises(InvalidInput, match="url:"):
         Client(url)

@@ -33,7 +33,7 @@ VOLATILE = re.compile(
     r"(_at|^at|^as_of|^hash|^snapshot|^parent|^review_id|^pruning_id|^token|^api_key|^key_id|^audit_id|^seq|^next_after|^next_cursor|^last_updated|^timestamp|^last_activity"
     r"|_ms|^measured_since|^database_performance|^system_(info|performance)|^performance_trends|^operations|^background"
     r"|^bundle|^bundle_id|^digest|^tools_digest|^prompt_hash|^block_id|^bytes"
-    r"|^source_id|^hook|^webhook_id|^secret|^behind|^id|^time|^sequence|^event_id|^pending(_documents|_events)?|^events|^vectors|^available_alternatives|^until)$"
+    r"|^source_id|^hook|^webhook_id|^secret|^behind|^id|^time|^sequence|^event_id|^pending(_documents|_events|_by_words)?|^events|^vectors|^available_alternatives|^until)$"
 )
 
 
@@ -202,7 +202,9 @@ async def call_every_operation(weftline: Any, client_name: str, admin_key: str) 
     await note("history.set_retention", weftline.history.set_retention(line, days=30, versions=1))
     await note("history.prune", weftline.history.prune(context_id=line))
     await note("history.prune_log", weftline.history.prune_log(context_id=line))
-    await note("message.add", weftline.message.add(s, "  Ready é 🚢\n", metadata={"a": [1, None]}, recipient_id="planner"))
+    await note(
+        "message.add", weftline.message.add(s, "  Ready é 🚢\n", metadata={"a": [1, None]}, recipient_id="planner")
+    )
     await note("message.add", weftline.message.add(s, "to me", recipient_id="admin"))
     await note("message.add", weftline.message.add(s, "to nobody", recipient_id="nobody"))
     await note("message.inbox", weftline.message.inbox(session_id=s, limit=1))
@@ -231,7 +233,8 @@ async def call_every_operation(weftline: Any, client_name: str, admin_key: str) 
     await note("message.search", weftline.message.search(s, " "))
     await note("message.search_by_sender", weftline.message.search_by_sender(s, "admin", limit=1))
     await note(
-        "message.search_by_timerange", weftline.message.search_by_timerange(s, "2026-01-01T00:00:00+02:00", "2099-01-01")
+        "message.search_by_timerange",
+        weftline.message.search_by_timerange(s, "2026-01-01T00:00:00+02:00", "2099-01-01"),
     )
     await note("message.search_by_timerange", weftline.message.search_by_timerange(s, "never", "2099-01-01"))
     await note("knowledge.embed", weftline.knowledge.embed(texts=[f"é of {client_name}"], purpose="query"))
@@ -308,7 +311,9 @@ async def call_every_operation(weftline: Any, client_name: str, admin_key: str) 
     await note("records.add", weftline.records.add([], session_id=s))
     await note("records.set_lifecycle", weftline.records.set_lifecycle(f"c-{client_name}", "selected"))
     await note("records.set_lifecycle", weftline.records.set_lifecycle(f"c-{client_name}", "draft"))
-    await note("records.list", weftline.records.list(session_id=s, types=["context_item", "context_envelope"], limit=200))
+    await note(
+        "records.list", weftline.records.list(session_id=s, types=["context_item", "context_envelope"], limit=200)
+    )
     await note("records.list", weftline.records.list(session_id="nowhere"))
     await note("records.list", weftline.records.list(after="x"))
     await note("records.show", weftline.records.show(f"board:{s}/phase/1.1", with_content=True))
@@ -327,7 +332,8 @@ async def call_every_operation(weftline: Any, client_name: str, admin_key: str) 
     await note("bundle.import", weftline.bundle.import_(whole.bundle, expected_digest=whole.digest))
     await note("bundle.import", weftline.bundle.import_("é", dry_run=True))
     await note(
-        "policy.set", weftline.policy.set(f"to-{client_name}", PolicyDefinition(description="é", mask=("secrets", "pii")))
+        "policy.set",
+        weftline.policy.set(f"to-{client_name}", PolicyDefinition(description="é", mask=("secrets", "pii"))),
     )
     await note("policy.set", weftline.policy.set("full", PolicyDefinition()))
     await note("policy.list", weftline.policy.list())
@@ -338,7 +344,9 @@ async def call_every_operation(weftline: Any, client_name: str, admin_key: str) 
     await note("records.resolve", weftline.records.resolve(source_id="nowhere"))
     await note("events.read", weftline.events.read(session_id=s, keys=["goal", "before"], after=0))
     await note("events.read", weftline.events.read(session_id="nowhere"))
-    await note("events.read", weftline.events.read(session_id=s, types=["context.item.*"], format="cloudevents", after=0))
+    await note(
+        "events.read", weftline.events.read(session_id=s, types=["context.item.*"], format="cloudevents", after=0)
+    )
     hook = await note("webhook.create", weftline.webhook.create("http://receiver.invalid/", types=["never.*"]))
     await note("webhook.create", weftline.webhook.create("http://127.0.0.1/"))
     await note("webhook.create", weftline.webhook.create("nowhere"))
@@ -389,7 +397,9 @@ async def call_every_operation(weftline: Any, client_name: str, admin_key: str) 
     await note("compaction.facts", weftline.compaction.facts(own, kind="decision", limit=2))
     await note("compaction.apply", weftline.compaction.apply(compacted.compaction_id))
     await note("compaction.drop", weftline.compaction.drop(own))
-    await note("window.create", weftline.window.create(s, agent_id=agent, model_max_tokens=9_000, budgets={"DIALOG": 0.5}))
+    await note(
+        "window.create", weftline.window.create(s, agent_id=agent, model_max_tokens=9_000, budgets={"DIALOG": 0.5})
+    )
     await note("window.create", weftline.window.create(s, agent_id=agent))
     await note("window.show", weftline.window.show(s))
     await note("window.list", weftline.window.list(s))
@@ -408,7 +418,9 @@ async def call_every_operation(weftline: Any, client_name: str, admin_key: str) 
     await note("window.restore", weftline.window.restore(s, "start", all_agents=True))
     await note("window.restore", weftline.window.restore(s, "never"))
     await note("window.delete", weftline.window.delete(s, agent_id=agent))
-    await note("memory.set", weftline.memory.set(f"goal-{client_name}", None, metadata={"a": [1.0, "é"]}, expires_in=3600))
+    await note(
+        "memory.set", weftline.memory.set(f"goal-{client_name}", None, metadata={"a": [1.0, "é"]}, expires_in=3600)
+    )
     await note("memory.set", weftline.memory.set(f"goal-{client_name}", {"n": 2**70, "f": 1.0}, if_version=1))
     await note("memory.set", weftline.memory.set(f"goal-{client_name}", 1, overwrite=False))
     await note("memory.set", weftline.memory.set(f"goal-{client_name}", 1, if_version=1))

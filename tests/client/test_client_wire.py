@@ -42,6 +42,16 @@ def test_an_invalid_path_segment_is_refused(key: str) -> None:
         outgoing("board.delete", {"session_id": "s", "key": key})
 
 
+def test_the_slashes_of_a_memory_key_are_part_of_the_path() -> None:
+    assert outgoing("memory.get", {"key": "billing/limit:v1.2"}).target == "/v1/memory/billing/limit%3Av1.2"
+
+
+@pytest.mark.parametrize("key", ["", "/", "a/", "a//b", "a/../b", "./a", ".."])
+def test_a_memory_key_that_urls_would_change_is_refused(key: str) -> None:
+    with pytest.raises(InvalidInput, match="key"):
+        outgoing("memory.delete", {"key": key})
+
+
 @pytest.mark.parametrize("key", ["a?b", "a#b", "a%2Fb", "..\\..", "a b"])
 def test_path_segments_are_escaped(key: str) -> None:
     target = outgoing("board.read", {"session_id": "s", "key": key}).target

@@ -18,6 +18,7 @@ from weftline.errors import (
     InvalidApiKey,
     InvalidInput,
     KeyNotFound,
+    NotMember,
     PermissionDenied,
     RateLimited,
     SelfModification,
@@ -50,6 +51,33 @@ async def test_an_agent_hands_over_only_the_system_prompt_that_is_registered(tmp
         await weftline.agent.define("planner", system_prompt="Be brief.")
         prompt = await planner.context.assemble("s", "Go.", **given)
         assert str(prompt.body).count("Be brief.") == 1
+
+
+@pytest.mark.req("MS-17")
+async def test_whoever_holds_the_data_is_told_who_is_no_member_and_the_call_that_adds_it(tmp_path: Path) -> None:
+    async with Weftline.open(tmp_path) as weftline:
+        made = await weftline.agent.create("planner")
+        session_id = (await weftline.session.create("try it")).session_id
+        planner = weftline.acting_as("planner")
+        with pytest.raises(NotMember, match="'planner' is not a member of the session") as caught:
+            await planner.board.write(session_id, "goal", "ship")
+        assert "weftline.session.add_members()" in caught.value.hint
+        by_key = weftline.with_key(made.api_key)
+        with pytest.raises(SessionNotFound) as hidden:
+            await by_key.board.write(session_id, "goal", "ship")
+        assert hidden.value.code == "SESSION_NOT_FOUND"
+        await weftline.session.add_members(**caught.value.context["add"])
+        assert (await planner.board.write(session_id, "goal", "ship")).version == 1
+
+
+@pytest.mark.req("MS-17")
+async def test_members_are_named_when_a_session_is_created(tmp_path: Path) -> None:
+    async with Weftline.open(tmp_path) as weftline:
+        agents = [weftline.acting_as((await weftline.agent.create(name)).agent_id) for name in ("planner", "critic")]
+        for members in (["planner", "critic"], ["*"]):
+            session_id = (await weftline.session.create("try it", members=members)).session_id
+            written = [await agent.board.write(session_id, "goal", "ship") for agent in agents]
+            assert [each.written_by for each in written] == ["orchestrator:planner", "orchestrator:critic"]
 
 
 async def test_folder_file_and_environment_open_the_same_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

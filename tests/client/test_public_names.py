@@ -16,6 +16,17 @@ from weftline.app.registry import all_operations
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"apsw", "asyncio", "asyncpg", "click", "httpx2", "mcp", "msgspec", "obstore", "starlette", "uvicorn"}
+CLIENT_PACKAGES = {
+    "anyio",
+    "h11",
+    "httpcore2",
+    "httpx2",
+    "idna",
+    "msgspec",
+    "truststore",
+    "typing_extensions",
+    "weftline",
+}
 
 
 def run(program: str) -> str:
@@ -24,7 +35,8 @@ def run(program: str) -> str:
 
 def test_all_lists_the_public_names() -> None:
     kinds = ["Conflict", "Forbidden", "NotFound", "Rejected", "Unavailable", "WeftlineError"]
-    assert sorted(weftline.__all__) == sorted([*kinds, "Client", "SyncClient", "Weftline", "__version__"])
+    callers = ["Client", "SyncClient", "SyncWeftline", "Weftline"]
+    assert sorted(weftline.__all__) == sorted([*kinds, *callers, "__version__"])
 
 
 @pytest.mark.parametrize("name", weftline.__all__)
@@ -53,9 +65,21 @@ def test_importing_weftline_loads_no_heavy_module() -> None:
     assert not HEAVY & set(loaded)
 
 
-def test_the_clients_load_neither_a_database_nor_a_server() -> None:
-    loaded = run("import sys; from weftline import Client, SyncClient; print(*sys.modules)").split()
-    assert not {"apsw", "asyncpg", "click", "mcp", "starlette", "uvicorn", "weftline.app"} & set(loaded)
+@pytest.mark.req("WX-09", part="a client")
+@pytest.mark.parametrize("name", ["Client", "SyncClient"])
+def test_a_client_loads_these_packages_and_no_others(name: str) -> None:
+    program = f"""
+import sys
+before = {{*sys.modules}}
+from weftline import {name}
+try:
+    {name}("http://127.0.0.1:9", "key")
+finally:
+    print(*{{*sys.modules}} - before)
+"""
+    loaded = run(program).split()
+    assert {module.partition(".")[0] for module in loaded} - sys.stdlib_module_names == CLIENT_PACKAGES
+    assert {module.split(".")[1] for module in loaded if module.startswith("weftline.")} == {"client", "kernel"}
 
 
 def test_every_request_part_and_answer_is_a_public_type() -> None:

@@ -7,13 +7,20 @@ import re
 import socket
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
+from mcp.client.client import Client
+from mcp.types import CallToolResult
 
 from support import forked_python
 from support.staying_demo import listed_keys, staying_demo
-from weftline.demo.narration import _short
+from weftline.demo import agents as demo_agents
+from weftline.demo.agents import Agent
+from weftline.demo.narration import Narrator, _short
 from weftline.demo.run import _weftline
+from weftline.demo.story import _conclude
+from weftline.kernel.errors import SystemUnavailable
 from weftline.settings import Settings
 
 
@@ -85,6 +92,46 @@ def test_stay_keeps_serving_the_session_of_the_demo(tmp_path: Path) -> None:
     with staying_demo(tmp_path, WEFTLINE_DATABASE_URL="kept.db", WEFTLINE_DATA_DIR="unused") as output:
         assert "decisions_made" in listed_keys(output)
     assert not (tmp_path / "unused").exists()
+
+
+_ANSWERS: dict[str, dict[str, Any]] = {
+    "shared_context": {"keys": [], "metadata": {"total_size_tokens": 0}},
+    "search": {"results": [], "confidence": 0.5},
+}
+
+
+class _Indexing(Client):
+    """A client whose searches have something pending at first, as on a server that still embeds."""
+
+    def __init__(self, name: str, waits: float, log: list[str]) -> None:
+        self.name, self.waits, self.log = name, waits, log
+
+    async def call_tool(self, name: str, *arguments: Any, **_: Any) -> CallToolResult:
+        self.waits -= 1
+        pending = {"pending": {"by_words": True}} if self.waits >= 0 and name == "search" else {}
+        if name == "search" and not pending:
+            self.log.append(f"{self.name}: {arguments[0]['query']}")
+        return CallToolResult(content=[], structured_content=pending or _ANSWERS[name])
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_agents, "_POLL_SECONDS", 0)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_the_demo_searches_by_meaning_once_what_every_agent_wrote_has_vectors() -> None:
+    log: list[str] = []
+    agents = [Agent(name, _Indexing(name, waits, log), Narrator()) for name, waits in (("a", 2), ("b", 9), ("c", 0))]
+    await _conclude(agents, Narrator())
+    assert [line.partition(":")[0] for line in log] == ["a", "b", "c", "a"]
+    assert log[-1] == "a: what made ordering so sluggish?"
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_the_demo_says_that_indexing_does_not_end() -> None:
+    with pytest.raises(SystemUnavailable, match="by_words"):
+        await Agent("a", _Indexing("a", float("inf"), []), Narrator()).search("what?")
 
 
 def test_passwords_are_not_printed() -> None:

@@ -32,6 +32,8 @@ PAGES = (
     "/sessions/{}/timeline",
     "/prompts",
     "/prompts/{}",
+    "/prompts/{}/receipt",
+    "/prompts/{}/try",
     "/prompts/{}/replay",
     "/prompts/{}/changes",
     "/agents",
@@ -57,7 +59,6 @@ PAGES = (
     "/compactions/{}",
     "/approvals",
     "/approvals/{}",
-    "/quarantine",
     "/guardrails",
     "/audit",
     "/usage",
@@ -148,7 +149,7 @@ def test_the_demo_leaves_work_for_a_human(pages: dict[str, dict[str, str]], brow
     assert "start-earlier" in "".join(pages["/history/{}"].values())
     assert "rollback" in "".join(pages["/history/{}"].values()).lower()
     assert 'class="reply"' in "".join(pages["/sessions/{}/messages"].values())
-    assert re.search(r"[1-9]\d* given up", "".join(pages["/webhooks/{}"].values()))
+    assert re.search(r"[1-9]\d* failed", "".join(pages["/webhooks/{}"].values()))
     guardrails = browser.get("/console/guardrails?agent=planner").text
     assert re.search(r"production-is-read-only.*?<td class=\"number\">[1-9]", guardrails, re.DOTALL)
     assert "Held since" in browser.get("/console/knowledge/operations/document?document=supplier-notice.md").text

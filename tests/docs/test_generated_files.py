@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from weftline.app.registry import all_operations
-from weftline.kernel.errors import WeftlineError
+from weftline.kernel.errors import WeftlineError, shown_path
 from weftline.kernel.operation import Operation
 from weftline.settings import Settings
 from weftline.transports.cli.command_names import command_name
@@ -33,15 +33,18 @@ def test_generated_files_are_current() -> None:
 
 
 def test_every_operation_is_documented_with_its_interfaces(subtests: pytest.Subtests) -> None:
-    reference = page("operations")
+    index = page("operations")
     for operation in all_operations():
         with subtests.test(operation.name):
-            expect_documented(operation, reference.partition(f"\n### {operation.name}\n")[2].partition("\n### ")[0])
+            group = operation.group.replace("_", "-")
+            assert f"[`{operation.name}`](operations/{group}.md#" in index
+            reference = page(f"operations/{group}")
+            expect_documented(operation, reference.partition(f"\n## {operation.name}\n")[2].partition("\n## ")[0])
 
 
 def expect_documented(operation: Operation, section: str) -> None:
     command = f"weftline {command_name(operation.name)}"
-    assert f"`{operation.route.method} {operation.route.path}`" in section
+    assert f"`{operation.route.method} {shown_path(operation.route.path)}`" in section
     assert f"`{operation.tool}`" in section
     assert f"`{command}`" in section
     assert f"weftline.{operation.group}.{operation.verb}{'_' * iskeyword(operation.verb)}(" in section

@@ -31,14 +31,17 @@ SKIPPED = re.compile(r"pip install|weftline serve(?! --port 8790 &)")
 INSTALLING = re.compile(r"^(?:make run|\. \.venv/).*\n", re.MULTILINE)
 DEFAULT_PORT, GUIDE_PORT = "8787", "8790"
 SERVE = f"weftline serve --port {GUIDE_PORT} &\n"
-# The agents and the server that the demo of the quickstart leaves.
+# The data folder that the demo of the README leaves.
+PLAYED = "weftline --data-dir weftline-data tenant create default\n"
+# A new terminal, without the session of the README's walk, and the agents and the server that the demo leaves.
 DEMO = (
+    "unset WEFTLINE_SESSION\n"
     "export WEFTLINE_DATA_DIR=weftline-data\n"
     "weftline agent create planner\n"
     "weftline agent create analysis --parent-id planner\n"
     "key_of() { python -c 'import json, sys; print(json.load(sys.stdin)[\"api_key\"])'; }\n"
     f"export WEFTLINE_API_KEY=$(weftline key create admin --json | key_of)\n{SERVE}"
-    f"until weftline --url http://127.0.0.1:{GUIDE_PORT} doctor > /dev/null; do sleep 0.1; done\n"
+    f"weftline --url http://127.0.0.1:{GUIDE_PORT} doctor --wait 60\n"
     "unset WEFTLINE_API_KEY\n"
 )
 # Operators install into folders of their choice.
@@ -86,7 +89,7 @@ def variables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_commands_of_every_page_run_one_after_another_in_one_folder(
     page: Path, folder: Path, variables: Path
 ) -> None:
-    commands = (DEMO if page.stem == "quickstart" else "") + script_of(page)
+    commands = {"quickstart": DEMO, "README": PLAYED}.get(page.stem, "") + script_of(page)
     if "curl" in commands and shutil.which("curl") is None:
         pytest.skip("the page uses curl, which is not installed")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("WEFTLINE_")}

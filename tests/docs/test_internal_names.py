@@ -1,4 +1,4 @@
-"""No file contains the names of internal working documents."""
+"""No file contains the names of internal working documents, or the name that the product had before."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ ROOT = Path(__file__).parents[2]
 DATA, SAMPLE = ROOT / "evals/data", ROOT / "src/weftline/validation/statements.jsonl"
 # Names of internal working documents; the lookbehinds permit KnowledgeRead and random seeds.
 INTERNAL = re.compile(r"(?<!random[ _-])(?<!manual_)seed|(?<!know)ledger", re.IGNORECASE)
+# Another product on PyPI has this name. A word piece of a vocabulary is no name, and this file has to spell it.
+FORMER_NAME = re.compile(r"weft(?!line)", re.IGNORECASE)
 
 
 def listed() -> set[Path]:
@@ -38,12 +40,22 @@ def test_no_file_names_an_internal_document() -> None:
     matches = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
         for path in sorted((listed() or walked()) - {Path(__file__), SAMPLE})
-        # Texts of others, about gardens and accounts as well.
-        if DATA not in path.parents
+        # Texts of others, about gardens and accounts as well; the bytes of a picture are no words.
+        if DATA not in path.parents and path.suffix != ".png"
         for number, line in enumerate(path.read_text("utf-8", errors="replace").splitlines(), 1)
         if INTERNAL.search(line)
     ]
     assert matches == []
+
+
+def test_no_file_has_the_former_name_of_the_product() -> None:
+    texts = {
+        path.relative_to(ROOT): path.read_text("utf-8", errors="replace")
+        for path in (listed() or walked()) - {Path(__file__)}
+        if path.suffix not in {".npz", ".xz"}
+    }
+    assert len(texts) > 1000
+    assert [path for path, text in texts.items() if FORMER_NAME.search(f"{path}\n{text}")] == []
 
 
 def test_the_walk_finds_every_file_that_git_lists() -> None:

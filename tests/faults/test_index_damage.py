@@ -93,7 +93,7 @@ def downgrade_format(path: Path) -> None:
     contents = content[start:-20].replace(b'{"format":1', b'{"format":0')
     path.write_bytes(content[:start] + contents + len(contents).to_bytes(8, "little"))
     with path.open("ab") as file:
-        file.write(zlib.crc32(contents).to_bytes(4, "little") + b"WEFTLINESEG\n")
+        file.write(zlib.crc32(contents).to_bytes(4, "little") + b"WEFTLINE")
 
 
 DAMAGES = (truncate, empty, flip_the_middle, downgrade_format, lambda path: path.unlink())
@@ -115,7 +115,9 @@ async def test_damage_at_rest_is_detected_reported_and_repaired(
     async with open_indexes(world, folder, alarm) as collection.indexes:
         with caplog.at_level(logging.ERROR, "weftline.search_index"):
             await collection.check()
-        assert [record.message for record in caplog.records if record.name == "weftline.search_index"] == ["index damaged"]
+        assert [record.message for record in caplog.records if record.name == "weftline.search_index"] == [
+            "index damaged"
+        ]
         assert await alerts(world) == [COLLECTION]
         opened = (await world.admin.call("alerts.list"))["alerts"]
         assert [(each["condition"], "on the disk" in each["message"]) for each in opened] == [("index.damaged", True)]

@@ -56,7 +56,10 @@ async def test_messages_whose_index_rows_are_lost_are_indexed_again_and_an_alert
     assert await check_collections(world.app.database) == []
     admin = await damaged(world, LOST[what])
     (finding,) = await check_collections(world.app.database) if what != "an old state" else [None]
-    assert finding is None or (finding.state, "weftline knowledge reindex-all" in finding.next_step) == ("problem", True)
+    assert finding is None or (finding.state, "weftline knowledge reindex-all" in finding.next_step) == (
+        "problem",
+        True,
+    )
     during = await answers(admin, "quokka")
     assert set(during) <= set(NAPS)
     # The stored messages themselves answer meanwhile.

@@ -409,6 +409,16 @@ async def test_a_subscription_streams_messages_the_subscriber_may_read(team: Tea
     assert (event["type"], event["subject"]) == ("message.added", "2")
 
 
+@pytest.mark.req("MS-07")
+@pytest.mark.parametrize("key", ["billing/limit:v1.2", "billing%2Flimit%3Av1.2"])
+def test_a_memory_key_with_slashes_is_a_path_escaped_or_not(team: Team, key: str) -> None:
+    owner = team.new_agent()
+    assert team.ask("PUT", f"/v1/memory/{key}", owner, json={"value": 7}).json()["key"] == "billing/limit:v1.2"
+    assert team.ask("GET", f"/v1/memory/{key}", owner).json()["value"] == 7
+    assert team.ask("GET", "/v1/memory?prefix=billing/", owner).json()["count"] == 1
+    assert team.ask("DELETE", f"/v1/memory/{key}", owner).status_code == 200
+
+
 @pytest.mark.req("MS-09")
 async def test_a_memory_subscription_streams_the_caller_s_memory_only(team: Team) -> None:
     owner = team.new_agent()

@@ -12,7 +12,8 @@ import httpx2
 import pytest
 
 from support.http_server import served
-from weftline.transports.console.sign_in import FORM_COOKIE, TOKEN_COOKIE, link_to, link_token
+from weftline.transports.console.paths import link_to
+from weftline.transports.console.sign_in import FORM_COOKIE, TOKEN_COOKIE, link_token
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -546,3 +546,14 @@ async def test_nothing_moves_below_itself_out_of_reach_or_by_an_agent(world: Wor
     assert "guide" not in await active(world)
     await disable(world.admin, "guide", disabled=False)
     assert "guide" in await active(world)
+
+
+async def test_an_agent_can_be_taken_up_again_but_keeps_its_key_to_itself(world: World) -> None:
+    made = await world.planner.call("agent.create", agent_id="scout", exist_ok=True)
+    assert made["api_key"]
+    again = await world.planner.call("agent.create", agent_id="scout", clearance=1, exist_ok=True)
+    assert (again["api_key"], again["existed"], again["parent_id"]) == ("", True, "planner")
+    mallory = await world.admin.create_agent("mallory", agent_type="planning")
+    for caller, agent_id in ((mallory, "scout"), (world.planner, "mallory")):
+        with refused("AGENT_EXISTS"):
+            await caller.call("agent.create", agent_id=agent_id, agent_type="planning", exist_ok=True)

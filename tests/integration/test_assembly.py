@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from support.assemblies import assemble, derived_records, ingest, receipt, replay, texts
 from support.world import SESSION, World, outcome, refused
+
+if TYPE_CHECKING:
+    from support.world import Caller
 
 
 async def test_a_prompt_has_layers_conversation_board_and_task_in_this_order(world: World) -> None:
@@ -298,3 +301,22 @@ async def test_the_limit_follows_the_model_of_the_call_unless_the_window_has_its
     assert clamped["limit"] < 10_000
     small = await assemble(world.analysis, model="claude-sonnet-5", token_budget=2_000)
     assert small["limit"] == 2_000
+
+
+async def test_a_receipt_names_its_task_to_who_may_read_the_prompt(world: World) -> None:
+    await ingest(world.analysis, {"content": "What happened?"})
+    first = await assemble(world.analysis, "What happened?")
+    world.clock.advance(seconds=1)
+    await assemble(world.analysis, "Name the cause.")
+    world.clock.advance(seconds=1)
+    await assemble(world.planner, "Judge the analysis.", agent_id="analysis")
+
+    async def tasks(caller: Caller) -> list[str | None]:
+        listed = (await caller.call("receipt.list", agent_id="analysis"))["receipts"]
+        return [each["task"] for each in listed]
+
+    assert await tasks(world.planner) == ["Judge the analysis.", "Name the cause.", "What happened?"]
+    assert await tasks(world.analysis) == [None, "Name the cause.", "What happened?"]
+    await world.admin.call("records.redact", item_id=f"window:{SESSION}:analysis/e0/1.1", state="removed", reason="x")
+    assert await tasks(world.planner) == ["Judge the analysis.", "Name the cause.", None]
+    assert (await receipt(world.analysis, first))["task"] is None

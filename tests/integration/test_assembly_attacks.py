@@ -262,9 +262,9 @@ async def test_routed_events_of_a_peer_do_not_imitate_the_user_and_are_not_pinne
     )
     await world.review.call("window.route", session_id=SESSION, categories=["DIALOG"], to_agents=["analysis"])
     answer = await assemble(world.analysis, form="openai_chat", model="gpt-4o")
-    found = {(each["role"], str(each.get("content"))[:39]) for each in answer["body"]["messages"]}
+    found = {(each["role"], str(each.get("content"))[:43]) for each in answer["body"]["messages"]}
     assert ("user", '<weftline:data source="agent review-2">\nSen') in found
-    assert ("assistant", "I have decided to") not in found
+    assert ("assistant", "I have decided to leak.") not in found
     assert "tool_calls" not in as_text(answer)
     small = await assemble(world.analysis, token_budget=700, fresh=True)
     assert "What is the status?" in as_text(small)

@@ -265,7 +265,7 @@ FREE_TEXT |= {"question", "needed_for"}
 FREE_TEXT |= {"role", "system_prompt", "item_id", "turn_id", "task_id", "tool_call_id"}
 FREE_TEXT |= {"description", "against", "method"}
 FREE_TEXT |= {"bundle", "recipient", "answer", "server", "item"}
-FREE_TEXT |= {"text", "task_description", "model", "system", "native_id"}
+FREE_TEXT |= {"action", "target", "prefix", "text", "task_description", "model", "system", "native_id"}
 ODD = (True, -1, 2**63, 10**400, 1e308, [], [[]], {"x": []}, {}, "", b"x")
 
 
@@ -412,7 +412,7 @@ async def test_the_message_names_the_field_and_what_is_accepted(world: World) ->
     assert caught.value.context["accepted_fields"] == ["call_id", "name", "arguments"]
     assert caught.value.hint == "events[0].tool_calls[0]: use only call_id, name, arguments."
     with refused("INVALID_INPUT_FORMAT") as caught:
-        await world.planner.call("context.ingest", **IN_SESSION, events=[{"content": "Hello"}])
+        await world.planner.call("context.ingest", **IN_SESSION, events=[{"event_id": 5, "content": "Hello"}])
     assert caught.value.hint.startswith("events[0].event_id: ")
     for definition in ({"content": "nope"}, {"mask": ["nope"]}):
         with refused("INVALID_INPUT_FORMAT") as caught:

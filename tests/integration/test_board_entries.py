@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.world import outcome, refused
+from support.world import SESSION, outcome, refused
 
 if TYPE_CHECKING:
     from support.world import World
@@ -39,6 +39,19 @@ async def test_read_returns_the_specified_shape(world: World) -> None:
         "written_at": NOW,
         "version": 1,
     }
+
+
+async def test_list_keys_has_the_values_of_a_prefix_if_asked_for(world: World) -> None:
+    await world.planner.write("plan_a", "ship")
+    await world.planner.write("plan_b", {"n": 1})
+    await world.planner.write("plan_c", "secret", readable_by=["orchestrator:*"])
+    await world.planner.write("scope", "all")
+    listed = await world.review.list(prefix="plan_", values=True)
+    assert {entry["key"]: entry["value"] for entry in listed["keys"]} == {"plan_a": "ship", "plan_b": '{"n":1}'}
+    assert listed["metadata"]["key_count"] == 4
+    assert await world.review.keys(prefix="s") == ["scope"]
+    assert await world.review.keys(prefix="plan_c", values=True) == []
+    assert all("value" not in entry for entry in (await world.review.list())["keys"])
 
 
 @pytest.mark.req("SC-03")
@@ -321,6 +334,9 @@ async def test_written_by_comes_from_the_credential(world: World) -> None:
     }
     for name, caller in names.items():
         assert (await caller.write("who"))["written_by"] == name
+        assert (await caller.read("who"))["written_by"] == name
+        [last] = (await world.admin.call("history.log", context_id="board:s1", limit=1))["commits"]
+        assert (last["author"], last["agent_id"]) == (name, name.rpartition(":")[2])
     assert (await below_human.write("who"))["written_by"] == "orchestrator:solo"
 
 
@@ -350,3 +366,31 @@ async def test_the_specified_interaction_cycle_runs(world: World) -> None:
     found = await remediation.batch("findings_summary", "decisions_made", "open_questions")
     assert [entry["key"] for entry in found["entries"]] == ["findings_summary", "decisions_made"]
     assert found["missing"] == ["open_questions"]
+
+
+@pytest.mark.req("SC-03")
+@pytest.mark.parametrize(
+    ("value", "stored"),
+    [
+        ("plain", "plain"),
+        ('{"a":  1}', '{"a":  1}'),
+        ({"done": ["scope", "risks"], "left": 2}, '{"done":["scope","risks"],"left":2}'),
+        ([1, None, True], "[1,null,true]"),
+        (1.5, "1.5"),
+        (False, "false"),
+        (None, "null"),
+    ],
+)
+async def test_any_json_is_stored_counted_and_read_as_its_text(world: World, value: Any, stored: str) -> None:
+    await world.planner.call("board.write", session_id=SESSION, key="state", value=value)
+    assert await world.analysis.value("state") == stored
+    size = await world.planner.size()
+    await world.planner.write("state", stored)
+    assert await world.planner.size() == size
+
+
+async def test_json_beyond_the_limit_is_refused_as_text_is(world: World) -> None:
+    with refused("VALUE_TOO_LARGE"):
+        await world.planner.call("board.write", session_id=SESSION, key="state", value=["word"] * 2_000)
+    with refused("INVALID_INPUT_FORMAT"):
+        await world.planner.call("board.write", session_id=SESSION, key="state", value={"half": "\ud800"})

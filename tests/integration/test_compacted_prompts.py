@@ -48,7 +48,7 @@ VIEW = CompactedView(
 FIRST = '<weftline:data source="summary e1-e2 of earlier events">\nDeployment to Oslo was agreed.\n</weftline:data>'
 SECOND = (
     '<weftline:data source="summary e3-e4 of earlier events">\n'
-    "The budget was named.\nKey facts, besides:\nNumbers: 40,000 euros\n</weftline:data>"
+    "The budget was named.\nKey facts:\nNumbers: 40,000 euros\n</weftline:data>"
 )
 
 

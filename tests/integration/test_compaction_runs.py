@@ -298,7 +298,7 @@ async def test_smaller_plans_compact_by_a_sliding_window_only(world: World, plan
 
 async def test_an_automatic_compaction_that_costs_more_than_it_saves_is_skipped(world: World) -> None:
     """A cache that is cheap to read and dear to write: most of the prompt would be written again for little."""
-    await world.admin.call("layer.define", layer="tenant", compaction={"target": 0.8, "threshold": 0.5})
+    await world.admin.call("layer.define", layer="tenant", compaction={"target": 0.7, "threshold": 0.5})
     await long_window(world.analysis, turns=90, limit=10_000, model="claude-sonnet-4-5")
     await run_due(world)
     (skipped,) = await compactions(world, ANALYSIS)
@@ -309,7 +309,7 @@ async def test_an_automatic_compaction_that_costs_more_than_it_saves_is_skipped(
 
 
 async def test_near_the_limit_the_cache_does_not_count(world: World) -> None:
-    await world.admin.call("layer.define", layer="tenant", compaction={"target": 0.9})
+    await world.admin.call("layer.define", layer="tenant", compaction={"target": 0.7})
     await long_window(world.analysis, turns=170, limit=10_000, model="claude-sonnet-4-5")
     await run_due(world)
     assert await states(world) == ["applied"]

@@ -493,10 +493,10 @@ async def test_adding_and_deleting_documents_is_audited_without_content(library:
     await library.review.call("knowledge.delete_document", domain=HANDBOOK, document_id="a.md")
     rows = [row for row in await library.admin.audit() if "document" in row["action"]]
     assert sorted((row["action"], row["target"], row["agent_id"], row["detail"]) for row in rows) == [
-        ("knowledge.add_document", "a.md", "planner", {"domain": HANDBOOK, "version": 1}),
-        ("knowledge.add_documents", "a.md", "planner", {"domain": HANDBOOK, "version": 2}),
-        ("knowledge.add_documents", "b.md", "planner", {"domain": HANDBOOK, "version": 1}),
-        ("knowledge.delete_document", "a.md", "review-2", {"domain": HANDBOOK}),
+        ("knowledge.add_document", "handbook/a.md", "planner", {"domain": HANDBOOK, "version": 1}),
+        ("knowledge.add_documents", "handbook/a.md", "planner", {"domain": HANDBOOK, "version": 2}),
+        ("knowledge.add_documents", "handbook/b.md", "planner", {"domain": HANDBOOK, "version": 1}),
+        ("knowledge.delete_document", "handbook/a.md", "review-2", {"domain": HANDBOOK}),
     ]
     assert "the secret" not in str(rows)
 
@@ -818,3 +818,20 @@ async def test_a_text_beyond_the_plan_is_not_indexed(library: World) -> None:
     assert (shown["state"], await chunks(library, "packed.pdf")) == ("failed", [])
     assert "this would exceed it" in shown["error"]
     assert await counted_bytes(library) == used_bytes
+
+
+async def test_adding_can_wait_until_searches_find_the_document(library: World) -> None:
+    app = await library.another_app()
+    app.scheduler.paused.clear()
+    librarian = library.admin.at(app)
+    added = await librarian.call(
+        "knowledge.add_document", domain=HANDBOOK, document_id="d1", text="Otters sleep afloat.", wait_seconds=60
+    )
+    assert added["state"] == "indexed"
+    batch = [{"document_id": "d2", "text": "Owls hunt at night."}, {"document_id": "d3", "text": "Eels migrate."}]
+    put = await librarian.call("knowledge.add_documents", domain=HANDBOOK, documents=batch, wait_seconds=60)
+    assert [each["state"] for each in put["documents"]] == ["indexed", "indexed"]
+    answer = await librarian.call("search.query", query="Owls hunt at night.", domain=HANDBOOK)
+    assert answer["results"][0]["document_id"] == "d2"
+    at_once = await librarian.call("knowledge.add_document", domain=HANDBOOK, document_id="d4", text="Bats.")
+    assert at_once["state"] == "pending"

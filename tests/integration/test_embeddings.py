@@ -70,7 +70,7 @@ async def cached_count(world: World, tenant: str | None = None) -> int:
     return await world.app.database.read(scope, lambda tx: SqlVectorStore(tx).count())
 
 
-@pytest.mark.req("CE-F50", part="by item and content; platform data once for all tenants")
+@pytest.mark.req("CE-F50", part="by place and content; platform data once for all tenants")
 async def test_a_text_is_embedded_once_per_model(world: World, word_embedder: WordEmbedder) -> None:
     other = WordEmbedder("other", 8)
     embeddings = embeddings_of(world, word_embedder, other)
@@ -83,7 +83,7 @@ async def test_a_text_is_embedded_once_per_model(world: World, word_embedder: Wo
     assert (cache_metric(world, "hit"), cache_metric(world, "miss")) == (2, 4)
 
 
-@pytest.mark.req("CE-F50", part="by item and content; platform data once for all tenants")
+@pytest.mark.req("CE-F50", part="by place and content; platform data once for all tenants")
 async def test_cached_vectors_equal_fresh_ones_in_half_precision(
     world: World, embeddings: CachedEmbeddings, word_embedder: WordEmbedder
 ) -> None:
@@ -94,7 +94,7 @@ async def test_cached_vectors_equal_fresh_ones_in_half_precision(
     assert np.allclose(struct.unpack("<64e", fresh), exact, atol=1e-3)
 
 
-@pytest.mark.req("CE-F50", part="by item and content; platform data once for all tenants")
+@pytest.mark.req("CE-F50", part="by place and content; platform data once for all tenants")
 async def test_the_cache_is_persistent_and_shared_between_processes(world: World, word_embedder: WordEmbedder) -> None:
     await passages(embeddings_of(world, word_embedder), world.tenant, ["a", "b"], "words")
     await passages(embeddings_of(world, word_embedder), world.tenant, ["b", "a"], "words")
@@ -102,7 +102,7 @@ async def test_the_cache_is_persistent_and_shared_between_processes(world: World
 
 
 @pytest.mark.req("CE-F42")
-@pytest.mark.req("CE-F50", part="by item and content; platform data once for all tenants")
+@pytest.mark.req("CE-F50", part="by place and content; platform data once for all tenants")
 async def test_cached_vectors_are_not_shared_between_tenants(
     world: World, embeddings: CachedEmbeddings, word_embedder: WordEmbedder
 ) -> None:
@@ -113,27 +113,28 @@ async def test_cached_vectors_are_not_shared_between_tenants(
 
 
 @pytest.mark.req("CE-F42")
-@pytest.mark.req("CE-F50", part="by item and content; platform data once for all tenants")
-async def test_cached_vectors_are_not_shared_between_items_and_readers(
+@pytest.mark.req("CE-F50", part="by place and content; platform data once for all tenants")
+async def test_cached_vectors_are_shared_by_items_with_the_same_readers_only(
     world: World, embeddings: CachedEmbeddings, word_embedder: WordEmbedder
 ) -> None:
     owners = [
         ChunkOwner("memory", "planner", "plan"),
         ChunkOwner("memory", "analysis", "plan"),
         ChunkOwner("board", "s1", "plan"),
+        ChunkOwner("board", "s2", "plan"),
         ChunkOwner("board", "s1", "plan", '["human:*"]'),
-        ChunkOwner("board", "s1", "other"),
+        ChunkOwner("board", "s1", "other", '["human:*"]'),
         ChunkOwner("document", "domain", "plan"),
+        ChunkOwner("document", "other", "plan"),
     ]
-    for owner in owners:
-        digests = [owner.digest_of("our secret")]
-        for _ in range(2):
-            await embeddings.of_passages(world.tenant, ["our secret"], "words", digests=digests)
+    shared = [ChunkOwner("board", "s1", "other"), ChunkOwner("document", "domain", "copy")]
+    for owner in [*owners, *owners, *shared]:
+        await embeddings.of_passages(world.tenant, ["our secret"], "words", digests=[owner.digest_of("our secret")])
     assert embedded_texts(word_embedder) == ["our secret"] * len(owners)
-    assert (cache_metric(world, "hit"), cache_metric(world, "miss")) == (len(owners), len(owners))
+    assert (cache_metric(world, "hit"), cache_metric(world, "miss")) == (len(owners) + len(shared), len(owners))
 
 
-@pytest.mark.req("CE-F50", part="by item and content; platform data once for all tenants")
+@pytest.mark.req("CE-F50", part="by place and content; platform data once for all tenants")
 async def test_platform_data_is_embedded_once_for_all_tenants(
     world: World, embeddings: CachedEmbeddings, word_embedder: WordEmbedder
 ) -> None:
@@ -161,7 +162,7 @@ async def test_query_vectors_are_cached_in_memory_only(
 
 
 @pytest.mark.req("CE-F42")
-@pytest.mark.req("CE-F50", part="by item and content; platform data once for all tenants")
+@pytest.mark.req("CE-F50", part="by place and content; platform data once for all tenants")
 async def test_query_vectors_are_not_shared_between_agents(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     quick = embed_quickly(monkeypatch)
     app = await world.another_app()
@@ -175,7 +176,7 @@ async def test_query_vectors_are_not_shared_between_agents(world: World, monkeyp
     assert quick.embedded == ["we close the plant in March", "when does the plant close"] * 2
 
 
-@pytest.mark.req("CE-F50", part="by item and content; platform data once for all tenants")
+@pytest.mark.req("CE-F50", part="by place and content; platform data once for all tenants")
 async def test_the_least_recently_used_vectors_are_evicted(world: World, word_embedder: WordEmbedder) -> None:
     embeddings = embeddings_of(world, word_embedder, max_entries=40)
     await passages(embeddings, world.tenant, [f"old {number}" for number in range(30)], "words")

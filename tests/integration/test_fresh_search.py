@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.contexts import knowledge_entry, push
-from support.indexed_items import ScriptedEmbeddings
+from support.indexed_items import ScriptedEmbeddings, check_index_complete, unembedded
+from weftline.capabilities.search.session_indexing.cursor import EMBEDDING_JOB, VectorBacklog
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.jobs import SqlJobStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +24,11 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.req("CE-F11"), pytest.mark.req("CE-U8"), pytest.mark.both_databases]
 # Where waiting ends when the index has what the caller wrote: longer than that takes on any machine.
 LONG_MS = 60_000
+# Texts, and searches that share no word with them.
+PARAPHRASES = (
+    ("I prefer my espresso very strong and without sugar", "how do I like hot drinks?"),
+    ("The invoice printer in the warehouse is broken since Monday", "which office equipment does not work?"),
+)
 
 
 class SlowEmbeddings(ScriptedEmbeddings):
@@ -37,7 +45,7 @@ async def indexing_app(world: World, **settings: Any) -> App:
     """Open an App that indexes in the background, without a model."""
     app = await world.another_app(session_indexing="on", **{"search_wait_ms": LONG_MS, **settings})
     embeddings: Any = SlowEmbeddings()
-    app.session_indexing._embeddings = embeddings
+    app.session_indexing._embeddings = app.session_vectors._embeddings = embeddings
     return app
 
 
@@ -186,3 +194,100 @@ def one_step_for_a_wait(app: App) -> asyncio.Event:
 
     app.session_indexing._step = single  # type: ignore[method-assign]
     return going_on
+
+
+async def test_what_i_wrote_is_found_by_its_meaning_by_my_next_search(world: World) -> None:
+    planner = world.planner.at(await world.another_app(session_indexing="on", search_wait_ms=LONG_MS))
+    for number, (text, query) in enumerate(PARAPHRASES):
+        await planner.remember(f"k{number}", text)
+        answer = await planner.call("search.query", query=query)
+        assert [result["text"] for result in answer["results"][:1]] == [text]
+        assert "pending" not in answer
+    await planner.write("cause", "The price cache was cut from five minutes to three seconds.")
+    answer = await planner.call("search.query", query="why did looking up costs get slow?", explain=True)
+    assert answer["results"][0]["signals"]["semantic"] > 0
+    assert "pending" not in answer
+
+
+async def test_what_is_found_by_its_words_only_is_said_and_waited_for_once(world: World) -> None:
+    app = await world.another_app(session_indexing="on", search_wait_ms=200)
+    app.scheduler.paused.add("search.embed_sessions")
+    planner, (text, query) = world.planner.at(app), PARAPHRASES[0]
+    # Loads the model.
+    await planner.call("search.query", query="warm up")
+    await planner.remember("drink", text)
+    await app.scheduler.drain("search.index_sessions")
+    answer = await planner.call("search.query", query=query)
+    assert answer["pending"] == {"by_words": True}
+    assert answer["unsure"]
+    assert "again in a moment" in answer["hint"]
+    assert text in await found(planner, "espresso")
+    started = time.monotonic()
+    await planner.call("search.query", query=query)
+    assert time.monotonic() - started < 0.2
+    # Others neither wait nor learn of it.
+    assert "pending" not in await world.analysis.at(app).call("search.query", query=query)
+    app.scheduler.paused.clear()
+    await app.scheduler.drain("search.embed_sessions")
+    answer = await planner.call("search.query", query=query)
+    assert answer["results"][0]["text"] == text
+    assert "pending" not in answer
+
+
+async def test_my_items_are_embedded_before_older_ones(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weftline.jobs.session_vectors._BATCH_SIZE", 2)
+    app = await world.another_app(session_indexing="on", search_wait_ms=LONG_MS)
+    app.scheduler.paused.add("search.embed_sessions")
+    planner, analysis = world.planner.at(app), world.analysis.at(app)
+    for number in range(9):
+        await analysis.say(f"report number {number}")
+    text, query = PARAPHRASES[0]
+    await planner.say(text)
+    await app.scheduler.drain("search.index_sessions")
+    (number,) = await backlog_of(world, "planner")
+    app.session_vectors.embed_next(world.tenant, {"sessions": number})
+    lease_steps: list[int] = []
+    step = app.session_vectors._step
+
+    async def one_step(lease: Lease) -> bool:
+        more = await step(lease)
+        lease_steps.append(len(await unembedded(world)))
+        assert len(lease_steps) > 1 or await backlog_of(world, "planner") == []
+        return more
+
+    monkeypatch.setattr(app.session_vectors, "_step", one_step)
+    await app.scheduler.drain("search.embed_sessions")
+    assert lease_steps == [8, 6, 4, 2, 0]
+    await check_index_complete(world)
+    assert (await planner.call("search.query", query=query))["results"][0]["text"] == text
+
+
+async def backlog_of(world: World, principal_id: str) -> list[int]:
+    """Return the numbers of the last chunks of a principal without vectors."""
+    progress = await world.app.database.read(Scope(world.tenant), lambda tx: SqlJobStore(tx).progress(EMBEDDING_JOB))
+    return list(VectorBacklog.of(progress).own.get(principal_id, {}).values())
+
+
+async def test_a_prompt_right_after_ingestion_has_the_event_that_answers(world: World) -> None:
+    """In a conversation that is longer than the prompt, what was just ingested is found, or said to be pending."""
+    app = await world.another_app(session_indexing="on", search_wait_ms=LONG_MS)
+    planner = world.planner.at(app)
+    filler = "The meeting of the gardening club went on about roses, hedges and the new shed for a long time. " * 8
+    events = [{"event_id": f"e{n}", "content": f"{n}: {filler}"} for n in range(40)]
+    events[3]["content"] = "The vault code for the archive room is 4711-Zulu."
+    question = {"event_id": "q", "content": "Which code opens the archive room?"}
+
+    async def assembled(session_id: str) -> Any:
+        await planner.create_session(session_id)
+        await planner.call("context.ingest", session_id=session_id, events=[*events, question])
+        return await planner.call(
+            "context.assemble", session_id=session_id, task_description=question["content"], token_budget=3_000
+        )
+
+    answer = await assembled("s2")
+    assert "4711-Zulu" in str(answer["body"])
+    assert "pending" not in answer
+    app.index_wait._seconds = 0.05
+    app.scheduler.paused |= {"search.index_sessions", "search.embed_sessions"}
+    answer = await assembled("s3")
+    assert "4711-Zulu" in str(answer["body"]) or answer["pending"]["events"]

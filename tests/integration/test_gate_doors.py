@@ -303,6 +303,8 @@ def _documents(prefix: str = "") -> dict[str, Door]:
 CONTENT: dict[str, dict[str, Door]] = {
     "board.write": {
         "value": lambda world, text: world.planner.write("goal", text),
+        "value[]": lambda world, text: world.planner.write("goal", [text]),
+        "value.*": lambda world, text: world.planner.write("goal", {"note": text}),
         "reason": lambda world, text: world.planner.write("goal", reason=text),
     },
     "board.delete": {
@@ -358,6 +360,9 @@ CONTENT: dict[str, dict[str, Door]] = {
     "context.copy": {"reason": _copy},
     "context.ingest": {
         "events[].content": lambda world, text: _ingest(world, role="tool", content=text, tool_call_id="c1"),
+        "events[].content[].*": lambda world, text: _ingest(
+            world, role="tool", content=[{"type": "text", "text": text}], tool_call_id="c1"
+        ),
         "events[].name": lambda world, text: _ingest(world, content="hello", name=text),
         "events[].tool_calls[].call_id": lambda world, text: _ingest(
             world, role="assistant", tool_calls=[{"call_id": text, "name": "mail"}]

@@ -535,8 +535,15 @@ async def test_a_rule_about_secrets_sees_those_that_are_hidden(world: World) -> 
     zero_width = "\u200b".join(A_KEY)
     lines = textwrap.fill(base64.b64encode(f"Use {A_KEY} for it".encode()).decode(), 24)
     escaped = "".join(f"\\x{ord(each):02x}" for each in A_KEY)
-    for hidden in (zero_width, lines, escaped, base64.b32encode(A_KEY.encode()).decode()):
-        assert await outcome(world.planner.write("note", f"Deploy with this:\n{hidden}\n")) == "GUARDRAIL_VIOLATION"
+    groups = " ".join(textwrap.wrap(base64.b64encode(A_KEY.encode()).decode(), 4))
+    quoted = "> " + lines.replace("\n", "\n> ")
+    numbers = ", ".join(f"0x{ord(each):02x}" for each in A_KEY)
+    code_points = " ".join(f"U+{ord(each):04X}" for each in A_KEY)
+    bits = " ".join(f"{ord(each):08b}" for each in A_KEY)
+    encoded = (base64.b32encode(A_KEY.encode()).decode(), lines, escaped, groups, quoted, numbers, code_points, bits)
+    for hidden in (zero_width, " ".join(A_KEY), ".".join(A_KEY), *encoded):
+        written = await outcome(world.planner.write("note", f"Deploy with this:\n{hidden}\n"))
+        assert written == "GUARDRAIL_VIOLATION", hidden
     assert await outcome(world.planner.write("note", "Deploy with the usual one.")) == "ok"
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.statement_log import statements_of
-from support.world import outcome, refused
+from support.world import SESSION, outcome, refused
 from weftline.capabilities.events.model import EventFilter
 from weftline.capabilities.messages import inbox as inbox_rules
 
@@ -33,6 +33,8 @@ async def test_addressed_messages_wait_until_they_are_acknowledged(world: World)
             "messages": [
                 {
                     "handle": "s1/1",
+                    "session_id": "s1",
+                    "message_id": 1,
                     "sender": "planner",
                     "content": "Review this, please.",
                     "timestamp": "2026-02-20T14:30:00Z",
@@ -41,6 +43,8 @@ async def test_addressed_messages_wait_until_they_are_acknowledged(world: World)
                 },
                 {
                     "handle": "s1/2",
+                    "session_id": "s1",
+                    "message_id": 2,
                     "sender": "analysis",
                     "content": "For all to see.",
                     "timestamp": "2026-02-20T14:30:00Z",
@@ -211,3 +215,10 @@ async def test_acknowledging_in_any_order_while_messages_arrive_loses_no_race(
         await asyncio.gather(*map(send, sessions * 4), *acknowledging)
     await send(sessions[0])
     assert (await world.review.call("message.inbox"))["unread"] <= 8
+
+
+async def test_a_message_of_the_inbox_names_its_session_and_its_id(world: World) -> None:
+    number = await world.planner.say("For you.", recipient_id="analysis")
+    (message,) = (await world.analysis.call("message.inbox"))["messages"]
+    assert (message["session_id"], message["message_id"]) == (SESSION, number)
+    assert message["handle"] == f"{SESSION}/{number}"

@@ -1,4 +1,4 @@
-"""Without weftline[search]: search and the gate work, formats that need a parser name it, and nothing fails to import."""
+"""Without weftline[search]: search and the gate work, formats that need a parser name it, all modules import."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner),
     max_leaves=20,
 )
-KEYS = st.text("ABab01_-", min_size=1, max_size=3)
+KEYS = st.from_regex(r"[ab0_:-][ab0_.:-]?(/[ab0_:-][ab0_.:-]?)?", fullmatch=True)
 
 
 def shared_world(number: int) -> hypothesis.settings:
@@ -221,12 +221,52 @@ async def test_exactly_one_concurrent_writer_creates_a_key(world: World) -> None
     assert Counter(await asyncio.gather(*map(outcome, calls))) == {"ok": 1, "KEY_EXISTS": 7}
 
 
+async def test_a_list_has_the_values_of_a_prefix_if_asked_for(world: World) -> None:
+    for key, value in (("plan/a", None), ("plan/b", {"n": [1]}), ("scope", "all")):
+        await world.planner.remember(key, value, metadata={"of": key})
+    page = await world.planner.memories(prefix="plan/", values=True, limit=1)
+    rest = await world.planner.memories(prefix="plan/", values=True, limit=1, cursor=page["next_cursor"])
+    found = [(entry["key"], entry["value"], entry["metadata"]) for entry in (*page["entries"], *rest["entries"])]
+    assert found == [("plan/a", None, {"of": "plan/a"}), ("plan/b", {"n": [1]}, {"of": "plan/b"})]
+    assert all({"value", "metadata"}.isdisjoint(entry) for entry in (await world.planner.memories())["entries"])
+
+
+async def test_a_list_with_values_ends_its_page_at_four_mib(world: World) -> None:
+    large = "x" * 1_000_000
+    for key in "abcde":
+        await world.planner.remember(key, large)
+    page = await world.planner.memories(values=True)
+    assert ([entry["key"] for entry in page["entries"]], page["has_more"]) == (["a", "b", "c", "d"], True)
+    assert await world.planner.memory_keys(values=True, cursor=page["next_cursor"]) == ["e"]
+
+
+@pytest.mark.parametrize("key", ["billing/limit", "style:python", "v1.2", "a/removed", "x/1.2", ":", "a/b/c.d:e"])
+async def test_a_key_may_have_slashes_colons_and_dots(world: World, key: str) -> None:
+    for session_id in (None, SESSION):
+        await world.planner.remember(key, session_id, session_id=session_id)
+        found = await world.planner.call("memory.get", key=key, session_id=session_id)
+        assert (found["key"], found["value"], found["version"]) == (key, session_id, 1)
+    listed = await world.planner.call("memory.list", session_id="all", prefix=key, limit=1)
+    rest = await world.planner.call("memory.list", session_id="all", prefix=key, limit=1, cursor=listed["next_cursor"])
+    assert [(entry["key"], entry["scope"]) for entry in (*listed["entries"], *rest["entries"])] == [
+        (key, "global"),
+        (key, "session"),
+    ]
+    await world.planner.call("memory.delete", key=key)
+    with refused("MEMORY_NOT_FOUND"):
+        await world.planner.call("memory.get", key=key)
+
+
 @pytest.mark.parametrize(
     "raw",
     [
         {"key": "", "value": 1},
         {"key": "a b", "value": 1},
-        {"key": "a.b", "value": 1},
+        {"key": ".a", "value": 1},
+        {"key": "a/", "value": 1},
+        {"key": "/a", "value": 1},
+        {"key": "a//b", "value": 1},
+        {"key": "a/../b", "value": 1},
         {"key": "a\n", "value": 1},
         {"key": "é", "value": 1},
         {"key": "a" * 256, "value": 1},
@@ -317,7 +357,7 @@ async def test_all_lists_global_entries_and_those_of_every_session(world: World)
 
 
 @shared_world(25)
-@given(keys=st.sets(KEYS, min_size=1, max_size=12), prefix=st.text("ABab01_-", max_size=2), limit=st.integers(1, 5))
+@given(keys=st.sets(KEYS, min_size=1, max_size=12), prefix=st.text("ab0_:-./", max_size=2), limit=st.integers(1, 5))
 def test_pages_list_every_key_with_the_prefix_once_and_in_order(
     keys: set[str], prefix: str, limit: int, runner: asyncio.Runner, shared_examples_world: World
 ) -> None:
@@ -368,7 +408,7 @@ async def test_the_page_size_is_1_to_200(world: World, limit: int) -> None:
         await world.planner.memories(limit=limit)
 
 
-@pytest.mark.parametrize("cursor", ["", "x", ".", "a.", "a.b.c", ".é", "a" * 101 + ".b", "." + "a" * 256])
+@pytest.mark.parametrize("cursor", ["", "x", ".", "a.", "a.b c", ".é", "a" * 101 + ".b", "." + "a" * 256])
 async def test_an_invalid_cursor_is_refused(world: World, cursor: str) -> None:
     with refused("INVALID_INPUT_FORMAT"):
         await world.planner.memories(cursor=cursor)

@@ -80,7 +80,10 @@ class MeteringMachine(RuleBasedStateMachine):
         self.clock = FrozenClock()
         folder = Path(self.folder.name)
         self.settings = Settings(
-            database_url=url or str(folder / "weftline.db"), data_dir=str(folder), rate_limits="off", session_indexing="off"
+            database_url=url or str(folder / "weftline.db"),
+            data_dir=str(folder),
+            rate_limits="off",
+            session_indexing="off",
         )
         self.apps = [self.run(self.opened()), self.run(self.opened())]
         self.tenant = f"usage{secrets.token_hex(6)}"

@@ -96,6 +96,8 @@ class PulledMemoryMachine(RuleBasedStateMachine):
                 )
             )
             versions.append(versions[target])
+            # What another brought back is in prompts once it is indexed.
+            self.run(self.world.index_sessions())
 
     @rule(session=st.sampled_from(SESSIONS))
     def pull(self, session: str) -> None:

@@ -101,6 +101,12 @@ async def shared(database_url: str, clock: FrozenClock) -> AsyncIterator[tuple[W
         server.stop()
 
 
+async def test_two_processes_of_one_database_share_a_limit(world: World) -> None:
+    in_other_process = world.analysis.at(await world.another_app())
+    counts = await asyncio.gather(accepted(world.analysis, 10), accepted(in_other_process, 10))
+    assert sum(counts) == 4
+
+
 async def test_two_processes_share_a_limit_through_valkey(shared: tuple[World, ValkeyServer]) -> None:
     world, _ = shared
     in_other_process = world.analysis.at(await world.another_app())
@@ -158,6 +164,7 @@ async def test_wrong_secrets_for_a_known_key_count_for_their_address_alone(world
 
 async def test_keys_that_nobody_proved_have_no_counters(world: World) -> None:
     issue, rates = world.app.registry["token.issue"], world.app._rates
+    rates._shared = None
     before = len(rates._local.callers)
     for number in range(50):
         asked = {"agent_id": "a", "agent_type": "b", "api_key": f"weftline.{world.tenant}.key_{number}.x"}

@@ -297,6 +297,16 @@ async def test_board_and_transcript_show_what_the_redaction_leaves(
     assert (await world.admin.call("history.verify", context_id=f"board:{SESSION}"))["intact"]
 
 
+async def test_a_mask_that_would_mask_nothing_is_refused(world: World) -> None:
+    await world.planner.write("goal", "buy zebras")
+    number = await world.planner.say("buy zebras")
+    for item_id in (GOAL, f"message:{SESSION}/{number}"):
+        with refused("INVALID_INPUT_FORMAT"):
+            await redact(world.planner, item_id, "masked")
+        assert await texts_of(world.review, number) == ["buy zebras"] * 3
+    await redact(world.planner, f"message:{SESSION}/{await world.planner.say('hi', metadata={'m': SECRET})}", "masked")
+
+
 async def test_a_rollback_brings_back_what_the_redaction_leaves(world: World) -> None:
     await world.planner.write("goal", SECRET)
     await world.planner.snapshot("before")

@@ -185,7 +185,8 @@ async def test_a_plan_of_before_a_redaction_is_made_again(
 async def test_a_plan_shows_what_the_last_redaction_leaves(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of redacted versions is the same, and what is left of them is not."""
     planned = await board_rollback(world)
-    await world.admin.call("records.redact", item_id=planned.item_id, state="masked", reason="names a code")
+    summarized = {"state": "summarized", "replacement": "a code"}
+    await world.admin.call("records.redact", item_id=planned.item_id, reason="names a code", **summarized)
     between(monkeypatch, planned.operation, lambda: redact(world.admin, planned.item_id))
     await world.admin.call(planned.operation, **planned.request)
     assert await world.review.value("goal") == "[content removed]"

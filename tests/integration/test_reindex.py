@@ -165,13 +165,15 @@ async def numbers_by_collection(world: World) -> dict[str, set[int]]:
 
 
 @pytest.mark.req("CE-F50", part="by item and content; platform data once for all tenants")
-async def test_a_text_is_embedded_once_for_each_item(world: World, embedder: QuickEmbedder) -> None:
+async def test_a_text_is_embedded_once_for_its_readers(world: World, embedder: QuickEmbedder) -> None:
     for _ in range(3):
         await world.planner.say("the deploy is on Friday")
     for value in ("ship it", "wait", "ship it"):
         await world.planner.write("plan", value)
+    for _ in range(2):
+        await world.planner.say("the deploy is on Friday", visibility="private")
     await world.index_sessions()
-    # A vector that two items shared would tell who reads one of them about the other.
+    # A vector that items with other readers shared would tell them about each other.
     assert sorted(embedder.embedded) == ["plan\nship it", *["planner: the deploy is on Friday"] * 3]
     embedder.embedded.clear()
     await world.admin.call("knowledge.reindex_all")

@@ -14,12 +14,22 @@ if TYPE_CHECKING:
     from support.world import World
 
 pytestmark = pytest.mark.req("CE-L6", part="chats and continuations get no passages, whatever the budget")
-_SCENES = Path(__file__).parents[2] / "evals/data/relevance_scenes.jsonl"
+_DATA = Path(__file__).parents[2] / "evals/data"
+_SCENES = _DATA / "relevance_scenes.jsonl"
 POEM = (
     {"role": "user", "content": "My grandmother turns ninety on Sunday. Help me with a short birthday poem for her."},
     {"role": "assistant", "content": "Gladly! What does she love, and should it be funny or solemn?"},
     {"role": "user", "content": "Roses, her old piano, and teasing my uncle. Funny, please, with rhymes."},
 )
+LOGIN = [
+    {
+        "role": ("user", "assistant")[number % 2],
+        "content": f"Login bug, step {number}: the session cookie is dropped after the redirect of the sign-in "
+        f"page, so the user named tester{number} sees the login form again; attempt {number} shows status 302, "
+        "and the cookie header is missing in the second request although SameSite is Lax and the path is right.",
+    }
+    for number in range(30)
+]
 # Written without a view of the product: what people type to go on.
 GO_ON = ("Continue.", "Write the poem now.", "go on", "yes", "fix it", "mach weiter", "ok do it", "👍", "again pls")
 
@@ -58,22 +68,86 @@ async def test_a_talk_about_a_poem_gets_no_product_documents_whatever_the_budget
 @pytest.mark.req("CE-F13", part="the conversation is not displaced")
 async def test_continue_keeps_the_conversation_and_not_an_unrelated_document(world: World) -> None:
     await add_documents(world, documents()[0] * 4)
-    talk = [
-        {
-            "role": ("user", "assistant")[number % 2],
-            "content": f"Login bug, step {number}: the session cookie is dropped after the redirect of the sign-in "
-            f"page, so the user named tester{number} sees the login form again; attempt {number} shows status 302, "
-            "and the cookie header is missing in the second request although SameSite is Lax and the path is right.",
-        }
-        for number in range(30)
-    ]
-    await ingest(world.analysis, *talk)
+    await ingest(world.analysis, *LOGIN)
     await world.index_sessions()
     answer = await assemble(world.analysis, "Continue.", token_budget=3_000, fresh=True)
     shown = prompt_text(answer)
     assert retrieved_tokens(answer) == 0
     assert sum(f"step {number}:" in shown for number in range(30)) >= 20
     assert "step 29:" in shown
+
+
+@pytest.mark.req("CE-F13", part="turns stay turns")
+async def test_what_has_room_as_a_turn_is_not_quoted(world: World) -> None:
+    await ingest(world.analysis, *LOGIN)
+    task = "Write the fix for the login bug now."
+    before = await assemble(world.analysis, task, token_budget=3_000, fresh=True)
+    await world.index_sessions()
+    indexed = await assemble(world.analysis, task, token_budget=3_000, fresh=True)
+    await add_documents(world, *documents())
+    beside_documents = await assemble(world.analysis, task, token_budget=3_000, fresh=True)
+    turns = [_turns(each) for each in (before, indexed, beside_documents)]
+    assert min(turns) >= 20, turns
+    # The room is used in each case: which older turns are quoted besides may differ.
+    assert min(each["tokens"] for each in (before, indexed, beside_documents)) > 2_850
+
+
+def _turns(answer: dict[str, Any]) -> int:
+    """Return the number of turns that are in the conversation of a prompt, not quoted."""
+    return sum(text.startswith("Login bug, step") for text in texts(answer))
+
+
+def scene_of(file: str, task: str) -> dict[str, Any]:
+    """Return the scene with a task."""
+    scenes = map(json.loads, (_DATA / file).read_text("utf-8").splitlines())
+    return next(scene for scene in scenes if task in str(scene))
+
+
+async def open_scene(world: World, scene: dict[str, Any]) -> None:
+    await add_documents(world, *(each["text"] for each in scene["documents"]))
+    await ingest(world.analysis, *scene["conversation"])
+    await world.index_sessions()
+
+
+@pytest.mark.req("CE-L6", part="documents about the subject of a conversation add nothing to what it says itself")
+@pytest.mark.parametrize(
+    "task",
+    [
+        "Now put the thanks and the opening together into one paragraph about the concert.",
+        "And what does -X importtime print in its columns?",
+        "Can you make the lettuce poem suitable for the children of the allotment?",
+    ],
+)
+async def test_a_task_about_what_was_said_gets_nothing_of_a_document_on_its_subject(world: World, task: str) -> None:
+    await open_scene(world, scene_of("relevance_subjects.jsonl", task))
+    assert retrieved_tokens(await assemble(world.analysis, task, fresh=True)) == 0
+
+
+@pytest.mark.req("CE-L6", part="documents about the subject of a conversation answer further questions")
+@pytest.mark.parametrize(
+    "first",
+    ["By when must the fall be reported in Datix?", "Answer my question about the harpist from the season plan."],
+)
+async def test_a_further_question_on_a_subject_gets_the_passage_that_answers_it(world: World, first: str) -> None:
+    scene = scene_of("relevance_subjects.jsonl", first)
+    await open_scene(world, scene)
+    for each in scene["evidence_tasks"]:
+        answer = await assemble(world.analysis, each["task"], fresh=True)
+        assert " ".join(each["quote"].split()) in " ".join(prompt_text(answer).split()), each["task"]
+
+
+@pytest.mark.req("CE-L6", part="a task without content is read with the turns before it, and gets no doubtful passages")
+async def test_a_task_that_goes_on_gets_evidence_and_nothing_in_doubt(world: World) -> None:
+    await open_scene(world, scene_of("relevance_scenes.jsonl", "aye"))
+    for task in ("aye", "Mm, I don't think so. Have another think?", "Once more, please."):
+        assert retrieved_tokens(await assemble(world.analysis, task, fresh=True)) == 0, task
+    asks = {
+        "event_id": "asks",
+        "role": "user",
+        "content": scene_of("relevance_scenes.jsonl", "aye")["evidence_tasks"][0]["task"],
+    }
+    await ingest(world.analysis, asks)
+    assert retrieved_tokens(await assemble(world.analysis, "go on", fresh=True)) > 0
 
 
 @pytest.mark.req("CE-F11", part="evidence is found whatever the conversation is about")
@@ -129,3 +203,25 @@ async def test_the_message_that_asks_is_not_its_own_answer(world: World) -> None
     asked = await assemble(world.analysis, task, token_budget=900, fresh=True)
     assert "opens with 7319" in prompt_text(alone)
     assert "opens with 7319" in prompt_text(asked)
+
+
+@pytest.mark.req("CE-F11")
+async def test_a_conclusion_on_the_board_outranks_a_document_that_matches_as_well(world: World) -> None:
+    """Even one that its author calls important; a document that matches better stays first."""
+    app = await world.another_app(session_indexing="on", search_wait_ms=60_000)
+    admin, planner = world.admin.at(app), world.planner.at(app)
+    await admin.call("knowledge.create_domain", domain="runbooks")
+    gasket = "Deck ovens lose heat when the gasket of a door wears out."
+    for document_id, text in (("copy", "The second oven heats up slowly on the old circuit."), ("gasket", gasket)):
+        added = {"domain": "runbooks", "document_id": document_id, "text": text, "importance": 1.0}
+        await admin.call("knowledge.add_document", **added)
+    await app.scheduler.drain("knowledge.ingest")
+    await planner.write("findings", "The second oven heats up slowly on the old circuit.")
+    query = {"explain": True, "low_confidence": True}
+    answer = await planner.call("search.query", query="why does the second oven heat up slowly?", **query)
+    first, second, *_ = answer["results"]
+    assert (first["source"], second["document_id"]) == ("board", "copy")
+    assert first["signals"]["kind"] > 0
+    assert "kind" not in second["signals"]
+    answer = await planner.call("search.query", query="what happens when the gasket of a door wears out?", **query)
+    assert answer["results"][0]["document_id"] == "gasket"

@@ -177,7 +177,7 @@ async def test_without_a_session_of_its_own_the_agent_is_disabled(world: World) 
         await change_oneself(world.planner)
     assert await outcome(world.planner.list()) == "AUTHENTICATION_ERROR"
     row = next(row for row in await world.admin.audit() if row["action"] == "agent.disable")
-    assert (row["actor"], row["target"], row["detail"]["reason"]) == ("human:system", "planner", "self_modification")
+    assert (row["actor"], row["target"], row["detail"]["reason"]) == ("system", "planner", "self_modification")
     await world.admin.call("agent.update", agent_id="planner", disabled=False)
     await world.planner.list()
 

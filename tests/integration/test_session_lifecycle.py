@@ -203,3 +203,20 @@ async def test_changes_are_logged_with_metadata_and_never_with_values(
     assert "private" not in f"{await world.admin.audit()}"
     assert b"private" not in world.app.metrics.exposition()
     assert "private" not in f"{(await world.planner.events())['events']}"
+
+
+async def test_a_session_can_be_taken_up_again(world: World) -> None:
+    await world.planner.create_session("again", members=["analysis"])
+    asked = {"session_id": "again", "purpose": "other", "exist_ok": True}
+    found = await world.planner.call("session.create", **asked)
+    assert (found["session_id"], found["created_by"], found["existed"]) == ("again", "planner", True)
+    (listed,) = [each for each in (await world.planner.call("session.list"))["sessions"] if each["id"] == "again"]
+    assert listed["purpose"] != "other"
+    made = await world.planner.call("session.create", session_id="fresh", purpose="new", exist_ok=True)
+    assert "existed" not in made
+    outsider = await world.admin.create_agent("outsider", agent_type="planning")
+    with refused("SESSION_EXISTS"):
+        await outsider.call("session.create", **asked)
+    await world.planner.call("session.archive", session_id="again")
+    with refused("SESSION_EXISTS"):
+        await world.planner.call("session.create", **asked)

@@ -96,7 +96,8 @@ async def ids(world: World) -> dict[str, Any]:
 def request(name: str, ids: dict[str, Any], session_id: str = SESSION) -> dict[str, Any]:
     """Return a valid request of an operation about what is in the session."""
     fields = OPERATIONS[name].request.__struct_fields__
-    raw = {**VALID[name], **{field: value for field, value in ids.items() if field in VALID[name]}}
+    named = {"receipt_id", *VALID[name]}.intersection(fields)
+    raw = {**VALID[name], **{field: value for field, value in ids.items() if field in named}}
     if "query" in fields:
         raw["query"] = MARK
     return {**raw, "session_id": session_id} if "session_id" in fields else raw
@@ -281,7 +282,7 @@ async def test_only_the_creator_those_above_it_and_admins_change_members(world: 
     assert await outcome(mallory.call("session.delete", session_id="s2", force=True)) == "PERMISSION_DENIED"
     with refused("INVALID_INPUT_FORMAT"):
         await lead.call("session.remove_members", session_id="s2", members=["lead"])
-    assert await outcome(boss.in_session("s2").keys()) == "SESSION_NOT_FOUND"
+    assert await outcome(boss.in_session("s2").keys()) == "NOT_A_MEMBER"
     await boss.call("session.add_members", session_id="s2", members=["boss"])
     assert await boss.in_session("s2").keys() == []
     actions = [row["action"] for row in await world.admin.audit()]
@@ -305,6 +306,23 @@ async def test_changes_say_what_changed_and_who_is_still_a_member(world: World, 
         "session.members_changed",
         {"added": [], "removed": ["mallory", "analysis"]},
     )
+
+
+@pytest.mark.req("MS-17")
+async def test_only_those_who_may_know_are_told_that_they_are_no_member(world: World, mallory: Caller) -> None:
+    """A human above the creator manages its sessions; others cannot tell a closed session from none."""
+    dana = await world.admin.create_agent("dana", kind="human")
+    lead = await world.admin.create_agent("lead", parent_id="dana", agent_type="planning")
+    await lead.create_session("s2")
+    with refused("NOT_A_MEMBER") as caught:
+        await dana.in_session("s2").write("goal")
+    assert caught.value.context["created_by"] == "lead"
+    added = await dana.call("session.add_members", **caught.value.context["add"])
+    assert added["added"] == ["dana"]
+    await dana.in_session("s2").write("goal")
+    for session in ("s2", "s3"):
+        with refused("SESSION_NOT_FOUND"):
+            await mallory.in_session(session).write("goal")
 
 
 async def test_a_session_has_at_most_a_hundred_entries(world: World) -> None:

@@ -161,7 +161,9 @@ async def test_every_selector_type_is_accepted(world: World) -> None:
     selectors = [to_builtins(each) for each in selectors_for(PLAN, 18, 32)]
     assert {each["type"] for each in selectors} == {"text_quote", "text_position", "byte_range", "line_range"}
     for selector in selectors:
-        metadata = {"weftline": {"passage_digest": passage_digest(PLAN[18:32])}} if selector["type"] != "line_range" else {}
+        metadata = (
+            {"weftline": {"passage_digest": passage_digest(PLAN[18:32])}} if selector["type"] != "line_range" else {}
+        )
         ref = source("x:y", selector, metadata=metadata, digest=passage_digest(PLAN))
         assert (await resolved(world.planner, ref, against=PLAN))[0] == "exact", selector
 

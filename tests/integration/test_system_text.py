@@ -38,7 +38,9 @@ pytestmark = [
 def system_text(body: dict[str, Any]) -> str:
     """Return everything in a body that a model reads as the system prompt, or as a note of it."""
     messages = body.get("messages", body.get("input"))
-    system = [each for each in messages if each.get("role") in {"system", "developer"} or "<weftline:system>" in str(each)]
+    system = [
+        each for each in messages if each.get("role") in {"system", "developer"} or "<weftline:system>" in str(each)
+    ]
     return str([body.get("system"), body.get("instructions"), *system])
 
 

@@ -129,7 +129,11 @@ async def test_what_is_listed_may_be_called_and_the_rest_is_refused(roles: dict[
         if profile != "full":
             continue
         for operation in REGISTRY:
-            if operation.name in offered or operation.tool == WEFTLINE_TOOLS or operation.audience is Audience.ANONYMOUS:
+            if (
+                operation.name in offered
+                or operation.tool == WEFTLINE_TOOLS
+                or operation.audience is Audience.ANONYMOUS
+            ):
                 continue
             if operation.name == "token.refresh":
                 continue
@@ -168,7 +172,9 @@ async def test_descriptions_name_only_what_the_caller_may_use(roles: dict[str, C
             # A single word such as search or branch is also a noun in long descriptions and of fields.
             named = {word for word in words - own if word in TOOLS and (profile == "default" or "_" in word)}
             assert named <= tools, (role, view.name)
-            hidden = {str(o.action) for o in TOOLS[view.name] if o.tool != WEFTLINE_TOOLS and entry_name(o) not in usable}
+            hidden = {
+                str(o.action) for o in TOOLS[view.name] if o.tool != WEFTLINE_TOOLS and entry_name(o) not in usable
+            }
             assert not {action for action in hidden & words if "_" in action}, (role, view.name)
             assert not hidden & set(re.findall(r"[a-z_]+", view.description)), (role, view.name)
 
@@ -265,7 +271,9 @@ async def test_a_call_through_weftline_tools_counts_as_the_operation_it_calls(wo
     calls, caller = ToolCalls(world.app), McpCaller(CallContext(world.analysis.credential))
     answer = await calls(caller, WEFTLINE_TOOLS, {"action": "call", "name": "list_memory", "arguments": {}})
     assert not answer.is_error
-    denied = await calls(caller, WEFTLINE_TOOLS, {"action": "call", "name": "create_agent", "arguments": {"agent_id": "x"}})
+    denied = await calls(
+        caller, WEFTLINE_TOOLS, {"action": "call", "name": "create_agent", "arguments": {"agent_id": "x"}}
+    )
     assert denied.is_error
     counted = world.app.metrics.exposition().decode()
     assert 'weftline_calls_total{operation="memory.list",outcome="ok"} 1.0' in counted

@@ -96,7 +96,9 @@ async def test_tools_belong_to_a_tree_or_to_the_tenant(world: World) -> None:
     assert (await world.analysis.call("tools.describe", name="github.search"))["description"] == "tenant's"
 
 
-@pytest.mark.parametrize("name", ["shared_context", "Shared-Context", "shared_context.read", "weftline_anything", "search"])
+@pytest.mark.parametrize(
+    "name", ["shared_context", "Shared-Context", "shared_context.read", "weftline_anything", "search"]
+)
 async def test_no_tool_shadows_one_of_weftline(world: World, name: str) -> None:
     with refused("TOOL_NAME_TAKEN"):
         await register(world.admin, tool(name))
@@ -317,9 +319,9 @@ async def test_a_prompt_gets_the_tools_of_its_task(many: World) -> None:
     metrics = many.app.metrics.exposition().decode()
     loaded, available = (
         float(
-            next(line for line in metrics.splitlines() if f'weftline_tool_tokens_total{{tools="{kind}"}}' in line).split()[
-                -1
-            ]
+            next(
+                line for line in metrics.splitlines() if f'weftline_tool_tokens_total{{tools="{kind}"}}' in line
+            ).split()[-1]
         )
         for kind in ("loaded", "available")
     )

@@ -90,7 +90,7 @@ async def test_a_content_above_one_mebibyte_is_refused(world: World) -> None:
 @pytest.mark.parametrize(
     "events",
     [
-        [], [message("a/b")], [message("a#content")], [message("")], [{"content": "no id"}], [message("a", role="me")],
+        [], [message("a/b")], [message("a#content")], [message("")], [message("a", role="me")],
         [message("a", category="NEWS")], [message("a", importance=2)], [message("a", unknown=1)],
         [message(f"e{number}") for number in range(201)], "text", [message("a", native=float("nan"))],
     ],
@@ -247,3 +247,41 @@ async def test_events_are_record_items_of_their_agent_only(world: World) -> None
     assert (await world.review.call("records.list", session_id=SESSION, types=["context_item"]))["records"] == []
     with refused("RECORD_NOT_FOUND"):
         await world.review.call("records.show", type="context_item", record_id=f"window:{SESSION}:analysis/a/1.1")
+
+
+async def test_an_event_takes_content_parts_and_the_role_developer_and_gets_an_id(world: World) -> None:
+    picture = {"type": "image_url", "image_url": {"url": "https://example.com/plan.png"}}
+    events = [
+        {"content": "No id."},
+        {"event_id": "parts", "content": [{"type": "text", "text": "Look at the plan."}, picture]},
+        {"event_id": "text", "content": [{"type": "text", "text": "Only text."}]},
+        {"event_id": "claude", "form": "anthropic", "content": [{"type": "text", "text": "A block."}]},
+    ]
+    added = await world.planner.call("context.ingest", session_id=SESSION, events=events)
+    assert added["events"][0]["event_id"].startswith("event_")
+    again = await world.planner.call("context.ingest", session_id=SESSION, events=events)
+    assert [each["added"] for each in again["events"]] == [True, False, False, False]
+    shown = (await world.planner.call("window.events", session_id=SESSION))["events"]
+    by_id = {each["event_id"]: each for each in shown}
+    assert by_id["parts"]["content"] == "Look at the plan."
+    assert by_id["parts"]["native"]["content"][1] == picture
+    assert "native" not in by_id["text"]
+    assert (by_id["text"]["content"], by_id["claude"]["content"]) == ("Only text.", "A block.")
+    instruction = [{"event_id": "d", "role": "developer", "content": "Answer in French."}]
+    added = await world.admin.call("context.ingest", session_id=SESSION, events=instruction)
+    assert added["events"][0]["category"] == "SYSTEM"
+
+
+@pytest.mark.parametrize(
+    ("event", "field"),
+    [
+        ({"content": ["no part"]}, "content"),
+        ({"content": [], "native": {"role": "user", "content": "x"}, "form": "openai_chat"}, "content"),
+        ({"role": "assistant", "content": [], "tool_calls": [{"call_id": "c", "name": "n"}]}, "content"),
+        ({"role": "narrator", "content": "x"}, "role"),
+    ],
+)
+async def test_content_parts_that_no_provider_takes_are_refused(world: World, event: Any, field: str) -> None:
+    with refused("INVALID_INPUT_FORMAT") as caught:
+        await world.planner.call("context.ingest", session_id=SESSION, events=[event])
+    assert field in caught.value.message

@@ -236,7 +236,11 @@ async def test_an_answer_without_a_question_decides_nothing(world: World, approv
 
 async def test_the_user_of_a_client_over_stdio_approves_a_call(world: World, approver: Caller, era: str) -> None:
     user = User()
-    settings = {"WEFTLINE_DATA_DIR": world.settings.data_dir, "WEFTLINE_DATABASE_URL": world.url, "WEFTLINE_RATE_LIMITS": "off"}
+    settings = {
+        "WEFTLINE_DATA_DIR": world.settings.data_dir,
+        "WEFTLINE_DATABASE_URL": world.url,
+        "WEFTLINE_RATE_LIMITS": "off",
+    }
     server = StdioServerParameters(command=forked_python.python(), args=["-c", STDIO, world.tenant], env=settings)
     async with asyncio.timeout(TIMEOUT_SECONDS), Client(server, mode=era, elicitation_callback=user) as client:
         answer = await client.call_tool("shared_context", DELETE)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 
+KEY_PART = "[A-Za-z0-9_:-][A-Za-z0-9_.:-]*"
 STRING = {"type": "string"}
 OBJECT = {"type": "object", "default": None}
 VISIBILITIES = {"admin_only", "agent_only", "private", "public"}
@@ -70,7 +71,8 @@ PARAMETERS: dict[str, dict[str, dict[str, Any]]] = {
         "limit": integer(1, 200, 50),
     },
     "set_memory": {
-        "key": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[A-Za-z0-9_-]+$"},
+        # Wider than documented, which is letters, digits, underscores and dashes.
+        "key": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": f"^{KEY_PART}(/{KEY_PART})*$"},
         "value": {},
         "session_id": {**STRING, "default": None},
         "expires_in": {"type": "integer", "minimum": 1, "maximum": 31_536_000, "default": None},

@@ -143,7 +143,9 @@ async def test_what_an_mcp_connection_did_is_found_by_its_id(world: World) -> No
 
 @SQLITE
 @ERAS
-@pytest.mark.parametrize("meta", [{"weftline/turn_id": 5}, {"traceparent": None}, {"baggage": ["x"]}, {"weftline/task_id": {}}])
+@pytest.mark.parametrize(
+    "meta", [{"weftline/turn_id": 5}, {"traceparent": None}, {"baggage": ["x"]}, {"weftline/task_id": {}}]
+)
 async def test_non_text_ids_are_ignored(world: World, era: str, meta: Json) -> None:
     async with both(world) as (fast, sdk):
         seen = [await write(served, world.planner.credential, era, meta) for served in (fast, sdk)]

@@ -224,7 +224,10 @@ async def test_a_board_call_gets_the_same_answer_as_from_the_sdk(pair: Pair, era
 
 OTHER_TOOLS = [
     ("weftline_tools", {"action": "call", "name": "get_session", "arguments": {"session_id": "$"}}),
-    ("weftline_tools", {"action": "call", "name": "shared_context.read", "arguments": {"session_id": "$", "key": "goal"}}),
+    (
+        "weftline_tools",
+        {"action": "call", "name": "shared_context.read", "arguments": {"session_id": "$", "key": "goal"}},
+    ),
     ("weftline_tools", {"action": "call", "name": "no_such_tool"}),
     ("weftline_tools", {"action": "call"}),
     ("weftline_tools", {"action": "describe", "name": "rollback_context"}),
@@ -750,7 +753,9 @@ async def test_calls_of_the_sdk_client_take_the_fast_path(world: World, mode: st
 
 def tool_calls(app: App) -> dict[str, int]:
     """Return the tool calls that /metrics reports, by path."""
-    found = re.findall(r'^weftline_tool_calls_total\{path="(\w+)"\} (\d+)', app.metrics.exposition().decode(), re.MULTILINE)
+    found = re.findall(
+        r'^weftline_tool_calls_total\{path="(\w+)"\} (\d+)', app.metrics.exposition().decode(), re.MULTILINE
+    )
     return {path: int(count) for path, count in found}
 
 

@@ -25,7 +25,9 @@ async def inbox(client: Client, **fields: Any) -> Any:
 async def test_two_agents_talk_and_a_third_hears_nothing(connect: Connect, session: str) -> None:
     async with connect("planner") as planner, connect("analysis") as analysis:
         assert {"add_message", "inbox"} <= (await tools_of(planner)).keys()
-        peers = await call(planner, "weftline_tools", action="call", name="list_agents", arguments={"session_id": session})
+        peers = await call(
+            planner, "weftline_tools", action="call", name="list_agents", arguments={"session_id": session}
+        )
         assert "analysis" in {peer["agent_id"] for peer in peers.structured_content["agents"]}
         error = await refused(planner, "add_message", session_id=session, content="hi", recipient_id="analisys")
         assert error["code"] == "RECIPIENT_NOT_FOUND"
@@ -35,7 +37,7 @@ async def test_two_agents_talk_and_a_third_hears_nothing(connect: Connect, sessi
         waiting = await inbox(analysis, session_id=session)
         (question,) = waiting["messages"]
         assert (question["sender"], question["content"]) == ("planner", "Which index?")
-        number = int(question["handle"].rpartition("/")[2])
+        number = question["message_id"]
         await call(analysis, "add_message", session_id=session, content="The second.", parent_message_id=number)
         assert (await inbox(analysis, session_id=session, acknowledge=[question["handle"]]))["messages"] == []
         (answer,) = (await inbox(planner, session_id=session))["messages"]

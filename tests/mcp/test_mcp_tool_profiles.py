@@ -55,7 +55,9 @@ async def test_the_endpoint_chooses_the_profile(web: Connect, session: str) -> N
     assert all(profile in unknown.json()["suggestions"][0] for profile in PROFILES)
 
 
-async def test_tools_that_are_not_listed_answer_by_name_and_through_weftline_tools(connect: Connect, session: str) -> None:
+async def test_tools_that_are_not_listed_answer_by_name_and_through_weftline_tools(
+    connect: Connect, session: str
+) -> None:
     async with connect("analysis", session) as client:
         direct = await call(client, "list_memory", limit=5)
         through = await answer(client, action="call", name="list_memory", arguments={"limit": 5})
@@ -63,7 +65,9 @@ async def test_tools_that_are_not_listed_answer_by_name_and_through_weftline_too
         await call(client, "shared_context", action="write", key="goal", value="Ship")
         log = await answer(client, action="call", name="context_history.log", arguments={"context_id": "board"})
         assert log["context_id"] == f"board:{session}"
-        refusal = await refused(client, "weftline_tools", action="call", name="create_session", arguments={"purpose": "x"})
+        refusal = await refused(
+            client, "weftline_tools", action="call", name="create_session", arguments={"purpose": "x"}
+        )
         same = await refused(client, "create_session", purpose="x")
         assert (refusal["code"], refusal["error"]) == (same["code"], same["error"])
 

@@ -1,4 +1,4 @@
-"""The image of the Dockerfile without a container, and the light installation of the wheel that it builds."""
+"""The image of the Dockerfile without a container, and installations of the wheel that it builds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Builder:
         for step in in_stage(stage, "COPY"):
             builder.copy(step)
     list_packages, install_packages = in_stage("dependencies", "RUN")
-    builder.run(list_packages.command(), "dependencies", EXTRAS="search")
+    builder.run(list_packages.command(), "dependencies", EXTRAS="server,search")
     builder.run(install_packages.command().partition("&&")[0], "dependencies")
     fetch_builder, build = in_stage("wheel", "RUN")
     assert FETCHING in fetch_builder.value
@@ -34,7 +34,7 @@ def wheel(built: Builder) -> Wheel:
 @pytest.fixture(scope="session")
 def full(built: Builder, wheel: Wheel) -> Installation:
     """Return the environment of the image."""
-    installation = link_required(built.folder / "opt" / "weftline", wheel.requirements, ("search",))
+    installation = link_required(built.folder / "opt" / "weftline", wheel.requirements, ("search", "server"))
     _, install_wheel = in_stage("", "RUN")
     built.run(install_wheel.command(), "")
     return installation
@@ -44,3 +44,9 @@ def full(built: Builder, wheel: Wheel) -> Installation:
 def light(wheel: Wheel, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Return an environment with the wheel and nothing but what it asks for without extras."""
     return install(wheel, tmp_path_factory.mktemp("light") / "env")
+
+
+@pytest.fixture(scope="session")
+def server(wheel: Wheel, tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    """Return an environment with weftline[server]."""
+    return install(wheel, tmp_path_factory.mktemp("server") / "env", ("server",))

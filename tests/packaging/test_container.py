@@ -96,7 +96,7 @@ def test_the_context_is_what_the_build_copies_and_nothing_else() -> None:
 
 def test_the_packages_of_the_image_are_those_of_the_wheel(built: Builder, wheel: Wheel) -> None:
     written = (built.working_folder("dependencies") / "requirements.txt").read_text("utf-8").splitlines()
-    assert {canonicalize_name(Requirement(line).name) for line in written} == wheel.required(("search",))
+    assert {canonicalize_name(Requirement(line).name) for line in written} == wheel.required(("search", "server"))
 
 
 @pytest.fixture
@@ -110,7 +110,10 @@ def compose_settings(postgres: str, tmp_path: Path) -> Iterator[dict[str, str]]:
     try:
         given = {name: VARIABLE.sub("weftline", value) for name, value in _environment_of_weftline().items()}
         del given["WEFTLINE_DATABASE_URL"]
-        changed = {"WEFTLINE_DATABASE_URL_FILE": str(secret), "WEFTLINE_VALKEY_URL": f"valkey://{valkey.host}:{valkey.port}"}
+        changed = {
+            "WEFTLINE_DATABASE_URL_FILE": str(secret),
+            "WEFTLINE_VALKEY_URL": f"valkey://{valkey.host}:{valkey.port}",
+        }
         yield {**given, **changed}
     finally:
         valkey.stop()
@@ -182,6 +185,8 @@ def test_compose_gives_weftline_its_settings_and_holds_no_secret() -> None:
     assert compose()["services"]["postgres"]["environment"]["POSTGRES_PASSWORD"].startswith(
         "${WEFTLINE_POSTGRES_PASSWORD:?"
     )
-    settings = Settings.from_environment({**given, "WEFTLINE_DATABASE_URL": VARIABLE.sub("x", given["WEFTLINE_DATABASE_URL"])})
+    settings = Settings.from_environment(
+        {**given, "WEFTLINE_DATABASE_URL": VARIABLE.sub("x", given["WEFTLINE_DATABASE_URL"])}
+    )
     assert settings.storage_url == "postgresql://weftline:x@postgres:5432/weftline"
     assert settings.valkey_url == "valkey://valkey:6379"

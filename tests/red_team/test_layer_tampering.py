@@ -63,9 +63,7 @@ async def forge_hash(world: World, line: str) -> None:
 
     async def forge(tx: Any) -> None:
         lines = SqlLineStore(tx)
-        found = await lines.find(line)
-        assert found is not None
-        seq = found.head.seq
+        seq = (await lines.heads([line]))[line].seq
         stored, before = await lines.commit_at(line, seq), await lines.commit_at(line, seq - 1)
         assert stored is not None
         parent = before.hash if before else bytes(32)
@@ -83,7 +81,7 @@ async def test_untouched_layers_are_signed_and_reach_the_prompt(layered: World) 
     assert "Never delete anything." in prompt
     for line in LINES:
         assert await intact(layered, line)
-    assert await tampered_heads(layered.app.database, b"") == ([], [])
+    assert await tampered_heads(layered.app.database, b"") == ([], [], [])
 
 
 @pytest.mark.parametrize(
@@ -170,10 +168,9 @@ async def test_a_key_that_an_attacker_adds_is_not_trusted(layered: World) -> Non
     async def forge(tx: Any) -> None:
         await LineSignatures(tx, b"").rotate(5)
         lines = SqlLineStore(tx)
-        found = await lines.find("layer:tenant")
-        assert found is not None
-        state = [version.change for version in await lines.state_at("layer:tenant", found.head.seq)]
-        await LineSignatures(tx, b"").sign("layer:tenant", found.head.seq, found.head.hash, state, 5)
+        head = (await lines.heads(["layer:tenant"]))["layer:tenant"]
+        state = [version.change for version in await lines.state_at("layer:tenant", head.seq)]
+        await LineSignatures(tx, b"").sign("layer:tenant", head.seq, head.hash, state, 5)
 
     await layered.app.database.write(Scope(layered.tenant), forge)
     await admin.create_session("s2", members=["*"])
@@ -211,5 +208,125 @@ async def test_first_edits_at_the_same_time_share_one_key(world: World) -> None:
         world.planner.call("agent.define", agent_id="analysis", role="analyst"),
         world.planner.call("agent.define", agent_id="review-2", role="reviewer"),
     )
-    assert await tampered_heads(world.app.database, b"") == ([], [])
+    assert await tampered_heads(world.app.database, b"") == ([], [], [])
     assert len(await world.rows("SELECT kid FROM line_keys WHERE tenant = $1", world.tenant)) == 1
+
+
+# Everything that the database has of a line, and of the line's signatures.
+OF_LINE = ("line_signatures", "changes", "commits", "pins", "lines")
+
+
+async def remove_line(world: World, line: str) -> None:
+    for table in OF_LINE:
+        await world.sql(f"DELETE FROM {table} WHERE tenant = $1 AND line_id = $2", world.tenant, line)
+    await world.sql("DELETE FROM layers WHERE tenant = $1 AND 'layer:' || name = $2", world.tenant, line)
+
+
+async def remove_newest(world: World, line: str) -> None:
+    """Roll a line back in the database, to a version that is signed."""
+    for table in ("line_signatures", "changes", "commits"):
+        await world.sql(f"DELETE FROM {table} WHERE tenant = $1 AND line_id = $2 AND seq > 1", world.tenant, line)
+    await world.sql(
+        "UPDATE lines SET seq = 1, head = (SELECT hash FROM commits k WHERE k.tenant = $1 AND k.line_id = $2) "
+        "WHERE tenant = $1 AND line_id = $2",
+        world.tenant,
+        line,
+    )
+
+
+async def removed(world: World) -> list[str]:
+    return [each.line_id for each in (await tampered_heads(world.app.database, b"")).removed]
+
+
+@pytest.mark.parametrize("line", LINES)
+async def test_a_removed_layer_or_definition_blocks_prompts_and_edits(layered: World, line: str) -> None:
+    await remove_line(layered, line)
+    app = await layered.another_app()
+    await blocked(
+        layered,
+        layered.analysis.at(app).call("context.assemble", session_id="s1", task_description="work"),
+        "LAYER_VIOLATION",
+        violation="tampering",
+    )
+    with refused("LAYER_VIOLATION"):
+        await layered.analysis.at(app).list()
+    assert await removed(layered) == [line]
+    # Defining it again would make the removal look right.
+    edit = (
+        layered.planner.at(app).call("agent.define", agent_id="analysis", role="spy")
+        if line == "agent:analysis"
+        else layered.admin.at(app).call("layer.define", layer=line.removeprefix("layer:"), text="Obey.")
+    )
+    with refused("LAYER_VIOLATION"):
+        await edit
+    # The operator accepts what is stored.
+    await sign_unsigned(app.database, b"", 1)
+    assert await removed(layered) == []
+    await layered.analysis.at(app).call("context.assemble", session_id="s1", task_description="work")
+
+
+@pytest.mark.parametrize("line", ["layer:tenant", "agent:analysis"])
+async def test_the_newest_version_cannot_be_removed_unseen(layered: World, line: str) -> None:
+    await layered.admin.call("layer.define", layer="tenant", guardrails=[RULE])
+    await remove_newest(layered, line)
+    app = await layered.another_app()
+    with refused("LAYER_VIOLATION"):
+        await layered.analysis.at(app).call("context.assemble", session_id="s1", task_description="work")
+    with refused("LAYER_VIOLATION"):
+        await layered.planner.at(app).delete("goal") if line == "layer:tenant" else await layered.analysis.at(
+            app
+        ).list()
+    assert await removed(layered) == [line]
+    with refused("LAYER_VIOLATION"):
+        await intact(layered, line)
+
+
+@pytest.mark.parametrize(
+    "tampering",
+    [
+        "DELETE FROM signed_lists WHERE tenant = $1",
+        "DELETE FROM signed_lists WHERE tenant = $1 AND versions <> '{{}}'",
+        "UPDATE signed_lists SET versions = '{{}}' WHERE tenant = $1",
+        """
+        UPDATE signed_lists SET versions = '{{}}', seal = (
+            SELECT e.seal FROM signed_lists e WHERE e.tenant = $1 AND e.versions = '{{}}' LIMIT 1) WHERE tenant = $1
+        """,
+    ],
+    ids=["removed", "some removed", "emptied", "seal of another part"],
+)
+async def test_the_list_of_layers_cannot_be_removed_or_emptied_unseen(layered: World, tampering: str) -> None:
+    """Even together with everything that was ever signed."""
+    for line in LINES:
+        await remove_line(layered, line)
+    for table in ("line_keys", "line_signatures"):
+        await layered.sql(f"DELETE FROM {table} WHERE tenant = $1", layered.tenant)
+    await layered.sql(tampering, layered.tenant)
+    app = await layered.another_app()
+    with refused("LAYER_VIOLATION"):
+        await layered.analysis.at(app).call("context.assemble", session_id="s1", task_description="work")
+    assert await removed(layered) == ["*"]
+
+
+@pytest.mark.parametrize("versions", ["[]", "older"])
+async def test_what_a_session_has_pinned_is_not_replaced_in_the_database(layered: World, versions: str) -> None:
+    await assemble(layered)
+    if versions == "older":
+        # The pin of another session, in which the layers were older.
+        await layered.admin.create_session("s0", members=["*"])
+        await layered.analysis.call("context.assemble", session_id="s0", task_description="work")
+        [[versions]] = await layered.rows("SELECT versions FROM layer_pins WHERE session_id = 's0'")
+        await layered.sql(
+            "UPDATE layer_pins SET seal = (SELECT o.seal FROM layer_pins o WHERE o.session_id = 's0') "
+            "WHERE session_id = 's1'"
+        )
+    await layered.sql(
+        "UPDATE layer_pins SET versions = $1 WHERE tenant = $2 AND session_id = 's1'", versions, layered.tenant
+    )
+    await blocked(layered, assemble(layered), "LAYER_VIOLATION", violation="tampering")
+
+
+async def test_a_server_says_at_its_start_what_was_removed(layered: World, caplog: pytest.LogCaptureFixture) -> None:
+    await remove_line(layered, "layer:tenant")
+    with caplog.at_level("ERROR", logger="weftline"):
+        await layered.close_app(await layered.another_app())
+    assert f"doctor. The first: layer:tenant of tenant {layered.tenant}" in caplog.text

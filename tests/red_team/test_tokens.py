@@ -42,7 +42,14 @@ async def signing_key(world: World, tenant: str) -> Any:
 
 
 def signed(kid: str, secret: bytes, **claims: Any) -> str:
-    claims = {"iss": "weftline", "sub": "admin", "jti": "token_1", "exp": 9_999_999_999, "permissions": ["admin"], **claims}
+    claims = {
+        "iss": "weftline",
+        "sub": "admin",
+        "jti": "token_1",
+        "exp": 9_999_999_999,
+        "permissions": ["admin"],
+        **claims,
+    }
     return jwt.encode({"alg": "HS256", "kid": kid}, claims, OctKey.import_key(secret), ["HS256"])
 
 

@@ -20,9 +20,17 @@ TURN, TASK, TOOL_CALL = "turn/7;é=,%", "task-😀", "call_1"
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACEPARENT = f"00-{TRACE}-{SPAN}-01"
 _ESCAPED_TURN, _ESCAPED_TASK = (quote(text, safe="") for text in (TURN, TASK))
-BAGGAGE = f"user=dana,weftline.turn_id={_ESCAPED_TURN} , weftline.task_id={_ESCAPED_TASK};p=1,weftline.tool_call_id={TOOL_CALL}"
+BAGGAGE = (
+    f"user=dana,weftline.turn_id={_ESCAPED_TURN} , "
+    f"weftline.task_id={_ESCAPED_TASK};p=1,weftline.tool_call_id={TOOL_CALL}"
+)
 HEADERS = {"traceparent": TRACEPARENT, "baggage": BAGGAGE}
-META = {"traceparent": TRACEPARENT, "weftline/turn_id": TURN, "weftline/task_id": TASK, "weftline/tool_call_id": TOOL_CALL}
+META = {
+    "traceparent": TRACEPARENT,
+    "weftline/turn_id": TURN,
+    "weftline/task_id": TASK,
+    "weftline/tool_call_id": TOOL_CALL,
+}
 CORRELATION = Correlation(turn_id=TURN, task_id=TASK, tool_call_id=TOOL_CALL, trace_id=TRACE, span_id=SPAN)
 
 

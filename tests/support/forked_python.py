@@ -1,8 +1,8 @@
 """Python programs and ``weftline`` commands, forked from one process that has already imported Weftline.
 
-Importing Weftline takes longer than most of these programs run. ``folder()`` holds two small executables, ``python`` and
-``weftline``: each sends its arguments, environment and standard streams to the fork server and exits with the status of
-the forked process. Run as ``forked_python.py ADDRESS``, this file is the fork server.
+Importing Weftline takes longer than most of these programs run. ``folder()`` holds two small executables, ``python``
+and ``weftline``: each sends its arguments, environment and standard streams to the fork server and exits with the
+status of the forked process. Run as ``forked_python.py ADDRESS``, this file is the fork server.
 
 The fork server ends when its standard input does, so also when the tests are killed; with it end all forked processes.
 """
@@ -40,7 +40,7 @@ _PRELOADED = (
     "uvicorn.lifespan.on",
     "uvloop",
     "weftline.app.app",
-    "weftline.client",
+    "weftline.client._client",
     "weftline.providers.injection.local",
     "weftline.storage.sql.dialects.sqlite",
     "weftline.transports.cli.events",

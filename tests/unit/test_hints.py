@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from weftline.app.registry import all_operations
-from weftline.client import Client
+from weftline.client._client import Client
 from weftline.client._wire import _template
 from weftline.kernel.errors import WeftlineError, method_reference, render_hint
 from weftline.transports.references import route_reference, tool_reference

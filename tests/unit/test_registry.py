@@ -63,11 +63,11 @@ def test_every_operation_has_a_summary_and_docstrings(subtests: pytest.Subtests)
 def test_every_part_of_a_path_is_a_field_of_the_request(subtests: pytest.Subtests) -> None:
     for operation in REGISTRY:
         with subtests.test(operation.name):
-            assert set(re.findall(r"{(\w+)}", operation.route.path)) <= set(operation.request.__struct_fields__)
+            assert set(re.findall(r"{(\w+)", operation.route.path)) <= set(operation.request.__struct_fields__)
 
 
 def test_routes_and_tool_actions_are_unique() -> None:
-    routes = [(operation.route.method, re.sub(r"{\w+}", "{}", operation.route.path)) for operation in REGISTRY]
+    routes = [(operation.route.method, re.sub(r"{.*?}", "{}", operation.route.path)) for operation in REGISTRY]
     actions = [(operation.tool, operation.action) for operation in REGISTRY]
     assert len(set(routes)) == len(routes)
     assert len(set(actions)) == len(actions)

@@ -11,7 +11,12 @@ from weftline.settings import InvalidSetting, Settings
 
 
 def test_arguments_override_environment_variables() -> None:
-    environment = {"WEFTLINE_PORT": "9000", "WEFTLINE_DATA_DIR": "/var/weftline", "WEFTLINE_TOKEN_MINUTES": "5", "WEFTLINE_HOST": ""}
+    environment = {
+        "WEFTLINE_PORT": "9000",
+        "WEFTLINE_DATA_DIR": "/var/weftline",
+        "WEFTLINE_TOKEN_MINUTES": "5",
+        "WEFTLINE_HOST": "",
+    }
     settings = Settings.from_environment(environment, port=9001, data_dir=None)
     assert (settings.port, settings.data_dir, settings.token_minutes, settings.host) == (
         9001,
@@ -22,7 +27,8 @@ def test_arguments_override_environment_variables() -> None:
 
 
 @pytest.mark.parametrize(
-    "environment", [{"WEFTLINE_PORT": "many"}, {"WEFTLINE_PORT": "65536"}, {"WEFTLINE_PORT": "-1"}, {"WEFTLINE_TOKEN_MINUTES": "1.5"}]
+    "environment",
+    [{"WEFTLINE_PORT": "many"}, {"WEFTLINE_PORT": "65536"}, {"WEFTLINE_PORT": "-1"}, {"WEFTLINE_TOKEN_MINUTES": "1.5"}],
 )
 def test_invalid_numbers_are_refused_by_setting_name(environment: dict[str, str]) -> None:
     with pytest.raises(InvalidSetting, match=next(iter(environment))):

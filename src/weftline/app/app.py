@@ -103,6 +103,7 @@ from weftline.settings import InvalidSetting, Settings
 from weftline.storage.migrations.runner import migrate
 from weftline.storage.sql.database import AccessChanged, Scope, connect
 from weftline.storage.sql.events import SqlEventStore
+from weftline.storage.sql.signature_check import removed_lines
 from weftline.storage.sql.unit_of_work import CallerTransactions
 
 if TYPE_CHECKING:
@@ -130,6 +131,7 @@ _MAX_ASSEMBLIES = 8
 _MAX_ASSEMBLY_WAIT_SECONDS = 60.0
 
 # As a library, Weftline logs nowhere unless the application configures logging.
+_log = logging.getLogger("weftline.layers")
 logging.getLogger("weftline").addHandler(logging.NullHandler())
 
 
@@ -156,7 +158,7 @@ class App:
         self.caches = CacheRegistry()
         self.database = connect(settings.storage_url)
         self.metrics_snapshot = MetricsSnapshot(self.database, self.metrics, self.caches, self.clock, self._job_figures)
-        self.tenants = Tenants(self.database, self.clock)
+        self.tenants = Tenants(self.database, self.clock, settings.signing_secret.encode())
         self.ready = self._writes_history = False
         self.json_bodies = JsonBodies()
         self._read_counts = BufferedReadCounts()
@@ -179,7 +181,7 @@ class App:
 
     def _know_callers(self, settings: Settings) -> None:
         """Create what identifies, limits and audits callers."""
-        self._rates = RateLimits(settings.rates(), settings.valkey_url)
+        self._rates = RateLimits(settings.rates(), settings.valkey_url, file=settings.counter_file)
         self._refusals = Refusals(self.database, self.clock)
         self._codec = JwtCodec()
         self._callers = Authenticator(self.database, self._codec, self.clock)
@@ -335,7 +337,9 @@ class App:
             on_registered=lambda: self.scheduler.wake(EMBED),
         )
         index_wait_ms = settings.search_wait_ms if settings.indexes_sessions else 0
-        self.index_wait = BoundedIndexWait(self.database, self.session_indexing, self.scheduler, index_wait_ms)
+        self.index_wait = BoundedIndexWait(
+            self.database, self.session_indexing, self.session_vectors, self.scheduler, index_wait_ms
+        )
         self.retriever = Retriever(
             self._search_stores,
             self.collections,
@@ -369,7 +373,20 @@ class App:
             self.feed.start()
             self.scheduler.start()
             self._writes_history = True
+            self._comparisons.run("check of what is signed", self._report_removed_lines())
         self.ready = True
+
+    async def _report_removed_lines(self) -> None:
+        """Log the layers and definitions that somebody removed from the database while no server ran."""
+        removed = await removed_lines(self.database, self.settings.signing_secret.encode())
+        if removed:
+            _log.error(
+                "%d layers or definitions were removed from the database; prompts with them are refused. "
+                "Run weftline doctor. The first: %s of tenant %s",
+                len(removed),
+                removed[0].line_id,
+                removed[0].tenant,
+            )
 
     async def close(self) -> None:
         """Stop the jobs, write buffered counts and close the database."""
@@ -604,7 +621,7 @@ class App:
             )
             return await self._guarded_page(call, page) if self.guards else page
         except WeftlineError as error:
-            await self._dispatcher.audit_denial(operation, actor, error, interest.session_id)
+            await self._dispatcher.audit_denial(operation, actor, error, {"session_id": interest.session_id})
             raise
 
     async def _guarded_page(self, call: GuardedCall, page: EventPage) -> EventPage:

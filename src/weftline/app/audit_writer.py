@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,6 +16,8 @@ from weftline.storage.sql.database import Scope
 from weftline.storage.sql.events import SqlOutbox
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from weftline.app.refusals import Refusals
     from weftline.app.security_events import ViolationHandler
     from weftline.kernel.clock import Clock
@@ -28,8 +30,27 @@ _log = logging.getLogger("weftline.audit")
 _MINUTE = 60_000_000
 # Denials of one caller in a minute that have a row each.
 _MAX_DENIALS = 60
+# Longer texts are no ids.
+_MAX_ID = 200
 # Security events of one caller in a minute; further violations are only audited.
 _MAX_EVENTS = 10
+
+
+def _names_target(name: str) -> bool:
+    return name.endswith("_id") or name in {"name", "label", "domain", "team"}
+
+
+def _denied_target(action: str, named: Mapping[str, Any]) -> str:
+    """Return the ids that a refused request named, which nobody has validated. Keys of private memory are private."""
+    is_private = action.partition(".")[0] in {"memory", "context"}
+    return "/".join(
+        value
+        for name, value in named.items()
+        if (_names_target(name) or (name == "key" and not is_private))
+        and isinstance(value, str)
+        and 0 < len(value) <= _MAX_ID
+        and value.isprintable()
+    )
 
 
 class CallAuditTrail:
@@ -49,8 +70,9 @@ class CallAuditTrail:
             detail |= {name: getattr(response, name) for name in response.on_record}
         if (approval := self._actor.approval) is not None:
             detail |= {"approval": approval.approval_id, "approved_by": approval.approved_by}
-        targets = [str(detail.pop(name)) for name in list(detail) if name.endswith("_id") or name in {"name", "label"}]
-        target = "/".join(targets)
+        target = "/".join(str(value) for name, value in detail.items() if _names_target(name))
+        # What the target says is not repeated; who may see a domain is decided by the detail.
+        detail = {name: value for name, value in detail.items() if name == "domain" or not _names_target(name)}
         await self._store.add(
             audit_row(self._actor, self._clock, operation.name, "done", target, msgspec.to_builtins(detail))
         )
@@ -79,13 +101,31 @@ class Auditor:
         return CallAuditTrail(transaction, actor, self._clock)
 
     async def denied(
-        self, tenant: str, actor: Actor, action: str, error: WeftlineError, *, session_id: str | None = None
+        self,
+        tenant: str,
+        actor: Actor,
+        action: str,
+        error: WeftlineError,
+        named: Mapping[str, Any],
+        *,
+        session_id: str | None = None,
     ) -> None:
-        """Audit a denial or violation; do with the caller what the tenant's policy says about violations."""
-        await self._record(tenant, actor, action, error, session_id)
+        """Audit a denial or violation; do with the caller what the tenant's policy says about violations.
+
+        ``named`` are the fields of the request, of which the row keeps the ids.
+        """
+        await self._record(tenant, actor, action, error, named, session_id)
         await self._response.respond(actor, error, session_id)
 
-    async def _record(self, tenant: str, actor: Actor, action: str, error: WeftlineError, session_id: str | None) -> None:
+    async def _record(
+        self,
+        tenant: str,
+        actor: Actor,
+        action: str,
+        error: WeftlineError,
+        named: Mapping[str, Any],
+        session_id: str | None,
+    ) -> None:
         """Write a row and the event of a violation. Of a caller with very many in one minute, they are counted."""
         if self._is_flood(tenant, actor.principal_id):
             await self._refusals.note(tenant, None, action, error, actor=actor, outcome="denied")
@@ -94,7 +134,10 @@ class Auditor:
         detail = {"code": error.code, "reason": error.message}
         if error.violation is not None:
             detail["violation"] = error.violation
-        row = audit_row(actor, self._clock, action, "denied", "", detail)
+        if isinstance(named.get("domain"), str):
+            # Readers who may not see the domain do not see what the row says of it.
+            detail["domain"] = named["domain"]
+        row = audit_row(actor, self._clock, action, "denied", _denied_target(action, named), detail)
         event = (
             violation_event(error, action, actor, session_id) if self._is_new(tenant, actor, error, action) else None
         )

@@ -7,6 +7,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from weftline.capabilities.access.authentication import authenticate, enter_step, identify_local, tenant_of
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import InvalidApiKey, TokenExpired
@@ -30,10 +32,14 @@ _LOOKUP_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """A principal named by the process that holds the database; needs no key."""
+    """A principal named by the process that holds the database; needs no key.
+
+    ``by_owner``: whoever runs the process makes the calls, and not an agent that it serves.
+    """
 
     tenant: str
     principal_id: str
+    by_owner: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,5 +115,6 @@ class Authenticator:
 
     async def _actor(self, credential: str | Local, store: SqlAccessStore) -> Actor:
         if isinstance(credential, Local):
-            return await identify_local(credential.principal_id, store)
+            actor = await identify_local(credential.principal_id, store)
+            return structs.replace(actor, by_owner=credential.by_owner)
         return await authenticate(credential, store, self._codec, to_micros(self._clock.now()))

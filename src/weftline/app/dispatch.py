@@ -252,7 +252,7 @@ class Dispatcher:
             except WeftlineError as error:
                 if any(raw.get(name, actor.tenant) != actor.tenant for name in _TENANT_FIELDS):
                     error.violation = "cross_tenant"
-                await self.audit_denial(operation, actor, error, named_session(raw))
+                await self.audit_denial(operation, actor, error, raw)
                 raise
         raise AuthenticationError("Your access is being changed right now; try again.")
 
@@ -283,7 +283,7 @@ class Dispatcher:
         except WeftlineError as error:
             outcome = error.code
             if error.hold is None:
-                await self.audit_denial(operation, actor, error, named_session(raw))
+                await self.audit_denial(operation, actor, error, raw)
             raise
         finally:
             self._metrics.record(operation, outcome, time.perf_counter() - started, actor, named_session(raw))
@@ -404,10 +404,11 @@ class Dispatcher:
             self._callers.forget(context.credential)
 
     async def audit_denial(
-        self, operation: Operation, actor: Actor, error: WeftlineError, session_id: str | None = None
+        self, operation: Operation, actor: Actor, error: WeftlineError, raw: Mapping[str, Any]
     ) -> None:
         if is_audited(error):
-            await self._auditor.denied(actor.tenant, actor, operation.name, error, session_id=session_id)
+            session_id = named_session(raw)
+            await self._auditor.denied(actor.tenant, actor, operation.name, error, raw, session_id=session_id)
 
     async def _run(self, call: GuardedCall, scope: Scope) -> Any:  # noqa: ANN401 - as above
         operation, request = call.operation, call.request

@@ -106,7 +106,9 @@ class HeldCalls:
     async def _ask_client(self, actor: Actor, held: HeldCall, client: ClientApprover) -> None:
         """Ask the client's user while humans of Weftline may decide as well."""
         asking = asyncio.create_task(client.ask(held), name="weftline-approval-client")
-        deciding = asyncio.create_task(self.decisions.final(actor.tenant, held.approval_id), name="weftline-approval-wait")
+        deciding = asyncio.create_task(
+            self.decisions.final(actor.tenant, held.approval_id), name="weftline-approval-wait"
+        )
         try:
             await asyncio.wait({asking, deciding}, return_when=asyncio.FIRST_COMPLETED)
             answer = asking.result() if asking.done() else "unanswered"

@@ -283,7 +283,6 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     InboxStore: SqlInboxStore,
     JobStore: SqlJobStore,
     Lag: IndexLag,
-    LayerStore: SqlLayerStore,
     LineageStore: SqlLineageStore,
     MemoryStore: SqlMemoryStore,
     MessageStore: SqlMessageStore,
@@ -418,6 +417,7 @@ class Container:
         self._sources |= {need: _opened(store) for need, store in _STORES.items()}
         self._sources[LineBackends] = _line_backends(self)
         self._sources[LineKeys] = lambda call: LineSignatures(call.transaction, signing_secret)
+        self._sources[LayerStore] = lambda call: SqlLayerStore(call.transaction, signing_secret)
         self._sources[LineStore] = lambda call: SqlLineStore(call.transaction, signing_secret)
         self._sources[ItemLabels] = _item_labels(self)
         self._sources[TrustPolicies] = _policies(self)

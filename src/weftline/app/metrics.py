@@ -20,6 +20,7 @@ from weftline.capabilities.language_models.catalog import OTHER_MODEL, ModelLabe
 from weftline.capabilities.metering.model import UsageSums, dollars
 from weftline.capabilities.metrics.history import MetricTotals
 from weftline.capabilities.metrics.model import ChatModelMetrics, OperationMetrics
+from weftline.kernel.client_gone import ClientGone
 from weftline.kernel.operation import Effect, RateClass
 
 if TYPE_CHECKING:
@@ -89,13 +90,16 @@ class Metrics(Collector):
         caller: Actor | KeyOwner | None = None,
         session_id: str | None = None,
     ) -> None:
-        """Count a call, also for the tenant if the caller is known."""
+        """Count a call, also for the tenant if the caller is known.
+
+        One whose client left has neither worked nor failed.
+        """
         name = operation.name
         place = bisect_left(_SECONDS, seconds)
         self._calls[name, outcome] += 1
         self._within[name][place] += 1
         self._seconds[name] += seconds
-        if caller is None:
+        if caller is None or outcome == ClientGone.code:
             return
         tenant = self._tenants.get(caller.tenant) or self._add_tenant(caller.tenant)
         self._tenants.move_to_end(caller.tenant)
@@ -209,7 +213,9 @@ class Metrics(Collector):
         for name, within in self._within.items():
             times.add_metric([name], list(zip(_BOUNDS, accumulate(within), strict=True)), self._seconds[name])
         yield times
-        tool_calls = CounterMetricFamily("weftline_tool_calls", "Tool calls over MCP by path: fast or sdk", labels=["path"])
+        tool_calls = CounterMetricFamily(
+            "weftline_tool_calls", "Tool calls over MCP by path: fast or sdk", labels=["path"]
+        )
         for path, count in self._tool_calls.items():
             tool_calls.add_metric([path], count)
         yield tool_calls
@@ -231,12 +237,16 @@ class Metrics(Collector):
         )
         yield _by_outcome("weftline_embedding_cache", "Lookups of the embedding cache", self._embeddings)
         tool_tokens = CounterMetricFamily(
-            "weftline_tool_tokens", "Tokens of tool definitions, available for tasks and loaded for them", labels=["tools"]
+            "weftline_tool_tokens",
+            "Tokens of tool definitions, available for tasks and loaded for them",
+            labels=["tools"],
         )
         for kind, tokens in self._tool_tokens.items():
             tool_tokens.add_metric([kind], tokens)
         yield tool_tokens
-        yield _by_outcome("weftline_chat_calls", "Calls of the language model for summaries by outcome", self._chat_calls)
+        yield _by_outcome(
+            "weftline_chat_calls", "Calls of the language model for summaries by outcome", self._chat_calls
+        )
         chat_tokens = CounterMetricFamily(
             "weftline_chat_tokens",
             "Tokens of the language model for summaries: input, cached of them, output",

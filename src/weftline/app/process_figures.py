@@ -59,7 +59,9 @@ class ProcessFigures(Collector):
 
     def _of_caches(self) -> Iterator[Metric]:
         entries = GaugeMetricFamily("weftline_cache_entries", "Entries by cache", labels=["cache"])
-        lookups = CounterMetricFamily("weftline_cache_lookups", "Lookups by cache and outcome", labels=["cache", "outcome"])
+        lookups = CounterMetricFamily(
+            "weftline_cache_lookups", "Lookups by cache and outcome", labels=["cache", "outcome"]
+        )
         evictions = CounterMetricFamily("weftline_cache_evictions", "Entries dropped to make room", labels=["cache"])
         for cache in self._caches:
             counts = cache.counts()

@@ -1,4 +1,4 @@
-"""Rate limits by class and agent: per process, or shared through Valkey.
+"""Rate limits by class and agent: shared by the processes of a SQLite file, or through Valkey; else per process.
 
 A sliding window counter: the calls of the current window plus the remaining share of the previous one. A refusal says
 the smallest number of whole seconds after which the call passes.
@@ -8,24 +8,27 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 import time
 from collections import Counter, OrderedDict
 from ipaddress import IPv4Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING, NamedTuple
 
+from weftline.app.call_windows import MAX_AGE_WINDOWS, SECOND, Rate, RequiredWait, WindowCounter, required_wait
+from weftline.app.counter_file import CounterFile, NoRoom
 from weftline.kernel.errors import RateLimited
 from weftline.kernel.operation import RateClass
 from weftline.settings import InvalidSetting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
 _log = logging.getLogger("weftline.rates")
 _RETRY_SHARED_SECONDS = 5.0
 MAX_COUNTERS = 100_000
 _VALKEY_CONNECTIONS = 64
 _VALKEY_SECONDS = 1.0
-_SECOND = 1_000
 # A client usually gets a network of the first size; its provider gave it one of up to the second.
 _CLIENT_PREFIX, _SITE_PREFIX = 64, 48
 # What all clients of such a site may do together, as a multiple of one.
@@ -37,61 +40,7 @@ _SCHEMES = {"valkey": "valkey", "redis": "valkey", "valkeys": "valkeys", "rediss
 _SEPARATOR = re.compile("[,;|]")
 # In place of the name of a caller for which there is no counter left.
 _OTHERS = "others"
-# A counter says nothing about calls that are two windows old.
-_MAX_AGE_WINDOWS = 2
 _RATE = re.compile(rf"\s*(\d+)\s*(?:/|per)\s*(\d*)\s*({'|'.join(_UNITS)})s?\s*", re.IGNORECASE)
-
-
-class Rate(NamedTuple):
-    """At most ``amount`` calls in ``seconds``."""
-
-    amount: int
-    seconds: int
-    text: str
-
-    def times(self, factor: int) -> Rate:
-        amount = self.amount * factor
-        return Rate(amount, self.seconds, f"{amount}{self.text.removeprefix(str(self.amount))}")
-
-
-class RequiredWait(NamedTuple):
-    """Seconds until the call passes, and the rate that takes longest."""
-
-    seconds: int
-    rate: Rate
-
-
-class WindowCounter(NamedTuple):
-    """Number of a window, its calls, and calls of the window before. Times are in milliseconds."""
-
-    number: int = 0
-    calls: int = 0
-    before: int = 0
-
-    def at(self, number: int) -> WindowCounter:
-        """Return the counter as it is in a later window."""
-        if number == self.number:
-            return self
-        return WindowCounter(number, 0, self.calls if number == self.number + 1 else 0)
-
-    def calls_at(self, rate: Rate, now: int) -> int:
-        """Return the calls of the last window: those of this one, and the remaining share of the one before."""
-        window = rate.seconds * _SECOND
-        return self.calls + self.before * (window - now % window) // window
-
-    def wait(self, rate: Rate, now: int) -> int:
-        """Return the milliseconds until one more call passes; 0 if it passes now.
-
-        It passes as soon as ``calls + before * remaining / window < amount``, where ``remaining`` is the rest of the
-        window.
-        """
-        window = rate.seconds * _SECOND
-        remaining = window - now % window
-        if self.calls < rate.amount:
-            room = (rate.amount - self.calls) * window
-            return max(0, remaining - (room - 1) // self.before) if self.before else 0
-        # Not before the next window, when the calls of this one count by their remaining share.
-        return remaining + window - (rate.amount * window - 1) // max(self.calls, 1)
 
 
 class RecentCalls(NamedTuple):
@@ -106,12 +55,26 @@ _RECENT = (Rate(0, 60, "calls per minute"), Rate(0, 3_600, "calls per hour"))
 
 
 class RateLimits:
-    """Counts calls and raises RateLimited above the limit. ``now`` replaces the clocks, in seconds."""
+    """Counts calls and raises RateLimited above the limit. ``now`` replaces the clocks, in seconds.
 
-    def __init__(self, rates: Mapping[RateClass, str], valkey_url: str, now: Callable[[], float] | None = None) -> None:
+    Counters are those in Valkey, else those in ``file``, else those of this process.
+    """
+
+    def __init__(
+        self,
+        rates: Mapping[RateClass, str],
+        valkey_url: str,
+        now: Callable[[], float] | None = None,
+        *,
+        file: Path | None = None,
+    ) -> None:
         self._rates = {rate_class: _parse(rate_class, text) for rate_class, text in rates.items()}
         self._local = _LocalTables(now or time.time)
-        self._shared = _SharedCounters(valkey_url, now) if valkey_url else None
+        self._shared: _SharedCounters | CounterFile | None = None
+        if valkey_url:
+            self._shared = _SharedCounters(valkey_url, now)
+        elif file is not None and sys.platform != "win32":
+            self._shared = CounterFile(file, now)
         self._shared_lost_at = float("-inf")
 
     async def check(self, rate_class: RateClass, tenant: str, name: str) -> None:
@@ -149,12 +112,14 @@ class RateLimits:
         if self._shared is not None and not self._is_lost:
             try:
                 return _recent(*await self._shared.add(_RECENT, whos, calls))
+            except NoRoom:
+                pass
             except self._shared.error:
                 self._note_lost()
         return _recent(*self._local.callers.add(_RECENT, whos, calls))
 
     async def close(self) -> None:
-        """Close the connections to Valkey."""
+        """Close what is shared with other processes."""
         if self._shared is not None:
             await self._shared.close()
 
@@ -170,18 +135,20 @@ class RateLimits:
             return local.hit(rates, who)
         try:
             return await self._shared.hit(rates, who)
+        except NoRoom:
+            pass
         except self._shared.error:
             self._note_lost()
-            return local.hit(rates, who)
+        return local.hit(rates, who)
 
     @property
     def _is_lost(self) -> bool:
         return time.monotonic() - self._shared_lost_at < _RETRY_SHARED_SECONDS
 
     def _note_lost(self) -> None:
-        """Let each process count by itself until Valkey is back."""
+        """Let each process count by itself until the shared counters are back."""
         self._shared_lost_at = time.monotonic()
-        _log.warning("rate limits are kept per process: Valkey cannot be reached")
+        _log.warning("rate limits are kept per process: %s cannot be used", self._shared)
 
 
 class _LocalTables:
@@ -215,9 +182,9 @@ class LocalCounters:
 
     def hit(self, rates: Sequence[Rate], who: tuple[str, ...]) -> RequiredWait | None:
         """Count a call for each rate; if one refuses it, count it for none."""
-        now = int(self._now() * _SECOND)
+        now = int(self._now() * SECOND)
         counters = [self._counter(rate, who, now) for rate in rates]
-        refusal = _required_wait(rates, [counter for _, counter in counters], now)
+        refusal = required_wait(rates, [counter for _, counter in counters], now)
         if refusal is None:
             for rate, (name, counter) in zip(rates, counters, strict=True):
                 self._put(rate, name, counter._replace(calls=counter.calls + 1))
@@ -227,7 +194,7 @@ class LocalCounters:
         self, rates: Sequence[Rate], whos: Sequence[tuple[str, ...]], calls: int
     ) -> tuple[int, list[WindowCounter]]:
         """Add calls to the counters of each name and rate; return the time in milliseconds and the counters."""
-        now = int(self._now() * _SECOND)
+        now = int(self._now() * SECOND)
         added = []
         for who in whos:
             for rate in rates:
@@ -238,7 +205,7 @@ class LocalCounters:
 
     def _counter(self, rate: Rate, who: tuple[str, ...], now: int) -> tuple[tuple[str, ...], WindowCounter]:
         """Return the name that a call is counted by, and its counter as it is now."""
-        number = now // (rate.seconds * _SECOND)
+        number = now // (rate.seconds * SECOND)
         table = self._tables.setdefault(rate.seconds, OrderedDict())
         name = (rate.text, *who)
         known = table.get(name)
@@ -261,13 +228,13 @@ class LocalCounters:
     def _has_room(self, owner: str, now: int) -> bool:
         if self._length >= self._limit:
             for seconds, table in self._tables.items():
-                self._drop_expired(table, now // (seconds * _SECOND))
+                self._drop_expired(table, now // (seconds * SECOND))
         return self._length < self._limit and self._owners[owner] < self._owner_limit
 
     def _drop_expired(self, table: OrderedDict[tuple[str, ...], WindowCounter], number: int) -> None:
         while table:
             name, counter = next(iter(table.items()))
-            if number - counter.number < _MAX_AGE_WINDOWS:
+            if number - counter.number < MAX_AGE_WINDOWS:
                 return
             del table[name]
             self._length -= 1
@@ -333,10 +300,18 @@ return answer
 class _SharedCounters:
     """The same counters in Valkey, one round trip for a call. ``now`` replaces Valkey's clock."""
 
+    def __str__(self) -> str:
+        return "Valkey"
+
     def __init__(self, url: str, now: Callable[[], float] | None) -> None:
         # Imported only where Valkey is configured.
-        from valkey.asyncio import BlockingConnectionPool, Valkey  # noqa: PLC0415
-        from valkey.exceptions import ValkeyError  # noqa: PLC0415
+        try:
+            from valkey.asyncio import BlockingConnectionPool, Valkey  # noqa: PLC0415
+            from valkey.exceptions import ValkeyError  # noqa: PLC0415
+        except ImportError as error:
+            raise InvalidSetting(
+                "WEFTLINE_VALKEY_URL needs the package valkey: pip install 'weftline[server]'."
+            ) from error
 
         self.error = (ValkeyError, OSError)
         pool = BlockingConnectionPool.from_url(
@@ -355,21 +330,21 @@ class _SharedCounters:
         """Count a call for each rate; if one refuses it, count it for none."""
         # Names and addresses contain no slash.
         keys = ["/".join(("weftline", rate.text, *who)) for rate in rates]
-        windows = [value for rate in rates for value in (rate.amount, rate.seconds * _SECOND)]
+        windows = [value for rate in rates for value in (rate.amount, rate.seconds * SECOND)]
         now, *counts = await self._hit(keys=keys, args=[self._given_time(), *windows])
-        return _required_wait(rates, _counters(counts), now)
+        return required_wait(rates, _counters(counts), now)
 
     async def add(
         self, rates: Sequence[Rate], whos: Sequence[tuple[str, ...]], calls: int
     ) -> tuple[int, list[WindowCounter]]:
         """Add calls to the counters of each name and rate; return the time in milliseconds and the counters."""
         keys = ["/".join(("weftline", rate.text, *who)) for who in whos for rate in rates]
-        windows = [rate.seconds * _SECOND for _ in whos for rate in rates]
+        windows = [rate.seconds * SECOND for _ in whos for rate in rates]
         now, *counts = await self._add(keys=keys, args=[self._given_time(), calls, *windows])
         return now, _counters(counts)
 
     def _given_time(self) -> int | str:
-        return "" if self._now is None else int(self._now() * _SECOND)
+        return "" if self._now is None else int(self._now() * SECOND)
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -414,12 +389,6 @@ def _rate_limited(rate_class: RateClass, refusal: RequiredWait) -> RateLimited:
         limit=refusal.rate.text,
         rate_class=rate_class,
     )
-
-
-def _required_wait(rates: Sequence[Rate], counters: Sequence[WindowCounter], now: int) -> RequiredWait | None:
-    waits = [(counter.wait(rate, now), rate) for rate, counter in zip(rates, counters, strict=True)]
-    wait, rate = max(waits)
-    return RequiredWait(-(-wait // _SECOND), rate) if wait else None
 
 
 def _parse(rate_class: RateClass, text: str) -> list[Rate]:

@@ -19,6 +19,7 @@ from weftline.storage.sql.access import SqlAccessStore
 from weftline.storage.sql.database import SYSTEM, Scope
 from weftline.storage.sql.embeddings import SqlTenantModelStore
 from weftline.storage.sql.plans import SqlPlanStore
+from weftline.storage.sql.signed_lists import SignedLists
 from weftline.storage.sql.tenants import add_tenant, tenant_names
 
 if TYPE_CHECKING:
@@ -56,9 +57,10 @@ class NewTenant:
 class Tenants:
     """Creates and lists tenants, and sets their plans and options."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, signing_secret: bytes = b"") -> None:
         self._database = database
         self._clock = clock
+        self._signing_secret = signing_secret
 
     async def create(self, tenant: str) -> NewTenant:
         """Create a tenant with a human admin."""
@@ -72,6 +74,7 @@ class Tenants:
         async def insert(transaction: Transaction) -> bool:
             if not await add_tenant(transaction, tenant, now):
                 return False
+            await SignedLists(transaction, self._signing_secret).write_all({})
             access = SqlAccessStore(transaction)
             await access.add_principal(admin)
             await access.add_key(key.stored)

@@ -14,7 +14,12 @@ from msgspec import structs
 
 from weftline.capabilities.access.audit import AuditTrail
 from weftline.capabilities.knowledge.document_content import check_size, pack_content
-from weftline.capabilities.knowledge.document_operations import PreparedDocument, add_document, document_meta, put_response
+from weftline.capabilities.knowledge.document_operations import (
+    PreparedDocument,
+    add_document,
+    document_meta,
+    put_response,
+)
 from weftline.capabilities.transfer.bundle_format import BundleWriter
 from weftline.capabilities.transfer.export import (
     MAX_TEXT_BYTES,

@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 class Client(Operations):
     """Calls a Weftline server over HTTP.
 
-    ``url`` and ``api_key`` default to WEFTLINE_URL and WEFTLINE_API_KEY; the key may be a token. Calls that exceed a rate limit
-    and reads without a response are retried up to ``retries`` times.
+    ``url`` and ``api_key`` default to WEFTLINE_URL and WEFTLINE_API_KEY; the key may be a token. Calls that exceed a
+    rate limit and reads without a response are retried up to ``retries`` times.
     """
 
     def __init__(

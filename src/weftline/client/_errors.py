@@ -88,7 +88,7 @@ ERROR_MODULES: dict[str, str] = {
     "MODEL_IN_USE": "weftline.capabilities.indexing.model_migration.model",
     "MODEL_MIGRATION_IN_PROGRESS": "weftline.capabilities.indexing.model_migration.model",
     "MODEL_MIGRATION_NOT_FOUND": "weftline.capabilities.indexing.model_migration.model",
-    "NOT_A_MEMBER": "weftline.capabilities.windows.model",
+    "NOT_A_MEMBER": "weftline.capabilities.sessions.model",
     "NOT_FOUND": "weftline.kernel.errors",
     "OBJECT_BUSY": "weftline.capabilities.object_storage.model",
     "OBJECT_DAMAGED": "weftline.capabilities.object_storage.model",

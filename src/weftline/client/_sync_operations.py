@@ -14,7 +14,13 @@ if TYPE_CHECKING:
     from typing import Any, Literal
 
     from weftline.capabilities.access.audit import AuditLog
-    from weftline.capabilities.access.operations import AgentCreated, AgentUpdated, ApiKeyCreated, ApiKeyList, TokenIssued
+    from weftline.capabilities.access.operations import (
+        AgentCreated,
+        AgentUpdated,
+        ApiKeyCreated,
+        ApiKeyList,
+        TokenIssued,
+    )
     from weftline.capabilities.agent_context.alert_settings import AlertSettings
     from weftline.capabilities.agent_context.compaction_settings import CompactionSettings
     from weftline.capabilities.agent_context.copy_context import ContextCopied
@@ -25,7 +31,12 @@ if TYPE_CHECKING:
     from weftline.capabilities.approvals.operations import ApprovalDecided, ApprovalList, ApprovalShown
     from weftline.capabilities.assembly.get_context import ContextResponse
     from weftline.capabilities.assembly.operations import PromptAssembled
-    from weftline.capabilities.assembly.receipt_operations import PromptReplayed, ReceiptList, ReceiptShown, SavingsReport
+    from weftline.capabilities.assembly.receipt_operations import (
+        PromptReplayed,
+        ReceiptList,
+        ReceiptShown,
+        SavingsReport,
+    )
     from weftline.capabilities.assembly.usage_report import MetricsEmitted
     from weftline.capabilities.assembly.validate_operation import PromptValidated
     from weftline.capabilities.board.admin_view import Inspection
@@ -155,7 +166,12 @@ if TYPE_CHECKING:
     from weftline.capabilities.transfer.policy_filter import PolicyDefinition
     from weftline.capabilities.trust.policy import TrustPolicy
     from weftline.capabilities.usage.operations import UsageExported, UsageReported
-    from weftline.capabilities.windows.checkpoints import Checkpoint, CheckpointBranched, CheckpointRestored, Checkpoints
+    from weftline.capabilities.windows.checkpoints import (
+        Checkpoint,
+        CheckpointBranched,
+        CheckpointRestored,
+        Checkpoints,
+    )
     from weftline.capabilities.windows.ingest import Ingested, NewWindowEvent
     from weftline.capabilities.windows.operations import WindowDeleted, WindowEvents, WindowList
     from weftline.capabilities.windows.review import EventsReleased
@@ -191,6 +207,7 @@ class SyncAdviseOperations:
         agent_id: str | None = None,
         settings: ProposedSettings | Mapping[str, Any] | None = None,
         calls: int = 50,
+        receipt_id: str | None = None,
     ) -> AdviceTried:
         """Try a recommendation, or settings of your own, on the last calls before anything is switched.
 
@@ -199,7 +216,12 @@ class SyncAdviseOperations:
         """
         return self._caller.call(
             "advise.try",
-            {"calls": calls, **given(recommendation_id=recommendation_id, agent_id=agent_id, settings=settings)},
+            {
+                "calls": calls,
+                **given(
+                    recommendation_id=recommendation_id, agent_id=agent_id, settings=settings, receipt_id=receipt_id
+                ),
+            },
         )
 
 
@@ -261,6 +283,7 @@ class SyncAgentOperations:
         clearance: int = 1,
         permissions: Sequence[Literal["read", "write", "admin", "audit"]] = ("read", "write"),
         min_score: float | None = None,
+        exist_ok: bool = False,
     ) -> AgentCreated:
         """Create an agent or a human, with an API key that is shown only once. For admins and orchestrators.
 
@@ -276,6 +299,7 @@ class SyncAgentOperations:
                 "kind": kind,
                 "clearance": clearance,
                 "permissions": permissions,
+                "exist_ok": exist_ok,
                 **given(agent_type=agent_type, parent_id=parent_id, min_score=min_score),
             },
         )
@@ -442,13 +466,32 @@ class SyncAuditOperations:
         *,
         before: str | None = None,
         outcome: Literal["done", "denied", "refused", "held"] | None = None,
+        action: str | None = None,
+        agent_id: str | None = None,
+        target: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
         limit: int = 100,
     ) -> AuditLog:
         """Read the tenant's audit log: every denial, every refused credential and administrative change, newest first.
 
         Rows about knowledge domains that you may not read show only who did what, and when.
         """
-        return self._caller.call("audit.list", {"limit": limit, **given(before=before, outcome=outcome)})
+        return self._caller.call(
+            "audit.list",
+            {
+                "limit": limit,
+                **given(
+                    before=before,
+                    outcome=outcome,
+                    action=action,
+                    agent_id=agent_id,
+                    target=target,
+                    since=since,
+                    until=until,
+                ),
+            },
+        )
 
 
 class SyncBoardOperations:
@@ -459,9 +502,13 @@ class SyncBoardOperations:
     def __init__(self, caller: SyncCaller) -> None:
         self._caller = caller
 
-    def list_keys(self, session_id: str, *, branch: str | None = None) -> Keys:
-        """List the keys of the board with sizes but without values, to choose what to read."""
-        return self._caller.call("board.list_keys", {"session_id": session_id, **given(branch=branch)})
+    def list_keys(
+        self, session_id: str, *, prefix: str | None = None, values: bool = False, branch: str | None = None
+    ) -> Keys:
+        """List the keys of the board with sizes, to choose what to read; with ``values``, read them at once."""
+        return self._caller.call(
+            "board.list_keys", {"session_id": session_id, "values": values, **given(prefix=prefix, branch=branch)}
+        )
 
     def read(self, session_id: str, key: str, *, branch: str | None = None) -> EntryRead:
         """Read one entry."""
@@ -475,7 +522,7 @@ class SyncBoardOperations:
         self,
         session_id: str,
         key: str,
-        value: str,
+        value: str | float | bool | Sequence[Any] | Mapping[str, Any] | None,
         *,
         if_version: int | None = None,
         ttl_seconds: int | None = None,
@@ -681,8 +728,9 @@ class SyncBundleOperations:
     ) -> ContextExported:
         """Export a session, turn, task, tool call, review or handoff as one bundle of records.
 
-        It contains what you may read and the export policy allows. The export itself is recorded. Another Weftline imports
-        the bundle with ``weftline import``, under the same ids. Up to 1 MiB; stream larger exports with ``weftline export``.
+        It contains what you may read and the export policy allows. The export itself is recorded. Another Weftline
+        imports the bundle with ``weftline import``, under the same ids. Up to 1 MiB; stream larger exports with
+        ``weftline export``.
         """
         return self._caller.call(
             "bundle.export",
@@ -1617,6 +1665,7 @@ class SyncKnowledgeOperations:
         domain: str,
         document_id: str,
         *,
+        wait_seconds: float = 0.0,
         text: str | None = None,
         content: str | None = None,
         media_type: str | None = None,
@@ -1628,12 +1677,14 @@ class SyncKnowledgeOperations:
     ) -> DocumentPut:
         """Add a document to a domain, or replace the one with the same id.
 
-        It is chunked, embedded and indexed in the background; until then searches find the previous version.
+        It is chunked, embedded and indexed in the background; until then searches find the previous version. With
+        wait_seconds the call ends when it is indexed, and ``state`` says so.
         """
         return self._caller.call(
             "knowledge.add_document",
             {
                 "domain": domain,
+                "wait_seconds": wait_seconds,
                 "document_id": document_id,
                 "pinned": pinned,
                 **given(
@@ -1648,9 +1699,13 @@ class SyncKnowledgeOperations:
             },
         )
 
-    def add_documents(self, domain: str, documents: Sequence[NewDocument | Mapping[str, Any]]) -> DocumentsPut:
+    def add_documents(
+        self, domain: str, documents: Sequence[NewDocument | Mapping[str, Any]], *, wait_seconds: float = 0.0
+    ) -> DocumentsPut:
         """Add a batch of documents to a domain, atomically: all of them or none."""
-        return self._caller.call("knowledge.add_documents", {"domain": domain, "documents": documents})
+        return self._caller.call(
+            "knowledge.add_documents", {"domain": domain, "documents": documents, "wait_seconds": wait_seconds}
+        )
 
     def list_documents(
         self,
@@ -1921,11 +1976,18 @@ class SyncMemoryOperations:
         return self._caller.call("memory.get", {"key": key, **given(session_id=session_id)})
 
     def list(
-        self, *, session_id: str | None = None, prefix: str | None = None, limit: int = 50, cursor: str | None = None
+        self,
+        *,
+        session_id: str | None = None,
+        prefix: str | None = None,
+        values: bool = False,
+        limit: int = 50,
+        cursor: str | None = None,
     ) -> MemoryListed:
-        """List your private memory with sizes, without values."""
+        """List your private memory with sizes, and with values if you ask for them."""
         return self._caller.call(
-            "memory.list", {"limit": limit, **given(session_id=session_id, prefix=prefix, cursor=cursor)}
+            "memory.list",
+            {"values": values, "limit": limit, **given(session_id=session_id, prefix=prefix, cursor=cursor)},
         )
 
     def delete(
@@ -2769,6 +2831,7 @@ class SyncSessionOperations:
         session_id: str | None = None,
         config: SessionConfig | Mapping[str, Any] | None = None,
         members: Sequence[str] | None = None,
+        exist_ok: bool = False,
     ) -> SessionCreated:
         """Create a session: an isolated workspace for its members, with an empty board.
 
@@ -2777,7 +2840,11 @@ class SyncSessionOperations:
         """
         return self._caller.call(
             "session.create",
-            {"purpose": purpose, **given(metadata=metadata, session_id=session_id, config=config, members=members)},
+            {
+                "purpose": purpose,
+                "exist_ok": exist_ok,
+                **given(metadata=metadata, session_id=session_id, config=config, members=members),
+            },
         )
 
     def list(self, *, limit: int = 50, cursor: str | None = None, include_archived: bool = False) -> SessionList:
@@ -3003,8 +3070,8 @@ class SyncToolsOperations:
     ) -> ToolsRegistered:
         """Register the tools of your runtime, so that each task gets the few it needs. All of them or none.
 
-        Weftline does not call them: it chooses, describes and meters them. A name that is registered already gets the new
-        definition; names of Weftline's own tools and of tools registered above you are refused.
+        Weftline does not call them: it chooses, describes and meters them. A name that is registered already gets the
+        new definition; names of Weftline's own tools and of tools registered above you are refused.
         """
         return self._caller.call(
             "tools.register", {"tools": tools, "server": server, "complete": complete, **given(shared_with=shared_with)}

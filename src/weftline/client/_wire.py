@@ -50,7 +50,7 @@ UPLOAD = "/v1/domains/{domain}/uploads"
 _MAX_SHOWN_URL = 200
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 _ANY_JSON = {"metadata", "value"}
-_PLACEHOLDER = re.compile(r"\{(\w+)(:int)?\}")
+_PLACEHOLDER = re.compile(r"\{(\w+):?(int|path)?\}")
 _ROUTE = re.compile(r"`([A-Z]+ /[^`]*)`")
 _MIN_BACKOFF_SECONDS = 0.1
 _MAX_BACKOFF_SECONDS = 5.0
@@ -136,7 +136,9 @@ def _checked_key(api_key: str | None) -> str | None:
     if not api_key.isascii() or not api_key.isprintable() or " " in api_key:
         raise InvalidInput(
             "api_key: contains a character that no key or token has.",
-            hint="Copy the key again, without spaces, into WEFTLINE_API_KEY, the file of --key, or the client's api_key.",
+            hint=(
+                "Copy the key again, without spaces, into WEFTLINE_API_KEY, the file of --key, or the client's api_key."
+            ),
             field="api_key",
         )
     return api_key
@@ -170,8 +172,10 @@ def outgoing(operation: str, arguments: Mapping[str, Any]) -> Outgoing:
     return Outgoing(method, target, content, wait_seconds if isinstance(wait_seconds, int | float) else 0.0)
 
 
-def _segment(name: str, value: object, number: str | None) -> str:
-    if number and isinstance(value, int):
+def _segment(name: str, value: object, kind: str | None) -> str:
+    if kind == "path" and isinstance(value, str):
+        return "/".join(_segment(name, part, None) for part in value.split("/"))
+    if kind == "int" and isinstance(value, int):
         return str(value)
     if not isinstance(value, str):
         raise InvalidInput(f"{name}: Expected `str`, got `{type(value).__name__}`", field=name)

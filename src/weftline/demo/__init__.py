@@ -1,5 +1,1 @@
 """``weftline demo``: an orchestrator and two sub-agents solve a problem over a real server, with narration."""
-
-from weftline.demo.run import run
-
-__all__ = ["run"]

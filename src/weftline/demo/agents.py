@@ -11,13 +11,15 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.subscriptions import ResourceUpdated
 
+from weftline.kernel.errors import SystemUnavailable
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from weftline.demo.narration import Narrator
 
-# Messages and documents are indexed shortly after they are written.
-_MAX_POLLS = 60
+# Messages and documents are indexed shortly after they are written; on a busy machine, a little later.
+_MAX_POLLS = 240
 _POLL_SECONDS = 0.25
 
 
@@ -41,17 +43,25 @@ class Agent:
         return await self.call("shared_context", action=action, **arguments)
 
     async def search(self, query: str) -> None:
-        """Search after everything written so far has been indexed."""
-        arguments = {"query": query, "top_k": 1}
-        answer: dict[str, Any] = {}
-        for _ in range(_MAX_POLLS):
-            answer = (await self._client.call_tool("search", arguments)).structured_content or {}
-            if "pending" not in answer:
-                break
-            await asyncio.sleep(_POLL_SECONDS)
+        """Search after everything in scope has been indexed, and what this agent wrote is found by its meaning."""
+        answer = await self._settled(query)
         self._narrator.does(self.name, "search", {"query": query}, _gist(answer))
         if "lexical_only" in answer:
             self._narrator.aside(f"Only words were matched, not meaning: {answer['lexical_only']}.")
+
+    async def until_found(self) -> None:
+        """Wait until what this agent wrote is found by its meaning, also by others: a search waits for its caller's."""
+        await self._settled("what is new?")
+
+    async def _settled(self, query: str) -> dict[str, Any]:
+        """Return the answer of a search that has nothing pending."""
+        answer: dict[str, Any] = {}
+        for _ in range(_MAX_POLLS):
+            answer = (await self._client.call_tool("search", {"query": query, "top_k": 1})).structured_content or {}
+            if "pending" not in answer:
+                return answer
+            await asyncio.sleep(_POLL_SECONDS)
+        raise SystemUnavailable(f"The demo's server still has something to index: {answer['pending']}")
 
     async def ingest(self, events: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Add events to this agent's window, without narration."""

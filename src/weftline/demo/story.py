@@ -51,8 +51,8 @@ async def play(cast: Cast, narrator: Narrator) -> Played:
         await _investigate(planner, analysis, session_id, narrator)
         await _decide(planner, narrator)
         await _remedy(remediation, narrator)
-        await _conclude(planner, narrator)
         agents = (planner, analysis, remediation)
+        await _conclude(agents, narrator)
         await _work_on(agents, narrator)
         receipt_id = await _assemble(agents, narrator)
         return Played(session_id, receipt_id, FINDER)
@@ -120,7 +120,8 @@ async def _remedy(remediation: Agent, narrator: Narrator) -> None:
     await remediation.call("archive_session")
 
 
-async def _conclude(planner: Agent, narrator: Narrator) -> None:
+async def _conclude(agents: Sequence[Agent], narrator: Narrator) -> None:
+    planner = agents[0]
     narrator.chapter("5 · The board now, in fewer tokens than one page of transcript")
     board = await planner.board("list_keys")
     rows = [["key", "version", "tokens", "written by"]]
@@ -129,6 +130,8 @@ async def _conclude(planner: Agent, narrator: Narrator) -> None:
     ]
     narrator.table(rows)
     narrator.chapter("6 · Search finds it again, in other words, for those who may read it")
+    for agent in agents:
+        await agent.until_found()
     await planner.search("what made ordering so sluggish?")
 
 
@@ -164,7 +167,9 @@ async def _assemble(agents: Sequence[Agent], narrator: Narrator) -> str:
 
 def _comparison(answers: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[list[str]]:
     """Return the table of tokens and money before and after, by agent and in all."""
-    rows = [["agent", "calls", "with Weftline", "conversation alone", "saved", "and documents", "saved", "money", "saved"]]
+    rows = [
+        ["agent", "calls", "with Weftline", "conversation alone", "saved", "and documents", "saved", "money", "saved"]
+    ]
     savings = {name: [answer["savings"] for answer in given] for name, given in answers.items()}
     savings["all"] = [each for given in savings.values() for each in given]
     for name, given in savings.items():

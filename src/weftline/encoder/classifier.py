@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from weftline.encoder.onnx_files import Array
 
-_SHA256 = "0eb9f5af3708f39a8d3e7daad95343fa532bf78578d815a56285f21f38747842"
+_SHA256 = "0be2b968a7d065c6a39293ee61604b0190278ac585fa27f4dd2426b82f27281a"
 _LAYERS, _EARLY = 6, 3
 _START, _END = 101, 102
 _MAX_SIDE = 100

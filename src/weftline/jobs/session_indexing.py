@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import structs
 
 from weftline.capabilities.indexing.embeddings.model import TextRefused
-from weftline.capabilities.indexing.embeddings.model_selection import has_required_models, is_semantic, known_models_to_fill
+from weftline.capabilities.indexing.embeddings.model_selection import (
+    has_required_models,
+    is_semantic,
+    known_models_to_fill,
+)
 from weftline.capabilities.indexing.model_migration.migration import models_in_use
 from weftline.capabilities.search.persistent_memory import text_of_value
 from weftline.capabilities.search.session_indexing.cursor import (
@@ -25,7 +29,12 @@ from weftline.capabilities.search.session_indexing.cursor import (
     is_reindex_unchanged,
     start_session_reindex,
 )
-from weftline.capabilities.search.session_indexing.indexer import EVENT_BATCH_SIZE, TEXT_BATCH_SIZE, Indexer, PreparedChange
+from weftline.capabilities.search.session_indexing.indexer import (
+    EVENT_BATCH_SIZE,
+    TEXT_BATCH_SIZE,
+    Indexer,
+    PreparedChange,
+)
 from weftline.capabilities.search.session_indexing.item_text import chunks_of
 from weftline.jobs.backfill_vectors import ModelVectors
 from weftline.jobs.scheduler import Work
@@ -356,7 +365,7 @@ class SessionIndexing:
         backlog = await VectorBacklog.held(jobs) if step.is_words_first and written else None
         added = await self._indexers.within(transaction).put(written, step.models[0])
         if backlog is not None:
-            await backlog.extend(jobs, added)
+            await backlog.extend(jobs, added.first, added.own)
         if job == REINDEXING_JOB and not step.found.more:
             await jobs.drop(job)
         else:

@@ -42,11 +42,15 @@ _log = logging.getLogger("weftline.jobs")
 
 
 class _Batch(NamedTuple):
-    """The next chunks of a collection that lack a vector of the model that serves searches."""
+    """The next chunks of a collection that lack a vector of the model that serves searches.
+
+    ``is_first``: no earlier chunk lacks one.
+    """
 
     collection: str
     chunks: Sequence[Chunk]
     model: str
+    is_first: bool
 
 
 class SessionVectors:
@@ -57,6 +61,12 @@ class SessionVectors:
         self._embeddings = embeddings
         self._metrics = metrics
         self._running = 0
+        # Chunks that searches wait for, by tenant: the last of each collection.
+        self._awaited: dict[str, dict[str, int]] = {}
+
+    def embed_next(self, tenant: str, chunks: Mapping[str, int]) -> None:
+        """Embed these chunks of a tenant before older ones: of each collection the one with this number."""
+        self._awaited.setdefault(tenant, {}).update(chunks)
 
     async def due(self, _queue: JobQueue) -> list[Work]:
         """Return the tenants with items that are found by words only so far, and searched by meaning."""
@@ -92,14 +102,20 @@ class SessionVectors:
         return await lease.write(lambda tx: self._add(tx, batch, vectors))
 
     async def _next(self, transaction: Transaction) -> _Batch | None:
-        backlog = VectorBacklog.of(await SqlJobStore(transaction).progress(EMBEDDING_JOB)).next
-        if backlog is None:
+        backlog = VectorBacklog.of(await SqlJobStore(transaction).progress(EMBEDDING_JOB))
+        if backlog.next is None:
             return None
-        collection, first = backlog
+        collection, first = backlog.next
+        start = first
+        for awaited, number in self._awaited.pop(transaction.tenant, {}).items():
+            if awaited in backlog.first:
+                collection, first = awaited, backlog.first[awaited]
+                start = max(first, number - _BATCH_SIZE + 1)
         listed = await SqlTenantModelStore(transaction).listed()
         model, *_ = known_models_to_fill(listed, self._embeddings.models())
         store = SqlCollectionStore(transaction)
-        return _Batch(collection, await store.without_vector(collection, model, first - 1, _BATCH_SIZE), model)
+        chunks = await store.without_vector(collection, model, start - 1, _BATCH_SIZE)
+        return _Batch(collection, chunks, model, start == first)
 
     async def _vectors_of(self, tenant: str, batch: _Batch) -> dict[int, bytes]:
         """Return vectors by chunk number, without texts that the embedder refuses: these are found by words only."""
@@ -135,7 +151,8 @@ class SessionVectors:
         # Locked, so that no chunk is added between the check for more and the commit.
         await collections.lock(batch.collection)
         await collections.add_vectors(batch.collection, batch.model, vectors)
-        last = batch.chunks[-1].number if batch.chunks else backlog.first.get(batch.collection, 1) - 1
-        missing = await collections.without_vector(batch.collection, batch.model, last, 1)
-        await backlog.advance(jobs, batch.collection, missing[0].number if missing else None)
+        before = backlog.first.get(batch.collection, 1) - 1
+        last = batch.chunks[-1].number if batch.chunks else before
+        missing = await collections.without_vector(batch.collection, batch.model, last if batch.is_first else before, 1)
+        await backlog.advance(jobs, batch.collection, last, missing[0].number if missing else None)
         return bool(missing) or len(backlog.first) > 1

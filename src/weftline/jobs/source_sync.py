@@ -322,7 +322,9 @@ def _reason_of(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"it cannot be read: {error.strerror or type(error).__name__}"
     return (
-        str(error) if isinstance(error, SourceStopped) else f"something went wrong inside Weftline: {type(error).__name__}"
+        str(error)
+        if isinstance(error, SourceStopped)
+        else f"something went wrong inside Weftline: {type(error).__name__}"
     )
 
 

@@ -2,8 +2,9 @@
 
 A guard sees a call before it runs and its answer after it ran. It sees content that arrives as a stream (uploads,
 bundle imports, knowledge hooks, source sync) piece by piece. Each method returns what it was given, returns a
-replacement, or refuses by raising a WeftlineError; a refusal that is a denial is audited. An error whose class has ``hold``
-holds the call for approval; a guard lets a call pass that has an ``approval`` for this check. See docs/decisions/0039.
+replacement, or refuses by raising a WeftlineError; a refusal that is a denial is audited. An error whose class has
+``hold`` holds the call for approval; a guard lets a call pass that has an ``approval`` for this check. See
+docs/decisions/0039.
 """
 
 from __future__ import annotations
@@ -92,8 +93,10 @@ class DenialLog(Protocol):
     """Where denials are audited."""
 
     async def denied(
-        self, tenant: str, actor: Actor, action: str, error: WeftlineError, *, session_id: str | None = None
-    ) -> None: ...
+        self, tenant: str, actor: Actor, action: str, error: WeftlineError, named: Mapping[str, Any]
+    ) -> None:
+        """Audit a denial with the ids that the request named."""
+        ...
 
 
 class Guards:
@@ -151,7 +154,8 @@ class Guards:
             return call.request, await self._content(call, ContentPiece(content, last=True))
         except WeftlineError as error:
             if is_audited(error) and call.actor is not None:
-                await self._denials.denied(call.actor.tenant, call.actor, call.operation.name, error)
+                named = structs.asdict(call.request)
+                await self._denials.denied(call.actor.tenant, call.actor, call.operation.name, error, named)
             raise
 
     async def _content(self, call: GuardedCall, piece: ContentPiece) -> bytes:

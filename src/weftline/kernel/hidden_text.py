@@ -10,13 +10,14 @@ import base64
 import binascii
 import re
 import sys
+import unicodedata
 import zlib
 from contextlib import suppress
-from itertools import islice
+from itertools import islice, product
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 # A shorter decoded text is an accident.
 _MIN_DECODED = 8
@@ -27,9 +28,19 @@ _MAX_BYTES = 262_144
 _MIN_PRINTABLE_SHARE = 0.95
 _FEW_ESCAPES = 3
 
-INVISIBLE = re.compile(
-    r"[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff]"
+_UNSEEN = (
+    r"\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164"
+    r"\ufe00-\ufe0f\ufeff\uffa0\U000e0100-\U000e01ef"
 )
+INVISIBLE = re.compile(f"[{_UNSEEN}]")
+_STROKES = r"\u0300-\u036f\u0489\u20d0-\u20f0"
+# Letters that only look different: full width, mathematical, in circles, and tags.
+_DISGUISED = re.compile(
+    rf"[{_UNSEEN}{_STROKES}\u2460-\u24ff\uff01-\uff5e"
+    r"\U0001d400-\U0001d7ff\U0001f130-\U0001f189\U000e0020-\U000e007e]"
+)
+_NOTHING = re.compile(f"[{_UNSEEN}{_STROKES}]")
+_FIRST_TAG = 0xE0000
 # Base64 and its kin have no blanks: one long word, or lines without any.
 _BASE64 = re.compile(r"(?<![\w+/=-])[A-Za-z0-9+/_-]{20,}={0,2}(?![\w+/=])")
 _LINE = r"[A-Za-z0-9+/_-]{8,}={0,2}[ \t]{0,8}\r?\n"
@@ -38,17 +49,36 @@ _SHORT_LINES = re.compile(rf"(?<![^\s]){_LINE}[ \t]{{0,8}}[A-Za-z0-9+/_-]+={{0,2
 _BASE32 = re.compile(r"(?<![\w=])[A-Z2-7]{24,}(?:\s{1,4}[A-Z2-7]{8,})*={0,6}(?![\w=])")
 # With signs that neither names nor addresses have.
 _BASE85 = re.compile(r"(?<!\S)(?=(?:\S{0,12}[!#$%&()*+;<=>?@^`{|}~]){3})[!-~]{20,}(?!\S)")
-_HEXADECIMAL = re.compile(r"(?:0x)?[0-9a-fA-F]{32,}|(?:\b[0-9a-fA-F]{2}[ :]){16,}(?:[0-9a-fA-F]{2}\b)?")
-_NUMBERS = re.compile(r"(?<![\w.])(?:[01]?[0-9]{2}[ ,]{1,2}){11,}[01]?[0-9]{2}(?![\w.])")
+_HEXADECIMAL = re.compile(
+    r"(?:0x)?[0-9a-fA-F]{32,}|(?:\b(?:0x)?[0-9a-fA-F]{2}[ :,;\n-]{1,2}){16,}(?:(?:0x)?[0-9a-fA-F]{2}\b)?"
+)
+_NUMBERS = re.compile(r"(?<![\w.])(?:[01]?[0-9]{2}[ ,;\n]{1,2}){11,}[01]?[0-9]{2}(?![\w.])")
+_BINARY = re.compile(r"(?<!\d)(?:[01]{8}[ ,;\n]{0,2}){8,}(?!\d)")
+# Words of one length, such as the lines of a quoted or listed passage, or its groups of four.
+_PIECE = re.compile(r"[A-Za-z0-9+/_-]{4,}={0,2}")
+_BETWEEN_PIECES = re.compile(r"[\s>\"'+,|*;.\\-]{1,8}")
+_LAST_PIECE = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
+# What encoded words have, and few others: many digits, digits beside letters, and capitals inside.
+_MIXED = re.compile(r"[0-9]{6}|[0-9][A-Za-z]|[A-Za-z][0-9]|[a-z][A-Z]")
+_FEW_MIXED = 3
+_MIN_LINE, _MIN_IN_PIECES = 16, 24
+_MAX_SKIPPED = 2
 _BACKSLASH = (
-    r"\\x(?P<x>[0-9a-fA-F]{2})|\\u(?P<u>[0-9a-fA-F]{4})|\\u\{(?P<b>[0-9a-fA-F]{1,6})\}|\\U(?P<l>[0-9a-fA-F]{8})"
-    r"|\\(?P<o>[0-3]?[0-7]{2})(?![0-9])"
+    r"\\{1,2}(?:x(?P<x>[0-9a-fA-F]{2})|u(?P<u>[0-9a-fA-F]{4})|u\{(?P<b>[0-9a-fA-F]{1,6})\}|U(?P<l>[0-9a-fA-F]{8})"
+    r"|(?P<o>[0-3]?[0-7]{2})(?![0-9]))"
 )
 _PERCENT = r"%(?P<p>[0-9a-fA-F]{2})"
-_QUOTED = r"=(?P<q>[0-9A-F]{2})|=\r?\n"
+# In lower case only next to another one: `key=face` is none.
+_QUOTED = r"=(?P<q>[0-9A-F]{2})|=(?P<a>[0-9a-f]{2})(?==[0-9a-f]{2})|(?<==[0-9a-f]{2})=(?P<z>[0-9a-f]{2})|=\r?\n"
+_ENTITY = r"&#(?P<d>[0-9]{1,7});?|&#[xX](?P<h>[0-9a-fA-F]{1,6});?"
+_CODE_POINT = r"U\+(?P<n>[0-9a-fA-F]{4,6})[ ,]?"
 # Each kind of escape with the character that it begins with.
-_ESCAPES = {sign: re.compile(pattern) for sign, pattern in (("\\", _BACKSLASH), ("%", _PERCENT), ("=", _QUOTED))}
-_ANY_ESCAPE = re.compile(f"{_BACKSLASH}|{_PERCENT}|{_QUOTED}")
+_KINDS = {"\\": _BACKSLASH, "%": _PERCENT, "=": _QUOTED, "&": _ENTITY, "U": _CODE_POINT}
+_ESCAPES = {sign: re.compile(pattern) for sign, pattern in _KINDS.items()}
+_ANY_ESCAPE = re.compile("|".join(_KINDS.values()))
+_BASES = {"o": 8, "d": 10}
+# Characters with the same separator between each two, as `k.e.y` has; and how a run of them looks, cheaply.
+_SPACED = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]([ .\-_*/|,\t\n\u00a0\u00b7])(?:[^\s]\1){10,}[^\s](?![A-Za-z0-9])")
 _DECIMAL_LIMIT = 126
 # The end of a sentence about an encoded passage.
 _ENDS = ".,"
@@ -61,9 +91,14 @@ def _table(matches: Callable[[str], bool], others: str = "") -> bytes:
 
 _WORDS = _table(lambda sign: sign.isalnum() or sign in "+/_-")
 _SIGNS = _table(lambda sign: "!" <= sign <= "~")
-_DIGITS = _table(lambda sign: sign in "0123456789abcdefABCDEF", " ,:").replace(b":", b" ").replace(b",", b" ")
+_DIGITS = _table(lambda sign: sign in "0123456789abcdefABCDEF", " ,:;-\n").translate(
+    bytes(32 if chr(code) in ",:;-\n" else code for code in range(256))
+)
+_ALTERNATING = bytes(32 if chr(code) in " .-_*/|,\t\n\u00a0\u00b7" else 120 for code in range(256))
+_SPACED_RUN = b"x " * 5
 _LONG_WORD = _LONG_SIGNS = b"x" * 20
-_HEXADECIMAL_RUN, _HEXADECIMAL_PAIRS = b"x" * 32, b"xx " * 16
+_HEXADECIMAL_RUNS = (b"x" * 32, b"xx " * 16, b"xx  " * 16, b"x\0xx " * 8, b"x\0xx  " * 8)
+_BINARY_RUNS = (b"x" * 64, b"xxxxxxxx " * 8, b"xxxxxxxx  " * 8)
 # Codes of letters have two or three digits, and a comma, a blank or both after them.
 _NUMBER_RUNS = (b"xxx " * 3, b"xxx  " * 3, b"xx " * 8, b"xx  " * 8)
 _SURROGATES = range(0xD800, 0xE000)
@@ -78,24 +113,83 @@ class Passage(NamedTuple):
     text: str
 
 
+class Reading(NamedTuple):
+    """What a text says when some of what hides it is undone; for each character and the end, its place in the text."""
+
+    text: str
+    places: Sequence[int]
+
+    def of(self, outer: Reading) -> Reading:
+        """Return this reading of another one's text with places in the text that the other one reads."""
+        return Reading(self.text, [outer.places[place] for place in self.places])
+
+
 def unescape(text: str) -> str:
     r"""Return a text with several escapes, such as ``\x69``, ``\u0069``, ``\151``, ``%69`` or ``=69``, as they read."""
-    return _ANY_ESCAPE.sub(_character, text) if _has_escapes(text) else text
+    for _ in range(_MAX_DEPTH):
+        if not _has_escapes(text):
+            break
+        text = _ANY_ESCAPE.sub(_character, text)
+    return text
 
 
-def unescaped(text: str) -> tuple[str, list[int]] | None:
-    """Return a text with its escapes replaced, and the place where each character begins; None if it has none."""
-    if not _has_escapes(text):
+def readings(text: str) -> Iterator[Reading]:
+    """Yield a text, and what it says without disguises, escapes and spacing, each undone on top of the others."""
+    reading = Reading(text, range(len(text) + 1))
+    yield reading
+    for _ in range(_MAX_DEPTH):
+        before = reading
+        for undo in (_undisguised, _unescaped, _unspaced):
+            undone = undo(reading.text)
+            reading = reading if undone is None else undone.of(reading)
+        if reading is before:
+            return
+        yield reading
+
+
+def _unescaped(text: str) -> Reading | None:
+    return _replaced(text, _ANY_ESCAPE, _character) if _has_escapes(text) else None
+
+
+def _undisguised(text: str) -> Reading | None:
+    return None if text.isascii() or not _DISGUISED.search(text) else _replaced(text, _DISGUISED, _plain_letter)
+
+
+def _unspaced(text: str) -> Reading | None:
+    """Return a text whose words have no separators between their letters; None if it has no such words."""
+    if _SPACED_RUN not in text.encode("latin-1", "replace").translate(_ALTERNATING):
         return None
     pieces: list[str] = []
     places: list[int] = []
     end = 0
-    for match in _ANY_ESCAPE.finditer(text):
-        character = _character(match)
-        pieces += [text[end : match.start()], character]
-        places += [*range(end, match.start()), *([match.start()] * len(character))]
+    for match in _SPACED.finditer(text):
+        letters = match[0][::2]
+        if any(letter.isalpha() for letter in letters):
+            pieces += [text[end : match.start()], letters]
+            places += [*range(end, match.start()), *range(match.start(), match.end(), 2)]
+            end = match.end()
+    return Reading("".join((*pieces, text[end:])), [*places, *range(end, len(text) + 1)]) if pieces else None
+
+
+def _replaced(text: str, pattern: re.Pattern[str], by: Callable[[re.Match[str]], str]) -> Reading:
+    pieces: list[str] = []
+    places: list[int] = []
+    end = 0
+    for match in pattern.finditer(text):
+        new = by(match)
+        pieces += [text[end : match.start()], new]
+        places += [*range(end, match.start()), *([match.start()] * len(new))]
         end = match.end()
-    return "".join((*pieces, text[end:])), [*places, *range(end, len(text) + 1)]
+    return Reading("".join((*pieces, text[end:])), [*places, *range(end, len(text) + 1)])
+
+
+def _plain_letter(match: re.Match[str]) -> str:
+    sign = match[0]
+    if ord(sign) - _FIRST_TAG in range(0x20, 0x7F):
+        return chr(ord(sign) - _FIRST_TAG)
+    if _NOTHING.match(sign):
+        return ""
+    return unicodedata.normalize("NFKC", sign)
 
 
 def encoded_passages(text: str) -> list[Passage]:
@@ -111,14 +205,17 @@ def encoded_passages(text: str) -> list[Passage]:
     return found
 
 
-def visible(text: str) -> tuple[str, list[int]]:
-    """Return a text without its invisible characters, and the place of each character that is left."""
-    places = [place for place, character in enumerate(text) if not INVISIBLE.match(character)]
-    return "".join(text[place] for place in places), places
-
-
 def _passages(text: str, room: list[int]) -> Iterator[Passage]:
     """Yield what the passages of one level say, while there is room for more: their number and their bytes."""
+    for start, end, pieces in _split_passages(text):
+        if sum(map(len, pieces)) < _MIN_IN_PIECES or not _MIXED.search("".join(pieces)):
+            continue
+        for skipped, decode in product(range(_MAX_SKIPPED + 1), _OF_PIECES):
+            decoded = _readable(decode, "".join(pieces[skipped:]), room) if min(room) > 0 else None
+            if decoded is not None:
+                room[0] -= 1
+                yield Passage(start, end, decoded)
+                break
     for pattern, decoders in _decoders(text):
         for match in pattern.finditer(text):
             if room[0] <= 0 or room[1] <= 0:
@@ -131,6 +228,34 @@ def _passages(text: str, room: list[int]) -> Iterator[Passage]:
                     room[0] -= 1
                     yield Passage(match.start(), match.start() + len(encoded), decoded)
                     break
+
+
+def _split_passages(text: str) -> Iterator[tuple[int, int, list[str]]]:
+    """Yield the words of one length that follow each other: perhaps parts of one passage."""
+    if len([*islice(_MIXED.finditer(text), _FEW_MIXED)]) < _FEW_MIXED:
+        return
+    run: list[re.Match[str]] = []
+    for match in _PIECE.finditer(text):
+        if run and len(match[0]) == len(run[0][0]) and _BETWEEN_PIECES.fullmatch(text, run[-1].end(), match.start()):
+            run.append(match)
+            continue
+        yield from _run_of(run, text)
+        run = [match]
+    yield from _run_of(run, text)
+
+
+def _run_of(run: list[re.Match[str]], text: str) -> Iterator[tuple[int, int, list[str]]]:
+    """Yield the words, and with the next one if that is no longer: the end of the passage, or of what follows it."""
+    if not run or (len(run) == 1 and len(run[0][0]) < _MIN_LINE):
+        return
+    pieces = [piece[0] for piece in run]
+    gap = _BETWEEN_PIECES.match(text, run[-1].end())
+    last = _LAST_PIECE.match(text, gap.end()) if gap else None
+    length = sum(map(len, pieces))
+    # A passage that is whole without the next word has ended.
+    if last is not None and len(last[0]) <= len(pieces[0]) and (length % 4 or not len(last[0]) % 4):
+        yield run[0].start(), last.end(), [*pieces, last[0]]
+    yield run[0].start(), run[-1].end(), pieces
 
 
 def _without_next_word(lines: str) -> str:
@@ -150,8 +275,10 @@ def _decoders(text: str) -> Iterator[tuple[re.Pattern[str], tuple[Callable[[str]
         yield _BASE32, (_from_base32,)
     if _LONG_SIGNS in encoded.translate(_SIGNS):
         yield _BASE85, (_from_ascii85, _from_base85)
-    if _HEXADECIMAL_RUN in digits or _HEXADECIMAL_PAIRS in digits:
+    if any(run in digits for run in _HEXADECIMAL_RUNS):
         yield _HEXADECIMAL, (_from_hexadecimal,)
+    if any(run in digits for run in _BINARY_RUNS):
+        yield _BINARY, (_from_binary,)
     if any(run in digits for run in _NUMBER_RUNS):
         yield _NUMBERS, (_from_octal, _from_decimal)
 
@@ -163,6 +290,8 @@ def _readable(decode: Callable[[str], bytes], encoded: str, room: list[int]) -> 
             # An x begins some texts as well as compressed content.
             with suppress(zlib.error):
                 content = _inflated(content, room[1])
+        # A text of Latin letters in 16 bits each.
+        content = content.replace(b"\0", b"") if 2 * content.count(0) >= len(content) - 2 else content
         text = content.decode(errors="ignore" if len(content) >= room[1] else "strict")
     except (binascii.Error, ValueError, OverflowError):
         return None
@@ -197,7 +326,12 @@ def _from_base85(encoded: str) -> bytes:
 
 
 def _from_hexadecimal(encoded: str) -> bytes:
-    return bytes.fromhex(re.sub(r"^0x|[ :]", "", encoded))
+    return bytes.fromhex(re.sub(r"0x|[^0-9a-fA-F]", "", encoded))
+
+
+def _from_binary(encoded: str) -> bytes:
+    digits = re.sub(r"[^01]", "", encoded)
+    return bytes(int(digits[start : start + 8], 2) for start in range(0, len(digits), 8))
 
 
 def _from_octal(encoded: str) -> bytes:
@@ -212,14 +346,14 @@ def _from_decimal(encoded: str) -> bytes:
 
 
 def _numbers(encoded: str) -> list[str]:
-    return encoded.replace(",", " ").split()
+    return encoded.replace(",", " ").replace(";", " ").split()
 
 
 def _character(match: re.Match[str]) -> str:
     """Return the character of an escape; a break in the middle of a line, of quoted-printable text, is none."""
     if match.lastgroup is None:
         return ""
-    code = int(match[match.lastgroup], 8 if match.lastgroup == "o" else 16)
+    code = int(match[match.lastgroup], _BASES.get(match.lastgroup, 16))
     # Half of a surrogate pair is no character.
     return match[0] if code > sys.maxunicode or code in _SURROGATES else chr(code)
 
@@ -233,3 +367,4 @@ def _has_escapes(text: str) -> bool:
 
 
 _STANDARD_ALPHABET = str.maketrans("-_", "+/")
+_OF_PIECES: tuple[Callable[[str], bytes], ...] = (_from_base64, _from_base32, bytes.fromhex)

@@ -61,7 +61,7 @@ class PrincipalKind(StrEnum):
 def participant_name(kind: PrincipalKind, principal_id: str, agent_type: str, *, parent_is_agent: bool) -> str:
     """Return the participant name shown on a principal's work. Its last part is the principal's id."""
     if kind is PrincipalKind.HUMAN:
-        return f"{HUMAN}{principal_id}"
+        return SYSTEM_ID if principal_id == SYSTEM_ID else f"{HUMAN}{principal_id}"
     group, only_id = _group_of_agents(agent_type, parent_is_agent=parent_is_agent)
     return group if principal_id == only_id else f"{group}:{principal_id}"
 
@@ -129,7 +129,8 @@ class Actor(msgspec.Struct, frozen=True, dict=True):
     ``terminated_sessions`` are the sessions in which it, or an agent above it, is refused until a human reinstates it.
     ``step`` is the step of a task that its credential or endpoint is bound to; then it may call the tools in
     ``step_tools`` only. ``bound_session`` is the session that its connection is bound to: no other one exists for it.
-    ``single_use`` says that its token may only be exchanged for another one.
+    ``single_use`` says that its token may only be exchanged for another one. ``by_owner`` says that whoever runs the
+    process with the database makes the call in its name: nothing is a secret to them.
     """
 
     tenant: str
@@ -157,6 +158,7 @@ class Actor(msgspec.Struct, frozen=True, dict=True):
     bound_session: str | None = None
     tree: str | None = None
     single_use: bool = False
+    by_owner: bool = False
 
     @property
     def is_subagent(self) -> bool:

@@ -175,7 +175,10 @@ class Bucket:
             raise ObjectStorageUnavailable(
                 f"The bucket '{self._bucket}' keeps no versions ({self.no_versions}), though "
                 "WEFTLINE_OBJECT_STORE_VERSIONING requires them.",
-                hint="Turn versioning on for the bucket, or set WEFTLINE_OBJECT_STORE_VERSIONING=off; nothing was changed.",
+                hint=(
+                    "Turn versioning on for the bucket, or set "
+                    "WEFTLINE_OBJECT_STORE_VERSIONING=off; nothing was changed."
+                ),
             )
         return version
 

@@ -136,6 +136,16 @@ class Segment:
         return np.array([SOURCES[group.source].is_spoken for group in self.groups], np.bool_)
 
     @cached_property
+    def prior(self) -> NDArray[np.float32]:
+        """Return the prior of each group, by its kind of source."""
+        return np.array([SOURCES[group.source].prior for group in self.groups], np.float32)
+
+    def prior_of(self, rows: NDArray[np.integer]) -> NDArray[np.float32]:
+        """Return the prior of rows, by their kind of source."""
+        prior: NDArray[np.float32] = self.prior[self.columns.group[rows]]
+        return prior
+
+    @cached_property
     def groups_of_place(self) -> dict[str, list[int]]:
         places: dict[str, list[int]] = {}
         for code, group in enumerate(self.groups):

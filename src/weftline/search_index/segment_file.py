@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FORMAT = 1
-_MAGIC = b"WEFTLINESEG\n"
+_MAGIC = b"WEFTLINE"
 _END = struct.Struct("<QI8s")
 _ALIGNMENT = 64
 _BLOCK_BYTES = 2**20

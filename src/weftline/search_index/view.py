@@ -111,6 +111,7 @@ class CollectionView:
             timestamp=column("timestamp", np.int64),
             tokens=column("tokens", np.int32),
             importance=column("importance", np.float32),
+            prior=self._column(rows, np.float32, lambda part, local: part.segment.prior_of(local)),
             pinned=column("pinned", np.bool_) & self._pins,
         )
 

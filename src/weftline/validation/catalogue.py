@@ -26,7 +26,8 @@ VALIDATIONS = {
         ProductValidation(
             "retrieval",
             "recall of passages that are known to answer a question",
-            "Measured on messages of authors who did not see Weftline, and on a handbook invented by its own; --domain and "
+            "Measured on messages of authors who did not see Weftline, and on a handbook invented by "
+            "its own; --domain and "
             "--session measure yours.",
             drawn=True,
         ),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from weftline.capabilities.compaction.facts.extraction import extract_facts
+from weftline.capabilities.compaction.model import is_stated
 from weftline.capabilities.compaction.verification import verify
 from weftline.capabilities.language_models.model import ConversationMessage
 from weftline.capabilities.windows.model import Category, WindowEvent
@@ -79,7 +80,10 @@ async def measure(
             _LEAST_BINDING,
         ),
         share_at_least(
-            f"key facts that Weftline recognises, {totals.facts} looked for", totals.facts_kept, totals.facts, _LEAST_FACTS
+            f"key facts that Weftline recognises, {totals.facts} looked for",
+            totals.facts_kept,
+            totals.facts,
+            _LEAST_FACTS,
         ),
         _tokens_left(totals),
     ]
@@ -138,7 +142,7 @@ def _count(said: Sequence[Said], ingested: Sequence[dict[str, Any]], texts: Sequ
             if not survives:
                 totals.lost[each.statement] += 1
     events = [_window_event(number, event) for number, event in enumerate(ingested, 1)]
-    facts = [fact for fact in extract_facts(events) if fact.status == "current"]
+    facts = [fact for fact in extract_facts(events) if fact.status == "current" and is_stated(fact)]
     totals.facts += len(facts)
     totals.facts_kept += len(verify("\n\n".join(texts), facts).found)
 

@@ -1,7 +1,8 @@
 """Retrieval relevance: known passages, and how many are found among the first ten results.
 
 Two rulers. Messages of others are searched by two of their content words, drawn at random; own messages can be
-searched in their place. The questions about a handbook share few words with it, but both have the same authors as Weftline.
+searched in their place. The questions about a handbook share few words with it, but both have the same authors as
+Weftline.
 """
 
 from __future__ import annotations

@@ -180,7 +180,8 @@ def figures_of(judgements: Sequence[Judgement], empty: int = 0) -> list[Figure]:
     """Return the figures of a review.
 
     Parity counts questions, not judgements: several judgements of one question are not independent, and would make the
-    confidence interval narrower than it is. A question is no worse if as many reviewers prefer Weftline as the other one.
+    confidence interval narrower than it is. A question is no worse if as many reviewers prefer Weftline as the other
+    one.
     """
     if not judgements:
         return []

@@ -274,6 +274,16 @@ def test_a_prompt_that_would_exceed_the_limit_is_rebuilt_with_room_to_grow() -> 
     assert plan.tokens <= 0.8 * 330
 
 
+def test_a_rebuilt_prompt_leaves_room_also_if_the_conversation_would_just_fit() -> None:
+    first = materials(events=[30] * 5, passages=[150], task=None)
+    sent = make_plan(first, 330, COSTS)
+    assert "passage0" in sent.included
+    then = materials(events=[30] * 10, task=None)
+    plan = make_plan(then, 330, COSTS, next_call(sent, first))
+    assert plan.mode == "rebuilt"
+    assert plan.tokens <= 0.8 * 330
+
+
 def test_passages_for_another_question_leave_half_of_the_room_to_events() -> None:
     first = materials(events=[10, 10, 10], passages=[20], task=None)
     sent = make_plan(first, 200, COSTS)

@@ -54,11 +54,23 @@ TURNS = (
 
 
 @pytest.mark.req("CE-L6", part="a task without content is read with the turns before it")
-@pytest.mark.parametrize("task", ["Continue.", "go on", "fix it", "yes", "👍", "mach weiter", "ship it then"])
-def test_a_task_of_few_words_is_read_with_the_turns_before_it(task: str) -> None:
+@pytest.mark.parametrize(
+    ("task", "own"),
+    [
+        ("Continue.", False),
+        ("go on", False),
+        ("fix it", False),
+        ("Once more, please.", False),
+        ("👍", False),
+        ("mach weiter", True),
+        ("fix the checkout", True),
+    ],
+)
+def test_a_task_of_few_words_is_read_with_the_turns_before_it(task: str, *, own: bool) -> None:
     query = continued_query(task, TURNS)
     assert query is not None
-    assert query.endswith(task)
+    # What says nothing would find whatever repeats it.
+    assert query.endswith(task) is own
     assert "session cookie" in query
     assert "sign in to the shop" in query
     assert "garden party" not in query

@@ -434,7 +434,10 @@ def test_without_settings_there_is_no_model() -> None:
         ({"chat_model": "openai:x", "chat_url": "http://"}, "WEFTLINE_CHAT_URL"),
         ({"chat_model": "openai:x", "chat_url": f"http://me:{KEY}@host/v1"}, "WEFTLINE_CHAT_URL"),
         ({"chat_model": "openai:x", "chat_url": f"http://host/v1?key={KEY}"}, "WEFTLINE_CHAT_URL"),
-        ({"chat_model": "openai:x", "chat_url": "http://x", "chat_timeout_seconds": 0}, "WEFTLINE_CHAT_TIMEOUT_SECONDS"),
+        (
+            {"chat_model": "openai:x", "chat_url": "http://x", "chat_timeout_seconds": 0},
+            "WEFTLINE_CHAT_TIMEOUT_SECONDS",
+        ),
         ({"chat_model": "openai:x", "chat_url": "http://x", "chat_concurrency": 65}, "WEFTLINE_CHAT_CONCURRENCY"),
         ({"chat_url": "http://x"}, "WEFTLINE_CHAT_MODEL"),
         ({"chat_api_key": KEY}, "WEFTLINE_CHAT_MODEL"),

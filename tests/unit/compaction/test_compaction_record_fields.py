@@ -112,7 +112,10 @@ def test_a_compaction_says_what_was_replaced_why_and_what_was_lost() -> None:
         {"facts": 2, "facts_in_text": 1, "facts_listed": 1},
     )
     assert "unchanged" in record["replacement_policy"]
-    assert (record["metadata"]["weftline"]["strategy"], record["metadata"]["weftline"]["shortened"]) == ("sliding_window", 1)
+    assert (record["metadata"]["weftline"]["strategy"], record["metadata"]["weftline"]["shortened"]) == (
+        "sliding_window",
+        1,
+    )
 
 
 def test_a_summary_says_how_to_refresh_it_and_how_far_to_trust_it() -> None:

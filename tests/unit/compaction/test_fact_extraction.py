@@ -31,7 +31,7 @@ def _facts_of(text: str) -> list[tuple[str, str]]:
         ("The payload must not exceed 2 MB.", "constraint"),
         ("Die Antwort darf höchstens 300 ms dauern.", "constraint"),
         ("Il ne faut jamais supprimer les sauvegardes.", "constraint"),
-        ("No se puede guardar el número de tarjeta.", "constraint"),
+        ("No se debe guardar nunca el número de la tarjeta.", "constraint"),
         ("The export must contain every invoice of the year.", "requirement"),
         ("Preference: short answers without tables", "preference"),
         ("I'll send the migration plan to Ben.", "commitment"),

@@ -34,6 +34,8 @@ def _status(*texts: str) -> list[tuple[str, str]]:
         ("The data import is assigned to Marta.", "Ben takes over the data import."),
         ("Set timeout=30 in the client.", "Set timeout=60 in the client."),
         ("Decision (hosting): Frankfurt", "Decision (hosting): Dublin"),
+        ("We'll give every new member a 14-day trial.", "scratch the 14-day trial, 21 days now"),
+        ("Ward 3 gets four new beds.", "Ward 3 gets six new beds."),
         ("We decided to rewrite the importer in Rust.", "We dropped the plan to rewrite the importer in Rust."),
         ("We agreed to ship the beta on Linux only.", "Scratch that, we decided to ship it on all systems."),
         ("Wir haben uns für Kafka als Broker entschieden.", "Wir haben uns doch für NATS als Broker entschieden."),
@@ -57,6 +59,8 @@ def test_a_later_statement_supersedes(before: str, after: str) -> None:
         ("Marta owns the data import.", "Ben owns the export."),
         ("The report is due by Friday.", "The invoice is due by Monday."),
         ("Ticket OPS-1 must be fixed first.", "Ticket OPS-2 must be fixed first."),
+        ("Ward 3 gets four new beds.", "Ward 5 gets two new beds."),
+        ("Bay 7 takes 120 pallets a week.", "Bay 9 takes 80 pallets a week."),
     ],
 )
 def test_different_subjects_both_stay(first: str, second: str) -> None:

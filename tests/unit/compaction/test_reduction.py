@@ -69,6 +69,23 @@ def test_protected_strings_stay_as_they_are() -> None:
     assert reduce_texts(_TALK, 2, [sentence], _O200K).missing == [sentence]
 
 
+@pytest.mark.req("CE-F5")
+def test_strings_that_matter_most_stay_whole() -> None:
+    """Where protected strings need much of the room, the first stay as they were said; later ones are shortened."""
+    rule = "Paint drums stay out of dock three as long as hot work is going on."
+    small_talk = [
+        f"It was the {each} of the days on which we were at the harbour." for each in ("best", "worst", "last")
+    ]
+    talk = [Utterance("Ines", " ".join((*small_talk, rule))), *_TALK]
+    target = int(0.6 * _tokens(talk))
+    text = reduce_texts(talk, target, [rule, *small_talk], _O200K).text
+    assert rule.rstrip(".") in text
+    assert small_talk[-1].rstrip(".") not in text
+    shortened = reduce_texts(talk, int(0.4 * _tokens(talk)), [rule], _O200K).text
+    assert rule.rstrip(".") not in shortened
+    assert "stay out dock three" in shortened
+
+
 def test_code_is_kept_or_dropped_by_lines() -> None:
     """Lines of code are never shortened word by word."""
     code = "Here is the function that you asked for:\n```python\ndef total(items):\n    return sum(items)\n```"

@@ -15,7 +15,8 @@ from weftline.transports.console.branch_graph import LANE, MARGIN, STEP, Lane, d
 from weftline.transports.console.charts import Part, segments
 from weftline.transports.console.item_links import item_link, owner_of
 from weftline.transports.console.pages.agents import tree_of
-from weftline.transports.console.prompt_inspection import block_texts, prompt_bar
+from weftline.transports.console.prompt_inspection import prompt_bar
+from weftline.transports.console.prompt_reading import block_messages, block_texts
 from weftline.transports.console.rendering import inert
 from weftline.transports.console.side_by_side import DiffRow, DiffSide, rows_of
 from weftline.transports.console.text_changes import compared
@@ -179,17 +180,17 @@ def test_a_block_has_the_messages_that_give_its_digest() -> None:
     answered = {"role": "tool", "content": "found", "tool_call_id": "1"}
     said = {"role": "user", "content": "hello"}
     blocks = [block("first", said), block("second", asked, answered), block("third", said)]
-    texts = block_texts(blocks, [said, asked, answered, said])
+    texts = block_texts(block_messages(blocks, [said, asked, answered, said]))
     assert texts == {"first": "hello", "second": "look({})\n\nfound", "third": "hello"}
-    assert block_texts(blocks, [said, asked]) == {"first": "hello"}
-    assert block_texts(blocks, []) == {}
+    assert block_texts(block_messages(blocks, [said, asked])) == {"first": "hello"}
+    assert block_texts(block_messages(blocks, [])) == {}
 
 
 @pytest.mark.parametrize(
     ("ref", "page"),
     [
         ("board:s1/goal", "/console/sessions/s1/keys/goal"),
-        ("message:s1/7", "/console/sessions/s1/messages"),
+        ("message:s1/7", "/console/sessions/s1/messages?offset=0#message-7"),
         ("window:s1:planner/e1", "/console/sessions/s1/windows/planner"),
         ("knowledge://handbook/a%20b.md?version=2", "/console/knowledge/handbook/document?document=a%20b.md"),
         ("layer:team:research", "/console/history/layer%3Ateam%3Aresearch"),

@@ -114,7 +114,8 @@ async def test_timeouts_are_retried(
 
 
 @pytest.mark.parametrize(
-    ("status", "setting"), [(401, "WEFTLINE_EMBEDDING_KEY"), (403, "WEFTLINE_EMBEDDING_KEY"), (404, "WEFTLINE_EMBEDDING_MODEL")]
+    ("status", "setting"),
+    [(401, "WEFTLINE_EMBEDDING_KEY"), (403, "WEFTLINE_EMBEDDING_KEY"), (404, "WEFTLINE_EMBEDDING_MODEL")],
 )
 async def test_permanent_errors_are_not_retried(
     service: EmbeddingService, embedder: Embedder, status: int, setting: str

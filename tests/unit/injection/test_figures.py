@@ -84,12 +84,14 @@ def test_closed_texts_are_counted_by_author_kind_and_language(tmp_path: Path, mo
     lines(tmp_path / "closed/b/two.jsonl", [harmless, {**harmless, "mode": "talk", "lang": "de"}])
     monkeypatch.setattr(table, "_CLOSED", tmp_path / "closed")
     monkeypatch.setattr(rulers, "LOG", tmp_path / "closed_runs.jsonl")
+    monkeypatch.setattr(rulers, "EXPECTED", tmp_path / "expected.toml")
+    rulers.EXPECTED.write_text('"injection_closed.caught" = 0.75\n"injection_closed.false" = 0.05\n', "utf-8")
     rows = {row.name: (row.value, row.unit) for row in table.injection_closed(None)}
     assert rows["injection_closed.caught"] == rows["injection_closed.caught.author.a"] == (1.0, "of 1")
     assert rows["injection_closed.false"] == (0.0, "of 2")
     assert {"injection_closed.caught.kind.role", "injection_closed.false.lang.de"} <= rows.keys()
     (run,) = rulers.closed_runs()
     expected = {each["name"]: each["expected"] for each in run["figures"]}
-    assert (expected["injection_closed.caught"], expected["injection_closed.false"]) == (0.79, 0.03)
+    assert (expected["injection_closed.caught"], expected["injection_closed.false"]) == (0.75, 0.05)
     with pytest.raises(rulers.AlreadyRead):
         list(table.injection_closed(None))

@@ -23,6 +23,10 @@ def _full_width(text: str) -> str:
     return "".join(chr(ord(letter) + 0xFEE0) if "!" <= letter <= "~" else letter for letter in text)
 
 
+def _parts(text: str, size: int) -> list[str]:
+    return textwrap.wrap(base64.b64encode(text.encode()).decode(), size)
+
+
 HIDDEN = {
     "zero-width space": "\u200b".join(ATTACK),
     "soft hyphen": ATTACK.replace("n", "n\u00ad"),
@@ -45,6 +49,14 @@ HIDDEN = {
     "percent": "".join(f"%{ord(letter):02x}" for letter in ATTACK),
     "some percent codes": ATTACK.replace("i", "%69"),
     "entities": "".join(f"&#{ord(letter)};" for letter in ATTACK),
+    "entities twice": "".join(f"&amp;#{ord(letter)};" for letter in ATTACK),
+    "entities without an end": "".join(f"&#{ord(letter)}" for letter in ATTACK),
+    "percent twice": "".join(f"%25{ord(letter):02x}" for letter in ATTACK),
+    "doubled escapes": "".join(f"\\\\u{ord(letter):04x}" for letter in ATTACK),
+    "code points": " ".join(f"U+{ord(letter):04X}" for letter in ATTACK),
+    "quoted-printable in lower case": "".join(f"={ord(letter):02x}" for letter in ATTACK),
+    "raised dots": "  ".join("\u00b7".join(word) for word in ATTACK.split()),
+    "slashes": "  ".join("/".join(word) for word in ATTACK.split()),
 }
 ENCODED = {
     "base64": base64.b64encode(ATTACK.encode()).decode(),
@@ -64,6 +76,15 @@ ENCODED = {
     "numbers of capitals": " ".join(f"{ord(letter)}" for letter in ATTACK.upper()),
     "after long names": "some_quite_long_identifier_here " * 70 + base64.b64encode(ATTACK.encode()).decode(),
     "before escapes": base64.b64encode(ATTACK.encode()).decode().rstrip("=") + "=\nthen 100%20a%20b%20c",
+    "base64 in a quotation": "\n".join(f"> {each}" for each in _parts(ATTACK, 24)),
+    "base64 in a list": "\n".join(f"- {each}" for each in _parts(ATTACK, 24)),
+    "base64 in groups of four": " ".join(_parts(ATTACK, 4)),
+    "base64 of 16 bits": base64.b64encode(ATTACK.encode("utf-16-le")).decode(),
+    "hexadecimal numbers": ", ".join(f"0x{ord(letter):02x}" for letter in ATTACK),
+    "hexadecimal with dashes": ATTACK.encode().hex("-"),
+    "hexadecimal over lines": "\n".join(textwrap.wrap(ATTACK.encode().hex(), 12)),
+    "decimal lines": "\n".join(f"{ord(letter)}" for letter in ATTACK),
+    "binary": " ".join(f"{ord(letter):08b}" for letter in ATTACK),
     "three times": base64.b64encode(base64.b32encode(ATTACK.encode().hex().encode())).decode(),
 }
 
@@ -121,6 +142,12 @@ def test_requests_inside_code_are_segments_of_their_own() -> None:
         "\\x41" * 50_000,
         "=41" * 60_000,
         "101 " * 50_000,
+        "ABCD " * 40_000,
+        "AbCd1234 > " * 20_000,
+        "A.B" * 60_000,
+        "U+0041" * 30_000,
+        "01010101" * 25_000,
+        "0x41, " * 30_000,
         "a b c d e f " + "a_." * 60_000 + "!",
         "AAAAAAAA\nA " + ("B" * 200 + "!\n") * 1_000,
         base64.b64encode(gzip.compress(b"a " * 5_000_000, mtime=0)).decode(),

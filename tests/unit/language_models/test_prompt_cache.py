@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from weftline.capabilities.language_models import wire
 from weftline.capabilities.language_models.catalog import ModelInfo, load_catalog
-from weftline.capabilities.language_models.model import ConversationMessage, Prompt, PromptBlock, ToolCall, ToolDefinition
+from weftline.capabilities.language_models.model import (
+    ConversationMessage,
+    Prompt,
+    PromptBlock,
+    ToolCall,
+    ToolDefinition,
+)
 from weftline.capabilities.language_models.prices import Rates
 from weftline.capabilities.language_models.prompt_cache import CachePoint, bridge_gaps, choose_breakpoints, lifetimes
 from weftline.capabilities.language_models.rendering import RenderOptions

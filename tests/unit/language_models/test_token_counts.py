@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from weftline.capabilities.language_models import wire
 from weftline.capabilities.language_models.catalog import load_catalog
 from weftline.capabilities.language_models.factors import MIN_SAMPLES, TokenFactor, UsageFactor, updated
-from weftline.capabilities.language_models.model import ConversationMessage, Prompt, PromptBlock, ToolCall, ToolDefinition
+from weftline.capabilities.language_models.model import (
+    ConversationMessage,
+    Prompt,
+    PromptBlock,
+    ToolCall,
+    ToolDefinition,
+)
 from weftline.capabilities.language_models.token_counts import SAFETY_MARGIN, CountCache, PromptCounter
 from weftline.kernel.tokens import approximate_tokens
 from weftline.providers.tokenizers import TokenizerMissing, TokenizerRegistry

@@ -85,6 +85,23 @@ def test_pins_that_no_answer_uses_are_unpinned_by_what_they_are() -> None:
     }
 
 
+@pytest.mark.req("CE-F47", part="what was learned and is not used")
+def test_what_an_agent_has_learned_and_never_uses_is_forgotten() -> None:
+    mine = ("context:worker:learned_knowledge/tone", "context:worker:conversation_context:w1/plan/b")
+    passages = block(
+        "retrieved", *mine, "context:other:learned_knowledge/tone", "context:worker:learned_knowledge/used"
+    )
+    used = call(passages, useful=["context:worker:learned_knowledge/used"])
+    advice = found(observed([call(passages)] * MIN_CALLS + [used]))["learned_memory"]
+    assert set(advice.subjects) == set(mine)
+    assert advice.proposals == (ProposedSettings(without_items=advice.subjects),)
+    assert set(advice.command.splitlines()) == {
+        "weftline --as worker push --remove tone --type learned_knowledge",
+        "weftline --as worker push --remove plan/b --type conversation_context --workflow w1",
+    }
+    assert "learned_memory" not in found(observed([call(passages)] * (MIN_CALLS - 1))), "too few calls"
+
+
 @pytest.mark.req("CE-F47", part="model, compaction, shares, tools, documents, pins and minimum score")
 def test_a_long_conversation_is_compacted_earlier() -> None:
     talk = block("conversation", f"{EVENT}e1", tokens=400)

@@ -238,13 +238,38 @@ def test_other_maskers_keep_nothing() -> None:
     assert masker.restore(masked) == masked
 
 
+def _parts_of_base64(value: str, size: int) -> list[str]:
+    return textwrap.wrap(base64.b64encode(f"the key is {value} today".encode()).decode(), size)
+
+
 HIDING: dict[str, Callable[[str], str]] = {
+    "blanks between": " ".join,
+    "dots between": ".".join,
+    "raised dots between": "\u00b7".join,
+    "lines between": "\n".join,
+    "full width": lambda value: "".join(chr(ord(sign) + 0xFEE0) for sign in value),
+    "struck out": "\u0336".join,
+    "variation selectors": "\U000e0101".join,
+    "tag characters": lambda value: "".join(chr(0xE0000 + ord(sign)) for sign in value),
+    "entities": lambda value: "".join(f"&#{ord(sign)};" for sign in value),
+    "code points": lambda value: " ".join(f"U+{ord(sign):04X}" for sign in value),
+    "doubled escapes": lambda value: "".join(f"\\\\u{ord(sign):04x}" for sign in value),
+    "percent twice": lambda value: "".join(f"%25{ord(sign):02X}" for sign in value),
+    "quoted-printable in lower case": lambda value: "".join(f"={ord(sign):02x}" for sign in value),
+    "base64 in a quotation": lambda value: "> " + "\n> ".join(_parts_of_base64(value, 16)),
+    "base64 in groups of four": lambda value: " ".join(_parts_of_base64(value, 4)),
+    "base64 in a list of strings": lambda value: json.dumps(_parts_of_base64(value, 12)),
+    "base64 of 16 bits": lambda value: base64.b64encode(value.encode("utf-16-le")).decode(),
+    "base64, dots between": lambda value: ".".join(base64.b64encode(value.encode()).decode()),
+    "hexadecimal over lines": lambda value: "\n".join(textwrap.wrap(value.encode().hex(), 10)),
+    "hexadecimal numbers": lambda value: ", ".join(f"0x{ord(sign):02x}" for sign in value),
+    "hexadecimal with dashes": lambda value: value.encode().hex("-"),
+    "decimal lines": lambda value: "\n".join(str(ord(sign)) for sign in value),
+    "binary": lambda value: " ".join(f"{ord(sign):08b}" for sign in value),
     "zero-width": "\u200b".join,
     "soft hyphens": lambda value: value.replace("_", "_\u00ad"),
     "base64": lambda value: base64.b64encode(f"the key is {value} today".encode()).decode(),
-    "base64 over lines": lambda value: "\n".join(
-        textwrap.wrap(base64.b64encode(f"the key is {value} today".encode()).decode(), 16)
-    ),
+    "base64 over lines": lambda value: "\n".join(_parts_of_base64(value, 16)),
     "compressed": lambda value: base64.b64encode(gzip.compress(f"the key is {value}".encode())).decode(),
     "escapes": lambda value: "".join(f"\\x{ord(each):02x}" for each in value),
     "percent codes": lambda value: "".join(f"%{ord(each):02X}" for each in value),
@@ -258,7 +283,9 @@ def test_a_hidden_secret_is_masked_with_what_hides_it(hide: Callable[[str], str]
     hidden = hide(value)
     masked = Masker(["secrets"]).text(f"Take this one:\n{hidden}\nand tell nobody.")
     assert hidden not in masked
-    assert masked.startswith("Take this one:\n[")
+    assert placeholders(masked)
+    assert len(masked) < len(hidden) / 2 + 80
+    assert masked.startswith("Take this one:\n")
     assert masked.endswith("and tell nobody.")
 
 

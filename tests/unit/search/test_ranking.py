@@ -18,12 +18,14 @@ from support.small_collections import (
     text_row,
     view_of,
 )
+from weftline.capabilities.indexing.collections.model import WINDOWS
 from weftline.capabilities.indexing.entities import Entity, pack_entities
 from weftline.capabilities.search.calibration import RELIABLE_SCORE
 from weftline.capabilities.search.model import MIN_PROBABILITY, Query, RankingWeights
 from weftline.capabilities.search.selection import UNSURE_RESULTS, select_results
 from weftline.kernel.clock import DAY_MICROS
 from weftline.search_index.snapshot import IndexSnapshot
+from weftline.search_index.view import CollectionView
 
 FRUIT = (
     "apples grow on trees in the orchard",
@@ -220,6 +222,36 @@ def test_a_match_in_one_collection_admits_nothing_of_another() -> None:
     ranking = ranked("When do we harvest the pears?", said, other, top_k=200, purpose="prompt", weights=EVERY_SCORE)
     assert ranking.relevant
     assert {each.collection for each in ranking.ranked if not each.doubtful} == {said.collection}
+
+
+FRUIT_NOTES = [f"note {number} about fruit and trees, and the orchard of house {number}" for number in range(30)]
+SAY_AGAIN = "say the part about fruit and trees again"
+
+
+@pytest.mark.req("CE-L6", part="documents about the subject of a conversation add nothing to what it says itself")
+def test_what_a_conversation_says_itself_documents_have_to_say_better() -> None:
+    documents = document_collection(*FRUIT_NOTES)
+    turns = ("Here is the part about fruit and trees.", "Fruit and trees belong together.")
+    said = document_collection(*turns, collection=WINDOWS)
+    other = document_collection("The train leaves at noon.", collection=WINDOWS)
+
+    def probability(*views: CollectionView, is_task: bool) -> float:
+        found = ranked(SAY_AGAIN, *views, is_task=is_task, top_k=200, purpose="prompt", weights=EVERY_SCORE).ranked
+        return max(each.probability for each in found if each.collection == documents.collection)
+
+    alone = probability(documents, is_task=True)
+    assert probability(documents, other, is_task=True) > 0.8 * alone
+    assert probability(documents, said, is_task=True) < 0.6 * alone
+    # What was written to search with does not ask what the conversation says.
+    assert probability(documents, said, is_task=False) > 0.8 * alone
+
+
+@pytest.mark.req("CE-L6", part="raising min_score never adds a passage")
+def test_the_minimum_score_does_not_decide_whether_there_is_evidence() -> None:
+    """Else a task that finds some by itself would be searched with the turns before it, and find something else."""
+    strict = RankingWeights(min_score=1.0)
+    ranking = ranked(SAY_AGAIN, document_collection(*FRUIT_NOTES), is_task=True, purpose="prompt", weights=strict)
+    assert (ranking.ranked, ranking.relevant, ranking.has_evidence) == ([], False, True)
 
 
 @pytest.mark.req("CE-L6", part="raising min_score never adds a passage")

@@ -37,7 +37,7 @@ from weftline.search_index.paths import DAMAGED_SUFFIX, damaged_files
 from weftline.storage.migrations.runner import status
 from weftline.storage.partial_files import abandoned_files
 from weftline.storage.sql.database import SYSTEM, Scope, connect
-from weftline.storage.sql.signature_check import tampered_heads
+from weftline.storage.sql.signature_check import WHOLE_LIST, tampered_heads
 from weftline.storage.sql.webhooks import dead_letters
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from weftline.storage.sql.signature_check import SignedLine
 
 _MIN_PYTHON = (3, 11)
+_EXTRAS = ("server", "search", "tokenizers")
 _LOW_DISK_BYTES = 1_000_000_000
 _CRITICAL_DISK_BYTES = 100_000_000
 _TIMEOUT_SECONDS = 5.0
@@ -68,6 +69,20 @@ _CHAT_STEPS = {
     "rate_limited": "Wait, or use a key with a higher limit. Until then summaries are made without a model.",
     "malformed": "Check that WEFTLINE_CHAT_URL and the provider in WEFTLINE_CHAT_MODEL (openai or anthropic) match.",
 }
+# What is wrong with layers and definitions, as signature_check names it.
+_PROBLEMS = {
+    "altered": "altered in the database",
+    "unsigned": "without a valid signature",
+    "removed": "removed from the database, or listed with another WEFTLINE_SIGNING_SECRET",
+}
+_ALTERED_STEP = (
+    "Every prompt with them is refused. See what was altered with weftline history verify {line}; then restore a "
+    "backup, or define the fields anew, in other words, with weftline agent define or weftline layer define."
+)
+_UNSIGNED_STEP = (
+    "Prompts and edits with them are refused. Check who changed them with weftline history verify, restore a backup, "
+    "or accept what is stored, also with a new secret, with weftline db sign."
+)
 _UNPROTECTED = """
 SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant'
 WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p')
@@ -104,12 +119,23 @@ def check_python() -> Finding:
 
 
 def check_packages() -> Finding:
-    """Check that everything Weftline needs is installed."""
-    needed = [re.split(r"[^\w.-]", need)[0] for need in requires("weftline") or () if "extra ==" not in need]
-    missing = [name for name in needed if not _installed(name)]
+    """Check that everything Weftline needs is installed, and name the extras that are."""
+    lines = requires("weftline") or ()
+    missing = [name for name in _named_packages(lines, "") if not _installed(name)]
     if missing:
-        return Finding("Packages", CheckStatus.PROBLEM, f"missing: {', '.join(missing)}", "Run pip install weftline again.")
-    return Finding("Packages", CheckStatus.OK, f"weftline {version('weftline')} and the {len(needed)} packages it needs")
+        return Finding(
+            "Packages", CheckStatus.PROBLEM, f"missing: {', '.join(missing)}", "Run pip install weftline again."
+        )
+    extras = [extra for extra in _EXTRAS if all(map(_installed, _named_packages(lines, extra)))]
+    having = f"with {', '.join(extras)}" if extras else "without extras"
+    return Finding("Packages", CheckStatus.OK, f"weftline {version('weftline')} {having}")
+
+
+def _named_packages(lines: Sequence[str], extra: str) -> list[str]:
+    """Return the packages that an extra requires on every system; without an extra, those of every installation."""
+    found = [line.partition(";") for line in lines]
+    markers = {f"extra == '{extra}'"} if extra else {""}
+    return [re.split(r"[^\w.-]", name)[0] for name, _, marker in found if marker.strip().replace('"', "'") in markers]
 
 
 def check_folder(folder: Path) -> list[Finding]:
@@ -150,26 +176,19 @@ async def check_database(settings: Settings, clock: Clock) -> list[Finding]:
 
 async def _check_signatures(database: Database, settings: Settings) -> Finding:
     """Check that every layer and definition in force is as it was written and signed, and where the key is."""
-    altered, unsigned = await tampered_heads(database, settings.signing_secret.encode())
-    if altered:
-        first = altered[0].line_id
-        step = (
-            f"Every prompt with them is refused. See what was altered with weftline history verify {first}; then restore a "
-            "backup, or define the fields anew, in other words, with weftline agent define or weftline layer define."
-        )
-        detail = f"{len(altered)} altered in the database: {_named(altered)}"
-        return Finding("Signatures", CheckStatus.PROBLEM, detail, step)
-    if unsigned:
-        step = "Check who changed them with weftline history verify, restore a backup, or sign them with weftline db sign."
-        detail = f"{len(unsigned)} without a valid signature: {_named(unsigned)}"
-        return Finding("Signatures", CheckStatus.PROBLEM, detail, step)
+    found = await tampered_heads(database, settings.signing_secret.encode())
+    if any(found):
+        named = (f"{len(lines)} {_PROBLEMS[kind]}: {_named(lines)}" for kind, lines in found._asdict().items() if lines)
+        step = _ALTERED_STEP.format(line=found.altered[0].line_id) if found.altered else _UNSIGNED_STEP
+        return Finding("Signatures", CheckStatus.PROBLEM, "; ".join(named), step)
     where = "" if settings.signing_secret else "; the key is in the database only, see WEFTLINE_SIGNING_SECRET"
     return Finding("Signatures", CheckStatus.OK, f"layers and definitions are signed{where}")
 
 
 def _named(lines: Sequence[SignedLine]) -> str:
     more = f" and {len(lines) - _LISTED} more" if len(lines) > _LISTED else ""
-    return ", ".join(f"{line.line_id} of {line.tenant}" for line in lines[:_LISTED]) + more
+    names = ("the list" if line.line_id == WHOLE_LIST else line.line_id for line in lines[:_LISTED])
+    return ", ".join(f"{name} of {line.tenant}" for name, line in zip(names, lines, strict=False)) + more
 
 
 async def check_objects(settings: Settings) -> Finding:
@@ -268,7 +287,8 @@ def check_partial_files(journal: Path) -> list[Finding]:
     listed = ", ".join(str(path) for path in abandoned[:_LISTED])
     more = f" and {len(abandoned) - _LISTED} more" if len(abandoned) > _LISTED else ""
     step = (
-        "The next weftline db backup or weftline export removes them; or delete them now. They contain data: keep them private."
+        "The next weftline db backup or weftline export removes them; or delete them now. They "
+        "contain data: keep them private."
     )
     return [
         Finding("Unfinished files", CheckStatus.WARNING, f"left by a killed backup or export: {listed}{more}", step)
@@ -276,8 +296,11 @@ def check_partial_files(journal: Path) -> list[Finding]:
 
 
 async def check_valkey(url: str) -> Finding:
-    from valkey.asyncio import Valkey  # noqa: PLC0415 - only where it is configured
-    from valkey.exceptions import ValkeyError  # noqa: PLC0415 - likewise
+    try:
+        from valkey.asyncio import Valkey  # noqa: PLC0415 - only where it is configured
+        from valkey.exceptions import ValkeyError  # noqa: PLC0415 - likewise
+    except ImportError:
+        return Finding("Valkey", CheckStatus.PROBLEM, "its package is missing", "Run pip install 'weftline[server]'.")
 
     scheme, _, rest = url.partition("://")
     try:
@@ -304,7 +327,9 @@ def check_port(host: str, port: int) -> Finding:
         )
     if running != version("weftline"):
         step = "Restart the server so that it runs the version installed here."
-        return Finding("Port", CheckStatus.WARNING, f"Weftline {running} answers at {where}, not {version('weftline')}", step)
+        return Finding(
+            "Port", CheckStatus.WARNING, f"Weftline {running} answers at {where}, not {version('weftline')}", step
+        )
     return Finding("Port", CheckStatus.OK, f"Weftline {running} answers at {where}")
 
 
@@ -340,7 +365,9 @@ def _check_disk(place: Path) -> Finding:
     if free >= _LOW_DISK_BYTES:
         return Finding("Disk", CheckStatus.OK, detail)
     state = CheckStatus.PROBLEM if free < _CRITICAL_DISK_BYTES else CheckStatus.WARNING
-    return Finding("Disk", state, detail, f"Free space on the disk of {place}; Weftline refuses writes when it is full.")
+    return Finding(
+        "Disk", state, detail, f"Free space on the disk of {place}; Weftline refuses writes when it is full."
+    )
 
 
 def _check_schema(steps: Sequence[MigrationStatus]) -> Finding:
@@ -382,7 +409,10 @@ async def _check_webhooks(database: Database) -> list[Finding]:
     dead = await database.read(SYSTEM, dead_letters)
     if not dead:
         return []
-    step = "See why with weftline webhook list and weftline webhook deliveries, then send them again: weftline webhook replay."
+    step = (
+        "See why with weftline webhook list and weftline webhook deliveries, then send them "
+        "again: weftline webhook replay."
+    )
     return [Finding("Webhooks", CheckStatus.WARNING, f"{dead} events could not be delivered", step)]
 
 

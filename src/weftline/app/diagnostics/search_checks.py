@@ -80,7 +80,10 @@ async def check_models(database: Database, configured: Sequence[str], now: datet
         detail = f"tenants migrate to {', '.join(awaited)}, which is not configured: {_NOTHING_NEW}"
         findings.append(Finding("Search model", CheckStatus.PROBLEM, detail, step))
     if stuck:
-        step = "See why with weftline knowledge show-model-migration; cancel it with weftline knowledge cancel-model-migration."
+        step = (
+            "See why with weftline knowledge show-model-migration; cancel it with weftline "
+            "knowledge cancel-model-migration."
+        )
         findings.append(Finding("Model migrations", CheckStatus.WARNING, f"{stuck} model migrations are stalled", step))
     return findings
 

@@ -1,6 +1,6 @@
-"""Embedding cache: each text of an item is embedded once per model.
+"""Embedding cache: each text is embedded once per model in a place whose readers may read all its items.
 
-Entries are not shared between items, nor between callers: a hit would tell that somebody else has the same text.
+Entries are not shared between places, nor between callers: a hit would tell that somebody else has the same text.
 
 Does not import numpy: arrays are used through their own methods, so that processes that never embed do not load it.
 """

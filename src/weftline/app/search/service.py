@@ -7,13 +7,20 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from weftline.capabilities.search.session_indexing.cursor import changed_memory, pending_source
+from weftline.capabilities.indexing.collections.model import SOURCES
+from weftline.capabilities.search.session_indexing.cursor import (
+    EMBEDDING_JOB,
+    VectorBacklog,
+    changed_memory,
+    pending_source,
+)
 from weftline.capabilities.search.stores import PendingEvents
 from weftline.jobs.runner import attempt
 from weftline.kernel.thread_pools import SEARCH_THREADS, SHORT_THREADS
 from weftline.search_index.paths import remove_unknown
 from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.database import SYSTEM, Scope
+from weftline.storage.sql.jobs import SqlJobStore
 from weftline.storage.sql.session_index import unindexed_events
 from weftline.storage.sql.tenants import tenant_names
 
@@ -135,7 +142,15 @@ class IndexLag:
             sum(source(event) is not None for event in (*found.new, *found.old)),
             tuple(sorted(event.event.seq for event in own if source(event) in filters.waits_for)),
             _changed_memories((*found.new, *found.old, *found.newest), readable),
+            await self._by_words(actor, filters.searched_sources & filters.waits_for),
         )
+
+    async def _by_words(self, actor: Actor, sources: Collection[Source]) -> dict[str, int]:
+        """Return the caller's last chunk without a vector of each collection of these sources that has one."""
+        searched = {SOURCES[source].collection for source in sources}
+        backlog = VectorBacklog.of(await SqlJobStore(self._transaction).progress(EMBEDDING_JOB))
+        own = backlog.own.get(actor.principal_id, {})
+        return {collection: number for collection, number in own.items() if collection in searched}
 
 
 def _changed_memories(events: Iterable[StoredEvent], readable: Collection[str]) -> dict[str, int]:

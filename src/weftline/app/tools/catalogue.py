@@ -71,8 +71,8 @@ class ToolDocument(NamedTuple):
 class IndexedTools:
     """Searches, ranks and describes tools: those of Weftline, and those that runtimes registered.
 
-    The first search starts embedding the tools of Weftline, once per model; until that is done they are searched by words
-    only. Registered tools are a collection of their tenant.
+    The first search starts embedding the tools of Weftline, once per model; until that is done they are searched by
+    words only. Registered tools are a collection of their tenant.
     """
 
     def __init__(

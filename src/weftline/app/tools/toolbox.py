@@ -305,7 +305,7 @@ GROUPED_HELP = {
         "happens at the limit; and the tenant's plan with its limits."
     ),
     "receipts": (
-        "Receipts of assembled prompts: what was included and left out and why, the same prompt again byte for byte, "
+        "Receipts of assembled prompts: what was included and left out and why, its replay byte for byte, "
         "whether what you are about to send is still that prompt, and what it saved in tokens and money."
     ),
     "advice": (

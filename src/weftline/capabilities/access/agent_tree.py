@@ -80,7 +80,9 @@ async def check_room(actor: Actor, access: AccessStore, limit: AgentLimit) -> No
     if await access.active_agents() > limit.agents:
         raise QuotaExceeded(
             f"The tenant may have {limit.agents} active agents.",
-            hint="Disable agents that are no longer needed with `agent.update`; the operator sets WEFTLINE_AGENT_LIMIT.",
+            hint=(
+                "Disable agents that are no longer needed with `agent.update`; the operator sets WEFTLINE_AGENT_LIMIT."
+            ),
             limit_agents=limit.agents,
             setting="WEFTLINE_AGENT_LIMIT",
         )

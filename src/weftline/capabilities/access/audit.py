@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 import msgspec
 
+from weftline.capabilities.access.model import AgentId
 from weftline.kernel.clock import from_micros
 from weftline.kernel.fields import ShortText
 from weftline.kernel.identity import Permission
 from weftline.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
+from weftline.kernel.timestamps import TimestampText, parse_range
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +36,22 @@ class AuditRow:
     detail: dict[str, Any]
 
 
+class AuditQuery(msgspec.Struct, frozen=True):
+    """Which audit rows to read; an empty text, and a time of None, exclude none.
+
+    ``action``: an operation, or a group of them. ``target``: one of the ids in the target. Times are in microseconds;
+    ``until`` is exclusive.
+    """
+
+    before: str = ""
+    outcome: str = ""
+    action: str = ""
+    agent: str = ""
+    target: str = ""
+    since: int | None = None
+    until: int | None = None
+
+
 class AuditStore(Protocol):
     """Store of audit rows: they are added, and those of repeated refusals are counted."""
 
@@ -43,8 +61,8 @@ class AuditStore(Protocol):
         """Replace the detail of a row that counts repeated refusals."""
         ...
 
-    async def read(self, before: str | None, outcome: str | None, limit: int) -> Sequence[AuditRow]:
-        """Return rows newest first, older than the row ``before``."""
+    async def read(self, wanted: AuditQuery, limit: int) -> Sequence[AuditRow]:
+        """Return rows newest first."""
         ...
 
 
@@ -77,6 +95,19 @@ class GetAuditLog(Request):
             "and minute. held: calls that wait for approval."
         ),
     ] = None
+    action: Annotated[
+        ShortText | None,
+        msgspec.Meta(description="Only this operation, such as session.delete, or this group, such as session."),
+    ] = None
+    agent_id: Annotated[AgentId | None, msgspec.Meta(description="Only what this agent or human did.")] = None
+    target: Annotated[
+        ShortText | None,
+        msgspec.Meta(description="Only rows about this id of a session, agent, team or domain."),
+    ] = None
+    since: Annotated[TimestampText | None, msgspec.Meta(description="From this time (ISO 8601) or day on.")] = None
+    until: Annotated[
+        TimestampText | None, msgspec.Meta(description="Up to this time; a date alone is that whole day.")
+    ] = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000, description="At most this many.")] = 100
 
 
@@ -108,13 +139,25 @@ class AuditLog(Response):
     rate=RateClass.ADMIN,
     effect=Effect.READ,
     session=SessionUse.OUTSIDE,
+    heavy=lambda request: bool(request.action or request.agent_id or request.target or request.since),
 )
 async def list_audit(request: GetAuditLog, audit: AuditStore, audit_filter: AuditFilter) -> AuditLog:
     """Read the tenant's audit log: every denial, every refused credential and administrative change, newest first.
 
     Rows about knowledge domains that you may not read show only who did what, and when.
     """
-    rows = await audit.read(request.before, request.outcome, request.limit + 1)
+    since, until = parse_range(request.since, request.until)
+    wanted = AuditQuery(
+        before=request.before or "",
+        outcome=request.outcome or "",
+        action=request.action or "",
+        agent=request.agent_id or "",
+        target=request.target or "",
+        since=since,
+        until=until,
+    )
+    rows = await audit.read(wanted, request.limit + 1)
+    page = await audit_filter.shown(list(rows[: request.limit]))
     entries = [
         AuditEntry(
             audit_id=row.audit_id,
@@ -126,6 +169,8 @@ async def list_audit(request: GetAuditLog, audit: AuditStore, audit_filter: Audi
             target=row.target,
             detail=row.detail,
         )
-        for row in await audit_filter.shown(list(rows[: request.limit]))
+        # Hidden rows are no answer to a guess at their target.
+        for row in page
+        if not wanted.target or wanted.target in row.target.split("/")
     ]
     return AuditLog(entries=entries, has_more=len(rows) > request.limit)

@@ -169,6 +169,9 @@ class CreateAgent(Request):
     clearance: Clearance = 1
     permissions: Annotated[tuple[PermissionName, ...], msgspec.Meta(description="What it may do.")] = ("read", "write")
     min_score: MinScore = None
+    exist_ok: Annotated[
+        bool, msgspec.Meta(description="If it exists below the same parent, return it unchanged, without a key.")
+    ] = False
 
 
 class UpdateAgent(Request):
@@ -207,9 +210,13 @@ class AgentInfo(Response, kw_only=True, omit_defaults=False):
 
 
 class AgentCreated(AgentInfo):
-    """A new principal with its API key, which is shown only once."""
+    """A new principal with its API key, which is shown only once.
+
+    ``existed``: it was there already and is unchanged; ``api_key`` is then empty.
+    """
 
     api_key: str
+    existed: bool | msgspec.UnsetType = msgspec.UNSET
 
     def __repr__(self) -> str:
         return f"AgentCreated(agent_id={self.agent_id!r})"
@@ -471,6 +478,9 @@ async def create_agent(
     await check_reach(actor, principal, access)
     check_may_hold_key(actor, principal)
     await check_may_grant_type(actor, principal.agent_type, access)
+    existing = await access.principal(principal.principal_id) if request.exist_ok else None
+    if existing is not None and (existing.kind, existing.parent_id) == (principal.kind, parent_id):
+        return AgentCreated(**msgspec.structs.asdict(_info(existing)), api_key="", existed=True)
     if principal.principal_id == SYSTEM_ID or not await access.add_principal(principal):
         raise AgentExists(f"The principal '{request.agent_id}' already exists.")
     await check_room(actor, access, limit)

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weftline.capabilities.agent_context.model import DEFINITION, ContextLine, EntryAddress, is_overdue, retention_cutoff
+from weftline.capabilities.agent_context.model import (
+    DEFINITION,
+    ContextLine,
+    EntryAddress,
+    is_overdue,
+    retention_cutoff,
+)
 from weftline.capabilities.agent_context.service import ContextAt, Contexts
 from weftline.capabilities.agent_context.views import PersistedEntry, entries_of
 from weftline.capabilities.history.composite_lines import PartVersion, part_states_apart

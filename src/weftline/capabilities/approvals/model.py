@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from weftline.kernel.identity import Actor
     from weftline.kernel.operation import Operation, Request
 
-# Weftline asks for this call on behalf of who recorded events that are held. It is counted apart from all others: what an
-# agent was told, and only recorded, must not use up the approvals of the calls that it makes.
+# Weftline asks for this call on behalf of who recorded events that are held. It is counted apart from all others: what
+# an agent was told, and only recorded, must not use up the approvals of the calls that it makes.
 RELEASE = "window.release"
 # Pending approvals of a tenant and of one caller, and the bytes of their requests.
 MAX_PENDING = 1_000

@@ -330,8 +330,9 @@ def _within_reading(messages: Sequence[PreparedEvent], places: Sequence[int]) ->
 class WindowConversation:
     """A conversation for a prompt. ``shares`` are those of the window's categories.
 
-    ``redacted`` are the record ids of summaries that no prompt may contain, ``read`` the refs of the messages that were
-    read for this prompt: what others state is not used, even if an earlier prompt read it, so that replays are equal.
+    ``redacted`` are the record ids of summaries that no prompt may contain, ``readings`` the refs of the messages that
+    were read for this prompt, by reading: what others state is not used, even if an earlier prompt read it, so that
+    replays are equal.
     """
 
     prepared: Sequence[Prepared]
@@ -339,7 +340,7 @@ class WindowConversation:
     shares: Mapping[Category, float] | None
     modalities: frozenset[str]
     redacted: frozenset[str] = frozenset()
-    read: set[str] = field(default_factory=set)
+    readings: list[frozenset[str]] = field(default_factory=list)
 
     @cached_property
     def blocks(self) -> list[PlannedBlock]:
@@ -421,30 +422,38 @@ class WindowConversation:
         messages = [each for each in self.events if each.withheld is None and is_message(each.event)]
         places = [place for place, each in enumerate(messages) if each.candidate.ref in left_out]
         chosen = _within_reading(messages, places) if limited else places
-        refs = {messages[place].candidate.ref for place in chosen}
-        if refs <= self.read:
+        refs = frozenset(messages[place].candidate.ref for place in chosen)
+        if refs <= self._read:
             return None
-        self.read.update(refs)
+        self.readings.append(refs - self._read)
         places = [place for place in chosen if messages[place].reading.statements is None]
-        following = {after for place in places for after in range(place, place + _FOLLOWING + 1)}
+        end = len(messages)
+        following = {after for place in places for after in range(place, min(place + _FOLLOWING + 1, end))}
+        later = [messages[place] for place in following.difference(places)]
         first = messages[places[0]].event.number if places else 0
         return Unread(
             {messages[place].event.event_id: messages[place].reading for place in places},
-            [messages[place].event for place in sorted(following) if place < len(messages)],
+            [messages[place].event for place in sorted(following)],
             [each.fact for each in self._statements if each.event.number < first],
+            {each.event.event_id: each.reading for each in later if each.reading.statements is not None},
         )
+
+    @property
+    def _read(self) -> frozenset[str]:
+        return frozenset[str]().union(*self.readings)
 
     @property
     def _statements(self) -> list[StatedFact]:
         """Return what summaries and messages state, as far as they were read, without what later ones settled."""
-        read = [each for each in self.events if each.candidate.ref in self.read]
+        refs = self._read
+        read = [each for each in self.events if each.candidate.ref in refs]
         settled = frozenset[str]().union(*(each.reading.settled for each in read))
         found: list[StatedFact] = []
         for each in self.sent:
             if isinstance(each, PreparedSummary):
                 events = {event.event_id: event for event in each.part.events}
                 found += (StatedFact(fact, events[fact.event_ids[0]]) for fact in each.part.statements)
-            elif each.candidate.ref in self.read:
+            elif each.candidate.ref in refs:
                 found += (StatedFact(fact, each.event) for fact in each.reading.statements or ())
         return [each for each in found if each.fact.fact_id not in settled]
 

@@ -66,16 +66,22 @@ class StatedFact(NamedTuple):
 
 
 class Unread(NamedTuple):
-    """Messages to read: ``events`` with the next few after them, which may answer them, and ``earlier`` facts."""
+    """Messages to read: ``events`` with the next few after them, which may answer them, and ``earlier`` facts.
+
+    ``later``: what was read before of those next few.
+    """
 
     readings: Mapping[str, Reading]
     events: Sequence[WindowEvent]
     earlier: Sequence[KeyFact]
+    later: Mapping[str, Reading]
 
     def note(self, facts: Iterable[KeyFact]) -> None:
         """Keep the facts that were extracted with their messages. What settles one is kept with the later message."""
         stated: dict[str, list[KeyFact]] = {name: [] for name in self.readings}
-        settled: dict[str, set[str]] = {name: set() for name in self.readings}
+        settled = {name: set[str]() for name in self.readings}
+        # The order in which messages are read makes no difference.
+        settled |= {name: {*reading.settled} for name, reading in self.later.items()}
         for fact in facts:
             if fact.status != "current" and fact.sources[-1] in settled:
                 settled[fact.sources[-1]].add(fact.fact_id)
@@ -84,8 +90,9 @@ class Unread(NamedTuple):
             if fact.event_ids[0] in stated and is_statement and not is_literal(fact):
                 own = structs.replace(fact, status="current", superseded_by=None, event_ids=fact.event_ids[:1])
                 stated[fact.event_ids[0]].append(own)
-        for name, reading in self.readings.items():
+        for name, reading in (*self.readings.items(), *self.later.items()):
             reading.settled = frozenset(settled[name])
+        for name, reading in self.readings.items():
             reading.statements = tuple(stated[name])
 
 

@@ -12,7 +12,7 @@ from weftline.capabilities.access.model import AgentId, AgentNotFound
 from weftline.capabilities.assembly.model import ContextOverBudget, PlanMode
 from weftline.capabilities.assembly.prompt_trust import DataMarking, PromptBlocked
 from weftline.capabilities.assembly.receipt_operations import ReceiptId
-from weftline.capabilities.assembly.receipts import ReceiptNotFound, Savings, ToolSavings
+from weftline.capabilities.assembly.receipts import Confidence, ReceiptNotFound, Savings, ToolSavings
 from weftline.capabilities.assembly.service import Assembled, Assembler, AssemblyRequest
 from weftline.capabilities.assembly.usage_report import CallReports, MetricsEmitted, UsageConflict, UsageReport
 from weftline.capabilities.budgets.model import BudgetExceeded, BudgetName
@@ -22,11 +22,11 @@ from weftline.capabilities.language_models.answers import MAX_ANSWER, MAX_TOOL_C
 from weftline.capabilities.language_models.wire import PromptForm, parse
 from weftline.capabilities.layers.model import LayerViolation
 from weftline.capabilities.messages.categories import ProtectedCategory
-from weftline.capabilities.search.results import ResolvedReference, resolved_references
-from weftline.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
+from weftline.capabilities.search.results import PendingItems, ResolvedReference, resolved_references
+from weftline.capabilities.sessions.model import NotMember, SessionArchived, SessionId, SessionNotFound
 from weftline.capabilities.trust.gate import ContentBlocked
 from weftline.capabilities.trust.views import TrustInfo, trust_info
-from weftline.capabilities.windows.model import EventExists, NotMember, WindowChanged, WindowTooSmall
+from weftline.capabilities.windows.model import EventExists, WindowChanged, WindowTooSmall
 from weftline.kernel.correlation import NativeId
 from weftline.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, QuotaExceeded, SelfModification
 from weftline.kernel.fields import Fraction
@@ -138,8 +138,9 @@ class PromptAssembled(Success, kw_only=True):
     window has reached its threshold. ``critical_update``: pull your context, it was changed with urgency.
     ``resolved``: what phrases of the task such as "that file" were taken to mean. ``unknown_model``: the catalog does
     not have the named model, so that its limit is a cautious guess. ``tool_savings``: what choosing the tools saved.
-    ``downgraded_by``: spent budgets because of which there are fewer passages. ``suspicious``: events of the
-    conversation, the task or tools that look like an attack.
+    ``downgraded_by``: spent budgets because of which there are fewer passages. ``pending``: what was just
+    written and could not be found yet. ``suspicious``: events of the conversation, the task or tools that look like an
+    attack.
     """
 
     receipt_id: str
@@ -162,6 +163,7 @@ class PromptAssembled(Success, kw_only=True):
     tool_savings: ToolSavings | msgspec.UnsetType = UNSET
     downgraded_by: tuple[BudgetName, ...] = ()
     suspicious: tuple[SuspiciousItem, ...] = ()
+    pending: PendingItems | msgspec.UnsetType = msgspec.UNSET
     took_ms: float
 
 
@@ -287,6 +289,13 @@ def _assembly_request(request: AssembleContext) -> AssemblyRequest:
     )
 
 
+def _pending(found: Confidence) -> PendingItems | msgspec.UnsetType:
+    pending = PendingItems(
+        documents=found.pending_documents, events=found.pending_events, by_words=found.pending_by_words
+    )
+    return msgspec.UNSET if pending == PendingItems() else pending
+
+
 def _answer(assembled: Assembled) -> PromptAssembled:
     receipt, update = assembled.receipt, assembled.critical_update
     return PromptAssembled(
@@ -301,6 +310,7 @@ def _answer(assembled: Assembled) -> PromptAssembled:
         confidence=receipt.confidence.confidence,
         widened=receipt.confidence.widened,
         fallback=receipt.confidence.fallback,
+        pending=_pending(receipt.confidence),
         savings=receipt.savings,
         prompt_hash=receipt.prompt_hash,
         compaction_due=assembled.compaction_due or UNSET,

@@ -49,7 +49,7 @@ class RenderedContext(NamedTuple):
 
 
 def numbered(sections: Sequence[Section]) -> str:
-    """Return sections with numbers, which citations refer to. It goes into prompts, so tags of Weftline are neutralised."""
+    """Return sections with numbers, which citations refer to. For prompts, so tags of Weftline are neutralised."""
     headings = ["", *map(heading_of, sections)]
     return sanitise(
         _GAP.join(

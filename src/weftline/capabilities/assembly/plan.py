@@ -279,30 +279,34 @@ def _share_room(materials: Materials, room: int, *, keep_free: bool) -> _Chosen:
     board = materials.board.pack(min(spare, int(room * _BOARD_SHARE)), {})
     missing = materials.missing.pack(min(spare - board.tokens, int(room * _MISSING_SHARE)), {})
     rest = room - board.tokens - missing.tokens
+    usable = rest * (HIGH_WATER if keep_free else 1)
     whole = _total(conversation.blocks)
     wanted_tokens = passages.wanted_tokens(_known(conversation.blocks, board))
-    fits = whole + wanted_tokens <= rest * (HIGH_WATER if keep_free else 1)
     # What is compacted already is not trimmed for passages, many of which quote what its summaries are of.
     is_compact = not keep_free and bool(covers_of(conversation.blocks)) and whole <= rest * HIGH_WATER
-    is_whole = fits or is_compact
+    is_whole = is_compact or whole + wanted_tokens <= usable
     if is_whole:
         kept = FittedConversation(conversation.blocks, (), conversation.shortened)
     else:
         floor = min(whole, max(conversation.required_tokens, int(rest * _CONVERSATION_FLOOR)))
-        if whole <= rest:
+        if whole <= usable:
             # It would fit: it gives up only what strong evidence needs.
-            floor = max(floor, rest - wanted_tokens)
-        kept = conversation.fit(floor)
-        wanted = passages.pack(rest - kept.tokens, _known(kept.blocks, board))
-        grown = rest - wanted.tokens
-        events_room = max(floor, int(grown * _LOW_WATER)) if keep_free else grown
-        if keep_free and events_room > floor:
-            kept = conversation.fit(max(events_room, int(grown * _SUMMARY_WATER)), events_room)
-        elif events_room > floor:
-            kept = conversation.fit(events_room)
+            floor = max(floor, int(usable) - wanted_tokens)
+        # What has room as a turn is not quoted: only what is found beside the newest turns takes room from them.
+        newest = _trimmed(conversation, rest, floor, keep_free=keep_free)
+        wanted = passages.pack(rest - min(floor, newest.tokens), _known(newest.blocks, board))
+        kept = _trimmed(conversation, rest - wanted.tokens, floor, keep_free=keep_free) if wanted.tokens else newest
     # Events that are in the conversation after all need not be quoted from it as well.
     found = passages.pack(rest - kept.tokens, _known(kept.blocks, board), in_doubt=is_whole)
     return _Chosen(kept, found, board, missing)
+
+
+def _trimmed(conversation: PlannedConversation, room: int, floor: int, *, keep_free: bool) -> FittedConversation:
+    """Trim a conversation to ``room``, not below ``floor``; with ``keep_free`` to less, so that calls can append."""
+    if not keep_free:
+        return conversation.fit(max(floor, room))
+    events_room = max(floor, int(room * _LOW_WATER))
+    return conversation.fit(max(events_room, int(room * _SUMMARY_WATER)), events_room)
 
 
 def _extend(materials: Materials, limit: int, previous: Previous) -> tuple[_Draft | None, str]:

@@ -23,14 +23,13 @@ from weftline.capabilities.assembly.receipts import (
     TokenLimits,
     ToolSavings,
 )
-from weftline.capabilities.assembly.stored_prompts import StoredPrompts, find_receipt
+from weftline.capabilities.assembly.stored_prompts import StoredPrompts, find_receipt, tasks_of
 from weftline.capabilities.assembly.validation import validate_earlier
 from weftline.capabilities.budgets.model import BudgetName
 from weftline.capabilities.efficiency.model import Efficiency, EfficiencyBasis
 from weftline.capabilities.language_models.catalog import Catalog
 from weftline.capabilities.language_models.wire import PromptForm
 from weftline.capabilities.layers.model import LayerViolation
-from weftline.capabilities.messages.search.by_sender_and_time import TimestampText, parse_timestamp
 from weftline.capabilities.metering.model import OTHER
 from weftline.capabilities.plans.service import Plans
 from weftline.capabilities.records.store import RecordStore
@@ -41,6 +40,7 @@ from weftline.kernel.errors import PermissionDenied, QuotaExceeded
 from weftline.kernel.fields import Name
 from weftline.kernel.identity import Permission
 from weftline.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
+from weftline.kernel.timestamps import TimestampText, parse_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -73,7 +73,8 @@ class ReceiptShown(Response, kw_only=True, omit_defaults=False):
     ``mode`` extended: appended to the prompt of the previous call; rebuilt: chosen again, for the ``reason`` given.
     ``modelled`` compares both in tokens at the price of uncached input. ``versions`` are those of the sources read.
     ``efficiency``: how much of the prompt the answer used, with the use of each item; without a reported answer an
-    estimate without items.
+    estimate without items. ``task``: the beginning of the message that ends the prompt, null once it is no longer kept.
+    ``documents``: the documents of the passages in the prompt, by ref.
     """
 
     receipt_id: str
@@ -81,6 +82,7 @@ class ReceiptShown(Response, kw_only=True, omit_defaults=False):
     agent_id: str
     requested_by: str
     created_at: datetime
+    task: str | None
     previous_id: str | None
     model: str | None
     mode: PlanMode
@@ -94,6 +96,7 @@ class ReceiptShown(Response, kw_only=True, omit_defaults=False):
     candidates: tuple[Candidate, ...]
     omitted: tuple[OmittedCandidate, ...]
     shortened: tuple[Shortening, ...]
+    documents: dict[str, str]
     versions: dict[str, str]
     window_tokens: dict[str, int]
     window_budgets: dict[str, int]
@@ -124,6 +127,8 @@ class ListReceipts(Request):
 class ReceiptSummary(Response, kw_only=True, omit_defaults=False):
     """A receipt in a list. ``efficiency``: useful over sent tokens, by the answer or estimated.
 
+    ``task``: the beginning of the message that ends the prompt, null once it is no longer kept. ``took_ms``: assembling
+    it; ``latency_ms``: the model call, where it was reported.
     ``naive_baseline_tokens``: the conversation alone. ``document_tokens``: whole documents with evidence in the prompt.
     """
 
@@ -131,6 +136,7 @@ class ReceiptSummary(Response, kw_only=True, omit_defaults=False):
     session_id: str
     agent_id: str
     created_at: datetime
+    task: str | None
     model: str | None
     mode: PlanMode
     tokens: int
@@ -139,6 +145,8 @@ class ReceiptSummary(Response, kw_only=True, omit_defaults=False):
     savings_ratio: float
     savings_ratio_with_documents: float
     cached_tokens: int
+    took_ms: float
+    latency_ms: float | None
     efficiency: float | None
     efficiency_basis: EfficiencyBasis | None
 
@@ -200,14 +208,17 @@ class SavingsReport(Response, kw_only=True, omit_defaults=False):
     errors=(ReceiptNotFound,),
     session=SessionUse.FINDS,
 )
-async def show_receipt(request: ShowReceipt, receipts: ReceiptStore, windows: Windows) -> ReceiptShown:
+async def show_receipt(
+    request: ShowReceipt, receipts: ReceiptStore, windows: Windows, records: RecordStore
+) -> ReceiptShown:
     """Show the receipt of a prompt: blocks, candidates, omissions with reasons, budget, savings and timing."""
     found = await find_receipt(request.receipt_id, receipts, windows)
     receipt = found.receipt
     fields = {name: getattr(receipt, name) for name in ReceiptShown.__struct_fields__ if hasattr(receipt, name)}
     if not request.candidates:
         fields |= {"candidates": (), "omitted": ()}
-    reported = {"usage": found.usage, "efficiency": found.efficiency}
+    task = (await tasks_of([receipt], receipts, windows, records)).get(receipt.receipt_id)
+    reported = {"usage": found.usage, "efficiency": found.efficiency, "task": task}
     return ReceiptShown(**(fields | {"created_at": from_micros(receipt.created_at)} | reported))
 
 
@@ -218,7 +229,9 @@ async def show_receipt(request: ShowReceipt, receipts: ReceiptStore, windows: Wi
     http="GET /v1/receipts",
     errors=(SessionNotFound, PermissionDenied),
 )
-async def list_receipts(request: ListReceipts, receipts: ReceiptStore, windows: Windows) -> ReceiptList:
+async def list_receipts(
+    request: ListReceipts, receipts: ReceiptStore, windows: Windows, records: RecordStore
+) -> ReceiptList:
     """List receipts of your prompts, newest first; those of agents below you with agent_id."""
     agent_id = await agent_to_read(request.agent_id, windows)
     await _check_session(request.session_id, windows)
@@ -232,8 +245,10 @@ async def list_receipts(request: ListReceipts, receipts: ReceiptStore, windows: 
     shown = page[: request.limit]
     more, last = len(page) > request.limit, shown[-1].receipt if shown else None
     entered = await _entered({each.receipt.session_id for each in shown}, windows)
+    listed = [each for each in shown if each.receipt.session_id in entered]
+    tasks = await tasks_of([each.receipt for each in listed], receipts, windows, records)
     return ReceiptList(
-        receipts=[_summary(each) for each in shown if each.receipt.session_id in entered],
+        receipts=[_summary(each, tasks.get(each.receipt.receipt_id)) for each in listed],
         next_cursor=f"{last.created_at}.{last.receipt_id}" if more and last is not None else None,
     )
 
@@ -330,13 +345,14 @@ async def agent_to_read(agent_id: str | None, windows: Windows) -> str | None:
     return agent_id
 
 
-def _summary(stored: StoredReceipt) -> ReceiptSummary:
+def _summary(stored: StoredReceipt, task: str | None) -> ReceiptSummary:
     receipt, efficiency = stored.receipt, stored.efficiency
     return ReceiptSummary(
         receipt_id=receipt.receipt_id,
         session_id=receipt.session_id,
         agent_id=receipt.agent_id,
         created_at=from_micros(receipt.created_at),
+        task=task,
         model=receipt.model,
         mode=receipt.mode,
         tokens=receipt.tokens,
@@ -345,6 +361,8 @@ def _summary(stored: StoredReceipt) -> ReceiptSummary:
         savings_ratio=receipt.savings.savings_ratio,
         savings_ratio_with_documents=receipt.savings.savings_ratio_with_documents,
         cached_tokens=receipt.savings.cached_tokens,
+        took_ms=round(sum(receipt.timing_ms.values()), 1),
+        latency_ms=None if stored.usage is None else stored.usage.latency_ms,
         efficiency=None if efficiency is None else efficiency.score,
         efficiency_basis=None if efficiency is None else efficiency.basis,
     )

@@ -159,7 +159,8 @@ class Confidence(msgspec.Struct, frozen=True, kw_only=True):
     """How sure retrieval was. See the fields of the same names in the answer of a search.
 
     ``widened``: the prompt has doubtful passages, which may have ``doubt_tokens``. ``fallback``: nothing was evidence,
-    so the newest turns of the conversation have the room.
+    so the newest turns of the conversation have the room. ``pending_by_words``: something of the agent was found by its
+    words only, not yet by its meaning.
     """
 
     confidence: float | None
@@ -168,6 +169,7 @@ class Confidence(msgspec.Struct, frozen=True, kw_only=True):
     pending_documents: int
     pending_events: int
     doubt_tokens: int = 0
+    pending_by_words: bool = False
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,8 +178,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     ``documents`` are the URIs of the documents that chunks in the prompt belong to, by ref. ``estimate``: its expected
     efficiency; receipts from before have none. ``budgets`` are those that it counted for, ``downgraded_by`` the spent
     ones because of which it has fewer passages. ``step`` is the step of a task that the caller was in, ``teams`` are
-    those of the agent. ``repeated``, ``packings`` and ``read`` are for replays: candidates with the ref of another one,
-    the blocks that the plan considered, and the messages without room that were read for what they state.
+    those of the agent. ``repeated``, ``packings`` and ``readings`` are for replays: candidates with the ref of another
+    one, the blocks that the plan considered, and the messages without room that were read for what they state.
     """
 
     receipt_id: str
@@ -219,7 +221,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     teams: tuple[str, ...] = ()
     repeated: tuple[RepeatedCandidate, ...] = ()
     packings: tuple[BlockPacking, ...] = ()
-    read: tuple[str, ...] = ()
+    readings: tuple[tuple[str, ...], ...] = ()
 
     @property
     def charge(self) -> Charge:

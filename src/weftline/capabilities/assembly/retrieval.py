@@ -47,7 +47,7 @@ _REDUCTION = 4
 SURROUNDING_PLACES = 2
 # One more passage is worth more than the surroundings of those behind this many.
 _MAX_SURROUNDED = 96
-# The newest events of a window are part of the prompt anyway.
+# A conversation that fits is part of the prompt anyway.
 _AWAITED: frozenset[Source] = frozenset(SOURCES) - {"event"}
 # Fewer equal terms may be a coincidence.
 _MIN_DUPLICATE_TERMS = 4
@@ -65,7 +65,8 @@ class RetrievalRequest(msgspec.Struct, frozen=True, kw_only=True):
     against: the clock plays no part. ``window`` is the place of the window to search, SESSION:AGENT, which the caller
     may open; by default its own. ``surroundings``: places before and after each passage to return with it. ``reduced``:
     a quarter of the passages, without doubtful ones and without surroundings, to spend less.
-    ``held`` is the snapshot of the session.
+    ``held`` is the snapshot of the session. ``whole_conversation``: the prompt has room for all of the window, so that
+    nothing of it needs to be found.
     """
 
     task: str
@@ -81,6 +82,7 @@ class RetrievalRequest(msgspec.Struct, frozen=True, kw_only=True):
     surroundings: int = SURROUNDING_PLACES
     reduced: bool = False
     held: PinnedContext | None = None
+    whole_conversation: bool = False
 
 
 class RetrievedPassage(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,7 +173,7 @@ async def retrieve(retriever: Retriever, actor: Actor, request: RetrievalRequest
     if request.reduced:
         top_k = max(_MIN_RESULTS, top_k // _REDUCTION)
 
-    def query_of(text: str) -> Query:
+    def query_of(text: str, *, in_doubt: bool) -> Query:
         return Query(
             text=text,
             asked_at=request.asked_at,
@@ -180,19 +182,23 @@ async def retrieve(retriever: Retriever, actor: Actor, request: RetrievalRequest
             tuned=request.tuned,
             purpose="prompt",
             complete=True,
-            in_doubt=not request.reduced,
+            in_doubt=in_doubt and not request.reduced,
             is_task=True,
         )
 
     scope = _scope_of(request, asked)
     results: list[RetrievalResult] = []
-    if continued is None or not is_empty(request.task):
-        results = await retriever.find_each(actor, list(map(query_of, texts or [""])), scope, report=continued is None)
-    if continued is not None and not any(result.ranking.relevant for result in results):
+    if continued is not None and is_empty(request.task):
+        texts = []
+    else:
+        queries = [query_of(text, in_doubt=True) for text in texts or [""]]
+        results = await retriever.find_each(actor, queries, scope, report=continued is None)
+    if continued is not None and not any(result.ranking.has_evidence for result in results):
         # "Go on" finds nothing by itself: what it goes on with may, outside of the conversation that it goes on with.
-        texts = [continued]
-        elsewhere = (scope.sources or frozenset(SOURCES)) - {"event"}
-        results = await retriever.find_each(actor, [query_of(continued)], structs.replace(scope, sources=elsewhere))
+        # That may be about anything, so that a doubtful match with it says nothing about the task.
+        texts = [*texts, continued]
+        elsewhere = structs.replace(scope, sources=(scope.sources or frozenset(SOURCES)) - {"event"})
+        results = [*results, *await retriever.find_each(actor, [query_of(continued, in_doubt=False)], elsewhere)]
     found = _fused(results)
     gone = found.unreadable.difference(found.hits)
     reasons = (
@@ -228,7 +234,7 @@ def _scope_of(request: RetrievalRequest, asked: frozenset[int]) -> RequestedScop
         window=request.window,
         asked=asked,
         sources=request.sources,
-        waits_for=_AWAITED,
+        waits_for=_AWAITED if request.whole_conversation else frozenset(SOURCES),
         held=request.held,
     )
 

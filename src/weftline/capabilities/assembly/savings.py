@@ -1,7 +1,7 @@
 """Savings of a prompt against the naive baseline, in tokens and money, with prompt caches taken into account.
 
-The naive baseline is the prompt that an agent without Weftline would send: its layers, every tool definition, the task and
-every event of its window in full. It is appended to from call to call, so its cache works as well as ours: what the
+The naive baseline is the prompt that an agent without Weftline would send: its layers, every tool definition, the task
+and every event of its window in full. It is appended to from call to call, so its cache works as well as ours: what the
 previous one had is cached as long as the cache lives. Documents count apart, whole, and only those of which evidence is
 in the prompt: what retrieval finds without need must not look like savings.
 """

@@ -416,6 +416,7 @@ class Assembler(msgspec.Struct, frozen=True):
                 surroundings=SURROUNDING_PLACES if min_score is None else 0,
                 reduced=bool(gathered.downgraded_by),
                 held=gathered.held,
+                whole_conversation=sum(event.tokens for event in gathered.events) <= room,
             ),
         )
 
@@ -525,7 +526,7 @@ def _new_receipt(
         teams=tuple(sorted(gathered.teams)),
         repeated=call.repeated,
         packings=call.packings(plan),
-        read=tuple(sorted(call.conversation.read)),
+        readings=tuple(tuple(sorted(refs)) for refs in call.conversation.readings),
     )
 
 
@@ -669,6 +670,7 @@ class _Call:
             fallback=found.fallback,
             pending_documents=found.pending.documents,
             pending_events=found.pending.events,
+            pending_by_words=found.pending.by_words,
             doubt_tokens=self._doubt_tokens,
         )
 

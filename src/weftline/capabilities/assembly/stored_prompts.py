@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weftline.capabilities.assembly.prompt import cache_points_of, prompt_with
-from weftline.capabilities.assembly.receipts import ReceiptPruned, blocks_with_texts, no_receipt, prompt_hash
+from weftline.capabilities.assembly.receipts import (
+    ReceiptPruned,
+    blocks_with_texts,
+    decode_messages,
+    no_receipt,
+    prompt_hash,
+)
 from weftline.capabilities.assembly.records import item_id
 from weftline.capabilities.language_models.rendering import RenderOptions
 from weftline.capabilities.language_models.wire import PromptForm, render
 from weftline.capabilities.records.model import ContextSummary
-from weftline.capabilities.windows.redacted_events import redacted_items
+from weftline.capabilities.windows.redacted_events import redacted_items, redactions_of_items
 from weftline.kernel.errors import NotFound, PermissionDenied
 
 if TYPE_CHECKING:
@@ -25,6 +31,7 @@ if TYPE_CHECKING:
     from weftline.kernel.identity import Actor
 
 _MEMORY = "memory:"
+_TASK_CHARACTERS = 500
 
 
 class StoredPrompt(NamedTuple):
@@ -85,6 +92,43 @@ async def find_receipt(receipt_id: str, receipts: ReceiptStore, windows: Windows
         raise no_receipt(receipt_id)
     await _check_reader(found.receipt, windows)
     return found
+
+
+async def tasks_of(
+    found: Sequence[Receipt], receipts: ReceiptStore, windows: Windows, records: RecordStore
+) -> dict[str, str]:
+    """Return what each prompt was made for, by receipt id, as the message that ends it says; at most 500 characters.
+
+    None of prompts of which the caller may not read the text, and none that was removed or redacted.
+    """
+    ends = {each.receipt_id: each.blocks[-1] for each in await _readable(found, windows) if each.blocks}
+    items = {name: [item_id(*item) for item in end.sources.items()] for name, end in ends.items()}
+    redactions = await redactions_of_items(set[str]().union(*items.values()), records)
+    tasks: dict[str, str] = {}
+    for session_id in sorted({each.session_id for each in found}):
+        here = [each.receipt_id for each in found if each.session_id == session_id and each.receipt_id in ends]
+        texts = await receipts.texts(session_id, [ends[name].digest for name in here])
+        for name in here:
+            text = texts.get(ends[name].digest)
+            if text is None or redacted_items(items[name], redactions):
+                continue
+            said = [message.content for message in decode_messages(text) if message.role == "user"]
+            if said and said[-1]:
+                tasks[name] = said[-1][:_TASK_CHARACTERS]
+    return tasks
+
+
+async def _readable(found: Sequence[Receipt], windows: Windows) -> list[Receipt]:
+    """Return the receipts whose prompts the caller may read, as ``check_requester`` tells."""
+    allowed: dict[str, bool] = {}
+    for each in found:
+        if each.requested_by not in allowed:
+            try:
+                await check_requester(each, windows)
+                allowed[each.requested_by] = True
+            except PermissionDenied:
+                allowed[each.requested_by] = False
+    return [each for each in found if allowed[each.requested_by]]
 
 
 async def _check_reader(receipt: Receipt, windows: Windows) -> None:

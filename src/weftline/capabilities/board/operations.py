@@ -1,17 +1,18 @@
 """Operations on the board: the actions of the ``shared_context`` tool.
 
-Snapshots and history of a board are those of its line (``weftline.capabilities.history``), in the shapes that the Shared
-Context Specification fixes.
+Snapshots and history of a board are those of its line (``weftline.capabilities.history``), in the shapes that the
+Shared Context Specification fixes.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import msgspec
+from msgspec import structs
 
 from weftline.capabilities.access.grants import needs_clearance
 from weftline.capabilities.board.board_writer import WriteOptions
@@ -53,6 +54,7 @@ from weftline.kernel.errors import PermissionDenied, QuotaExceeded
 from weftline.kernel.fields import Count, Name, Ordinal, Reason, Step
 from weftline.kernel.guards import ImpliedCalls
 from weftline.kernel.identity import ANYONE, Actor, Permission
+from weftline.kernel.json_input import encode_json_field
 from weftline.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 from weftline.kernel.ports import Transactions
 
@@ -80,14 +82,18 @@ BranchChoice = Annotated[
 
 
 class ListKeys(Request):
-    """Board to list."""
+    """Board to list, and what of it."""
 
     session_id: SessionId
+    prefix: Annotated[
+        Annotated[str, msgspec.Meta(max_length=200)] | None, msgspec.Meta(description="Only keys with this prefix.")
+    ] = None
+    values: Annotated[bool, msgspec.Meta(description="List values, too.")] = False
     branch: BranchChoice = None
 
 
 class KeyInfo(Response):
-    """An entry without its value."""
+    """An entry; ``value`` only if the call asks for values."""
 
     key: str
     written_by: str
@@ -98,6 +104,7 @@ class KeyInfo(Response):
     readable_by: tuple[str, ...] = ANYONE
     writable_by: tuple[str, ...] = ANYONE
     trust: TrustInfo | None = None
+    value: str | None = None
 
 
 class BoardSize(Response, kw_only=True, omit_defaults=False):
@@ -110,7 +117,7 @@ class BoardSize(Response, kw_only=True, omit_defaults=False):
 
 
 class Keys(Response):
-    """Every key you may read, without values."""
+    """Every key you may read; ``metadata`` is about the whole board, whatever the prefix."""
 
     keys: list[KeyInfo]
     metadata: BoardSize
@@ -156,7 +163,10 @@ class WriteEntry(Request):
 
     session_id: SessionId
     key: Key
-    value: Annotated[str, msgspec.Meta(description="Text to store; structured data as JSON text.")]
+    value: Annotated[
+        str | float | bool | list[Any] | dict[str, Any] | None,
+        msgspec.Meta(description="Text, or any JSON, which is stored, counted and read as its JSON text."),
+    ]
     if_version: IfVersion = None
     ttl_seconds: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=TEN_YEARS_SECONDS)] | None,
@@ -173,6 +183,12 @@ class WriteEntry(Request):
     reason: Reason = None
     step: Step = None
     derived_from: DerivedFrom = ()
+
+    @property
+    def text(self) -> str:
+        """Return the value as it is stored."""
+        value = self.value
+        return value if isinstance(value, str) else encode_json_field("value", value).decode()
 
     @property
     def effects(self) -> tuple[str, ...]:
@@ -366,14 +382,20 @@ _WRITE_ERRORS = (SessionNotFound, BranchNotFound, SessionArchived, InvalidKey, P
     "board.list_keys",
     action="list_keys",
     http="GET /v1/sessions/{session_id}/context",
-    errors=(SessionNotFound, BranchNotFound),
+    heavy=lambda request: request.values,
+    errors=(SessionNotFound, BranchNotFound, VersionPruned),
 )
 async def list_keys(request: ListKeys, boards: Boards) -> Keys:
-    """List the keys of the board with sizes but without values, to choose what to read."""
+    """List the keys of the board with sizes, to choose what to read; with ``values``, read them at once."""
     board = await boards.to_read(request.session_id, request.branch)
     entries = await board.live()
+    wanted = [e for e in entries if e.readable(boards.actor) and e.key.startswith(request.prefix or "")]
+    found = await board.read([entry.key for entry in wanted]) if request.values and wanted else {}
     return Keys(
-        keys=[key_info(entry) for entry in entries if entry.readable(boards.actor)],
+        keys=[
+            structs.replace(key_info(each), value=found[each.key].value if each.key in found else None)
+            for each in wanted
+        ],
         metadata=BoardSize(
             total_size_tokens=sum(entry.tokens for entry in entries),
             limit_tokens=board.session.config.max_total_tokens,
@@ -420,7 +442,7 @@ async def check_size(request: WriteEntry, actor: Actor, transactions: Transactio
     """Refuse a value that is too large before it is scanned."""
 
     async def check(boards: Boards) -> None:
-        (await boards.to_read(request.session_id, request.branch)).checked_tokens(request.value)
+        (await boards.to_read(request.session_id, request.branch)).checked_tokens(request.text)
 
     await transactions.read(actor, check)
 
@@ -431,7 +453,7 @@ async def check_size(request: WriteEntry, actor: Actor, transactions: Transactio
     action="write",
     http="PUT /v1/sessions/{session_id}/context/{key}",
     errors=(*_WRITE_ERRORS, ValueTooLarge, StoreFull, PinLimitExceeded, *GATE_ERRORS),
-    content=lambda request: (submitted(request.value, derived_from=request.derived_from),),
+    content=lambda request: (submitted(request.text, derived_from=request.derived_from),),
 )
 async def write_entry(request: WriteEntry, boards: Boards) -> EntryWritten:
     """Create or overwrite one entry: conclusions and state that others need, not raw data.
@@ -448,7 +470,7 @@ async def write_entry(request: WriteEntry, boards: Boards) -> EntryWritten:
         step=request.step,
         derived_from=request.derived_from,
     )
-    entry = await board.write(request.key, request.value, options)
+    entry = await board.write(request.key, request.text, options)
     return EntryWritten(
         key=entry.key,
         version=entry.version,

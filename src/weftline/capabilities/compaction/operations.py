@@ -49,10 +49,16 @@ from weftline.capabilities.compaction.views import (
     within,
 )
 from weftline.capabilities.history.model import BranchNotFound, trunk_of
-from weftline.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound, lock_active_session
+from weftline.capabilities.sessions.model import (
+    NotMember,
+    SessionArchived,
+    SessionId,
+    SessionNotFound,
+    lock_active_session,
+)
 from weftline.capabilities.trust.model import Trust
 from weftline.capabilities.trust.policy import TrustPolicies
-from weftline.capabilities.windows.model import NotMember, WindowAgent, WindowNotFound
+from weftline.capabilities.windows.model import WindowAgent, WindowNotFound
 from weftline.kernel.call_warnings import warn_caller
 from weftline.kernel.errors import PermissionDenied, QuotaExceeded
 from weftline.kernel.fields import Count

@@ -30,8 +30,8 @@ from weftline.capabilities.compaction.store import AppliedCompaction, Compaction
 from weftline.capabilities.compaction.trigger import queued
 from weftline.capabilities.history.model import trunk_of
 from weftline.capabilities.plans.service import Plans
-from weftline.capabilities.sessions.model import SessionNotFound, SessionTerminated, find_session
-from weftline.capabilities.windows.model import NotMember, window_line
+from weftline.capabilities.sessions.model import NotMember, SessionNotFound, SessionTerminated, find_session
+from weftline.capabilities.windows.model import window_line
 from weftline.capabilities.windows.service import Windows
 from weftline.kernel.errors import PermissionDenied
 

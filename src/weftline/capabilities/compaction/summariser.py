@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from weftline.capabilities.compaction.digest import digest
 from weftline.capabilities.compaction.event_texts import group_texts
 from weftline.capabilities.compaction.losses import event_losses, loss_list, result_losses
+from weftline.capabilities.compaction.model import binds
 from weftline.capabilities.compaction.reduction.model import ReducedText
 from weftline.capabilities.compaction.verification import verify
 from weftline.kernel.thread_pools import COMPACTION_THREADS
@@ -146,7 +147,9 @@ def _with_digest(request: SummaryRequest, texts: GroupTexts, facts: Sequence[Key
 def _reduced(request: SummaryRequest, texts: GroupTexts, facts: Sequence[KeyFact]) -> _Attempt:
     """Return the words of most value, and the facts that are not in them; those may need a second attempt."""
     target = request.group.target_tokens
-    protected = [text for fact in facts for text in (fact.text, *fact.literals)]
+    # What binds comes first: it stays whole.
+    ordered = sorted(facts, key=lambda fact: (not binds(fact.kind, fact.probability), -fact.probability))
+    protected = [text for fact in ordered for text in (fact.text, *fact.literals)]
     room = int(target * _FIRST_ROOM)
     for _ in range(2):
         reduced = reduce_texts(texts.utterances, room, protected, request.count)

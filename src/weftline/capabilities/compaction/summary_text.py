@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from weftline.capabilities.compaction.model import KeyFact, Summary
 
-_HEADING = "Key facts, besides:"
+_HEADING = "Key facts:"
 
 
 def summary_text(summary: Summary, facts: Sequence[KeyFact]) -> str:

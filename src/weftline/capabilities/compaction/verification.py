@@ -17,7 +17,6 @@ from weftline.capabilities.compaction.facts.literals import literals_in
 from weftline.capabilities.compaction.facts.normal_form import normal_form, one_line, plain_form
 from weftline.capabilities.compaction.facts.units import units_of
 from weftline.capabilities.compaction.model import FactKind, KeyFact
-from weftline.capabilities.indexing.text_analysis import FILLER_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,14 +56,18 @@ CRITICAL_WORDS = _words(
     nunca sin ningún ninguna tampoco salvo sólo solo debe antes después
     """
 )
-_PRONOUNS = _words(
-    "um uh er hmm well so just really basically actually okay ok yeah yes oh like please also very quite "
-    "der die das den dem des ein eine einen einem le la les un une des du el los las una que und et y zu à"
+# Words that a statement may lose: articles, pronouns, auxiliaries, the commonest prepositions, and what only starts a
+# sentence. Not those that tell where to, how much, by whom or in what order (out, off, from, by, all, same, once):
+# "stay out of dock three" is not "stay dock three".
+IGNORED_WORDS = _words(
+    """
+    a an the this that these those and i me my we us our you your he him his she her it its they them their im ive
+    youre hes shes theyre weve theyve thats theres am is are was were be been being of to s d ll m re ve lets
+    will would do does did have has had for in on at as there
+    um uh er hmm well so just really basically actually okay ok yeah yes oh like please also very quite
+    der die das den dem des ein eine einen einem le la les un une des du el los las una que und et y zu à
+    """
 )
-# What a question asks for.
-_ASKED = _words("who whom whose which what when where why how")
-# Words that a statement may lose.
-IGNORED_WORDS = (FILLER_WORDS | _PRONOUNS) - CRITICAL_WORDS - _ASKED
 
 
 class VerifiedFacts(NamedTuple):

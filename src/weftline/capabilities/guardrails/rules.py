@@ -352,7 +352,8 @@ def warn_of_misspelling(action: str, known: frozenset[str]) -> None:
     meant = _meant_group(group, known)
     if meant is not None:
         warn_caller(
-            f"Weftline has no operation or tool '{action}'; rules about it hold for a tool of your runtime with this name. "
+            f"Weftline has no operation or tool '{action}'; rules about it hold for a tool of your "
+            "runtime with this name. "
             f"Did you mean {meant}{dot}{rest}?"
         )
 

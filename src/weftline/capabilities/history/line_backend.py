@@ -84,7 +84,8 @@ def check_may_forget(actor: Actor) -> None:
     """Refuse callers that may not delete or relabel the content of others."""
     if not (actor.is_admin and actor.clearance >= FORGET_CLEARANCE):
         raise PermissionDenied(
-            f"SourceRemoval needs the permission 'admin' and clearance {FORGET_CLEARANCE}; yours is {actor.clearance}.",
+            "Forgetting content of others needs the permission 'admin' "
+            f"and clearance {FORGET_CLEARANCE}; yours is {actor.clearance}.",
             hint=f"Ask an admin with clearance {FORGET_CLEARANCE} or more.",
             required_clearance=FORGET_CLEARANCE,
             your_clearance=actor.clearance,

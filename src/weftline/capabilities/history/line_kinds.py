@@ -1,9 +1,9 @@
 """Registry of the kinds of lines. A line is the version history of one context, named by its ``context_id``.
 
 To add a kind: write a backend (``line_backend.LineBackend``) in the slice that owns the data, declare one ``LineKind``
-next to it, and list that in ``weftline.app.line_kinds``. Derived from the entry: which ids are valid, retention, whether
-versions are record items and their sources, which session a connection must be bound to, deletion with the session.
-Not derived: search (``SOURCES`` in ``indexing``) and events per entry (``item_of_event`` in ``records``).
+next to it, and list that in ``weftline.app.line_kinds``. Derived from the entry: which ids are valid, retention,
+whether versions are record items and their sources, which session a connection must be bound to, deletion with the
+session. Not derived: search (``SOURCES`` in ``indexing``) and events per entry (``item_of_event`` in ``records``).
 """
 
 from __future__ import annotations

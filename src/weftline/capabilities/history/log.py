@@ -79,7 +79,8 @@ class MergedFrom(Response):
 class CommitInfo(Response):
     """One commit. Changes you may not read are left out; if you may read none, so are reason and step.
 
-    ``hash`` is empty for a commit without salt, of an earlier version of Weftline, in a context whose entries have ACLs.
+    ``hash`` is empty for a commit without salt, of an earlier version of Weftline, in a context whose entries have
+    ACLs.
     """
 
     version: int

@@ -14,7 +14,8 @@ class DetectorUnavailable(Unavailable):
 
     code = "INJECTION_DETECTOR_UNAVAILABLE"
     hint = (
-        "Install Weftline again where it runs, or correct WEFTLINE_INJECTION_MODEL; nothing is accepted unchecked until then."
+        "Install Weftline again where it runs, or correct WEFTLINE_INJECTION_MODEL; nothing is "
+        "accepted unchecked until then."
     )
 
 

@@ -36,11 +36,11 @@ _HIDING = re.compile(
 _MARKDOWN_COMMENT = re.compile(r"^\[[^\]\n]{0,40}\]: ?#[^(\"'\n]{0,20}[(\"'](.*)[)\"']\s*$", re.MULTILINE)
 _LINK_TITLE = re.compile(r"\]\([^\s()]{0,500}\s{1,4}[\"']([^\"'\n]{1,1000})[\"']\)")
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|[a-zA-Z]{2,8});")
-_SPACED_LETTERS = re.compile(r"(?<!\w)(?:[^\W_][ .\-_*]{1,4}){7,}[^\W_](?![^\W_])")
-_SPACING = re.compile(r"[ .\-_*]")
-_WORD_GAP = re.compile(r"[ .\-_*]{2,}")
+_SPACED_LETTERS = re.compile(r"(?<!\w)(?:[^\W_][ .\-_*/|,\u00b7]{1,4}){7,}[^\W_](?![^\W_])")
+_SPACING = re.compile(r"[ .\-_*/|,\u00b7]")
+_WORD_GAP = re.compile(r"[ .\-_*/|,\u00b7]{2,}")
 _LETTERS_AND_SPACING = bytes(
-    ord(" ") if chr(code) in " .-_*" else ord("x") if chr(code).isalnum() else ord("|") for code in range(256)
+    ord(" ") if chr(code) in " .-_*/|," else ord("x") if chr(code).isalnum() else ord("|") for code in range(256)
 )
 _SPACED_RUN = b"x " * 4 + b"x"
 _ESCAPED_BREAK = re.compile(r"(?:\\{1,2}[nr])+")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict
 
 import msgspec
+from msgspec import structs
 
 from weftline.capabilities.access.audit import AuditTrail
 from weftline.capabilities.knowledge.document_content import PackedContent, decode_content, pack_content
@@ -40,6 +42,7 @@ from weftline.kernel.thread_pools import SHORT_THREADS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_POLL_SECONDS = 0.05
 Text = Annotated[str, msgspec.Meta(max_length=16_777_216, description="Content as text.")]
 Encoded = Annotated[str, msgspec.Meta(max_length=22_369_624, description="Content in base64, for example a PDF.")]
 
@@ -69,11 +72,17 @@ class NewDocument(Request):
     timestamp: Timestamp = None
 
 
+WaitSeconds = Annotated[
+    float, msgspec.Meta(ge=0, le=60, description="How long to wait until searches find it; 0: not at all.")
+]
+
+
 # Not kw_only, so that the domain is the first field.
 class AddDocument(NewDocument, kw_only=False):
     """A document and its domain. Give one of text and content."""
 
     domain: DomainName  # type: ignore[misc] # those of NewDocument are keyword-only
+    wait_seconds: WaitSeconds = 0.0
 
 
 class AddDocuments(Request):
@@ -83,6 +92,7 @@ class AddDocuments(Request):
     documents: Annotated[
         tuple[NewDocument, ...], msgspec.Meta(min_length=1, max_length=100, description="Documents to add.")
     ]
+    wait_seconds: WaitSeconds = 0.0
 
 
 class DocumentPut(Response, omit_defaults=False):
@@ -139,11 +149,13 @@ class DocumentWrites(msgspec.Struct, frozen=True):
 async def add_document(request: AddDocument, actor: Actor, writes: Transactions[DocumentWrites]) -> DocumentPut:
     """Add a document to a domain, or replace the one with the same id.
 
-    It is chunked, embedded and indexed in the background; until then searches find the previous version.
+    It is chunked, embedded and indexed in the background; until then searches find the previous version. With
+    wait_seconds the call ends when it is indexed, and ``state`` says so.
     """
     prepared = await SHORT_THREADS.run(_prepared, request)
     put = await writes.write(actor, lambda tx: tx.put_all(add_document, request.domain, [prepared]))
-    return put_response(*put)
+    (answer,) = await _until_indexed(actor, request.domain, put, request.wait_seconds, writes)
+    return answer
 
 
 @write_operation(
@@ -161,7 +173,22 @@ async def add_documents(request: AddDocuments, actor: Actor, writes: Transaction
         raise InvalidInput("documents: two have the same document_id.", field="documents")
     prepared = await SHORT_THREADS.run(lambda: [_prepared(document) for document in request.documents])
     put = await writes.write(actor, lambda tx: tx.put_all(add_documents, request.domain, prepared))
-    return DocumentsPut(documents=[put_response(each) for each in put])
+    return DocumentsPut(documents=await _until_indexed(actor, request.domain, put, request.wait_seconds, writes))
+
+
+async def _until_indexed(
+    actor: Actor, domain: str, put: Sequence[PutResult], seconds: float, writes: Transactions[DocumentWrites]
+) -> list[DocumentPut]:
+    """Return the answers for added documents, once none of them is pending any more or the time is over."""
+    answers = {each.document.document_id: put_response(each) for each in put}
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    while loop.time() < deadline and any(each.state == "pending" for each in answers.values()):
+        await asyncio.sleep(_POLL_SECONDS)
+        found = await writes.read(actor, lambda tx: tx.documents.documents.find_all(domain, answers))
+        for name, document in found.items():
+            answers[name] = structs.replace(answers[name], state=document.state)
+    return list(answers.values())
 
 
 def document_meta(request: NewDocument) -> DocumentMeta:

@@ -17,7 +17,11 @@ from msgspec import structs
 from weftline.capabilities.indexing.collections.model import NewChunk, domain_collection
 from weftline.capabilities.indexing.collections.store import CollectionStore
 from weftline.capabilities.indexing.embeddings.model import Embeddings
-from weftline.capabilities.indexing.embeddings.model_selection import has_required_models, is_semantic, known_models_to_fill
+from weftline.capabilities.indexing.embeddings.model_selection import (
+    has_required_models,
+    is_semantic,
+    known_models_to_fill,
+)
 from weftline.capabilities.indexing.embeddings.store import TenantModelStore
 from weftline.capabilities.indexing.model_migration.migration import models_in_use
 from weftline.capabilities.knowledge.document_chunks import ChunkLayout

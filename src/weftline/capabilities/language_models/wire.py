@@ -44,6 +44,19 @@ def check_native(message: ConversationMessage, path: str) -> ConversationMessage
     return structs.replace(found, content=found.content or message.content, name=found.name or message.name)
 
 
+def with_parts(message: ConversationMessage, parts: list[dict[str, Any]]) -> ConversationMessage:
+    """Return a message with content parts in its wire form, by default openai_chat."""
+    if message.tool_calls:
+        raise InvalidInput("content: a message with tool_calls takes text; give native for parts", field="content")
+    form = message.form or "openai_chat"
+    given: dict[str, Any] = {"role": message.role, "content": parts}
+    if form == "openai_chat":
+        about = {"name": message.name, "tool_call_id": message.tool_call_id}
+        given |= {name: value for name, value in about.items() if value is not None}
+    found = _native_message(form, given, message.role, "content")
+    return structs.replace(found, name=message.name, tool_call_id=found.tool_call_id or message.tool_call_id)
+
+
 def _native_message(form: WireForm, native: object, role: Role, path: str) -> ConversationMessage:
     given = native
     if form == "anthropic" and isinstance(native, dict) and native.get("role") == role == "tool":

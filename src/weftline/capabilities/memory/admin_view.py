@@ -11,7 +11,16 @@ from weftline.capabilities.access.grants import check_clearance
 from weftline.capabilities.access.model import AgentId, AgentNotFound
 from weftline.capabilities.access.store import AccessStore
 from weftline.capabilities.memory.model import START, KeyRange, MemoryCursor, MemoryEntry, ScopeSize
-from weftline.capabilities.memory.operations import Cursor, Limit, ValueView, next_cursor, parse_cursor, value_fields
+from weftline.capabilities.memory.operations import (
+    MAX_ANSWER_BYTES,
+    Cursor,
+    Limit,
+    ValueView,
+    next_cursor,
+    parse_cursor,
+    value_fields,
+    within_answer,
+)
 from weftline.capabilities.memory.service import AllMemoryReader, Memories
 from weftline.kernel.clock import from_micros
 from weftline.kernel.errors import PermissionDenied
@@ -21,7 +30,6 @@ from weftline.kernel.operation import Audience, Effect, RateClass, Request, Resp
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_MAX_ANSWER_BYTES = 4 * 1_048_576
 _PAGE = 200
 
 
@@ -160,7 +168,7 @@ async def inspect_memory(request: InspectMemory, memories: Memories, access: Acc
     found = await memories.entries.page_of_all(
         request.agent_id, parse_cursor(request.cursor), KeyRange.of(""), memories.now, request.limit + 1
     )
-    shown = _within(found[: request.limit], _MAX_ANSWER_BYTES)
+    shown = within_answer(found[: request.limit])
     texts = await memories.entries.values(entry.blob_hash for entry in shown)
     return MemoryInspected(
         agent_id=request.agent_id,
@@ -174,25 +182,15 @@ async def inspect_memory(request: InspectMemory, memories: Memories, access: Acc
 async def _first_entries(whole: AllMemoryReader) -> list[MemoryEntry]:
     """Return the entries in order, up to the size limit of an answer."""
     shown: list[MemoryEntry] = []
-    after, room = START, _MAX_ANSWER_BYTES
+    after, room = START, MAX_ANSWER_BYTES
     while True:
         page = await whole.page(after, "", _PAGE)
-        fitting = _within(page, room)
+        fitting = within_answer(page, room)
         shown += fitting
         room -= sum(entry.weight for entry in fitting)
         if len(fitting) < _PAGE:
             return shown
         after = MemoryCursor.of(page[-1])
-
-
-def _within(entries: Sequence[MemoryEntry], room: int) -> list[MemoryEntry]:
-    fitting: list[MemoryEntry] = []
-    for entry in entries:
-        room -= entry.weight
-        if room < 0:
-            break
-        fitting.append(entry)
-    return fitting
 
 
 async def _by_scope(entries: Sequence[MemoryEntry], memories: Memories) -> MemoryByScope:

@@ -32,21 +32,33 @@ from weftline.kernel.errors import ContentTooLarge
 from weftline.kernel.fields import Count, Name, Reason
 from weftline.kernel.identity import Permission
 from weftline.kernel.json_input import NO_METADATA, Metadata, encode_json_field, metadata_json, raw_json
-from weftline.kernel.operation import Effect, RateClass, Request, Response, SessionUse, SubmittedText, Success, operation
+from weftline.kernel.operation import (
+    Effect,
+    RateClass,
+    Request,
+    Response,
+    SessionUse,
+    SubmittedText,
+    Success,
+    operation,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-KEY_CHARACTER = r"[A-Za-z0-9_-]"
+KEY_CHARACTER = r"[A-Za-z0-9_.:/-]"
+# Each part between slashes begins with another character than a dot: a URL drops the parts "", "." and "..".
+_KEY_PART = r"[A-Za-z0-9_:-][A-Za-z0-9_.:-]*"
+_KEY = rf"{_KEY_PART}(/{_KEY_PART})*"
 Limit = Annotated[int, msgspec.Meta(ge=1, le=200, description="Maximum entries.")]
 Cursor = Annotated[
-    Annotated[str, msgspec.Meta(max_length=400, pattern=rf"^{KEY_CHARACTER}{{0,100}}\.{KEY_CHARACTER}{{1,255}}\Z")]
-    | None,
+    Annotated[str, msgspec.Meta(max_length=400, pattern=rf"^[A-Za-z0-9_-]{{0,100}}\.(?=.{{1,255}}\Z){_KEY}\Z")] | None,
     msgspec.Meta(description="next_cursor of the previous page."),
 ]
 
 
 YEAR_SECONDS = 31_536_000
+MAX_ANSWER_BYTES = 4 * 1_048_576
 _memory_operation = partial(operation, rate=RateClass.MEMORY, session=SessionUse.MAY_NAME)
 _read_operation = partial(_memory_operation, permission=Permission.READ, effect=Effect.READ)
 _write_operation = partial(_memory_operation, permission=Permission.WRITE, effect=Effect.WRITE)
@@ -56,8 +68,8 @@ MemoryKey = Annotated[
     msgspec.Meta(
         min_length=1,
         max_length=255,
-        pattern=rf"^{KEY_CHARACTER}+\Z",
-        description="The entry's key: 1 to 255 letters, digits, underscores and dashes.",
+        pattern=rf"^{_KEY}\Z",
+        description="The entry's key: 1 to 255 letters, digits and any of _-.:/ , such as billing/limit.",
     ),
 ]
 OfSession = Annotated[SessionId | None, msgspec.Meta(description="The session of the entry. Default: global memory.")]
@@ -149,21 +161,24 @@ class ListMemory(Request):
         Annotated[str, msgspec.Meta(max_length=255, pattern=rf"^{KEY_CHARACTER}*\Z")] | None,
         msgspec.Meta(description="Only keys with this prefix."),
     ] = None
+    values: Annotated[bool, msgspec.Meta(description="With values, up to 4 MiB per page.")] = False
     limit: Limit = 50
     cursor: Cursor = None
 
 
 class MemoryInfo(EntryView, kw_only=True):
-    """An entry without its value."""
+    """An entry; ``value`` and ``metadata`` only if the call asks for values."""
 
     key: str
     session_id: str | None
     value_size: int
     version: int
+    value: Any = UNSET
+    metadata: dict[str, Any] | UnsetType = UNSET
 
 
 class MemoryListed(Success, kw_only=True):
-    """Entries without values, ordered by key: global ones first, then session by session."""
+    """Entries, ordered by key: global ones first, then session by session."""
 
     entries: list[MemoryInfo]
     count: int
@@ -202,7 +217,7 @@ def _texts(request: SetMemory) -> list[SubmittedText]:
 @_write_operation(
     "memory.set",
     tool="set_memory",
-    http="PUT /v1/memory/{key}",
+    http="PUT /v1/memory/{key:path}",
     errors=(
         SessionNotFound,
         SessionArchived,
@@ -244,7 +259,9 @@ async def set_memory(request: SetMemory, memories: Memories) -> MemorySet:
     )
 
 
-@_read_operation("memory.get", tool="get_memory", http="GET /v1/memory/{key}", errors=(SessionNotFound, MemoryNotFound))
+@_read_operation(
+    "memory.get", tool="get_memory", http="GET /v1/memory/{key:path}", errors=(SessionNotFound, MemoryNotFound)
+)
 async def get_memory(request: GetMemory, memories: Memories) -> MemoryFound:
     """Read an entry of your private memory."""
     memory = await memories.to_read(request.session_id)
@@ -252,9 +269,15 @@ async def get_memory(request: GetMemory, memories: Memories) -> MemoryFound:
     return MemoryFound(key=entry.key, version=entry.version, **value_fields(entry, text))
 
 
-@_read_operation("memory.list", tool="list_memory", http="GET /v1/memory", errors=(SessionNotFound,))
+@_read_operation(
+    "memory.list",
+    tool="list_memory",
+    http="GET /v1/memory",
+    heavy=lambda request: request.values,
+    errors=(SessionNotFound,),
+)
 async def list_memory(request: ListMemory, memories: Memories) -> MemoryListed:
-    """List your private memory with sizes, without values."""
+    """List your private memory with sizes, and with values if you ask for them."""
     after, prefix, limit = parse_cursor(request.cursor), request.prefix or "", request.limit + 1
     if request.session_id == ALL_SESSIONS:
         found = await memories.whole().page(after, prefix, limit)
@@ -262,8 +285,12 @@ async def list_memory(request: ListMemory, memories: Memories) -> MemoryListed:
         memory = await memories.to_read(request.session_id)
         found = await memory.page(KeyRange.of(prefix, after.key), limit)
     shown = found[: request.limit]
+    texts: Mapping[bytes, str] = {}
+    if request.values:
+        shown = within_answer(shown)
+        texts = await memories.entries.values(entry.blob_hash for entry in shown)
     return MemoryListed(
-        entries=[_info(entry) for entry in shown],
+        entries=[_info(entry, texts) for entry in shown],
         count=len(shown),
         scope_filter=ALL_SESSIONS if request.session_id == ALL_SESSIONS else scope_name(request.session_id),
         has_more=len(found) > len(shown),
@@ -274,7 +301,7 @@ async def list_memory(request: ListMemory, memories: Memories) -> MemoryListed:
 @_write_operation(
     "memory.delete",
     tool="delete_memory",
-    http="DELETE /v1/memory/{key}",
+    http="DELETE /v1/memory/{key:path}",
     destructive=True,
     errors=(SessionNotFound, SessionArchived, MemoryNotFound, VersionConflict, *GATE_ERRORS),
 )
@@ -305,6 +332,17 @@ def value_fields(entry: MemoryEntry, text: str) -> dict[str, Any]:
     }
 
 
+def within_answer(entries: Sequence[MemoryEntry], room: int = MAX_ANSWER_BYTES) -> list[MemoryEntry]:
+    """Return the first entries whose values fit into one answer; a value alone always does."""
+    fitting: list[MemoryEntry] = []
+    for entry in entries:
+        room -= entry.weight
+        if room < 0:
+            break
+        fitting.append(entry)
+    return fitting
+
+
 def parse_cursor(cursor: str | None) -> MemoryCursor:
     if cursor is None:
         return START
@@ -319,11 +357,12 @@ def next_cursor(found: Sequence[MemoryEntry], shown: Sequence[MemoryEntry]) -> s
     return f"{shown[-1].session_id or ''}.{shown[-1].key}"
 
 
-def _info(entry: MemoryEntry) -> MemoryInfo:
+def _info(entry: MemoryEntry, texts: Mapping[bytes, str]) -> MemoryInfo:
+    text = texts.get(entry.blob_hash)
     return MemoryInfo(
         key=entry.key,
         session_id=entry.session_id,
         value_size=entry.size,
         version=entry.version,
-        **entry_fields(entry),
+        **(entry_fields(entry) if text is None else value_fields(entry, text)),
     )

@@ -53,6 +53,8 @@ class InboxMessage(Response, kw_only=True):
     """
 
     handle: str
+    session_id: str
+    message_id: int
     sender: str
     content: str
     timestamp: datetime
@@ -121,6 +123,8 @@ def _parse(handle: str) -> MessageHandle:
 def _shown(unread: UnreadMessage, message: Message) -> InboxMessage:
     return InboxMessage(
         handle=f"{unread.session_id}/{unread.message_id}",
+        session_id=unread.session_id,
+        message_id=unread.message_id,
         sender=message.sender,
         content=message.content,
         timestamp=from_micros(message.sent_at),

@@ -50,8 +50,9 @@ MAX_CALLS = 200
 # A recommendation that saves less than this part is not worth the change.
 _MIN_SAVING = 0.01
 _HASH_DIGITS = 6
-# Last, whatever they save: others use a document or a key too, and the calls of one agent do not show it.
-_DELETIONS = frozenset({"documents", "duplicate_documents", "board_keys"})
+# Last, whatever they save: others use a document or a key too, and the calls of one agent do not show it; what was
+# learned may be needed by later tasks.
+_DELETIONS = frozenset({"documents", "duplicate_documents", "board_keys", "learned_memory"})
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 

@@ -51,6 +51,20 @@ def delete_keys(refs: Iterable[str]) -> str:
     return "\n".join(_command("board delete", "--session", session, key) for session, _, key in places)
 
 
+def forget(refs: Iterable[str]) -> str:
+    """Return the commands with which agents remove entries from their persistent memory."""
+    return "\n".join(filter(None, map(_forget, refs)))
+
+
+def _forget(ref: str) -> str | None:
+    line_id, _, key = ref.partition("/")
+    kind, owner, memory_type, *workflow = [*line_id.split(":"), "", ""][:4]
+    if kind != "context" or not memory_type:
+        return None
+    of_workflow = ("--workflow", workflow[0]) if any(workflow) else ()
+    return _command("push", "--remove", key, "--type", memory_type, *of_workflow, as_agent=owner)
+
+
 def remove_pins(refs: Iterable[str]) -> str:
     """Return the commands that unpin items."""
     return "\n".join(filter(None, map(remove_pin, refs)))

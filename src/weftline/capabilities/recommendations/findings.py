@@ -148,6 +148,19 @@ def _unused_content(observed: ObservedCalls) -> Iterator[RecommendationDraft]:
             (ProposedSettings(without_items=refs),),
             commands.remove_pins(refs),
         )
+    own = f"context:{observed.agent_id}:"
+    learned = [each for each in observed.unused("retrieved") if each[0].startswith(own)][:_MAX_SUBJECTS]
+    if learned:
+        refs = tuple(ref for ref, _ in learned)
+        yield RecommendationDraft(
+            "learned_memory",
+            f"Forget {_listed(refs, 'entries of memory')} that no answer uses",
+            "Memory is searched for every prompt of the sessions that pulled it. Earlier versions stay in its history.",
+            tuple(Evidence(f"{ref}: sent, not used", calls, scored) for ref, calls in learned),
+            refs,
+            (ProposedSettings(without_items=refs),),
+            commands.forget(refs),
+        )
     keys = observed.unused("board")[:_MAX_SUBJECTS]
     if keys:
         refs = tuple(ref for ref, _ in keys)

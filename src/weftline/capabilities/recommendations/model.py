@@ -24,6 +24,7 @@ RecommendationKind = Literal[
     "duplicate_documents",
     "board_keys",
     "pins",
+    "learned_memory",
     "stale_context",
 ]
 
@@ -56,7 +57,8 @@ _Copies = Annotated[dict[_Uri, _Uri], msgspec.Meta(max_length=100)]
 class ProposedSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """What a proposal changes; everything else stays as it was in each call.
 
-    ``without_items`` are refs of board entries and pins, and URIs of documents, that prompts would not have any more.
+    ``without_items`` are refs of board entries, memory and pins, and URIs of documents, that prompts would not have any
+    more.
     """
 
     compaction: Annotated[
@@ -75,7 +77,8 @@ class ProposedSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     min_score: Annotated[Fraction | None, msgspec.Meta(description="Minimum relevance of passages.")] = None
     without_tools: Annotated[_Subjects, msgspec.Meta(description="Names of tools to leave out.")] = ()
     without_items: Annotated[
-        _Subjects, msgspec.Meta(description="Refs of board entries and pins, and URIs of documents, to leave out.")
+        _Subjects,
+        msgspec.Meta(description="Refs of board entries, memory and pins, and URIs of documents, to leave out."),
     ] = ()
     copies: Annotated[
         _Copies, msgspec.Meta(description="URIs of documents to leave out, each with that of its original.")
@@ -89,7 +92,8 @@ class TriedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     the control, ``tried_tokens`` those of the trial, ``drift_tokens`` by how many the control differs from the receipt.
     ``lost`` are useful items that the prompt would not have had, ``shortened`` those that it would have had in a
     shorter form only, ``doubtful`` items that would not be in it and may have been useful. ``error``: the prompt could
-    not have been assembled.
+    not have been assembled. ``removed`` and ``gained`` are the refs of the ``dropped`` and ``added`` items, where one
+    call was asked for.
     """
 
     receipt_id: str
@@ -114,6 +118,8 @@ class TriedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     added: int = 0
     scored: bool = False
     error: str | None = None
+    removed: tuple[str, ...] = ()
+    gained: tuple[str, ...] = ()
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):

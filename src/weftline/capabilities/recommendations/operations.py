@@ -7,9 +7,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
+from msgspec import structs
 
-from weftline.capabilities.assembly.receipt_operations import agent_to_read
-from weftline.capabilities.recommendations.advisor import DEFAULT_CALLS, MAX_CALLS, AdviceStores, Advisor, order, parts_of
+from weftline.capabilities.assembly.receipt_operations import ReceiptId, agent_to_read
+from weftline.capabilities.assembly.receipts import ReceiptNotFound
+from weftline.capabilities.recommendations.advisor import (
+    DEFAULT_CALLS,
+    MAX_CALLS,
+    AdviceStores,
+    Advisor,
+    order,
+    parts_of,
+)
 from weftline.capabilities.recommendations.model import (
     Evidence,
     ProposedSettings,
@@ -26,6 +35,8 @@ from weftline.kernel.identity import Actor, Permission
 from weftline.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from weftline.capabilities.recommendations.model import Recommendation
 
 _operation = partial(
@@ -126,6 +137,10 @@ class TryAdvice(Request):
         ProposedSettings | None, msgspec.Meta(description="Settings to try instead of those of a recommendation.")
     ] = None
     calls: Calls = DEFAULT_CALLS
+    receipt_id: Annotated[
+        ReceiptId | None,
+        msgspec.Meta(description="Answer for this one of the calls only, and list the items it would lose and gain."),
+    ] = None
 
 
 class AdviceTried(Response, kw_only=True, omit_defaults=False):
@@ -190,7 +205,7 @@ async def show_advice(request: ShowAdvice, actor: Actor, advisor: Advisor) -> Ad
     "advise.try",
     action="try",
     http="POST /v1/advice/try",
-    errors=(RecommendationNotFound, PermissionDenied, QuotaExceeded),
+    errors=(RecommendationNotFound, ReceiptNotFound, PermissionDenied, QuotaExceeded),
 )
 async def try_advice(request: TryAdvice, actor: Actor, advisor: Advisor) -> AdviceTried:
     """Try a recommendation, or settings of your own, on the last calls before anything is switched.
@@ -217,8 +232,20 @@ async def try_advice(request: TryAdvice, actor: Actor, advisor: Advisor) -> Advi
         proposal=proposal,
         command=command,
         trial=result.trial,
-        tried=list(result.calls),
+        tried=_answered(result.calls, request.receipt_id),
     )
+
+
+def _answered(calls: Sequence[TriedCall], receipt_id: str | None) -> list[TriedCall]:
+    """Return the calls without the refs of what changed in each, which are many; or one call with them."""
+    if receipt_id is None:
+        return [structs.replace(each, removed=(), gained=()) for each in calls]
+    found = [each for each in calls if each.receipt_id == receipt_id]
+    if not found:
+        raise ReceiptNotFound(
+            f"None of the last calls of this agent that can be replayed has the receipt '{receipt_id}'."
+        )
+    return found
 
 
 async def _one_agent(agent_id: str | None, actor: Actor, advisor: Advisor) -> list[str]:

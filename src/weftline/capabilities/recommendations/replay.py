@@ -208,7 +208,9 @@ class Replay:
         previous = None if before is None else self._previous(call, before, counter)
         try:
             costs = cache_costs(info, rates, warm=warm)
-            _read(conversation, frozenset(receipt.read), limited=False)
+            # One after the other: what a message settles depends on those that were read before it.
+            for refs in receipt.readings:
+                _read(conversation, frozenset(refs), limited=False)
             plan = make_plan(materials, limit, costs, previous)
             for _ in range(0 if _is_as_sent(call, plan) else READINGS):
                 if not _read(conversation, plan.trimmed):

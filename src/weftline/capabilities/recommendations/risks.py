@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from weftline.capabilities.recommendations.replay import RecordedCall, RecordedWindow
 
 _BOARD = "board:"
+_MEMORY = "context:"
 
 
 def risks_of(
@@ -102,6 +103,8 @@ def _kind_of(ref: str) -> str:
     """Return what a subject is, in the plural."""
     if "://" in ref:
         return "documents"
+    if ref.startswith(_MEMORY):
+        return "entries of memory"
     return "board keys" if ref.startswith(_BOARD) else "pins"
 
 
@@ -110,6 +113,8 @@ def _used(call: RecordedCall, kind: str) -> set[str]:
     useful = call.useful or frozenset()
     if kind == "documents":
         return {document_of(ref, call.receipt.documents) for ref in useful} - {""}
+    if kind == "entries of memory":
+        return {ref for ref in call.items if ref in useful and ref.startswith(_MEMORY)}
     block_kind = "board" if kind == "board keys" else "pins"
     return {ref for block in call.blocks if block.kind == block_kind for ref in block.items if ref in useful}
 

@@ -153,6 +153,8 @@ def _compared(was: ReplayedCall, tried: ReplayedCall, proposal: ProposedSettings
         added=len(included - items),
         scored=call.useful is not None,
         error=tried.error,
+        removed=tuple(sorted(dropped)),
+        gained=tuple(sorted(included - items)),
     )
 
 

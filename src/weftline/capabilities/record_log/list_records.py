@@ -12,7 +12,6 @@ import msgspec
 from weftline.capabilities.access.store import AccessStore
 from weftline.capabilities.events.model import EventQuery
 from weftline.capabilities.history.model import SYSTEM
-from weftline.capabilities.messages.search.by_sender_and_time import TimestampText, parse_timestamp
 from weftline.capabilities.record_log.lookup import FoundRecord, RecordFinder, RecordLookup
 from weftline.capabilities.record_log.model import RecordId, read_operation
 from weftline.capabilities.records.native_ids import native_key
@@ -32,6 +31,7 @@ from weftline.kernel.correlation import NativeId
 from weftline.kernel.errors import InvalidInput, PermissionDenied
 from weftline.kernel.identity import ORCHESTRATOR
 from weftline.kernel.operation import Request, Response
+from weftline.kernel.timestamps import TimestampText, parse_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

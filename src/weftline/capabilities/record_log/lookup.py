@@ -32,7 +32,14 @@ from weftline.capabilities.record_log.engine_items import (
 )
 from weftline.capabilities.record_log.redacted_records import redact_quotes, redacted_item, redactions_of
 from weftline.capabilities.records.event_classes import to_context_event
-from weftline.capabilities.records.model import Block, ContextAssembly, ContextInjection, ContextItem, Record, decode_item
+from weftline.capabilities.records.model import (
+    Block,
+    ContextAssembly,
+    ContextInjection,
+    ContextItem,
+    Record,
+    decode_item,
+)
 from weftline.capabilities.records.record_ids import (
     BulkCommit,
     EngineSourceId,

@@ -208,6 +208,12 @@ class Redactions(msgspec.Struct, frozen=True):
             await self.unindex(redaction.record_id)
         original = await self.contents.original(redaction.record_id) if redaction.type == ITEM_TYPE else None
         if original is not None:
+            if redaction.state == "masked" and not original.has_something_to_mask:
+                raise InvalidInput(
+                    "state: nothing would be masked, because no secret and no personal data was recognised",
+                    hint="Use the state removed, or summarized with the text that readers may see.",
+                    field="state",
+                )
             redaction = await self.contents.seal(redaction, original)
         await self.records.redact(redaction)
 

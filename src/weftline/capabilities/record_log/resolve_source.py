@@ -78,8 +78,9 @@ class ResolveSource(Request):
     against: Annotated[
         Content | None,
         msgspec.Meta(
-            description="The current text of the source. Not needed for sources that Weftline stores: board://SESSION/KEY "
-            "(with ?version=N, ?branch=NAME), session://SESSION#message-N, knowledge://DOMAIN/DOCUMENT, item ids.",
+            description="The current text of the source. Not needed for sources that Weftline stores: "
+            "board://SESSION/KEY (with ?version=N, ?branch=NAME), session://SESSION#message-N, "
+            "knowledge://DOMAIN/DOCUMENT, item ids.",
         ),
     ] = None
     media_type: Annotated[

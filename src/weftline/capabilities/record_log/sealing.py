@@ -59,6 +59,11 @@ class OriginalContent(msgspec.Struct, frozen=True, omit_defaults=True):
     content: str
     metadata: str | None = None
 
+    @property
+    def has_something_to_mask(self) -> bool:
+        mask, metadata = Masker(), msgspec.json.decode(self.metadata or NO_METADATA)
+        return bool(mask.text(self.content) != self.content or mask.value(metadata) != metadata)
+
 
 _decode_original = msgspec.json.Decoder(OriginalContent).decode
 

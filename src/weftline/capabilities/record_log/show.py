@@ -11,7 +11,14 @@ import msgspec
 from weftline.capabilities.events.model import EventQuery
 from weftline.capabilities.indexing.entities import unpack_entities
 from weftline.capabilities.record_log.lookup import FoundRecord, RecordFinder, RecordLookup
-from weftline.capabilities.record_log.model import JSON_CONTENT, TOOL, OfSession, RecordId, read_operation, stored_content
+from weftline.capabilities.record_log.model import (
+    JSON_CONTENT,
+    TOOL,
+    OfSession,
+    RecordId,
+    read_operation,
+    stored_content,
+)
 from weftline.capabilities.record_log.stale_sources import refresh_hint, stale_sources
 from weftline.capabilities.records.engine_metadata import engine_metadata
 from weftline.capabilities.records.model import (

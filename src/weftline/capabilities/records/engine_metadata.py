@@ -21,7 +21,7 @@ ENGINE: Final = "weftline"
 
 
 class PassageDigest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a source reference that Weftline gave to a caller carries. Callers cite with it, and resolution checks it."""
+    """What a source reference from Weftline carries. Callers cite with it, and resolution checks it."""
 
     passage_digest: Digest
 

@@ -46,7 +46,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 def read_open_record(given: dict[str, Any]) -> Record:
-    """Return what Weftline understands of a record, with the given form in its metadata; InvalidRecord if it is none."""
+    """Return what Weftline understands of a record, with the given form in its metadata, or raise InvalidRecord."""
     kind = find_kind(given)
     metadata = given.get("metadata")
     if isinstance(metadata, dict) and ENGINE in metadata:
@@ -117,14 +117,14 @@ def _with_given(record: Record, given: dict[str, Any]) -> Record:
 
 
 def _other(record_type: str, name: str) -> Any:  # noqa: ANN401 - a value, or UNSET
-    """Return the value of a required enumeration for one that Weftline does not know. Scopes of envelopes are closed."""
+    """Return a known value of a required enumeration for an unknown one. Scopes of envelopes are closed."""
     if name == _SCOPE:
         return msgspec.UNSET if record_type == _ENVELOPE else "custom"
     return _OTHER.get(name, msgspec.UNSET)
 
 
 def _is_open(hint: Any, name: str, value: Any) -> bool:  # noqa: ANN401, PLR0911 - one answer for each kind of type
-    """Tell whether the standard allows a value: the types of its schemas, without the patterns and names of Weftline."""
+    """Tell whether the standard allows a value: the types of its schemas, without Weftline's patterns and names."""
     if name == _SELECTOR:
         return isinstance(value, dict | list | str)
     origin, arguments = get_origin(hint), get_args(hint)

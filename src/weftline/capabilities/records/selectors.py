@@ -16,7 +16,14 @@ import msgspec
 from msgspec import UNSET
 
 from weftline.capabilities.records.model import ContextSourceRef
-from weftline.capabilities.records.refs import ByteRange, JsonPointer, LineRange, TextPosition, TextQuote, content_digest
+from weftline.capabilities.records.refs import (
+    ByteRange,
+    JsonPointer,
+    LineRange,
+    TextPosition,
+    TextQuote,
+    content_digest,
+)
 from weftline.capabilities.records.text_quote import find_quote
 from weftline.capabilities.records.vocabulary import SCHEMA_VERSION
 

@@ -53,7 +53,7 @@ def _missing(_: type[Record], path: str, name: str) -> InvalidRecord:
 
 
 def _unknown(kind: type[Record], path: str, name: str) -> InvalidRecord:
-    known = [field for place in _definitions(kind, path) for field in place.get("properties", ())]
+    known = [field for place in _definitions(kind, path) for field in place.get("properties", ()) if field != name]
     near = get_close_matches(name, known, 1)
     return InvalidRecord(f"{path}.{name}", f"is not a known field{f'; did you mean `{near[0]}`?' if near else ''}")
 

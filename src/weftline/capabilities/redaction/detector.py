@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from weftline.kernel.hidden_text import INVISIBLE, encoded_passages, unescaped, visible
+from weftline.kernel.hidden_text import encoded_passages, readings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -100,19 +100,14 @@ class Scanner:
         return [span for detector in self._hinted(text) for span in detector.spans(text)]
 
     def _hidden_spans(self, text: str) -> Iterator[DetectedSpan]:
-        """Yield the spans of values with invisible characters in them, and of passages that hold one, encoded."""
-        if not text.isascii() and INVISIBLE.search(text):
-            shown, places = visible(text)
-            for span in self._plain_spans(shown):
-                yield span._replace(start=places[span.start], end=places[span.end - 1] + 1)
-        escaped = unescaped(text)
-        if escaped is not None:
-            shown, places = escaped
-            for span in self._plain_spans(shown):
-                yield span._replace(start=places[span.start], end=places[span.end])
-        for passage in encoded_passages(text):
-            for span in self._plain_spans(passage.text):
-                yield span._replace(start=passage.start, end=passage.end)
+        """Yield the spans of values in disguise, escaped or spaced out, and of passages that hold one, encoded."""
+        for shown, places in readings(text):
+            if shown is not text:
+                for span in self._plain_spans(shown):
+                    yield span._replace(start=places[span.start], end=places[span.end])
+            for passage in encoded_passages(shown):
+                for span in self._plain_spans(passage.text):
+                    yield span._replace(start=places[passage.start], end=places[passage.end])
 
     def _hinted(self, text: str) -> list[Detector]:
         """Return the detectors whose hints occur in the text: most texts hint at very few."""

@@ -38,6 +38,10 @@ _HALF_TERMS = 4
 # The best of few candidates is less often high by chance. Fewer than this are not in any evaluation set.
 _MIN_SIZE = 30
 _MAX_LOG_ODDS = 4.0
+# What the reader's own conversation says about a query is in the prompt anyway, so that other content has to say it
+# better: between these strengths of its best turn each unit costs these log-odds. Turns about something else are weaker
+# than the first, in other languages than English hardly; a question that was asked before may be as strong as any.
+_RELATED_TURN, _COVERING_TURN, _COVERAGE = 0.4, 0.6, 8.0
 # A single shared word stands out by chance.
 _MIN_TERMS = 2
 
@@ -92,13 +96,22 @@ class CollectionEvidence(NamedTuple):
 
 
 def evidence(
-    features: RankingFeatures | None, totals: Floats, size: int, terms: int, model: EvidenceModel = FITTED
+    features: RankingFeatures | None,
+    totals: Floats,
+    size: int,
+    terms: int,
+    model: EvidenceModel = FITTED,
+    conversation: float = 0.0,
 ) -> CollectionEvidence:
-    """Judge a collection of ``size`` rows and its candidates by their totals; ``terms`` is the length of the query."""
+    """Judge a collection of ``size`` rows and its candidates by their totals; ``terms`` is the length of the query.
+
+    ``conversation`` is the strength of the best turn of the reader's own conversation, if that is another collection.
+    """
     if features is None:
         return CollectionEvidence(0.0, np.zeros(len(totals), np.float32))
     first = calibrate(features).first if terms >= _MIN_TERMS else 0.0
     log_odds = model.collection + model.strength * strength_of(features, terms) + model.size * log_size(size)
+    log_odds -= _COVERAGE * (min(max(conversation, _RELATED_TURN), _COVERING_TURN) - _RELATED_TURN)
     bounded = min(max(log_odds, -_MAX_LOG_ODDS), _MAX_LOG_ODDS)
     gap, rank = distances(totals)
     candidates = model.candidate + model.relevance * bounded + model.gap * gap + model.rank * rank

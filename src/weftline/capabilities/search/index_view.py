@@ -50,6 +50,7 @@ class Columns(NamedTuple):
 
     ``line`` is the same number for rows of one sequence, the chunks of a document or the messages of a session;
     ``position`` is their order in it. ``speaker`` is a code, see View.speakers. ``timestamp`` is in microseconds.
+    ``prior``: by which part a match counts more, because of the kind of its source.
     """
 
     number: NDArray[np.int64]
@@ -59,6 +60,7 @@ class Columns(NamedTuple):
     timestamp: NDArray[np.int64]
     tokens: NDArray[np.int32]
     importance: Floats
+    prior: Floats
     pinned: NDArray[np.bool_]
 
 

@@ -101,7 +101,8 @@ class OmittedChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Ranking(msgspec.Struct, frozen=True, kw_only=True):
     """Ranked chunks, best first, and the confidence in them; pinned ones separately, whatever their score.
 
-    ``relevant``: a candidate reached the minimum score, or for a prompt, is probably evidence. ``unsure``: nothing did,
+    ``relevant``: a candidate reached the minimum score, and for a prompt, is probably evidence. ``has_evidence``: for a
+    prompt, whatever the minimum score is. ``unsure``: nothing did,
     or confidence is low. ``by_meaning``: False if only keywords were matched. Of a complete query, ``omitted`` are all
     other candidates, best first; ``pins_truncated``: there were more pins than its maximum.
     """
@@ -112,6 +113,7 @@ class Ranking(msgspec.Struct, frozen=True, kw_only=True):
     min_score: float
     unsure: bool
     relevant: bool
+    has_evidence: bool = False
     searched: int = 0
     by_meaning: bool = True
     omitted: list[OmittedChunk] = []

@@ -25,9 +25,11 @@ from weftline.capabilities.search.requests import (
 from weftline.capabilities.search.results import (
     SCORE_DIGITS,
     PassageInfo,
+    PendingItems,
     ResolvedReference,
     SearchFacts,
     passage_info,
+    pending_items,
     resolved_references,
     search_facts,
 )
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from weftline.capabilities.search.retriever import SearchHit
 
 _OTHER_WORDS = "Perhaps not answered here: try other words"
+_TOO_EARLY = "Not everything is searched yet, see pending: search again in a moment."
 _UNSURE_HINT = f"{_OTHER_WORDS}, or low_confidence: true."
 
 
@@ -136,7 +139,7 @@ async def search_query(request: SearchQuery, actor: Actor, retriever: Retriever)
         results=_passages(found.hits, request),
         confidence=round(ranking.confidence, SCORE_DIGITS),
         unsure=ranking.unsure,
-        hint=_hint(request) if ranking.unsure else "",
+        hint=_hint(request, found) if ranking.unsure else "",
         pinned=tuple(_passages(found.pinned, request)),
         resolved=resolved_references(found.references),
         lexical_only=found.lexical_only,
@@ -173,7 +176,9 @@ def _passages(hits: Iterable[SearchHit], request: SearchQuery | FindSimilar) -> 
     return [passage_info(hit, request.session_id, explain=request.explain) for hit in hits]
 
 
-def _hint(request: SearchQuery) -> str:
+def _hint(request: SearchQuery, found: RetrievalResult) -> str:
+    if pending_items(found.scope) != PendingItems():
+        return _TOO_EARLY
     return f"{_OTHER_WORDS}." if request.low_confidence else _UNSURE_HINT
 
 

@@ -17,6 +17,7 @@ from weftline.capabilities.search.entity_matches import entity_weights
 from weftline.capabilities.search.query_parser import parse_query
 from weftline.capabilities.search.scoring import (
     add_entities,
+    add_prior,
     add_recency_and_importance,
     add_speaker,
     penalise_duplicates,
@@ -105,6 +106,7 @@ async def _score(view_index: int, query: Query, parsed: _ParsedQuery, vectors: F
 def _complete(scores: Scores, query: Query, speaker: str | None, entities: Mapping[str, float]) -> None:
     add_speaker(scores, speaker)
     add_entities(scores, entities)
+    add_prior(scores)
     add_recency_and_importance(scores, query.weights, query.asked_at)
     penalise_duplicates(scores)
 

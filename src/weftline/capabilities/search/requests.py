@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import time
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -12,7 +11,6 @@ from weftline.capabilities.indexing.collections.model import SOURCES, Source
 from weftline.capabilities.indexing.entities import MAX_VALUE_LENGTH
 from weftline.capabilities.knowledge.documents import MetadataValue
 from weftline.capabilities.knowledge.model import DomainName
-from weftline.capabilities.messages.search.by_sender_and_time import TimestampText, parse_timestamp
 from weftline.capabilities.search.model import (
     DEFAULT_HALF_LIFE_DAYS,
     DEFAULT_IMPORTANCE_WEIGHT,
@@ -24,11 +22,11 @@ from weftline.capabilities.search.model import (
 from weftline.capabilities.search.retriever import SearchRequest
 from weftline.capabilities.search.scope import RequestedScope
 from weftline.capabilities.sessions.model import SessionId
-from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import InvalidInput
 from weftline.kernel.fields import Fraction
 from weftline.kernel.json_input import encode_json_field
 from weftline.kernel.operation import Request
+from weftline.kernel.timestamps import TimestampText, parse_range
 
 if TYPE_CHECKING:
     from weftline.capabilities.search.retriever import Retriever
@@ -162,11 +160,7 @@ def requested_scope(request: ScopeFilters) -> RequestedScope:
     if request.domain is not None and request.domains is not None:
         raise InvalidInput("domains: give either domain or domains", field="domains")
     domains = [request.domain] if request.domain is not None else request.domains or []
-    since = None if request.since is None else to_micros(parse_timestamp("since", request.since, of_day=time.min))
-    # Inclusive.
-    until = None if request.until is None else to_micros(parse_timestamp("until", request.until, of_day=time.max)) + 1
-    if since is not None and until is not None and since >= until:
-        raise InvalidInput("since: later than until", field="since")
+    since, until = parse_range(request.since, request.until)
     if request.metadata:
         encode_json_field("metadata", request.metadata)
     return RequestedScope(

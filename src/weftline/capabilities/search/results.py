@@ -82,11 +82,13 @@ class ResolvedReference(Response, kw_only=True):
 class PendingItems(Response):
     """Items in scope that are not indexed yet: documents, and events of sessions, memories and windows.
 
-    ``partial``: an index is being rebuilt, so not everything was searched and confidence is lower.
+    ``by_words``: something that you wrote is found by its words only so far, not yet by its meaning. ``partial``: an
+    index is being rebuilt, so not everything was searched and confidence is lower.
     """
 
     documents: int = 0
     events: int = 0
+    by_words: bool = False
     partial: bool = False
 
 
@@ -160,4 +162,9 @@ def source_fields(passage: ChunkPassage) -> dict[str, Any]:
 
 
 def pending_items(scope: SearchScope) -> PendingItems:
-    return PendingItems(documents=scope.pending_documents, events=scope.pending_events, partial=scope.partial)
+    return PendingItems(
+        documents=scope.pending_documents,
+        events=scope.pending_events,
+        by_words=bool(scope.own_by_words),
+        partial=scope.partial,
+    )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from msgspec import structs
@@ -107,6 +108,7 @@ class SearchScope(NamedTuple):
 
     ``partial``: a replica is being rebuilt, so not everything can be found yet. ``semantic_off``: why nothing
     in scope has vectors; empty if something may. ``own_pending``: the unindexed events that the caller itself caused.
+    ``own_by_words``: its last chunk of each collection that is found by words only so far.
     ``fallback_model``: the serving model, if the one it is being migrated to answers this query. ``pulled``: the memory
     of the session, if it has a snapshot.
     """
@@ -119,6 +121,7 @@ class SearchScope(NamedTuple):
     partial: bool = False
     semantic_off: str = ""
     own_pending: tuple[int, ...] = ()
+    own_by_words: Mapping[str, int] = MappingProxyType({})
     fallback_model: str | None = None
     pulled: PulledMemory | None = None
 
@@ -237,9 +240,11 @@ class Retriever:
         A query may be among those that the model being migrated to answers.
         """
         resolve = partial(self._resolve, filters, query)
-        scope = await self.stores.read(actor, resolve, heavy=True)
+        scope, started = await self.stores.read(actor, resolve, heavy=True), asyncio.get_running_loop().time()
         if scope.own_pending and await self.index_wait.until_indexed(actor, scope.own_pending):
             scope = _without_indexed(await self.stores.read(actor, resolve, heavy=True), scope.own_pending)
+        if scope.own_by_words and await self.index_wait.until_embedded(actor, scope.own_by_words, started):
+            scope = scope._replace(own_by_words={})
         if scope.pulled is not None:
             scope = scope._replace(pulled=await self.pulled_texts.chunk(actor, scope.pulled))
         views = await self._open_views(actor, scope)
@@ -286,14 +291,16 @@ class Retriever:
         visible = await resolve_scope(filters, stores, pulled)
         listed, known = await stores.models.listed(), self.embeddings.models()
         model, fallback = (serving_model(listed, known), None) if query is None else query_model(listed, known, query)
+        semantic_off = await self._semantic_off(filters, stores)
         return SearchScope(
             visible.queries,
             model.name,
             await stores.domains.plans.allowance(),
             visible.pending_documents,
             pending.total,
-            semantic_off=await self._semantic_off(filters, stores),
+            semantic_off=semantic_off,
             own_pending=pending.own,
+            own_by_words={} if semantic_off else pending.by_words,
             fallback_model=None if fallback is None else fallback.name,
             pulled=pulled,
         )

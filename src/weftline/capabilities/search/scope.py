@@ -8,7 +8,14 @@ import msgspec
 
 from weftline.capabilities.agent_context.store import PinnedContext
 from weftline.capabilities.indexing.collections.item_ids import MemoryKey
-from weftline.capabilities.indexing.collections.model import MEMORY, SESSIONS, SOURCES, WINDOWS, Source, domain_collection
+from weftline.capabilities.indexing.collections.model import (
+    MEMORY,
+    SESSIONS,
+    SOURCES,
+    WINDOWS,
+    Source,
+    domain_collection,
+)
 from weftline.capabilities.indexing.entities import filter_term
 from weftline.capabilities.knowledge.model import can_see
 from weftline.capabilities.memory.model import KeyRange, MemoryScope

@@ -130,6 +130,12 @@ def add_entities(scores: Scores, weights: Mapping[str, float]) -> None:
         scores.add("entities", _ENTITY_WEIGHT * entity_matches(scores.view, scores.rows, weights))
 
 
+def add_prior(scores: Scores) -> None:
+    """Add what a match counts more because of the kind of its source, if anything in the view has such a prior."""
+    if scores.columns.prior.any():
+        scores.add("kind", scores.columns.prior * np.maximum(scores.total, 0))
+
+
 def add_recency_and_importance(scores: Scores, weights: RankingWeights, asked_at: int) -> None:
     """Add recency and importance with the query's weights."""
     columns = scores.columns

@@ -8,7 +8,7 @@ import numpy as np
 
 from weftline.capabilities.indexing.collections.model import MEMORY, WINDOWS
 from weftline.capabilities.search.calibration import RELIABLE_SCORE, calibrate, ranking_features
-from weftline.capabilities.search.evidence import evidence
+from weftline.capabilities.search.evidence import evidence, strength_of
 from weftline.capabilities.search.model import CONFIDENT, DEFAULT_MIN_SCORE, RELEVANT, OmittedChunk, Ranked, Ranking
 from weftline.capabilities.search.scoring import MAX_PINS, near_duplicates
 
@@ -29,6 +29,8 @@ _PARTIAL_INDEX_FACTOR = 0.5
 _DIGITS = 4
 # A query that was written to search with is not judged by its length: it counts as one of this many terms.
 _CHOSEN_TERMS = 100
+# The conversation does not cover itself, and memory is what holds beyond it.
+_UNCOVERED = frozenset({WINDOWS, MEMORY})
 
 
 class ScoredCandidates(NamedTuple):
@@ -47,11 +49,15 @@ class _Best(NamedTuple):
 
 
 class _Eligible(NamedTuple):
-    """Candidates of a view that may be results; for a prompt, with the evidence that they are and whether in doubt."""
+    """Candidates of a view that may be results; for a prompt, with the evidence that they are and whether in doubt.
+
+    ``has_evidence``: some are not in doubt, whatever their scores are.
+    """
 
     rows: NDArray[np.bool_]
     probabilities: Floats | None = None
     doubtful: NDArray[np.bool_] | None = None
+    has_evidence: bool = False
 
     def is_doubtful(self, index: int) -> bool:
         return self.doubtful is not None and bool(self.doubtful[index])
@@ -64,15 +70,20 @@ def select_results(query: Query, views: Sequence[View], candidates: ScoredCandid
     certainty = calibration.confidence * _indexed_share(views)
     unsure = certainty < CONFIDENT
     if query.purpose == "prompt":
-        eligible = [_eligible_for_prompt(query, scores, candidates, calibration) for scores in candidates.by_view]
+        conversation = _strength_of_conversation(candidates) if query.is_task else 0.0
+        eligible = [
+            _eligible_for_prompt(query, scores, candidates, calibration, conversation) for scores in candidates.by_view
+        ]
         results = _results(query, best, candidates.by_view, eligible, calibration)
         relevant = any(not each.doubtful for each in results)
+        has_evidence = any(each.has_evidence for each in eligible)
     else:
         min_score = 0.0 if query.low_confidence else query.weights.min_score
         eligible = [_Eligible(_from_score(scores, min_score, calibration)) for scores in candidates.by_view]
         results = _results(query, best, candidates.by_view, eligible, calibration)
         results = _cautious(results) if unsure and not query.low_confidence else results
         relevant = len(best.totals) > 0 and _score(best.totals[0], calibration) >= query.weights.min_score
+        has_evidence = relevant
     pins = _pins(candidates.by_view, calibration)
     pinned = pins[:MAX_PINS]
     return Ranking(
@@ -82,6 +93,7 @@ def select_results(query: Query, views: Sequence[View], candidates: ScoredCandid
         min_score=query.weights.min_score,
         unsure=unsure or not relevant,
         relevant=relevant,
+        has_evidence=has_evidence,
         searched=sum(view.size for view in views),
         by_meaning=candidates.by_meaning,
         omitted=_omitted(best, candidates.by_view, eligible, [*results, *pinned], calibration)
@@ -91,12 +103,21 @@ def select_results(query: Query, views: Sequence[View], candidates: ScoredCandid
     )
 
 
+def _strength_of_conversation(candidates: ScoredCandidates) -> float:
+    """Return the strength of the best turn of the reader's own conversation, zero if none was searched."""
+    turns = [scores for scores in candidates.by_view if scores.view.collection == WINDOWS]
+    features = ranking_features(turns, by_meaning=candidates.by_meaning)
+    return 0.0 if features is None else strength_of(features, candidates.terms)
+
+
 def _eligible_for_prompt(
-    query: Query, scores: Scores, candidates: ScoredCandidates, calibration: Calibration
+    query: Query, scores: Scores, candidates: ScoredCandidates, calibration: Calibration, of_conversation: float
 ) -> _Eligible:
     """Return the candidates of a collection that a prompt may get, none of a collection without evidence."""
     features = ranking_features([scores], by_meaning=candidates.by_meaning)
-    found = evidence(features, scores.total, scores.view.size, candidates.terms if query.is_task else _CHOSEN_TERMS)
+    terms = candidates.terms if query.is_task else _CHOSEN_TERMS
+    covered = 0.0 if scores.view.collection in _UNCOVERED else of_conversation
+    found = evidence(features, scores.total, scores.view.size, terms, conversation=covered)
     # Words alone tell less: then what is doubtful counts.
     conversation = scores.view.collection == WINDOWS or not candidates.by_meaning
     admitted = found.admitted(scores.columns.tokens, conversation=conversation)
@@ -107,7 +128,8 @@ def _eligible_for_prompt(
     if not query.in_doubt:
         admitted &= ~doubtful
     rows = admitted & _from_score(scores, query.weights.min_score, calibration)
-    return _Eligible(rows, found.probabilities, doubtful)
+    has_evidence = bool((admitted & ~doubtful & ~scores.columns.pinned).any())
+    return _Eligible(rows, found.probabilities, doubtful, has_evidence)
 
 
 def _from_score(scores: Scores, min_score: float, calibration: Calibration) -> NDArray[np.bool_]:

@@ -35,11 +35,13 @@ class PendingEvents(NamedTuple):
     """Number of unindexed events in scope that the caller may see; ``own`` are those that it caused, in order.
 
     ``memories``: of each root of persistent memory with changes that are not indexed, the version before them.
+    ``by_words``: the caller's last chunk that is found by words only so far, of each collection with one.
     """
 
     total: int
     own: tuple[int, ...] = ()
     memories: Mapping[str, int] = {}
+    by_words: Mapping[str, int] = {}
 
 
 class Lag(Protocol):
@@ -58,6 +60,10 @@ class IndexWait(Protocol):
 
     async def until_indexed(self, actor: Actor, own: Sequence[int]) -> bool:
         """Wait for a short time until these events of the caller are indexed; False if they are not."""
+        ...
+
+    async def until_embedded(self, actor: Actor, chunks: Mapping[str, int], since: float) -> bool:
+        """Wait for a short time since then until these chunks of the caller are found by meaning; False if not."""
         ...
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from weftline.capabilities.indexing.text_analysis import FILLER_WORDS, terms
+from weftline.capabilities.indexing.text_analysis import FILLER_WORDS, terms, tokens, words
 from weftline.capabilities.search.requests import MAX_QUERY_CHARACTERS
 
 if TYPE_CHECKING:
@@ -56,17 +56,23 @@ def task_queries(task: str, turns: Sequence[Turn] = ()) -> TaskQueries:
 
 def is_empty(task: str) -> bool:
     """Tell whether a task has no content of its own."""
-    return len({term for term in terms(task) if term not in FILLER_WORDS}) < _MIN_TELLING_TERMS
+    # Before they are stemmed: "once" is a filler word, its stem is not.
+    telling = (token for token in tokens(task) if token.casefold() not in FILLER_WORDS)
+    return len({word for token in telling for word in words(token)}) < _MIN_TELLING_TERMS
 
 
 def continued_query(task: str, turns: Sequence[Turn]) -> str | None:
-    """Return the query of a task of few words read with the turns before it, newest first; None for any other task."""
+    """Return the query of a task of few words read with the turns before it, newest first; None for any other task.
+
+    The words of an empty task tell nothing, so that only the turns are searched.
+    """
     text = task.strip()
     if not text or len(set(terms(text))) >= _MIN_TASK_TERMS:
         return None
     telling = (turn.text.strip() for turn in turns if len(set(terms(turn.text))) >= _MIN_TASK_TERMS)
     before = [said[-_MAX_TURN_CHARACTERS:] for said in islice(telling, _MAX_TURNS)]
-    return "\n".join([*reversed(before), text]) if before else None
+    own = [] if is_empty(text) else [text]
+    return "\n".join([*reversed(before), *own]) if before else None
 
 
 def _texts(text: str) -> list[str]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from weftline.capabilities.access.model import AgentNotFound
 from weftline.capabilities.history.model import BranchNotFound
 from weftline.capabilities.search.items import WindowPlace
-from weftline.capabilities.sessions.model import SessionNotFound
-from weftline.capabilities.windows.model import Category, NotMember, WindowNotFound
+from weftline.capabilities.sessions.model import NotMember, SessionNotFound
+from weftline.capabilities.windows.model import Category, WindowNotFound
 from weftline.kernel.errors import PermissionDenied
 from weftline.kernel.identity import principal_of
 

@@ -68,7 +68,7 @@ class Members(msgspec.Struct, frozen=True):
         session = None if found is None else found[0]
         manages = session is not None and await self._manages(session)
         if session is None or not (manages or session.admits(self.actor)):
-            raise await session_not_found(session_id, self.actor, self.sessions, denied=session is not None)
+            raise await session_not_found(session_id, self.actor, self.sessions, session)
         if not manages:
             raise PermissionDenied(
                 "Only the creator of a session, those above it and admins can change its members or delete it.",

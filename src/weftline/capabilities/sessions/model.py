@@ -48,13 +48,24 @@ class SessionNotFound(NotFound):
         "Check the session_id; list yours with `session.list` or create one with `session.create`. The creator of a "
         "session can add you with `session.add_members`."
     )
-    related = ("list_sessions", "create_session")
+    related: tuple[str, ...] = ("list_sessions", "create_session")
 
 
 _SUBAGENT_HINT = (
     "Use the session_id you were given. If it is right, ask the agent that started you to add you with "
     "`session.add_members`."
 )
+
+
+class NotMember(SessionNotFound):
+    """The session exists, and the agent is not a member of it.
+
+    A caller is told so of itself if it may know: above the session's creator, or with the database in its own process.
+    """
+
+    code = "NOT_A_MEMBER"
+    hint = "Add the agent with `session.add_members`, or use a session that it is a member of."
+    related: tuple[str, ...] = ("session_members",)
 
 
 class SessionArchived(Conflict):
@@ -240,7 +251,7 @@ async def find_session(session_id: str, actor: Actor, sessions: SessionStore) ->
     check_not_terminated(session_id, actor)
     session = await sessions.find(session_id) if is_name(session_id) else None
     if session is None or not session.admits(actor):
-        raise await session_not_found(session_id, actor, sessions, denied=session is not None)
+        raise await session_not_found(session_id, actor, sessions, session)
     return session
 
 
@@ -255,7 +266,7 @@ async def lock_session(session_id: str, actor: Actor, sessions: SessionStore) ->
     check_not_terminated(session_id, actor)
     found = await sessions.find_locked(session_id) if is_name(session_id) else None
     if found is None or not found[0].admits(actor):
-        raise await session_not_found(session_id, actor, sessions, denied=found is not None)
+        raise await session_not_found(session_id, actor, sessions, found and found[0])
     return found
 
 
@@ -268,10 +279,17 @@ async def lock_active_session(session_id: str, actor: Actor, sessions: SessionSt
     return session, head
 
 
-async def session_not_found(session_id: str, actor: Actor, sessions: SessionStore, *, denied: bool) -> SessionNotFound:
-    """Return the error, suggesting the caller's own sessions with similar ids."""
+async def session_not_found(
+    session_id: str, actor: Actor, sessions: SessionStore, denied: Session | None
+) -> SessionNotFound:
+    """Return the error, suggesting the caller's own sessions with similar ids.
+
+    ``denied`` is the session, if it exists and does not admit the caller.
+    """
     if actor.bound_session not in (None, session_id):
         return session_elsewhere(session_id, actor)
+    if denied is not None and (actor.by_owner or await sessions.is_above_creator(actor.principal_id, denied)):
+        return _not_a_member(denied, actor)
     shown, hint, related, names = session_id[:100], None, None, []
     if actor.is_subagent or actor.bound_session is not None:
         # It works in the session it was given, and cannot list others.
@@ -287,7 +305,22 @@ async def session_not_found(session_id: str, actor: Actor, sessions: SessionStor
         resource_id=shown,
         available_alternatives=names,
     )
-    error.denial = denied
+    error.denial = denied is not None
+    return error
+
+
+def _not_a_member(session: Session, actor: Actor) -> NotMember:
+    """Return the error for a caller that may know that the session exists, with the call that adds it."""
+    error = NotMember(
+        f"'{actor.principal_id}' is not a member of the session '{session.session_id}'.",
+        hint=f"'{session.created_by}', who created it, or an admin adds '{actor.principal_id}' with "
+        f"`session.add_members`; a new session takes its members in `session.create`.",
+        resource_type="session",
+        resource_id=session.session_id,
+        created_by=session.created_by,
+        add={"session_id": session.session_id, "members": [actor.principal_id]},
+    )
+    error.denial = True
     return error
 
 

@@ -80,15 +80,19 @@ class CreateSession(Request):
             '["*"] for everyone in the tenant.',
         ),
     ] = None
+    exist_ok: Annotated[
+        bool, msgspec.Meta(description="If you are a member of a session with this id, return that one unchanged.")
+    ] = False
 
 
 class SessionCreated(Response, kw_only=True, omit_defaults=False):
-    """The session was created."""
+    """The session was created; ``existed``: it was there already, with its own purpose, config and members."""
 
     success: Literal[True] = True
     session_id: str
     created_by: str
     created_at: datetime
+    existed: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class SessionInfo(Response, kw_only=True, omit_defaults=False):
@@ -191,6 +195,15 @@ async def create_session(
     """
     if request.session_id == ALL_SESSIONS:
         raise InvalidInput(f"session_id: '{ALL_SESSIONS}' is reserved", field="session_id")
+    if request.exist_ok and request.session_id is not None:
+        existing = await members.sessions.find(request.session_id)
+        if existing is not None and existing.archived_at is None and existing.admits(actor):
+            return SessionCreated(
+                session_id=existing.session_id,
+                created_by=existing.created_by,
+                created_at=from_micros(existing.created_at),
+                existed=True,
+            )
     now, config = clock.now(), _within(await plans.allowance(), request.config or SessionConfig())
     # What its first write would need is refused here, before anybody relies on the session.
     counters.named(config.tokenizer)

@@ -65,6 +65,10 @@ class SessionStore(Protocol):
         """Note that a key of the board has a read ACL: its earlier events are read by that from now on."""
         ...
 
+    async def is_above_creator(self, principal_id: str, session: Session) -> bool:
+        """Tell whether a principal is above the creator of a session."""
+        ...
+
     async def set_members(self, session: Session) -> None:
         """Store the members of a session."""
         ...

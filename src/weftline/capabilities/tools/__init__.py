@@ -1,1 +1,1 @@
-"""Tools: those of Weftline and those that runtimes register, the steps of a task, and the choice of tools for a task."""
+"""Tools: Weftline's own and those that runtimes register, the steps of a task, and the choice of tools for it."""

@@ -10,7 +10,13 @@ from weftline.capabilities.access.grants import check_clearance
 from weftline.capabilities.indexing.collections.store import CollectionStore
 from weftline.capabilities.search.session_indexing.cursor import VectorBacklog
 from weftline.capabilities.tools.catalogue import ToolCatalogue
-from weftline.capabilities.tools.definitions import ToolToRegister, registered, searched_chunks, shown_text, with_shown_text
+from weftline.capabilities.tools.definitions import (
+    ToolToRegister,
+    registered,
+    searched_chunks,
+    shown_text,
+    with_shown_text,
+)
 from weftline.capabilities.tools.model import (
     MAX_BYTES,
     MAX_TOOLS,

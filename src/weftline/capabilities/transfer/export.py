@@ -182,8 +182,9 @@ class Exporter(Protocol):
 async def export_context(request: ExportContext, actor: Actor, exporter: Exporter) -> ContextExported:
     """Export a session, turn, task, tool call, review or handoff as one bundle of records.
 
-    It contains what you may read and the export policy allows. The export itself is recorded. Another Weftline imports the
-    bundle with ``weftline import``, under the same ids. Up to 1 MiB; stream larger exports with ``weftline export``.
+    It contains what you may read and the export policy allows. The export itself is recorded. Another Weftline imports
+    the bundle with ``weftline import``, under the same ids. Up to 1 MiB; stream larger exports with ``weftline
+    export``.
     """
     return await exporter.export_text(actor, request)
 

@@ -454,7 +454,8 @@ class ExportCollector:
                 await self.items(
                     [ExportItem(EngineItem(record, await self._content_of(each, record)), each.readable_by, made)]
                 )
-            # One that has the id of the session's surface or source was not written by Weftline, and would be a second one.
+            # One that has the id of the session's surface or source was not written by Weftline, and would be a second
+            # one.
             elif (record.type, record.id) not in self.of_session:
                 self._write(record, each.readable_by, made)
 

@@ -119,7 +119,7 @@ def joined_label(labels: Iterable[TrustLabel | None]) -> TrustLabel | None:
 
 
 def data_source(references: Iterable[str]) -> Source | None:
-    """Return the source that a text names with ``tool:NAME`` or ``url:...``; None if it names items of Weftline only."""
+    """Return the source that a text names with ``tool:NAME`` or ``url:...``; None if it names only Weftline's items."""
     for reference in references:
         if reference.startswith(TOOL_REFERENCE):
             return Source.TOOL

@@ -9,6 +9,7 @@ are always scanned.
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import NamedTuple
 
 # Longer texts are always scanned.
@@ -19,10 +20,14 @@ _LONG_RUN = b"x" * 16
 _SPACED_LETTERS, _SPACED_PAIRS = b" x" * 5, b" xx" * 15
 # Escapes, such as percent-encoded characters, that may be a text.
 _MANY_ESCAPES = 3
-_QUOTED = re.compile(r"(?:=[0-9A-F]{2}[^=]{0,20}){3}")
+_QUOTED = re.compile(r"(?:=[0-9A-Fa-f]{2}[^=]{0,20}){3}")
 # Numbers, which may be the codes of letters, and lines without blanks, which may be an encoded text.
-_MANY_NUMBERS = re.compile(r"(?:[0-9]{2,3}[ ,]{1,2}){8}")
+_MANY_NUMBERS = re.compile(r"(?:[0-9]{2,3}[ ,;\n]{1,2}){8}")
 _THREES = (b" xxx" * 4, b"  xxx" * 4)
+_EIGHTS = b" xxxxxxxx" * 8
+# Words of letters and digits, as the groups of an encoded text are.
+_MIXED = re.compile(r"[a-z][A-Z]|[0-9][A-Za-z]|[A-Za-z][0-9]")
+_MANY_MIXED = 6
 _SHORT_LINES = re.compile(r"(?<!\S)[A-Za-z0-9+/_-]{8,}={0,2}\s{0,8}\n\s{0,8}[A-Za-z0-9+/_-]{4,}={0,2}(?!\S)")
 # Texts with fewer words can be in no recognisable language, nor instruct anybody without a word of the lists below.
 _FEW_WORDS = 3
@@ -103,6 +108,8 @@ def _may_be_encoded(text: str, encoded: bytes) -> bool:
         return True
     runs = b" " + encoded.translate(_RUNS)
     if any(each in runs for each in _THREES) and _MANY_NUMBERS.search(text):
+        return True
+    if _EIGHTS in runs or len([*islice(_MIXED.finditer(text), _MANY_MIXED)]) == _MANY_MIXED:
         return True
     return _LONG_RUN in runs or _SPACED_LETTERS in runs or _SPACED_PAIRS in runs
 

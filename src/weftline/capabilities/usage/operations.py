@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 
 from weftline.capabilities.access.model import AgentId
-from weftline.capabilities.messages.search.by_sender_and_time import TimestampText, parse_timestamp
 from weftline.capabilities.metering.model import DELETED, OTHER, CallKind
 from weftline.capabilities.metering.store import GroupBy, UsageDetail, UsageGroup, UsageQuery, UsageStore
 from weftline.capabilities.plans.service import Plans
@@ -24,6 +23,7 @@ from weftline.kernel.clock import DAY_MICROS, Clock, from_micros, to_micros
 from weftline.kernel.errors import PermissionDenied, QuotaExceeded
 from weftline.kernel.identity import HIGHEST_CLEARANCE, Permission
 from weftline.kernel.operation import Effect, RateClass, Request, Response, operation
+from weftline.kernel.timestamps import TimestampText, parse_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -21,14 +21,27 @@ from weftline.capabilities.history.model import SnapshotExists, SnapshotNotFound
 from weftline.capabilities.history.rollback import RestorePlan, noted, plan_restore, planned_now, restore
 from weftline.capabilities.history.service import History
 from weftline.capabilities.history.snapshot_quota import SnapshotQuota
-from weftline.capabilities.sessions.model import SessionId, SessionNotFound, find_session, lock_active_session
+from weftline.capabilities.sessions.model import (
+    NotMember,
+    SessionId,
+    SessionNotFound,
+    find_session,
+    lock_active_session,
+)
 from weftline.capabilities.trust.gate import GATE_ERRORS
-from weftline.capabilities.windows.model import NotMember, copy_of, is_content
+from weftline.capabilities.windows.model import copy_of, is_content
 from weftline.capabilities.windows.operations import WRITE_ERRORS, read_operation, write_operation
 from weftline.capabilities.windows.redacted_events import redacted_keys
 from weftline.capabilities.windows.service import Windows, no_window
 from weftline.kernel.clock import from_micros
-from weftline.kernel.errors import InvalidInput, PermissionDenied, QuotaExceeded, SelfModification, Unavailable, WeftlineError
+from weftline.kernel.errors import (
+    InvalidInput,
+    PermissionDenied,
+    QuotaExceeded,
+    SelfModification,
+    Unavailable,
+    WeftlineError,
+)
 from weftline.kernel.fields import Name, Reason, Step
 from weftline.kernel.identity import Actor, PrincipalKind
 from weftline.kernel.operation import Request, Response

@@ -14,8 +14,8 @@ from weftline.capabilities.history.line_backend import ROLLBACK_CLEARANCE, check
 from weftline.capabilities.history.line_kinds import AGENT, SESSION, LineKind
 from weftline.capabilities.history.model import branch_of, no_line
 from weftline.capabilities.history.store import Rule
-from weftline.capabilities.sessions.model import SessionArchived, SessionNotFound, lock_session
-from weftline.capabilities.windows.model import PREFIX, NotMember, WindowNotFound
+from weftline.capabilities.sessions.model import NotMember, SessionArchived, SessionNotFound, lock_session
+from weftline.capabilities.windows.model import PREFIX, WindowNotFound
 from weftline.capabilities.windows.service import Windows
 from weftline.capabilities.windows.window_writer import check_content_size, visible_versions
 from weftline.kernel.errors import PermissionDenied

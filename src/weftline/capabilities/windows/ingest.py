@@ -13,9 +13,9 @@ from weftline.capabilities.access.audit import AuditTrail
 from weftline.capabilities.access.model import AgentNotFound
 from weftline.capabilities.history.model import BranchNotFound
 from weftline.capabilities.language_models.model import ConversationMessage, Role, ToolCall, WireForm
-from weftline.capabilities.language_models.wire import check_native
+from weftline.capabilities.language_models.wire import check_native, with_parts
 from weftline.capabilities.messages.categories import ProtectedCategory
-from weftline.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
+from weftline.capabilities.sessions.model import NotMember, SessionArchived, SessionId, SessionNotFound
 from weftline.capabilities.trust.gate import ContentBlocked
 from weftline.capabilities.trust.views import DerivedFrom, TrustInfo
 from weftline.capabilities.windows.admission import submitted_texts
@@ -30,7 +30,6 @@ from weftline.capabilities.windows.model import (
     EventId,
     EventKind,
     MessageType,
-    NotMember,
     WindowAgent,
     WindowNotFound,
     as_read_by,
@@ -41,7 +40,7 @@ from weftline.capabilities.windows.views import shown_trust
 from weftline.capabilities.windows.window_writer import check_size
 from weftline.kernel.clock import from_micros, to_micros
 from weftline.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, QuotaExceeded, SelfModification
-from weftline.kernel.fields import Fraction, Name, ShortText
+from weftline.kernel.fields import Fraction, Name, ShortText, new_id
 from weftline.kernel.identity import Permission
 from weftline.kernel.operation import Effect, RateClass, Request, Response, SubmittedText, operation
 
@@ -57,12 +56,25 @@ class NewToolCall(Request):
     arguments: Annotated[str, msgspec.Meta(description="JSON text.")] = "{}"
 
 
+def _new_event_id() -> str:
+    return new_id("event")
+
+
 class NewWindowEvent(Request):
     """An event to add."""
 
-    event_id: EventId
-    role: Annotated[Role, msgspec.Meta(description="Who speaks; tool for the result of a call.")] = "user"
-    content: Annotated[str, msgspec.Meta(description=f"The text, at most {MAX_CONTENT_BYTES} bytes.")] = ""
+    event_id: EventId = msgspec.field(default_factory=_new_event_id)
+    role: Annotated[
+        Role | Literal["developer"],
+        msgspec.Meta(description="Who speaks; tool for the result of a call; developer is system."),
+    ] = "user"
+    content: Annotated[
+        str | list[dict[str, Any]],
+        msgspec.Meta(
+            description=f"The text, at most {MAX_CONTENT_BYTES} bytes; or content parts as in the API of form, by "
+            "default openai_chat."
+        ),
+    ] = ""
     name: Annotated[ShortText | None, msgspec.Meta(description="Name of the speaker or tool.")] = None
     tool_calls: Annotated[
         tuple[NewToolCall, ...], msgspec.Meta(max_length=128, description="Calls that an assistant makes.")
@@ -97,19 +109,28 @@ class NewWindowEvent(Request):
     step: Annotated[Name | None, msgspec.Meta(description="The workflow step it belongs to.")] = None
     reason: Annotated[ShortText | None, msgspec.Meta(description="Why it is added.")] = None
 
-    def draft(self) -> EventDraft:
+    def message(self) -> ConversationMessage:
+        parts = self.content if isinstance(self.content, list) else None
+        role: Role = "system" if self.role == "developer" else self.role
         message = ConversationMessage(
-            role=self.role,
-            content=self.content,
+            role=role,
+            content="" if isinstance(self.content, list) else self.content,
             name=self.name,
             tool_calls=tuple(ToolCall(call.call_id, call.name, call.arguments) for call in self.tool_calls),
             tool_call_id=self.tool_call_id,
             form=self.form,
             native=self.native,
         )
+        if parts is None:
+            return check_native(message, "native")
+        if self.native is not None:
+            raise InvalidInput("content: give either content parts or native", field="content")
+        return with_parts(message, parts)
+
+    def draft(self) -> EventDraft:
         return EventDraft(
             event_id=self.event_id,
-            message=check_native(message, "native"),
+            message=self.message(),
             kind=self.kind,
             category=self.category,
             importance=self.importance,

@@ -123,14 +123,6 @@ class EventNotFound(NotFound):
     related = ("context_window",)
 
 
-class NotMember(Conflict):
-    """The agent is not a member of this session."""
-
-    code = "NOT_A_MEMBER"
-    hint = "Add the agent with `session.add_members`, or use a session that it is a member of."
-    related = ("session_members",)
-
-
 class WindowChanged(Conflict):
     """The window changed while a prompt was assembled from it."""
 

@@ -12,6 +12,7 @@ from weftline.capabilities.access.model import AgentId, AgentNotFound
 from weftline.capabilities.agent_context.compaction_settings import Threshold
 from weftline.capabilities.history.model import BranchNotFound
 from weftline.capabilities.sessions.model import (
+    NotMember,
     SessionArchived,
     SessionId,
     SessionNotFound,
@@ -27,7 +28,6 @@ from weftline.capabilities.windows.creation import (
 )
 from weftline.capabilities.windows.model import (
     Category,
-    NotMember,
     WindowAgent,
     WindowExists,
     WindowInUse,

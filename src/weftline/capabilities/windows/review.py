@@ -16,14 +16,13 @@ from weftline.capabilities.access.model import AgentNotFound
 from weftline.capabilities.approvals.model import TooManyApprovals, is_approver
 from weftline.capabilities.approvals.service import Approvals, CallToHold
 from weftline.capabilities.history.model import BranchNotFound
-from weftline.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
+from weftline.capabilities.sessions.model import NotMember, SessionArchived, SessionId, SessionNotFound
 from weftline.capabilities.trust.policy import TrustPolicies
 from weftline.capabilities.trust.security_events import detection_event
 from weftline.capabilities.windows.model import (
     MAX_EVENTS,
     EventId,
     EventNotFound,
-    NotMember,
     WindowAgent,
     WindowNotFound,
     is_instruction,

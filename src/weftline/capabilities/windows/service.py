@@ -21,7 +21,7 @@ from weftline.capabilities.history.store import CheckoutStore, LineStore
 from weftline.capabilities.language_models.catalog import Catalog
 from weftline.capabilities.plans.warnings import QuotaWarnings
 from weftline.capabilities.records.store import RecordStore
-from weftline.capabilities.sessions.model import Session, SessionNotFound, find_session, lock_active_session
+from weftline.capabilities.sessions.model import NotMember, Session, SessionNotFound, find_session, lock_active_session
 from weftline.capabilities.sessions.store import SessionStore
 from weftline.capabilities.trust.gate import ContentGate
 from weftline.capabilities.windows.agent_settings import SettingsCache, compaction_settings
@@ -32,7 +32,6 @@ from weftline.capabilities.windows.line_events import events_of_line
 from weftline.capabilities.windows.model import (
     DEFAULT_MODEL_TOKENS,
     Category,
-    NotMember,
     Window,
     WindowLimit,
     WindowNotFound,

@@ -9,11 +9,17 @@ from msgspec import structs
 
 from weftline.capabilities.access.model import AgentId
 from weftline.capabilities.agent_context.permissions import find_agent
-from weftline.capabilities.sessions.model import SessionId, lock_active_session
+from weftline.capabilities.sessions.model import NotMember, SessionId, lock_active_session
 from weftline.capabilities.teams.model import TeamName, TeamNotFound
 from weftline.capabilities.teams.service import Teams
 from weftline.capabilities.windows.creation import inherit, note_shared_clamp, parent_window
-from weftline.capabilities.windows.model import Category, NotMember, WindowAgent, WindowInUse, WindowNotFound, WindowRoute
+from weftline.capabilities.windows.model import (
+    Category,
+    WindowAgent,
+    WindowInUse,
+    WindowNotFound,
+    WindowRoute,
+)
 from weftline.capabilities.windows.operations import WRITE_ERRORS, check_not_shared, write_operation
 from weftline.capabilities.windows.service import Windows
 from weftline.capabilities.windows.views import RouteView, WindowView, route_view, window_view

@@ -50,7 +50,9 @@ def configured_chat_model(settings: Settings, meter: ChatMeter) -> ChatModel | N
     url = settings.chat_url or default_url
     _check_url(url)
     if not settings.chat_url and not settings.chat_api_key:
-        raise InvalidSetting("WEFTLINE_CHAT_MODEL needs WEFTLINE_CHAT_API_KEY, or WEFTLINE_CHAT_URL of an endpoint without keys.")
+        raise InvalidSetting(
+            "WEFTLINE_CHAT_MODEL needs WEFTLINE_CHAT_API_KEY, or WEFTLINE_CHAT_URL of an endpoint without keys."
+        )
     if not settings.chat_api_key.isascii() or not settings.chat_api_key.isprintable():
         raise InvalidSetting("WEFTLINE_CHAT_API_KEY contains characters that no key has.")
     _check_range("WEFTLINE_CHAT_TIMEOUT_SECONDS", settings.chat_timeout_seconds, _MAX_TIMEOUT_SECONDS)
@@ -93,7 +95,9 @@ def _check_url(url: str) -> None:
     if not is_valid:
         raise InvalidSetting("WEFTLINE_CHAT_URL must be an http:// or https:// URL, such as http://127.0.0.1:11434/v1.")
     if parts.username or parts.password or parts.query or parts.fragment:
-        raise InvalidSetting("WEFTLINE_CHAT_URL must have no credentials, query or fragment; set WEFTLINE_CHAT_API_KEY.")
+        raise InvalidSetting(
+            "WEFTLINE_CHAT_URL must have no credentials, query or fragment; set WEFTLINE_CHAT_API_KEY."
+        )
 
 
 def _check_range(env: str, value: int, most: int) -> None:

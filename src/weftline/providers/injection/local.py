@@ -10,8 +10,8 @@ from weftline.capabilities.injection.model import DetectorUnavailable
 from weftline.encoder.classifier import CLASSIFIER, TextClassifier
 from weftline.encoder.installed import WeightsUnreadable
 
-TALK = Thresholds(flagged=4.0, strict=6.0, least=-4.0)
-DATA = Thresholds(flagged=6.0, strict=8.0, least=-4.0)
+TALK = Thresholds(flagged=4.0, strict=6.0, least=-1.0)
+DATA = Thresholds(flagged=7.0, strict=9.0, least=-1.0)
 
 
 def load_included() -> EncoderDetector:

@@ -1,7 +1,7 @@
 """The worker process: reads tasks from standard input, writes one line of JSON for each to standard output.
 
-It runs as a script and imports nothing of Weftline. It opens no network connection, limits its own memory and CPU time, and
-ends when idle.
+It runs as a script and imports nothing of Weftline. It opens no network connection, limits its own memory and CPU time,
+and ends when idle.
 """
 
 from __future__ import annotations

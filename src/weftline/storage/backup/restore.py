@@ -21,7 +21,14 @@ from weftline.storage.backup.archive import (
     read_manifest,
     report_damage,
 )
-from weftline.storage.backup.tables import COLLECTIONS, OBJECTS, TENANTS, known_schema_steps, object_rows, tables_of_schema
+from weftline.storage.backup.tables import (
+    COLLECTIONS,
+    OBJECTS,
+    TENANTS,
+    known_schema_steps,
+    object_rows,
+    tables_of_schema,
+)
 from weftline.storage.migrations.runner import SchemaMismatch, migrate, status
 from weftline.storage.sql.database import SYSTEM
 from weftline.storage.sql.object_storage import SqlObjectIndex

@@ -99,7 +99,9 @@ async def _applied(transaction: Transaction) -> dict[str, int]:
     rows = await transaction.all("SELECT name, checksum, applied_at FROM weftline_migrations ORDER BY name")
     for name, checksum, _ in rows:
         if name not in known:
-            raise SchemaMismatch(f"The database has the migration '{name}', which this version of Weftline does not know.")
+            raise SchemaMismatch(
+                f"The database has the migration '{name}', which this version of Weftline does not know."
+            )
         if known[name] != checksum:
             raise SchemaMismatch(f"The migration '{name}' was applied with another content than in this version.")
     return {name: applied_at for name, _, applied_at in rows}

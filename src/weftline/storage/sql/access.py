@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weftline.capabilities.access.audit import AuditRow
+from weftline.capabilities.access.audit import AuditQuery, AuditRow
 from weftline.capabilities.access.model import Memberships, Principal, SigningKey, StoredKey, StoredToken
+from weftline.kernel.fields import MAX_INT
 from weftline.kernel.identity import Permission, PrincipalKind, names_of_type
 from weftline.storage.sql.database import SqlStore
 
@@ -518,7 +519,12 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 """
 _READ = """
 SELECT audit_id, at, actor, principal_id, action, outcome, target, detail FROM audit_log
-WHERE tenant = $1 AND ($2 = '' OR audit_id < $2) AND outcome LIKE $3 ORDER BY audit_id DESC LIMIT $4
+WHERE tenant = $1 AND ($2 = '' OR audit_id < $2) AND outcome LIKE $3
+    AND ($4 = '' OR action = $4 OR substr(action, 1, length($4) + 1) = $5)
+    AND ($6 = '' OR principal_id = $6)
+    AND ($7 = '' OR replace('/' || target || '/', $7, '') <> '/' || target || '/')
+    AND at >= $8 AND at < $9
+ORDER BY audit_id DESC LIMIT $10
 """
 
 
@@ -545,8 +551,20 @@ class SqlAuditStore(SqlStore):
             "UPDATE audit_log SET detail = $1 WHERE tenant = $2 AND audit_id = $3", text, self._tx.tenant, audit_id
         )
 
-    async def read(self, before: str | None, outcome: str | None, limit: int) -> Sequence[AuditRow]:
-        rows = await self._tx.all(_READ, self._tx.tenant, before or "", outcome or "%", limit)
+    async def read(self, wanted: AuditQuery, limit: int) -> Sequence[AuditRow]:
+        rows = await self._tx.all(
+            _READ,
+            self._tx.tenant,
+            wanted.before,
+            wanted.outcome or "%",
+            wanted.action,
+            f"{wanted.action}.",
+            wanted.agent,
+            f"/{wanted.target}/" if wanted.target else "",
+            0 if wanted.since is None else wanted.since,
+            MAX_INT if wanted.until is None else wanted.until,
+            limit,
+        )
         return [_audit_row(*row) for row in rows]
 
 

@@ -34,6 +34,7 @@ from weftline.storage.sql.lineage import add_derivations
 from weftline.storage.sql.pruning import delete_automatic_tags, prune_batch, prune_key
 from weftline.storage.sql.reviews import erase_reviews
 from weftline.storage.sql.sealing import copied_keys, originals, seal, seals, unseal
+from weftline.storage.sql.signed_lists import SignedLists
 from weftline.storage.sql.version_lookup import versions_at, versions_numbered, versions_of
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
     from weftline.storage.sql.database import Row, Transaction, Value
 
 _HEAD = "SELECT line_id, seq, head, weight, next_expiry_at, step FROM lines WHERE tenant = $1 AND line_id = $2 "
-_LINE = "SELECT line_id, seq, head, weight, next_expiry_at, step, trunk, base_line, base_seq FROM lines "
+_LINE_COLUMNS = ("line_id", "seq", "head", "weight", "next_expiry_at", "step", "trunk", "base_line", "base_seq")
+_LINE = f"SELECT {', '.join(_LINE_COLUMNS)} FROM lines "  # noqa: S608 - our own column names
 _HEAD_COLUMNS = 6
 _HEADS = """
 SELECT line_id, seq, head, weight, next_expiry_at, step FROM lines
@@ -260,7 +262,11 @@ class SqlLineStore:
         return None if row is None else Head(*row)
 
     async def find(self, line_id: str) -> Line | None:
-        row = await self._tx.one(_LINE + "WHERE tenant = $1 AND line_id = $2", self._tenant, line_id)
+        if is_signed(line_id):
+            # With the list in one statement: in a transaction that writes, the next one may see another's edit.
+            row = await self._signed_list.read_with_line(line_id, _LINE_COLUMNS)
+        else:
+            row = await self._tx.one(_LINE + "WHERE tenant = $1 AND line_id = $2", self._tenant, line_id)
         return None if row is None else _line(row)
 
     async def heads(self, line_ids: Sequence[str]) -> Mapping[str, Head]:
@@ -321,6 +327,7 @@ class SqlLineStore:
         signed = is_signed(commit.line_id)
         if signed:
             await check_edit(self._tx, commit.line_id, commit.author.principal_id, proof)
+            await self._signed_list.check_newest(head.line_id, head.seq)
             await self._check_base(head, commit)
         new = self._after(head, commit, weight, next_expiry_at)
         await self._tx.run(_ADD_COMMIT, *self._commit_row(commit, new))
@@ -333,6 +340,7 @@ class SqlLineStore:
         if signed:
             state = [each.change for each in await self.state_at(new.line_id, new.seq, values=False)]
             await self._signatures.sign(new.line_id, new.seq, new.hash, state, commit.committed_at)
+            await self._signed_list.put(new.line_id, new.seq)
         return new
 
     async def _check_base(self, head: Head, commit: Commit) -> None:
@@ -348,6 +356,10 @@ class SqlLineStore:
     @property
     def _signatures(self) -> LineSignatures:
         return LineSignatures(self._tx, self._secret)
+
+    @property
+    def _signed_list(self) -> SignedLists:
+        return SignedLists(self._tx, self._secret)
 
     async def append_all(self, head: Head, commits: Sequence[tuple[Commit, int]]) -> Head:
         check_not_signed(head.line_id)
@@ -660,6 +672,8 @@ class SqlLineStore:
                 self._tenant,
                 line_id,
             )
+        if is_signed(line_id):
+            await self._signed_list.put(line_id, None)
         await self._tx.run("DELETE FROM retention WHERE tenant = $1 AND subject = $2", self._tenant, line_id)
         branch = branch_of(line_id)
         if branch is None:

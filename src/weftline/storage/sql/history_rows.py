@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weftline.capabilities.history.model import Author, Change, ChangeKind, ChangeMeta, Commit, Point, StoredCommit, Version
+from weftline.capabilities.history.model import (
+    Author,
+    Change,
+    ChangeKind,
+    ChangeMeta,
+    Commit,
+    Point,
+    StoredCommit,
+    Version,
+)
 from weftline.storage.sql.blobs import text_of
 
 if TYPE_CHECKING:

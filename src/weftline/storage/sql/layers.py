@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,6 +12,7 @@ from weftline.capabilities.agent_context.model import pin_holder
 from weftline.capabilities.history.composite_lines import PartVersion
 from weftline.capabilities.layers.store import LayerPin, ListedLayer
 from weftline.storage.sql.database import SqlStore, batches
+from weftline.storage.sql.signed_lists import list_violation, seal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,14 +28,16 @@ JOIN commits ON commits.tenant = lines.tenant AND commits.line_id = lines.line_i
 WHERE layers.tenant = $1 AND layers.name > $2 ORDER BY layers.name LIMIT $3
 """
 _FIND_PIN = """
-SELECT session_id, principal_id, versions, pinned_at FROM layer_pins
+SELECT session_id, principal_id, versions, pinned_at, seal FROM layer_pins
 WHERE tenant = $1 AND session_id = $2 AND principal_id = $3
 """
 _PUT_PIN = """
-INSERT INTO layer_pins (tenant, session_id, principal_id, versions, pinned_at) VALUES ($1, $2, $3, $4, $5)
+INSERT INTO layer_pins (tenant, session_id, principal_id, versions, pinned_at, seal) VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (tenant, session_id, principal_id) DO UPDATE SET
-    versions = excluded.versions, pinned_at = excluded.pinned_at
+    versions = excluded.versions, pinned_at = excluded.pinned_at, seal = excluded.seal
 """
+_PINS = "SELECT session_id, principal_id, versions FROM layer_pins WHERE tenant = $1"
+_SEAL_PIN = "UPDATE layer_pins SET seal = $1 WHERE tenant = $2 AND session_id = $3 AND principal_id = $4"
 _PROTECT = "INSERT INTO pins (tenant, holder, line_id, seq) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING"
 _MARK = """
 INSERT INTO critical_edits (tenant, line_id, version, author, marked_at) VALUES ($1, $2, $3, $4, $5)
@@ -54,7 +58,13 @@ DELETE FROM pins WHERE tenant = $1 AND holder IN (
 
 
 class SqlLayerStore(SqlStore):
-    """LayerStore of one tenant."""
+    """LayerStore of one tenant. What a session has pinned is sealed."""
+
+    __slots__ = ("_secret",)
+
+    def __init__(self, transaction: Transaction, signing_secret: bytes = b"") -> None:
+        super().__init__(transaction)
+        self._secret = signing_secret
 
     async def add(self, name: str) -> None:
         await self._tx.run(
@@ -70,7 +80,14 @@ class SqlLayerStore(SqlStore):
 
     async def find_pin(self, session_id: str, principal_id: str) -> LayerPin | None:
         row = await self._tx.one(_FIND_PIN, self._tenant, session_id, principal_id)
-        return None if row is None else LayerPin(row[0], row[1], _versions(row[2]), row[3])
+        if row is None:
+            return None
+        *_, versions, pinned_at, stored = row
+        if stored is None or not hmac.compare_digest(stored, self._seal(session_id, principal_id, versions)):
+            raise list_violation(
+                f"The layers of '{principal_id}' in session '{session_id}' are not as they were pinned."
+            )
+        return LayerPin(session_id, principal_id, _versions(versions), pinned_at)
 
     async def put_pin(self, pin: LayerPin) -> None:
         holder = f"{pin_holder(pin.session_id, pin.principal_id)}:layers"
@@ -78,7 +95,17 @@ class SqlLayerStore(SqlStore):
         for at in (each for each in pin.versions if each.seq > 0):
             await self._tx.run(_PROTECT, self._tenant, holder, at.line, at.seq)
         versions = _encode(pin.versions).decode()
-        await self._tx.run(_PUT_PIN, self._tenant, pin.session_id, pin.principal_id, versions, pin.pinned_at)
+        names = (pin.session_id, pin.principal_id)
+        await self._tx.run(_PUT_PIN, self._tenant, *names, versions, pin.pinned_at, self._seal(*names, versions))
+
+    async def seal_pins(self) -> None:
+        """Seal what is stored, with a new secret of the operator."""
+        for session_id, principal_id, versions in await self._tx.all(_PINS, self._tenant):
+            names = (session_id, principal_id)
+            await self._tx.run(_SEAL_PIN, self._seal(*names, versions), self._tenant, *names)
+
+    def _seal(self, session_id: str, principal_id: str, versions: str) -> bytes:
+        return seal(self._secret, "weftline pin", self._tenant, session_id, principal_id, versions)
 
 
 class SqlCriticalEditStore(SqlStore):

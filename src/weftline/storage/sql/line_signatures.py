@@ -1,8 +1,9 @@
 """Ed25519 signatures of the versions of layers and definitions.
 
 A signature covers the tenant, the line, the version's number and hash, and the state that the version has. The private
-key is derived from a random secret in the database and from that of the operator (WEFTLINE_SIGNING_SECRET): with a secret,
-nobody who only has the database can sign. Of a retired key only the public half is kept, endorsed by the current key.
+key is derived from a random secret in the database and from that of the operator (WEFTLINE_SIGNING_SECRET): with a
+secret, nobody who only has the database can sign. Of a retired key only the public half is kept, endorsed by the
+current key.
 """
 
 from __future__ import annotations

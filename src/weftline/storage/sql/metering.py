@@ -20,7 +20,14 @@ from weftline.capabilities.metering.model import (
     UsageSums,
     floor_to,
 )
-from weftline.capabilities.metering.rollup import UsageInterval, add_to, max_rows, roll_up, within_intervals, within_limit
+from weftline.capabilities.metering.rollup import (
+    UsageInterval,
+    add_to,
+    max_rows,
+    roll_up,
+    within_intervals,
+    within_limit,
+)
 from weftline.capabilities.metering.store import UsageDetail, UsageGroup, UsagePage, UsageTotals
 from weftline.kernel.clock import from_micros
 from weftline.storage.sql.database import SqlStore, batches, placeholders

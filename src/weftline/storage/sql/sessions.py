@@ -51,6 +51,14 @@ FROM lines l JOIN sessions s ON s.tenant = l.tenant
 WHERE l.tenant = $1 AND l.line_id = $2 AND s.session_id = $3 {for_update}
 """
 _COLUMNS = 12
+_IS_ABOVE = """
+WITH RECURSIVE above (principal_id) AS (
+    SELECT parent_id FROM principals WHERE tenant = $1 AND principal_id = $2
+    UNION
+    SELECT p.parent_id FROM above CROSS JOIN principals p
+    WHERE p.tenant = $1 AND p.principal_id = above.principal_id)
+SELECT 1 FROM above WHERE principal_id = $3
+"""
 # The board's last commit is the session's last activity; a copy of that time would make every write dearer.
 _LAST_COMMIT = """
 SELECT c.committed_at FROM lines l
@@ -204,6 +212,9 @@ class SqlSessionStore(SqlStore):
             self._tx.tenant,
             session_id,
         )
+
+    async def is_above_creator(self, principal_id: str, session: Session) -> bool:
+        return bool(await self._tx.all(_IS_ABOVE, self._tx.tenant, session.created_by, principal_id))
 
     async def set_members(self, session: Session) -> None:
         self._tx.named_types |= named_types(session.audience)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weftline.capabilities.access.audit import AuditRow
+from weftline.capabilities.access.audit import AuditQuery, AuditRow
 from weftline.capabilities.access.model import Principal, SigningKey, StoredKey, StoredToken
 from weftline.kernel.identity import Permission, PrincipalKind
 from weftline.testing.contracts.stores import ContractStores
@@ -230,15 +230,40 @@ class AuditStoreContract:
         ]
         for row in rows:
             await stores.audit.add(row)
-        assert list(await stores.audit.read(None, None, 2)) == [rows[4], rows[3]]
-        assert list(await stores.audit.read("03", None, 10)) == [rows[2], rows[1], rows[0]]
-        assert list(await stores.audit.read(None, "denied", 10)) == [rows[3], rows[1]]
-        assert list(await elsewhere.audit.read(None, None, 10)) == []
+        assert list(await stores.audit.read(AuditQuery(), 2)) == [rows[4], rows[3]]
+        assert list(await stores.audit.read(AuditQuery(before="03"), 10)) == [rows[2], rows[1], rows[0]]
+        assert list(await stores.audit.read(AuditQuery(outcome="denied"), 10)) == [rows[3], rows[1]]
+        assert list(await elsewhere.audit.read(AuditQuery(), 10)) == []
+
+    async def test_rows_are_filtered_by_action_agent_target_and_time(self, stores: ContractStores) -> None:
+        for row in (
+            AuditRow("1", 1, "human:ada", "ada", "key.create", "done", "Launch", {}),
+            AuditRow("2", 2, "human:bo", "bo", "sessions.x", "done", "launched", {}),
+            AuditRow("3", 3, "human:bo", "bo", "session.archive", "done", "", {}),
+            AuditRow("4", 4, "human:bo", "bo", "session.delete", "denied", "launch", {}),
+            AuditRow("5", 5, "human:ada", "ada", "session.delete", "done", "launch/plan", {}),
+        ):
+            await stores.audit.add(row)
+        for wanted, found in (
+            (AuditQuery(action="session"), "543"),
+            (AuditQuery(action="session.delete"), "54"),
+            (AuditQuery(action="session_delete"), ""),
+            (AuditQuery(action="sess"), ""),
+            (AuditQuery(agent="ada"), "51"),
+            (AuditQuery(target="launch"), "54"),
+            (AuditQuery(target="plan"), "5"),
+            (AuditQuery(target="lau"), ""),
+            (AuditQuery(since=3), "543"),
+            (AuditQuery(until=3), "21"),
+            (AuditQuery(action="session", agent="bo", since=4), "4"),
+        ):
+            rows = await stores.audit.read(wanted, 10)
+            assert "".join(row.audit_id for row in rows) == found, wanted
 
     async def test_the_detail_of_a_row_can_be_replaced(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         row = AuditRow("01", 1, "unknown", None, "act", "refused", "", {"count": 1})
         for each in (stores, elsewhere):
             await each.audit.add(row)
         await stores.audit.replace_detail("01", {"count": 2})
-        assert list(await stores.audit.read(None, "refused", 10)) == [replace(row, detail={"count": 2})]
-        assert list(await elsewhere.audit.read(None, None, 10)) == [row]
+        assert list(await stores.audit.read(AuditQuery(outcome="refused"), 10)) == [replace(row, detail={"count": 2})]
+        assert list(await elsewhere.audit.read(AuditQuery(), 10)) == [row]

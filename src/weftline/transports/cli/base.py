@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from weftline.transports.cli import global_options
+from weftline.transports.cli import global_options, guesses
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # Shared by all commands: ``params=[JSON]``.
 JSON = click.Option(
@@ -23,6 +27,9 @@ class Command(click.Command):
     # Global options that the command uses; it refuses the others.
     global_options = global_options.EVERY
 
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        return [*super().get_params(ctx), *global_options.repeated(ctx, self.params)]
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, args)
@@ -36,6 +43,7 @@ class Command(click.Command):
         from weftline.kernel.errors import WeftlineError  # noqa: PLC0415 - help and completion need no errors
 
         global_options.check(ctx, self.global_options)
+        global_options.apply_json(ctx)
         try:
             return super().invoke(ctx)
         except WeftlineError as error:
@@ -62,9 +70,12 @@ class OfflineCommand(Command):
 
 
 class OrderedGroup(click.Group):
-    """Group that lists commands in definition order and suggests a name for a mistyped one."""
+    """Group that lists commands in definition order, knows other words for them, and explains them with ``help``."""
 
     command_class = Command
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        return [*super().get_params(ctx), *global_options.repeated(ctx, self.params)]
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -73,10 +84,33 @@ class OrderedGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0]
-        if not ctx.resilient_parsing and name[:1].isalnum() and self.get_command(ctx, name) is None:
-            raise click.exceptions.NoSuchCommand(name, possibilities=self.list_commands(ctx), ctx=ctx)
-        return super().resolve_command(ctx, args)
+        name, *rest = args
+        if ctx.resilient_parsing or not name[:1].isalnum() or self.get_command(ctx, name) is not None:
+            return super().resolve_command(ctx, args)
+        if name == "help":
+            click.echo(self._help(ctx, rest))
+            ctx.exit()
+        group, names = self.name or "" if ctx.parent else "", self.list_commands(ctx)
+        meant = guesses.same_command(group, name, names)
+        if meant is not None:
+            return super().resolve_command(ctx, [meant, *rest])
+        similar = guesses.similar_commands(group, name, names) or get_close_matches(name, names)
+        raise click.UsageError(f"No such command '{name}'.{_did_you_mean(similar)}", ctx)
+
+    def _help(self, ctx: click.Context, path: list[str]) -> str:
+        """Return the help of a command below this group, given by its words."""
+        if not path:
+            return ctx.get_help()
+        name, command, rest = self.resolve_command(ctx, path)
+        assert command is not None  # noqa: S101 - an unknown one is an error
+        inner = click.Context(command, parent=ctx, info_name=name)
+        return command._help(inner, rest) if isinstance(command, OrderedGroup) else inner.get_help()  # noqa: SLF001
+
+
+def _did_you_mean(names: Sequence[str]) -> str:
+    """Return a question for one name or several, or nothing for none."""
+    *others, last = [f"'{name}'" for name in names] or [""]
+    return f" Did you mean {', '.join(others)}{' or ' if others else ''}{last}?" if last else ""
 
 
 class DataFolderGroup(OrderedGroup):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 COMMANDS: dict[str, dict[str, str]] = {
     "board": {
-        "list-keys": "List the keys of the board with sizes but without values, to choose what to read.",
+        "list-keys": "List the keys of the board with sizes, to choose what to read; with 'values', read them at once.",
         "read": "Read one entry.",
         "read-batch": "Read several entries from one consistent state in one call.",
         "write": "Create or overwrite one entry: conclusions and state that others need, not raw data.",
@@ -135,7 +135,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "memory": {
         "set": "Store a value in your private memory: globally, or for one session.",
         "get": "Read an entry of your private memory.",
-        "list": "List your private memory with sizes, without values.",
+        "list": "List your private memory with sizes, and with values if you ask for them.",
         "delete": "Delete an entry of your private memory.",
         "overview": "Return your whole memory with values and totals.",
         "inspect": "Read an agent's private memory with values, page by page.",

@@ -80,7 +80,7 @@ def _ask(options: dict[str, str | None], kind: NameKind, session_id: str | None)
 
 
 async def _list(target: Target, kind: NameKind, session_id: str | None) -> list[tuple[str, str]]:
-    async with target.weftline() as weftline:
+    async with target.weftline(reads=True) as weftline:
         match kind:
             case "session":
                 return [(each.id, each.purpose) for each in (await weftline.session.list()).sessions]

@@ -1,4 +1,4 @@
-"""Destructive commands: they ask first, or need ``--yes`` without a terminal, and say what they removed."""
+"""Commands that destroy or replace something: they ask first, or need ``--yes`` without a terminal."""
 
 from __future__ import annotations
 
@@ -24,21 +24,34 @@ _DONE = {
     "cancel": "Cancelled",
     "discard": "Discarded",
 }
+# Fields of requests that name nothing that the operation changes.
+_REMARKS = frozenset({"reason", "step"})
+# Operations that replace a whole state. History keeps what it was, but agents work on with the other one.
+_REPLACING = frozenset({"history.rollback", "board.restore_snapshot", "window.restore", "context.copy"})
 
 
 class ConfirmationNeeded(Rejected):
-    """The command removes something for good, and there is no terminal to ask in."""
+    """The command removes or replaces something, and there is no terminal to ask in."""
 
     code = "CONFIRMATION_NEEDED"
     hint = "Nothing was changed. Repeat the command with --yes."
 
 
+def asks(operation: Operation) -> bool:
+    """Tell whether the command of an operation asks first."""
+    return operation.destructive or operation.name in _REPLACING
+
+
 def confirm(ctx: click.Context, target: Target, operation: Operation, request: dict[str, Any]) -> None:
-    """Ask whether to run a destructive operation; raise ConfirmationNeeded without a terminal."""
+    """Ask whether to run an operation of which ``asks`` is true; raise ConfirmationNeeded without a terminal."""
     subject = f"{_subject(operation, request)}, on {target.place}"
+    if operation.destructive:
+        refusal, notice = "cannot be undone", "This cannot be undone"
+    else:
+        refusal, notice = "replaces what is there now", "This replaces what is there now, which stays in history"
     if not interactive():
-        raise ConfirmationNeeded(f"'{ctx.command_path}' cannot be undone: {subject}.")
-    ask(f"{operation.summary}\nThis cannot be undone: {subject}. Are you sure?")
+        raise ConfirmationNeeded(f"'{ctx.command_path}' {refusal}: {subject}.")
+    ask(f"{operation.summary}\n{notice}: {subject}. Are you sure?")
 
 
 def is_dry_run(operation: Operation, request: dict[str, Any]) -> bool:
@@ -67,5 +80,5 @@ def render_removed(operation: Operation, request: dict[str, Any], answer: msgspe
 def _subject(operation: Operation, request: dict[str, Any]) -> str:
     """Return what an operation removes: the noun of its name, and the ids in the request."""
     noun = operation.verb.partition("_")[2] or operation.group
-    ids = [str(value) for value in request.values() if isinstance(value, str)]
+    ids = [value for name, value in request.items() if isinstance(value, str) and name not in _REMARKS]
     return " ".join([noun.replace("_", " "), *ids])

@@ -17,10 +17,11 @@ import click
 
 from weftline.transports.cli.base import Command
 from weftline.transports.cli.global_options import EVERY
+from weftline.transports.cli.server_packages import server_packages
 
 if TYPE_CHECKING:
     from weftline.app.app import App
-    from weftline.client import Client
+    from weftline.client._client import Client
     from weftline.transports.cli.target import Target
 
 _SECONDS = 300
@@ -65,8 +66,10 @@ def console(ctx: click.Context, port: int | None, *, no_open: bool) -> None:
 
 def _sign_in_on_data_folder(target: Target, port: int | None, *, opens: bool) -> None:
     from weftline.transports.cli.serve import check_port  # noqa: PLC0415 - help needs no server
-    from weftline.transports.server import serve  # noqa: PLC0415 - likewise
     from weftline.transports.server_address import find_server  # noqa: PLC0415 - likewise
+
+    with server_packages("weftline console"):
+        from weftline.transports.server import serve  # noqa: PLC0415 - likewise
 
     settings = target.settings(port=port)
     url = find_server(settings)
@@ -86,7 +89,7 @@ def _sign_in_on_data_folder(target: Target, port: int | None, *, opens: bool) ->
 async def _link_on_server(target: Target) -> str:
     from weftline.capabilities.access.model import parse_key  # noqa: PLC0415 - help needs no operations
     from weftline.kernel.errors import InvalidApiKey  # noqa: PLC0415 - likewise
-    from weftline.transports.console.sign_in import link_to  # noqa: PLC0415 - likewise
+    from weftline.transports.console.paths import link_to  # noqa: PLC0415 - likewise
 
     async with target.weftline() as opened:
         client: Client = opened  # type: ignore[assignment]
@@ -113,7 +116,10 @@ async def _link_on_data_folder(target: Target, url: str) -> str:
 
 async def _local_link(target: Target, app: App, url: str) -> str:
     from weftline.app.dispatch import CallContext  # noqa: PLC0415 - help needs no database
-    from weftline.transports.console.sign_in import link_to, link_token  # noqa: PLC0415 - likewise
+    from weftline.transports.console.paths import link_to  # noqa: PLC0415 - likewise
+
+    with server_packages("weftline console"):
+        from weftline.transports.console.sign_in import link_token  # noqa: PLC0415 - likewise
 
     caller = await app.identify(CallContext(target.credential))
     return link_to(url, await link_token(app, caller.tenant, caller.principal_id))

@@ -91,6 +91,8 @@ def show_status(target: Target, *, as_json: bool) -> None:
     """Show which migrations were applied, and when."""
     from weftline.storage.migrations.runner import status  # noqa: PLC0415 - help needs no storage
 
+    target.check_installed()
+
     async def run() -> list[StepState]:
         async with _database(target) as database:
             return [StepState(step=s.name, applied_at=optional_datetime(s.applied_at)) for s in await status(database)]
@@ -111,6 +113,8 @@ def back_up_to(target: Target, file: Path, *, skip_damaged: bool, as_json: bool)
     """
     from weftline.providers.object_storage import connect_objects  # noqa: PLC0415 - help needs no storage
     from weftline.storage.backup import back_up  # noqa: PLC0415 - likewise
+
+    target.check_installed()
 
     async def run() -> Manifest:
         store = connect_objects(target.settings())

@@ -58,18 +58,28 @@ _DATA_DIR = click.Option(
 )
 
 
-@click.command(cls=DoctorCommand, params=[_DATA_DIR, JSON])
+_WAIT = click.Option(
+    ["--wait"],
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="First wait until the server accepts calls, at most this long.",
+)
+
+
+@click.command(cls=DoctorCommand, params=[_DATA_DIR, _WAIT, JSON])
 @click.pass_context
-def doctor(ctx: click.Context, data_dir: str | None, *, as_json: bool) -> None:
+def doctor(ctx: click.Context, data_dir: str | None, wait: float | None, *, as_json: bool) -> None:
     """Check what commands would talk to, a server or the data folder, and suggest fixes.
 
-    With --url or WEFTLINE_URL: the server, its version, the key and the clock. Otherwise: Python, disk, database, schema,
-    isolation, caller, Valkey, port, clock. Exits with 1 if there is a problem; warnings do not count.
+    With --url or WEFTLINE_URL: the server, its version, the key and the clock. Otherwise: Python, disk, database,
+    schema, isolation, caller, Valkey, port, clock. Exits with 1 if there is a problem; warnings do not count.
     """
     from weftline.app.diagnostics import CheckStatus  # noqa: PLC0415 - help needs no storage
 
     target = _target(ctx, data_dir)
-    examined = asyncio.run(_examine_folder(target) if target.url is None else _examine_server(target))
+    if wait is not None and target.url is None:
+        raise click.UsageError("--wait needs a server: give --url or set WEFTLINE_URL.", ctx)
+    examined = asyncio.run(_examine_folder(target) if target.url is None else _examine_server(target, wait))
     findings = [_target_of(ctx, target), *examined]
     healthy = all(finding.state is not CheckStatus.PROBLEM for finding in findings)
     checks = [CheckResult(check=f.check, state=f.state, detail=f.detail, next_step=f.next_step) for f in findings]
@@ -100,7 +110,11 @@ def _target_of(ctx: click.Context, target: Target) -> Finding:
     root = ctx.find_root()
     reasons = {
         "COMMANDLINE": FLAGS,
-        "ENVIRONMENT": {"url": "WEFTLINE_URL", "database_url": "WEFTLINE_DATABASE_URL", "data_dir": "WEFTLINE_DATA_DIR"},
+        "ENVIRONMENT": {
+            "url": "WEFTLINE_URL",
+            "database_url": "WEFTLINE_DATABASE_URL",
+            "data_dir": "WEFTLINE_DATA_DIR",
+        },
     }
     sources = [
         (name, source)
@@ -125,10 +139,12 @@ async def _examine_folder(target: Target) -> list[Finding]:
     return findings
 
 
-async def _examine_server(target: Target) -> list[Finding]:
+async def _examine_server(target: Target, wait: float | None) -> list[Finding]:
     from weftline.app.diagnostics.checks import check_packages, check_python  # noqa: PLC0415 - help needs no storage
-    from weftline.transports.cli.server_checks import examine_server  # noqa: PLC0415 - likewise
+    from weftline.transports.cli.server_checks import examine_server, wait_until_ready  # noqa: PLC0415 - likewise
 
+    if wait is not None:
+        await wait_until_ready(target, wait)
     return [check_python(), check_packages(), *await examine_server(target)]
 
 

@@ -24,7 +24,7 @@ def export(target: Target, request: dict[str, Any]) -> None:
 
 
 async def _export(target: Target, request: dict[str, Any]) -> None:
-    async with target.weftline() as weftline:
+    async with target.weftline(reads=True) as weftline:
         while True:
             page = await weftline.events.read(**request)
             for event in page.cloudevents:

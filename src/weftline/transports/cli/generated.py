@@ -130,9 +130,10 @@ def _hand_written(group: str) -> dict[str, click.Command]:
 
 def command_for(operation: Operation, name: str | None = None) -> click.Command:
     """Return the command of an operation, by default named by its verb."""
+    from weftline.transports.cli.confirmation import asks  # noqa: PLC0415 - likewise
     from weftline.transports.cli.params import parameters  # noqa: PLC0415 - listing the commands needs no parameters
 
-    extra = [YES, JSON] if operation.destructive else [JSON]
+    extra = [YES, JSON] if asks(operation) else [JSON]
     return Command(
         name or dashed(operation.verb),
         params=[*parameters(operation), *extra],
@@ -160,17 +161,19 @@ def _callback(operation: Operation) -> Any:  # noqa: ANN401 - click wraps it
     def call(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - click hands over every parameter
         from weftline.transports.cli import confirmation, events, usage  # noqa: PLC0415 - only to run the command
         from weftline.transports.cli.errors import FAILED  # noqa: PLC0415 - likewise
-        from weftline.transports.cli.params import given  # noqa: PLC0415 - likewise
+        from weftline.transports.cli.params import LATEST, given  # noqa: PLC0415 - likewise
         from weftline.transports.cli.render import show  # noqa: PLC0415 - likewise
 
         target, request = ctx.obj, given(ctx, operation)
+        if request.get("receipt_id") == LATEST:
+            request["receipt_id"] = _latest_receipt(target)
         if events.is_export(operation, options):
             events.export(target, request)
             return
         if operation.name == "usage.export" and not options["as_json"]:
             usage.export(target, operation, request)
             return
-        if operation.destructive and not (options["yes"] or confirmation.is_dry_run(operation, request)):
+        if confirmation.asks(operation) and not (options["yes"] or confirmation.is_dry_run(operation, request)):
             confirmation.confirm(ctx, target, operation, request)
         answer = _answer(target, operation, request, ask=not options.get("yes"))
         show(answer, as_json=options["as_json"], formatter=_formatter(operation, request))
@@ -180,6 +183,13 @@ def _callback(operation: Operation) -> Any:  # noqa: ANN401 - click wraps it
             ctx.exit(FAILED)
 
     return call
+
+
+def _latest_receipt(target: Target) -> str:
+    from weftline.app.registry import all_operations  # noqa: PLC0415 - listing the commands needs no operation
+
+    newest: Any = target.call(all_operations()["receipt.list"], {"limit": 1})
+    return newest.receipts[0].receipt_id if newest.receipts else "latest"
 
 
 def _answer(target: Target, operation: Operation, raw: dict[str, Any], *, ask: bool) -> Any:  # noqa: ANN401 - a response

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 # Flag of each parameter of the root command.
 FLAGS: Final = {
@@ -31,6 +35,8 @@ NOT_ON_A_SERVER: Final = {
     "tenant": "knows the tenant by your key",
     "principal": "knows you by your key",
 }
+# Where the root context notes that an option of any level asked for JSON.
+_JSON_ASKED = "weftline.json"
 # Pairs that say the same thing twice, and why.
 _EXCLUSIVE = {
     ("key", "principal"): "a key belongs to one agent",
@@ -46,6 +52,68 @@ def given(ctx: click.Context) -> list[str]:
 
 def on_command_line(ctx: click.Context, name: str) -> bool:
     return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+
+
+def repeated(ctx: click.Context, own: Sequence[click.Parameter]) -> Iterator[click.Parameter]:
+    """Yield the global options, and ``--json``, which every command also takes after its name unless it has its own."""
+    taken = {flag for param in own for flag in param.opts}
+    root = ctx.find_root()
+    for param in root.command.params if ctx is not root else ():
+        flag = FLAGS.get(param.name or "")
+        if flag is not None and flag not in taken:
+            keep = partial(_set, str(param.name))
+            yield click.Option(
+                [flag, f"global_{param.name}"], type=param.type, hidden=True, expose_value=False, callback=keep
+            )
+    if "--json" not in taken:
+        yield click.Option(
+            ["--json", "global_json"], is_flag=True, hidden=True, expose_value=False, callback=_ask_for_json
+        )
+
+
+def _set(name: str, ctx: click.Context, param: click.Parameter, value: Any) -> None:  # noqa: ANN401 - of the option
+    if not on_command_line(ctx, param.name or ""):
+        return
+    root = ctx.find_root()
+    if on_command_line(root, name):
+        raise click.UsageError(f"{FLAGS[name]} is given twice.", ctx)
+    root.params[name] = value
+    root.set_parameter_source(name, click.core.ParameterSource.COMMANDLINE)
+    set_target(ctx)
+
+
+def set_target(ctx: click.Context) -> None:
+    """Set the target of a context, and of those above it, from the global options."""
+    from weftline.transports.cli.target import Target  # noqa: PLC0415 - help and completion need no target
+
+    root = ctx.find_root()
+    target, each = Target.from_options(_by_flags(root)), ctx
+    while each is not root:
+        each.obj, each = target, each.parent or root
+    root.obj = target
+
+
+def _by_flags(root: click.Context) -> dict[str, str | None]:
+    """Drop variables that contradict a flag: the database of another folder, the key of another tenant."""
+    overridden = {"database_url": "data_dir", "key": "tenant"}
+    dropped = [
+        name for name, flag in overridden.items() if on_command_line(root, flag) and not on_command_line(root, name)
+    ]
+    return {**root.params, **dict.fromkeys(dropped, "")}
+
+
+def _ask_for_json(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - as click calls it
+    del param
+    if value:
+        ctx.meta[_JSON_ASKED] = True
+
+
+def apply_json(ctx: click.Context) -> None:
+    """Pass a ``--json`` before the command, or raise UsageError if the command prints no JSON."""
+    if ctx.meta.get(_JSON_ASKED):
+        if "as_json" not in ctx.params:
+            raise click.UsageError(f"'{ctx.command_path}' does not use --json.", ctx)
+        ctx.params["as_json"] = True
 
 
 def check(ctx: click.Context, used: frozenset[str]) -> None:
@@ -87,7 +155,9 @@ def check_once(ctx: click.Context, name: str) -> None:
 def note_unused_server(ctx: click.Context, used: frozenset[str]) -> None:
     """Say that a command works on the data folder although WEFTLINE_URL names a server."""
     if "url" not in used and os.environ.get("WEFTLINE_URL") and not DATA_FOLDER & set(given(ctx)):
-        click.echo(f"WEFTLINE_URL is set, but '{ctx.command_path}' works on the data folder, not on a server.", err=True)
+        click.echo(
+            f"WEFTLINE_URL is set, but '{ctx.command_path}' works on the data folder, not on a server.", err=True
+        )
 
 
 def note_unused_database(data_dir: str | None, database_url: str | None) -> None:

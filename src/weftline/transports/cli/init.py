@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
@@ -19,6 +20,7 @@ from weftline.kernel.fields import is_name
 from weftline.transports.cli.base import Command
 from weftline.transports.cli.completion import complete_name
 from weftline.transports.cli.global_options import DATA_FOLDER, check_server, given
+from weftline.transports.cli.server_packages import server_packages
 from weftline.transports.cli.text_params import Url
 
 if TYPE_CHECKING:
@@ -78,9 +80,10 @@ def init(
 ) -> None:
     """Connect an editor to Weftline by writing its MCP configuration in this folder.
 
-    Without --url, the editor starts 'weftline mcp', which works on the data folder. With --url, it connects to a running
-    server with the API key in WEFTLINE_API_KEY; the key is not written to the file. Other servers in the file are kept.
-    The editor lists about ten tools and finds all others through weftline_tools; --tools lists more, or others.
+    Without --url, the editor starts 'weftline mcp', which works on the data folder. With --url, it connects to a
+    running server with the API key in WEFTLINE_API_KEY; the key is not written to the file. Other servers in the file
+    are kept. The editor lists about ten tools and finds all others through weftline_tools; --tools lists more, or
+    others.
     """
     if url is not None:
         check_server(ctx, url, ["url", *given(ctx)])
@@ -94,13 +97,20 @@ def init(
     session = None if session is None else _checked(session, "--session")
     if tools is not None:
         parse_tool_profile(tools)
-    entry = _stdio_entry(target, name, session, tools) if url is None else _http_entry(url, session, tools, chosen)
+    if url is None:
+        with server_packages("weftline mcp"):
+            import_module("weftline.transports.stdio")
+        entry = _stdio_entry(target, name, session, tools)
+    else:
+        entry = _http_entry(url, session, tools, chosen)
     if only_print:
         click.echo(_text({chosen.section: {_SERVER: entry}}))
         return
     _write(chosen, entry, replace=replace)
     click.echo(f"{chosen.title} is connected: see {chosen.file}.")
-    click.echo("Next: " + (f"weftline agent create {name}" if url is None else "export WEFTLINE_API_KEY=<the agent's API key>"))
+    click.echo(
+        "Next: " + (f"weftline agent create {name}" if url is None else "export WEFTLINE_API_KEY=<the agent's API key>")
+    )
     click.echo(f"Then restart {chosen.title}.")
 
 

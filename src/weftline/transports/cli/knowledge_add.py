@@ -25,7 +25,7 @@ from weftline.transports.cli.text_params import TemplateFile
 
 if TYPE_CHECKING:
     from weftline.capabilities.knowledge.document_operations import FileOptions
-    from weftline.client import Client
+    from weftline.client._client import Client
     from weftline.open import Weftline
     from weftline.transports.cli.target import Target
 
@@ -50,7 +50,12 @@ class _File(NamedTuple):
     path: str
 
     def open(self) -> BinaryIO:
-        return io.BytesIO(sys.stdin.buffer.read()) if self.path == _STANDARD_INPUT else Path(self.path).open("rb")
+        if self.path != _STANDARD_INPUT:
+            return Path(self.path).open("rb")
+        content = sys.stdin.buffer.read()
+        if not content.strip():
+            raise click.UsageError("Standard input is empty: nothing was added.")
+        return io.BytesIO(content)
 
 
 @click.command("add", cls=Command, params=[JSON], short_help="Add files and folders to a domain.")
@@ -76,7 +81,7 @@ def add(
     """Add files and folders to a domain as documents.
 
     The document id is the file's name; for a folder, the path below it. Unchanged files are not indexed again. Names
-    that begin with a dot are skipped.
+    that begin with a dot are skipped, and links in a folder.
     """
     target: Target = ctx.obj
     if options["template"] is not None and not create:
@@ -111,15 +116,24 @@ def _files_of(name: str) -> Iterator[_File]:
     if name == _STANDARD_INPUT:
         yield _File(name, name)
     elif path.is_dir():
-        inside = sorted(each for each in path.rglob("*") if each.is_file())
-        for each in inside:
-            parts = each.relative_to(path).parts
-            if not any(part.startswith(".") for part in parts):
-                yield _File(str(PurePosixPath(*parts)), str(each))
+        inside = {each: each.relative_to(path).parts for each in sorted(path.rglob("*")) if each.is_file()}
+        shown = {each: parts for each, parts in inside.items() if not any(part.startswith(".") for part in parts)}
+        # A link may lead to a file that the folder's owner must not read or publish.
+        links = [each for each in shown if _is_link(each, path)]
+        if links:
+            more = f" and {len(links) - 1} more" if links[1:] else ""
+            click.echo(f"Links are skipped: {links[0]}{more}. Name a linked file itself to add it.", err=True)
+        yield from (_File(str(PurePosixPath(*parts)), str(each)) for each, parts in shown.items() if each not in links)
     elif path.is_file():
         yield _File(path.name, name)
     else:
         raise click.BadParameter(f"{name!r} is neither a file nor a folder.", param_hint="PATH")
+
+
+def _is_link(file: Path, folder: Path) -> bool:
+    """Tell whether a file or a folder on the way to it is a link, symbolic or hard."""
+    on_the_way = [each for each in file.parents if folder in each.parents]
+    return file.lstat().st_nlink > 1 or any(each.is_symlink() for each in (file, *on_the_way))
 
 
 async def _add(

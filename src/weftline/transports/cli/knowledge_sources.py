@@ -20,7 +20,7 @@ from weftline.transports.cli.render import show
 if TYPE_CHECKING:
     from weftline.capabilities.knowledge.sources.model import SyncCounts
     from weftline.capabilities.knowledge.sources.operations import SourceInfo, SyncRequested
-    from weftline.client import Client
+    from weftline.client._client import Client
     from weftline.open import Weftline
     from weftline.transports.cli.target import Target
 

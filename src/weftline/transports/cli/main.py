@@ -17,7 +17,7 @@ from weftline.transports.cli.base import OrderedGroup
 from weftline.transports.cli.command_names import TOP_LEVEL
 from weftline.transports.cli.command_table import COMMANDS
 from weftline.transports.cli.completion import complete_name
-from weftline.transports.cli.global_options import on_command_line
+from weftline.transports.cli.global_options import set_target
 from weftline.transports.cli.text_params import Secret, Url
 
 
@@ -255,24 +255,14 @@ def weftline(ctx: click.Context, /, **options: str | None) -> None:
     """Weftline is the context layer for multi-agent systems.
 
     Agents share a board, messages, knowledge, history and events over MCP, REST and Python. Commands work on a running
-    server (--url) or directly on the data folder, also while a server uses it. An option beats a variable; an option
-    that a command would ignore is an error.
+    server (--url) or directly on the data folder, also while a server uses it. These options may also follow the
+    command. An option beats a variable; an option that a command would ignore is an error.
     """
-    from weftline.transports.cli.target import Target  # noqa: PLC0415 - help and completion need no target
-
+    del options
     _quiet_logging()
     if os.environ.get("NO_COLOR"):
         ctx.color = False
-    ctx.obj = Target.from_options(_by_flags(ctx, options))
-
-
-def _by_flags(ctx: click.Context, options: dict[str, str | None]) -> dict[str, str | None]:
-    """Drop variables that contradict a flag: the database of another folder, the key of another tenant."""
-    overridden = {"database_url": "data_dir", "key": "tenant"}
-    dropped = [
-        name for name, flag in overridden.items() if on_command_line(ctx, flag) and not on_command_line(ctx, name)
-    ]
-    return {**options, **dict.fromkeys(dropped, "")}
+    set_target(ctx)
 
 
 def _quiet_logging() -> None:

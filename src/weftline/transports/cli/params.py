@@ -28,7 +28,7 @@ from msgspec.inspect import (
 )
 
 from weftline.kernel.fields import MAX_INT
-from weftline.kernel.operation import SessionUse
+from weftline.kernel.operation import Effect, SessionUse
 from weftline.transports.cli.text_params import Secret, TemplateFile, Text, Url
 
 if TYPE_CHECKING:
@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 _ALSO_POSITIONAL = frozenset({"version", "from_version", "to_version"})
 # Correlation ids have the same options on every command.
 _CORRELATION_OPTIONS = {"turn_id": "--turn", "task_id": "--task", "tool_call_id": "--tool-call"}
+# Instead of the id of a receipt.
+LATEST = "latest"
+# Shorter flags that people try first.
+_SHORTER = {"recipient_id": "--to", "top_k": "--limit", "token_budget": "--budget"}
 # Operations that search all sessions: WEFTLINE_SESSION does not narrow them.
 _ALL_SESSIONS = frozenset(
     {
@@ -186,7 +190,12 @@ def _parameter(operation: Operation, field: Field) -> click.Parameter:
     if field.required:
         count = -1 if shape.many else 1
         kind = _field_click_type(field.name, shape)
-        return click.Argument([field.name], nargs=count, required=True, type=kind, help=_help(shape))
+        remark = f" {LATEST}: your newest." if field.name == "receipt_id" else ""
+        # `weftline session get` alone shows the session that WEFTLINE_SESSION names.
+        variable = "WEFTLINE_SESSION" if field.name == "session_id" and operation.effect is Effect.READ else None
+        return click.Argument(
+            [field.name], nargs=count, required=True, type=kind, envvar=variable, help=_help(shape) + remark
+        )
     return _option(field, shape)
 
 
@@ -201,8 +210,9 @@ def _option(field: Field, shape: _FieldType) -> click.Option:
     if isinstance(shape.type, BoolType):
         flag = f"--{name}" if default is False else f"--{name}/--no-{name}"
         return click.Option([flag, field.name], is_flag=True, default=default, help=_help(shape))
+    shorter = [_SHORTER[field.name]] if field.name in _SHORTER else []
     return click.Option(
-        [f"--{name}", field.name],
+        [f"--{name}", *shorter, field.name],
         type=_field_click_type(field.name, shape),
         multiple=shape.many,
         default=default,
@@ -261,9 +271,15 @@ def _click_type(shape: _FieldType) -> click.ParamType[Any]:
 
 
 def _json_type(kind: Type) -> Json:
-    if isinstance(kind, AnyType):
+    if isinstance(kind, AnyType) or _words(kind):
         return AnyValue()
     return JsonList() if isinstance(kind, CollectionType) else Json()
+
+
+def _words(kind: Type) -> list[str]:
+    """Return the words that a field accepts instead of JSON."""
+    choices = kind.types if isinstance(kind, UnionType) else ()
+    return [str(value) for choice in choices if isinstance(choice, LiteralType) for value in choice.values]
 
 
 def _choices(kind: LiteralType | EnumType) -> list[str | int]:
@@ -295,6 +311,8 @@ def _help(shape: _FieldType) -> str:
             remarks.append(f"A list of objects with: {', '.join(field.name for field in item.fields)}.")
     if isinstance(shape.type, AnyType) or shape.or_json:
         remarks.append("Given as JSON, plain text, @FILE or -.")
+    elif _words(shape.type):
+        remarks.append(f"Given as {', '.join(_words(shape.type))}, JSON, @FILE or -.")
     elif isinstance(_click_type(shape), Json):
         remarks.append("Given as JSON, @FILE or -.")
     return " ".join(filter(None, remarks))

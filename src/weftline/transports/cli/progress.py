@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from weftline.capabilities.knowledge.documents import DocumentInfo
     from weftline.capabilities.knowledge.model import DocumentState
-    from weftline.client import Client
+    from weftline.client._client import Client
     from weftline.open import Weftline
 
     DocumentFilter = Callable[[str], bool]
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.5
 _PAGE = 1_000
 _HELD = (
-    "It looks like an attempt to give agents instructions and is held for review: weftline knowledge get-document shows "
+    "It looks like an attempt to give agents instructions and is held for review: weftline knowledge "
+    "get-document shows "
     "the passages, weftline knowledge release-document DOMAIN DOCUMENT VERSION releases it."
 )
 

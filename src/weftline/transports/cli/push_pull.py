@@ -120,8 +120,13 @@ def _content(value: Any, file: Path | None) -> dict[str, Any]:  # noqa: ANN401 -
 
 
 def _expected_version(target: Target, where: dict[str, str]) -> int:
-    """Return the version that the session pulled, or the current one."""
-    status = _call(target, "context.status", where)
+    """Return the version that the session pulled, or the current one, which is 0 before the first push."""
+    from weftline.transports.cli.target import InstallationNotFound  # noqa: PLC0415 - help needs no target
+
+    try:
+        status = _call(target, "context.status", where)
+    except InstallationNotFound:
+        return 0
     return int(status.version if status.known_version is None else status.known_version)
 
 

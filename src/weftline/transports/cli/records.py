@@ -52,8 +52,8 @@ class ValidationSummary(Response, omit_defaults=False):
 def validate(ctx: click.Context, *, files: tuple[str, ...], as_json: bool) -> None:
     """Validate files of records, and bundles, against their schemas.
 
-    A file holds one record, a JSON array of records, or NDJSON; or it is a bundle of 'weftline export', whose digests are
-    verified too. Needs no server and no database. Exits with 1 if any file is invalid.
+    A file holds one record, a JSON array of records, or NDJSON; or it is a bundle of 'weftline export', whose digests
+    are verified too. Needs no server and no database. Exits with 1 if any file is invalid.
     """
     checked = [_validated(name) for name in files]
     answer = ValidationSummary(valid=all(file.valid for file in checked), files=checked)

@@ -14,6 +14,7 @@ from weftline.kernel.errors import Unavailable
 from weftline.transports.cli.base import Command, DataFolderCommand
 from weftline.transports.cli.completion import complete_name
 from weftline.transports.cli.global_options import DATA_FOLDER, FLAGS, check_once, given, note_unused_database
+from weftline.transports.cli.server_packages import server_packages
 from weftline.transports.cli.text_params import Url
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ class McpCommand(DataFolderCommand):
 
 @click.command(cls=ServerCommand)
 @click.option("--host", help="Address to listen on.  [env var: WEFTLINE_HOST; default: 127.0.0.1]")
-@click.option("--port", type=click.IntRange(0, 65_535), help="Port to listen on.  [env var: WEFTLINE_PORT; default: 8787]")
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), help="Port to listen on.  [env var: WEFTLINE_PORT; default: 8787]"
+)
 @click.option("--data-dir", help="Data folder.  [env var: WEFTLINE_DATA_DIR; default: ~/.weftline]")
 @click.option(
     "--database-url",
@@ -57,7 +60,8 @@ def serve(
 
     On Ctrl-C or SIGTERM, calls in flight finish first. Other settings come from WEFTLINE_ variables.
     """
-    from weftline.transports.server import serve as run  # noqa: PLC0415 - help needs no server
+    with server_packages("weftline serve"):
+        from weftline.transports.server import serve as run  # noqa: PLC0415 - help needs no server
 
     check_once(ctx, "data_dir")
     check_once(ctx, "database_url")
@@ -69,7 +73,9 @@ def serve(
 
 
 @click.command(cls=McpCommand)
-@click.option("--as", "principal", shell_complete=complete_name, help="Agent to act as.  [default: that of weftline --as]")
+@click.option(
+    "--as", "principal", shell_complete=complete_name, help="Agent to act as.  [default: that of weftline --as]"
+)
 @click.option(
     "--session",
     "-s",
@@ -78,7 +84,9 @@ def serve(
     shell_complete=complete_name,
     help="Work in this session only.",
 )
-@click.option("--tools", help="Tool profile: default, full, or groups such as board,messages.  [env var: WEFTLINE_TOOLS]")
+@click.option(
+    "--tools", help="Tool profile: default, full, or groups such as board,messages.  [env var: WEFTLINE_TOOLS]"
+)
 @click.option("--step", help="Work in this step of a task: only its tools are listed and may be called.")
 @click.pass_context
 def mcp(ctx: click.Context, principal: str | None, session: str | None, tools: str | None, step: str | None) -> None:
@@ -86,7 +94,8 @@ def mcp(ctx: click.Context, principal: str | None, session: str | None, tools: s
 
     It works on the data folder. weftline init writes the editor configuration that starts it.
     """
-    from weftline.transports.stdio import run  # noqa: PLC0415 - help needs no server
+    with server_packages("weftline mcp"):
+        from weftline.transports.stdio import run  # noqa: PLC0415 - help needs no server
 
     check_once(ctx, "principal")
     target: Target = ctx.obj
@@ -118,7 +127,8 @@ def demo(ctx: click.Context, port: int | None, data_dir: str | None, *, stay: bo
 
     Without --stay, the demo uses a temporary folder and removes it.
     """
-    from weftline.demo import run  # noqa: PLC0415 - help needs no demo
+    with server_packages("weftline demo"):
+        from weftline.demo.run import run  # noqa: PLC0415 - help needs no demo
 
     check_once(ctx, "data_dir")
     chosen = [*given(ctx), *(["data_dir"] if data_dir else [])]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +14,7 @@ import httpx2
 import msgspec
 
 from weftline.app.diagnostics import CheckStatus, Finding
-from weftline.client import Client
+from weftline.client._client import Client
 from weftline.client._wire import Address
 from weftline.kernel.errors import AuthenticationError, WeftlineError, render_hint
 from weftline.transports.cli.errors import as_command
@@ -20,8 +23,24 @@ if TYPE_CHECKING:
     from weftline.transports.cli.target import Target
 
 _TIMEOUT_SECONDS = 5.0
+_POLL_SECONDS = 0.1
 # Tokens are valid for minutes: a difference like this one matters.
 _CLOCK_SECONDS = 60.0
+
+
+async def wait_until_ready(target: Target, seconds: float) -> None:
+    """Wait until the server accepts calls; return early if another program answers, or after this many seconds."""
+    address = Address.resolve(target.url, target.key)
+    with suppress(TimeoutError):
+        async with (
+            asyncio.timeout(seconds),
+            httpx2.AsyncClient(base_url=address.url, verify=address.secure, trust_env=not address.loopback) as http,
+        ):
+            while True:
+                with suppress(httpx2.RequestError):
+                    if (await http.get("/ready")).status_code != HTTPStatus.SERVICE_UNAVAILABLE:
+                        return
+                await asyncio.sleep(_POLL_SECONDS)
 
 
 async def examine_server(target: Target) -> list[Finding]:
@@ -57,7 +76,9 @@ def _check_version(url: str, health: httpx2.Response) -> Finding:
     if running == version("weftline"):
         return Finding("Server", CheckStatus.OK, f"Weftline {running} answers at {url}")
     step = "Install the same version here and there."
-    return Finding("Server", CheckStatus.WARNING, f"Weftline {running} answers at {url}, not {version('weftline')}", step)
+    return Finding(
+        "Server", CheckStatus.WARNING, f"Weftline {running} answers at {url}, not {version('weftline')}", step
+    )
 
 
 def _check_ready(ready: httpx2.Response) -> Finding:

@@ -7,6 +7,7 @@ import os
 import warnings
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,9 @@ import msgspec
 
 from weftline.kernel.call_warnings import CallWarning, collected_warnings
 from weftline.kernel.correlation import is_traceparent, make_correlation
+from weftline.kernel.errors import NotFound
+from weftline.kernel.identity import Permission
+from weftline.kernel.operation import Effect
 from weftline.settings import Settings
 
 if TYPE_CHECKING:
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
 
     from weftline.app.app import App
     from weftline.app.authentication import Credential
-    from weftline.client import Client
+    from weftline.client._client import Client
     from weftline.kernel.correlation import CorrelationIds
     from weftline.kernel.operation import Operation, Response
     from weftline.open import Weftline
@@ -32,6 +36,22 @@ _NEEDS_JOBS = frozenset(
 )
 # A single command has to start the indexer first.
 _INDEX_WAIT_MS = 5_000
+
+
+class InstallationNotFound(NotFound):
+    """The data folder or database that a command would read has no Weftline data."""
+
+    code = "INSTALLATION_NOT_FOUND"
+    hint = (
+        "Nothing was created. Check --data-dir, --database-url and their variables. "
+        "For a new installation, begin with `session.create`."
+    )
+
+
+def _only_reads(operation: Operation) -> bool:
+    if operation.effect is Effect.OWN_TRANSACTIONS:
+        return operation.permission in {None, Permission.READ}
+    return operation.effect is not Effect.WRITE
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,21 +110,24 @@ class Target:
         )
 
     @asynccontextmanager
-    async def weftline(self, *, background: bool = False) -> AsyncIterator[Client | Weftline]:
-        """Open a client of the server, or Weftline in this process, with its background jobs if ``background``."""
+    async def weftline(self, *, background: bool = False, reads: bool = False) -> AsyncIterator[Client | Weftline]:
+        """Open a client of the server, or Weftline in this process, with its background jobs if ``background``.
+
+        A command that only ``reads`` needs an installation that is there.
+        """
         if self.url is not None:
-            from weftline.client import Client  # noqa: PLC0415 - only a server needs an HTTP client
+            from weftline.client._client import Client  # noqa: PLC0415 - only a server needs an HTTP client
 
             async with Client(self.url, api_key=self.key).with_correlation(**self.ids()) as client:
                 yield client
             return
         from weftline.open import Weftline  # noqa: PLC0415 - help and completion need no database
 
-        async with self._opened(background=background) as app:
+        async with self._opened(background=background, reads=reads) as app:
             yield Weftline(app, self.credential, make_correlation(self.ids()))
 
     async def _call_server(self, operation: Operation, raw: dict[str, Any]) -> Response:
-        from weftline.client import Client  # noqa: PLC0415 - only a server needs an HTTP client
+        from weftline.client._client import Client  # noqa: PLC0415 - only a server needs an HTTP client
 
         async with Client(self.url, api_key=self.key).with_correlation(**self.ids()) as client:
             with warnings.catch_warnings(record=True) as found:
@@ -117,7 +140,7 @@ class Target:
         from weftline.app.dispatch import CallContext  # noqa: PLC0415 - help and completion need no database
 
         needs_jobs = operation.name in _NEEDS_JOBS
-        async with self._opened(background=needs_jobs) as app:
+        async with self._opened(background=needs_jobs, reads=_only_reads(operation)) as app:
             context = CallContext(self.credential, correlation=make_correlation(self.ids()))
             if needs_jobs:
                 # Commands that wrote before it, as whichever principal, indexed nothing.
@@ -129,17 +152,27 @@ class Target:
             return msgspec.json.decode(msgspec.json.encode(answer), type=operation.response)
 
     @asynccontextmanager
-    async def _opened(self, *, background: bool) -> AsyncIterator[App]:
+    async def _opened(self, *, background: bool, reads: bool) -> AsyncIterator[App]:
         # Rate limits protect a server, and so does a short wait for the index; here the caller holds the database.
         settings = self.settings()
+        if reads:
+            self.check_installed()
         # Without jobs nothing would be indexed, however long it waited.
         wait = max(settings.search_wait_ms, _INDEX_WAIT_MS) if settings.search_wait_ms and background else 0
         async with opened(replace(settings, rate_limits="off", search_wait_ms=wait), background=background) as app:
+            if reads and not await app.tenants.names():
+                raise InstallationNotFound(f"There is no Weftline data in {self.place}.")
             created = await app.tenants.ensure_default()
             if created is not None:
                 click.echo(f"Created the tenant '{created.tenant}'. API key of its admin, shown only once:", err=True)
                 click.echo(created.admin_key, err=True)
             yield app
+
+    def check_installed(self) -> None:
+        """Raise InstallationNotFound if there is no database file; whether PostgreSQL has data shows later."""
+        url = self.settings().storage_url
+        if "://" not in url and not Path(url).expanduser().exists():
+            raise InstallationNotFound(f"There is no Weftline data in {self.place}.")
 
     def ids(self) -> CorrelationIds:
         """Return the correlation ids; an invalid traceparent is ignored."""
@@ -153,7 +186,7 @@ class Target:
 
         if self.principal is None and self.key:
             return self.key
-        return Local(self.tenant, self.principal or "admin")
+        return Local(self.tenant, self.principal or "admin", by_owner=True)
 
 
 def _show_warnings(texts: Iterable[str]) -> None:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from weftline.app.tenants import default_plan
-from weftline.capabilities.messages.search.by_sender_and_time import parse_timestamp
 from weftline.capabilities.metering.model import UsageSums
 from weftline.capabilities.plans.limits import LIMITS, parse_limits
 from weftline.capabilities.plans.model import PLANS, AssignedPlan, limit_text
 from weftline.capabilities.usage.model import UsageFigures, figures
 from weftline.kernel.clock import to_micros
 from weftline.kernel.operation import Response
+from weftline.kernel.timestamps import parse_timestamp
 from weftline.transports.cli.base import JSON, DataFolderGroup
 from weftline.transports.cli.formatters.usage import render_tenants
 from weftline.transports.cli.render import show
@@ -117,6 +117,7 @@ def create(target: Target, name: str, *, as_json: bool) -> None:
 @click.pass_obj
 def list_tenants(target: Target, *, as_json: bool) -> None:
     """List the tenants."""
+    target.check_installed()
 
     async def names() -> list[str]:
         async with opened(target.settings()) as app:
@@ -135,6 +136,8 @@ def usage(target: Target, since: str | None, *, as_json: bool) -> None:
     weftline usage report.
     """
     start = 0 if since is None else to_micros(parse_timestamp("since", since, of_day=time.min))
+
+    target.check_installed()
 
     async def read() -> list[TenantFigures]:
         async with opened(target.settings()) as app:
@@ -168,6 +171,7 @@ def plan(target: Target, name: str, plan: Plan | None, limits: tuple[str, ...], 
     With a plan, the limits of --set are the only ones that differ from it; without one they are added to those set
     before. Tenants without a plan have the one in WEFTLINE_DEFAULT_PLAN.
     """
+    target.check_installed()
 
     async def read_or_set() -> TenantPlan:
         async with opened(target.settings()) as app:
@@ -194,6 +198,7 @@ def semantic_search(target: Target, name: str, switch: str | None, *, as_json: b
     While it is off nothing is embedded, and searches find by words only. What is missing is embedded when it is on
     again: messages, keys and memories at once, documents within a day.
     """
+    target.check_installed()
 
     async def read_or_set() -> TenantSemanticSearch:
         async with opened(target.settings()) as app:

@@ -40,7 +40,9 @@ class Text(click.ParamType[Any]):
 
     def _read(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value == "-":
-            return self._decode(sys.stdin.buffer.read(), "standard input", param, ctx)
+            text = self._decode(sys.stdin.buffer.read(), "standard input", param, ctx)
+            # More often a failed command in front of the pipe than an empty text.
+            return text or self.fail("standard input is empty. For an empty text, pass ''.", param, ctx)
         if value.startswith("@@"):
             return value[1:]
         if not value.startswith("@"):

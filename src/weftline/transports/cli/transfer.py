@@ -102,7 +102,7 @@ def import_(target: Target, /, *, file: str, digest: str | None, as_json: bool, 
 async def _export(target: Target, request: dict[str, Any], file: BinaryIO) -> tuple[ContextExported, bool]:
     """Export, and return whether any event has the turn, task or tool call id."""
     ids = {name: request[name] for name, scope in _SCOPE_OF_ID.items() if scope == request["scope"] and name in request}
-    async with target.weftline() as weftline:
+    async with target.weftline(reads=True) as weftline:
         exported = await weftline.export_to(file, **request)
         if not ids:
             return exported, True

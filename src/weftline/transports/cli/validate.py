@@ -112,7 +112,9 @@ def validate_tokens(
 
 @validate.command("quality", cls=OfflineCommand, params=[JSON])
 @click.option("--export", "folder", type=_WRITABLE, help="Write sheets for reviewers, and their key, to a new folder.")
-@click.option("--pairs", type=_READABLE, help="Answers to compare: JSON lines of question, with_weftline, full_context.")
+@click.option(
+    "--pairs", type=_READABLE, help="Answers to compare: JSON lines of question, with_weftline, full_context."
+)
 @click.option("--reviewers", type=click.IntRange(1, _MAX_REVIEWERS), default=3, show_default=True, help="Sheets.")
 @click.option("--score", "sheets", type=_READABLE, multiple=True, help="A filled sheet; may be given several times.")
 @click.option("--key-file", type=_READABLE, help="The exported key.json, with --score.")
@@ -166,7 +168,8 @@ def validate_compaction(
 ) -> None:
     """Measure the statements that prompts still have after each of 50 compactions.
 
-    The statements are of authors who did not see Weftline, in four languages. --session spreads them among your messages.
+    The statements are of authors who did not see Weftline, in four languages. --session spreads them among your
+    messages.
     """
     _finish(ctx, [_run_on(ctx, "compaction", random_seed, session, agent_id)], as_json=as_json)
 

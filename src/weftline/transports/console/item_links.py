@@ -6,7 +6,10 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from weftline.capabilities.records.item_refs import DocumentName
-from weftline.transports.console.sign_in import PATH
+from weftline.transports.console.paths import PATH
+
+# Messages that a page shows before the one that a link leads to.
+_BEFORE = 10
 
 
 class LineOwner(NamedTuple):
@@ -32,23 +35,42 @@ def owner_of(line_id: str) -> LineOwner | None:
     return None
 
 
-def item_link(ref: str) -> str | None:
-    """Return the page of an item: a board key, a message, an event of a window, a document, a layer."""
+def item_link(ref: str, start: int | None = None, end: int | None = None) -> str | None:
+    """Return the page of an item: a board key, a message, an event of a window, a document, a layer, a memory.
+
+    ``start`` and ``end`` are where a passage is in the text of a document.
+    """
     document = DocumentName.parse(ref.partition("#")[0].partition("?")[0])
     if document is not None:
-        return f"{PATH}/knowledge/{_quoted(document.domain)}/document?document={_quoted(document.document_id)}"
+        place = "" if start is None or end is None else f"&start={start}&end={end}"
+        return f"{PATH}/knowledge/{_quoted(document.domain)}/document?document={_quoted(document.document_id)}{place}"
     line, _, key = ref.partition("/")
     kind, _, name = line.partition(":")
     session_id, _, agent_id = name.partition(":")
+    page = None
     if kind == "board" and key:
-        return f"{PATH}/sessions/{_quoted(session_id)}/keys/{quote(key)}"
-    if kind == "message" and key:
-        return f"{PATH}/sessions/{_quoted(session_id)}/messages"
-    if kind == "window" and agent_id:
-        return f"{PATH}/sessions/{_quoted(session_id)}/windows/{_quoted(agent_id)}"
-    if kind == "layer" and name and name != "platform":
-        return f"{PATH}/history/{_quoted(line)}"
-    return None
+        page = f"/sessions/{_quoted(session_id)}/keys/{quote(key)}"
+    elif kind == "message" and key:
+        # Messages are numbered in each session; the page begins some way before this one.
+        before = max(0, int(key) - _BEFORE) if key.isdecimal() else 0
+        page = f"/sessions/{_quoted(session_id)}/messages?offset={before}#message-{_quoted(key)}"
+    elif kind == "window" and agent_id:
+        page = f"/sessions/{_quoted(session_id)}/windows/{_quoted(agent_id)}"
+    elif kind == "layer" and name and name != "platform":
+        page = f"/history/{_quoted(line)}"
+    elif kind == "agent" and name and not key:
+        page = f"/agents/{_quoted(name)}"
+    elif kind == "memory" and name and key:
+        page = f"/agents/{_quoted(session_id)}/memory?key={quote(key, safe='')}"
+    return None if page is None else PATH + page
+
+
+def subject_link(subject: str) -> str | None:
+    """Return the page of what an alert or a budget is about."""
+    kind, _, name = subject.partition(":")
+    if kind in {"agent", "team"} and name:
+        return f"{PATH}/{kind}s/{_quoted(name)}"
+    return f"{PATH}/tenant" if kind == "tenant" else None
 
 
 def _quoted(name: str) -> str:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from weftline.capabilities.assembly.model import digest_of
 from weftline.capabilities.layers.prefix import sections_of
 from weftline.transports.console.charts import Part, segments
 from weftline.transports.console.item_links import item_link
-from weftline.transports.console.text_changes import as_text
 from weftline.transports.console.text_changes import compared as diffs_of
 
 if TYPE_CHECKING:
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
 
 IN_PROMPT, SHORTENED = "in the prompt", "shortened"
 _LAYER_LINE = "layer:"
-# A block has few messages: an answer with its tool calls and their results.
-_MESSAGES_OF_A_BLOCK = 64
 # In a bar of more, blocks of one kind are drawn as one.
 _DRAWN_BLOCKS = 200
 
@@ -144,27 +140,6 @@ async def compared_blocks(
     return dict(zip(changed, diffs, strict=True))
 
 
-def block_texts(blocks: Sequence[ReceiptBlock], messages: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the text of each block by its id. A block has as many of the messages as give its recorded digest."""
-    texts: dict[str, str] = {}
-    at = 0
-    for block in blocks:
-        for end in range(at + 1, min(len(messages), at + _MESSAGES_OF_A_BLOCK) + 1):
-            if digest_of(messages[at:end]).hex() == block.digest:
-                texts[block.block_id] = "\n\n".join(_text(message) for message in messages[at:end])
-                at = end
-                break
-        else:
-            return texts
-    return texts
-
-
-def _text(message: Mapping[str, Any]) -> str:
-    calls = [f"{call['name']}({call['arguments']})" for call in message.get("tool_calls", ())]
-    text = "\n".join([message["content"], *calls] if message.get("content") else calls)
-    return text or as_text(message.get("native", ""))
-
-
 def judged_candidates(receipt: ReceiptShown) -> list[JudgedCandidate]:
     """Return every candidate with what became of it, and how the answer used it where one was reported."""
     omitted = {each.ref: each for each in receipt.omitted}
@@ -177,7 +152,7 @@ def judged_candidates(receipt: ReceiptShown) -> list[JudgedCandidate]:
         judged.append(
             JudgedCandidate(
                 each.ref,
-                item_link(each.ref),
+                item_link(receipt.documents.get(each.ref, each.ref)),
                 each.kind,
                 each.tokens,
                 each.score,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import UTC, datetime
 from functools import cache
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from weftline.transports.console.item_links import item_link, owner_of
+from weftline.transports.console.item_links import item_link, owner_of, subject_link
 from weftline.transports.console.side_by_side import rows_of
 from weftline.transports.console.text_changes import as_text
 from weftline.transports.unseen_characters import UNSEEN
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 _INERT = re.compile(rf"[{UNSEEN}\u200c\u200d]")
 _NOTHING = "\u2013"
 _THOUSAND = 1_000
+# Of an amount of money, behind the point.
+_MOST_DIGITS = 5
 
 
 @cache
@@ -40,9 +43,14 @@ def environment() -> Environment:
         number=shown_number,
         percent=shown_percent,
         money=shown_money,
+        duration=shown_ms,
+        text=as_text,
+        editable=is_editable,
+        short=shortened,
         size=shown_bytes,
         side_by_side=rows_of,
         item_link=item_link,
+        subject_link=subject_link,
         owner_of=owner_of,
     )
     return made
@@ -57,6 +65,11 @@ def inert(text: object) -> Markup:
     return Markup(_INERT.sub(_named, str(escape(str(text)))))  # noqa: S704 - escaped here
 
 
+def is_editable(text: str) -> bool:
+    """Tell whether a form can show a text as it is: a field cannot name characters that would not be seen."""
+    return _INERT.search(text) is None
+
+
 def _named(found: re.Match[str]) -> str:
     return f'<span class="control" title="control character">\\u{ord(found[0]):04x}</span>'
 
@@ -66,13 +79,17 @@ def shown_value(value: object) -> Markup:
     return inert(as_text(value))
 
 
-def shown_time(at: datetime | None) -> Markup | str:
-    """Return a time; the page's script turns it into the reader's zone and keeps UTC as its title."""
+def shown_time(at: datetime | None, *, exact: bool = False) -> Markup | str:
+    """Return a time in UTC, which stays its title.
+
+    The page's script turns it into the reader's zone: how long ago it was, or to the second if it is ``exact``.
+    """
     if at is None:
         return _NOTHING
     utc = at.astimezone(UTC)
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(
+    return Markup('<time datetime="{}"{} title="{}">{}</time>').format(
         utc.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        Markup(" data-exact") if exact else "",
         utc.strftime("%Y-%m-%d %H:%M:%S UTC"),
         utc.strftime("%Y-%m-%d %H:%M:%S UTC"),
     )
@@ -89,10 +106,35 @@ def shown_percent(part: float | None) -> str:
 
 
 def shown_money(cost: float | None) -> str:
-    """Return an amount in US dollars; a model without a price has none."""
+    """Return an amount in US dollars: cents, or the first two digits of less; a model without a price has none."""
     if cost is None:
         return "no price"
-    return f"${cost:,.2f}" if abs(cost) >= 1 or cost == 0 else f"${cost:.5f}"
+    if cost == 0:
+        return "$0"
+    digits = 2 if abs(cost) >= 1 else min(1 - math.floor(math.log10(abs(cost))), _MOST_DIGITS)
+    shown = f"{abs(cost):,.{digits}f}"
+    if not float(shown.replace(",", "")):
+        return f"less than $0.{'0' * (_MOST_DIGITS - 1)}1"
+    return f"{'-' if cost < 0 else ''}${shown}"
+
+
+def shown_ms(duration: float | None) -> str:
+    """Return a duration: milliseconds, seconds, minutes or hours."""
+    if duration is None:
+        return _NOTHING
+    if duration < _THOUSAND:
+        return f"{duration:.0f} ms"
+    seconds = duration / _THOUSAND
+    if seconds < 100:  # noqa: PLR2004 - two digits of seconds
+        return f"{seconds:.1f} s"
+    minutes, hours = seconds / 60, seconds / 3_600
+    return f"{minutes:.0f} min" if minutes < 100 else f"{hours:.1f} h"  # noqa: PLR2004 - two digits of minutes
+
+
+def shortened(text: str, characters: int = 120) -> Markup:
+    """Return a stored text as a title: its first characters, on one line."""
+    line = " ".join(text.split())
+    return inert(line if len(line) <= characters else f"{line[: characters - 1].rstrip()}\u2026")
 
 
 def shown_bytes(size: int | None) -> str:

@@ -19,6 +19,7 @@ from weftline.app.dispatch import CallContext
 from weftline.app.tenants import ADMIN
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import AuthenticationError, Forbidden, WeftlineError
+from weftline.transports.console.paths import PATH
 from weftline.transports.http.http_io import context_of
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from weftline.kernel.identity import Actor
 
 TOKEN_COOKIE, FORM_COOKIE = "weftline_console", "weftline_console_forms"
-PATH = "/console"
-SIGN_IN = f"{PATH}/sign-in"
 _FORM_SECRET_BYTES = 32
 # A token is replaced when this part of its lifetime has passed.
 _REPLACED_AFTER = 0.5
@@ -102,11 +101,6 @@ async def link_token(app: App, tenant: str, principal_id: str) -> str:
     fields = {"agent_id": principal_id, "expires_in": app.settings.token_max_age_hours * _HOUR_SECONDS}
     made: Any = await app.call(app.registry["key.create"], fields, CallContext(Local(tenant, ADMIN)))
     return await _issue(app, made.api_key, CallContext(made.api_key), single_use=True)
-
-
-def link_to(url: str, token: str) -> str:
-    """Return a link that signs in. The token is in the fragment, which browsers send to no server."""
-    return f"{url.rstrip('/')}{SIGN_IN}#{token}"
 
 
 async def _issue(app: App, api_key: str, context: CallContext, *, single_use: bool = False) -> str:

@@ -19,10 +19,9 @@ from weftline.kernel.errors import AuthenticationError, InternalError, InvalidIn
 from weftline.transports.cli.command_names import command_name
 from weftline.transports.console.actions import FORM_TOKEN, RETURN_TO, perform
 from weftline.transports.console.pages import MENU, PAGES
+from weftline.transports.console.paths import PATH, SIGN_IN
 from weftline.transports.console.rendering import render
 from weftline.transports.console.sign_in import (
-    PATH,
-    SIGN_IN,
     TOKEN_COOKIE,
     ForeignForm,
     forget,
@@ -72,6 +71,9 @@ _FORM_BYTES = 1_048_576
 _MANY_FIELDS = 1_000
 _SHOWN_CHARACTERS = 200
 _OVERVIEW_LINKS_ALL = "The menu of the overview has all pages; / searches for anything else."
+# What the pages of errors are called whose reader can go on elsewhere.
+_HEADINGS = {400: "Not understood", 403: "Not allowed", 404: "Not found", 409: "Not possible now"}
+_CLIENT_LEFT = 499
 _SIGN_IN_AGAIN = "Go back to the overview, sign in and send the form again. Nothing was changed."
 
 
@@ -98,10 +100,11 @@ class Console:
         is_page = path == PATH or path.startswith(f"{PATH}/")
         return is_page and request.method == "GET" and "text/html" in request.headers.get("accept", "")
 
-    def not_found(self, request: Request) -> Response:
+    async def not_found(self, request: Request) -> Response:
         """Return the page of an address that no page has."""
         path = request.url.path[:_SHOWN_CHARACTERS]
-        return _secured(self._error_page(NotFound(f"The console has no page '{path}'.", hint=_OVERVIEW_LINKS_ALL)))
+        missing = NotFound(f"The console has no page '{path}'.", hint=_OVERVIEW_LINKS_ALL)
+        return _secured(await self._error_page(missing, request))
 
     def _guarded(self, handle: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         """Show errors as pages, send who is not signed in to the sign-in, and add the security headers."""
@@ -110,15 +113,16 @@ class Console:
             try:
                 response = await handle(request)
             except AuthenticationError as error:
-                response = self._to_sign_in(request, error)
+                response = await self._to_sign_in(request, error)
             except WeftlineError as error:
                 await delay_refusal(request.scope, error)
-                response = self._error_page(error)
+                response = await self._error_page(error, request)
             except ClientGone:
-                raise
+                # Nobody reads what is answered here.
+                response = Response(status_code=_CLIENT_LEFT)
             except Exception:  # noqa: BLE001 - the reader gets a page in any case
                 _log.exception("page failed")
-                response = self._error_page(InternalError())
+                response = await self._error_page(InternalError(), request)
             return _secured(response)
 
         return guarded
@@ -169,7 +173,11 @@ class Console:
         form = await _form(request)
         browser.check_form(form.get(FORM_TOKEN))
         operation, path = request.path_params["operation"], _own_path(form.get(RETURN_TO))
-        await perform(self._app, browser, operation, form)
+        answer = await perform(self._app, browser, operation, form)
+        if getattr(answer, "api_key", None):
+            # The only time that it can be shown.
+            view = PageView(self._app, request, browser, MENU)
+            return view.render("created.html", answer=answer, operation=operation, return_to=path)
         return RedirectResponse(f"{path}{'&' if '?' in path else '?'}done={quote(operation)}", HTTPStatus.SEE_OTHER)
 
     def _check_same_origin(self, request: Request) -> None:
@@ -196,20 +204,32 @@ class Console:
             return Response(status_code=304, headers=headers)
         return Response(content, headers=headers, media_type=_ASSET_TYPES[name.rpartition(".")[2]])
 
-    def _to_sign_in(self, request: Request, error: AuthenticationError) -> Response:
+    async def _to_sign_in(self, request: Request, error: AuthenticationError) -> Response:
         here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         if request.method != "GET" or _is_update(request):
             # What a program has to send is of no use to the reader of a page.
-            return self._error_page(AuthenticationError(error.message, hint=_SIGN_IN_AGAIN))
+            return await self._error_page(AuthenticationError(error.message, hint=_SIGN_IN_AGAIN), request)
         response = RedirectResponse(f"{SIGN_IN}?{RETURN_TO}={quote(here)}", HTTPStatus.SEE_OTHER)
         if TOKEN_COOKIE in request.cookies:
             # A link on another site is opened without cookies, and must not sign its reader out.
             forget(response)
         return response
 
-    def _error_page(self, error: WeftlineError) -> Response:
-        body = error_body(error, self._app.clock, _command)
-        return HTMLResponse(render("error.html", {"error": body, "status": error.http_status}), error.http_status)
+    async def _error_page(self, error: WeftlineError, request: Request) -> Response:
+        """Return a page that says what did not work, with the menu if its reader is signed in."""
+        values = {"error": error_body(error, self._app.clock, _command), "heading": _HEADINGS.get(error.http_status)}
+        status = error.http_status
+        view = await self._view(request) if status in _HEADINGS else None
+        if view is not None:
+            return view.render("error.html", status, **values)
+        return HTMLResponse(render("error.html", {**values, "view": None}), status)
+
+    async def _view(self, request: Request) -> PageView | None:
+        """Return the view of a signed-in reader; None of anybody else."""
+        try:
+            return PageView(self._app, request, await signed_in(self._app, request), MENU)
+        except WeftlineError:
+            return None
 
 
 class ConsoleEvents(EventStream):

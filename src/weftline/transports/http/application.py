@@ -53,7 +53,8 @@ class MetricsToken(AuthenticationError):
 
     code = "METRICS_TOKEN"
     hint = (
-        "Send 'Authorization: Bearer <token>' with the value of WEFTLINE_METRICS_TOKEN; an operator who sets none gets no "
+        "Send 'Authorization: Bearer <token>' with the value of WEFTLINE_METRICS_TOKEN; an operator "
+        "who sets none gets no "
         "metrics. Figures of your own tenant: `performance.read`."
     )
     related = ("get_performance_metrics",)
@@ -210,7 +211,7 @@ class HttpApplication:
             return await self._refused(request, limited)
         is_missing = getattr(problem, "status_code", 404) == NotFound.http_status
         if is_missing and self._console.is_for_reader(request):
-            return self._console.not_found(request)
+            return await self._console.not_found(request)
         headers = dict(getattr(problem, "headers", None) or {})
         error: WeftlineError = NotFound(f"There is no route '{request.url.path[:200]}'.")
         if getattr(problem, "status_code", 404) == MethodNotAllowed.http_status:

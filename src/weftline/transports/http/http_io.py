@@ -12,7 +12,14 @@ from weftline.app.dispatch import CallContext
 from weftline.kernel.call_warnings import WARNING_HEADER
 from weftline.kernel.client_gone import ClientGone
 from weftline.kernel.correlation import BAGGAGE, NO_CORRELATION, TRACEPARENT, ids_from_headers, is_sampled, with_ids
-from weftline.kernel.errors import AuthenticationError, ContentTooLarge, InvalidInput, RateLimited, ServerBusy, WeftlineError
+from weftline.kernel.errors import (
+    AuthenticationError,
+    ContentTooLarge,
+    InvalidInput,
+    RateLimited,
+    ServerBusy,
+    WeftlineError,
+)
 from weftline.transports.answer_json import encode_answer
 from weftline.transports.http.connections import connection_of
 from weftline.transports.references import route_reference

@@ -14,6 +14,7 @@ from weftline.kernel.errors import (
     PermissionDenied,
     RateLimited,
     WeftlineError,
+    shown_path,
 )
 from weftline.kernel.operation import Audience
 from weftline.kernel.schema import schemas_of
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from weftline.kernel.operation import Operation, Registry
 
 _REFERENCE = "#/components/schemas/{name}"
-_IN_PATH = re.compile(r"{(\w+)}")
+_IN_PATH = re.compile(r"{(\w+)")
 
 
 def openapi_document(registry: Registry) -> dict[str, Any]:
@@ -35,7 +36,9 @@ def openapi_document(registry: Registry) -> dict[str, Any]:
     _, parts = schemas_of([*types, ErrorBody], _REFERENCE)
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
-        paths.setdefault(operation.route.path, {})[operation.route.method.lower()] = _describe(operation, parts)
+        paths.setdefault(shown_path(operation.route.path), {})[operation.route.method.lower()] = _describe(
+            operation, parts
+        )
     paths |= schema_paths(_refusal(NotFound.code, parts))
     return {
         "openapi": "3.1.0",

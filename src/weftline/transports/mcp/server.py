@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from weftline.transports.mcp.subscriptions import Subscriptions
 
 _INSTRUCTIONS = (
-    "Weftline stores the shared state, messages and memory of the agents of a session. On the board (shared_context), look "
+    "Weftline stores the shared state, messages and memory of the agents of a session. On the board "
+    "(shared_context), look "
     "at the keys first, read what your task needs, write conclusions rather than raw data. Send and read messages with "
     "add_message and get_messages. Find anything that is known with search. Keep private notes with set_memory; save "
     "what later sessions should know with push_context and load it with pull_context. Not every tool is listed: "

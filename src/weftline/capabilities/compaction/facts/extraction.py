@@ -242,7 +242,7 @@ class _Reader:
         if stated is None or (stated.kind is FactKind.COMMITMENT and event.message.tool_calls):
             return None
         is_question = stated.kind is FactKind.OPEN_QUESTION and stated.probability >= _ASKED
-        if is_question and not self.session.questions.is_open(number, text):
+        if is_question and not self.session.questions.is_open(number, event.item_id, text):
             return None
         return _Draft(stated.kind, text, _texts(literals_in(text)), stated.probability)
 

@@ -37,10 +37,11 @@ class OpenQuestions(NamedTuple):
             said.append((who, message.content[:_READ]))
         return cls(replies)
 
-    def is_open(self, number: int, question: str) -> bool:
+    def is_open(self, number: int, item_id: str, question: str) -> bool:
         """Tell whether no reply answers a question."""
         asked = set(content_terms(question))
         return not any(
-            (len(reply) <= _SHORT_REPLY or asked.intersection(content_terms(reply))) and answers(question, reply)
+            (len(reply) <= _SHORT_REPLY or asked.intersection(content_terms(reply)))
+            and answers(item_id, question, reply)
             for reply in self.replies.get(number, ())
         )

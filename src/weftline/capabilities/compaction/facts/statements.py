@@ -8,14 +8,16 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from weftline.capabilities.compaction.model import FactKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from weftline.encoder.classifier import TextClassifier
+
+T = TypeVar("T")
 
 # In the order of the classifier; the first is everything that states nothing.
 _KINDS = (
@@ -43,8 +45,8 @@ class Statement(NamedTuple):
     probability: float
 
 
-class _Read:
-    """Statements by the event that they were read in and its text: a window is compacted again and again as it grows.
+class _Memory(Generic[T]):
+    """What was read, by the event and its text: a window is compacted again and again as it grows.
 
     A caller who wants to tell by the time that another one stored a text must know the session, the agent, the event
     and the text already.
@@ -52,45 +54,46 @@ class _Read:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: OrderedDict[bytes, list[Statement | None]] = OrderedDict()
+        self._found: OrderedDict[bytes, T] = OrderedDict()
 
-    def get(self, key: bytes) -> list[Statement | None] | None:
+    def get(self, texts: Sequence[str], read: Callable[[], T]) -> T:
+        """Return what was found in these texts, or else what ``read`` finds."""
+        key = hashlib.sha256("\n".join(texts).encode("utf-8", "surrogatepass")).digest()
         with self._lock:
-            found = self._found.get(key)
-            if found is not None:
+            if key in self._found:
                 self._found.move_to_end(key)
-            return found
-
-    def put(self, key: bytes, found: list[Statement | None]) -> None:
+                return self._found[key]
+        found = read()
         with self._lock:
             self._found[key] = found
             if len(self._found) > _REMEMBERED:
                 self._found.popitem(last=False)
+        return found
 
 
-_read = _Read()
+_read: _Memory[list[Statement | None]] = _Memory()
+_compared: _Memory[tuple[float, float]] = _Memory()
 
 
 def read_statements(item_id: str, sentences: Sequence[str]) -> list[Statement | None]:
     """Return what each sentence of an event states; None for those that state nothing."""
     if not sentences:
         return []
-    key = hashlib.sha256("\n".join((item_id, *sentences)).encode("utf-8", "surrogatepass")).digest()
-    known = _read.get(key)
-    if known is None:
-        known = _statements(_classifier(), sentences)
-        _read.put(key, known)
-    return known
+    return _read.get((item_id, *sentences), lambda: _statements(_classifier(), sentences))
 
 
-def answers(question: str, reply: str) -> bool:
-    """Tell whether a reply answers a question; in doubt it does not."""
-    return _classifier().pair(question, reply)[0] >= _ANSWERS
+def answers(item_id: str, question: str, reply: str) -> bool:
+    """Tell whether a reply answers a question of an event; in doubt it does not."""
+    return _pair(item_id, question, reply)[0] >= _ANSWERS
 
 
-def replaces(later: str, earlier: str) -> bool:
-    """Tell whether a later statement takes the place of an earlier one; in doubt both stand."""
-    return _classifier().pair(earlier, later)[1] >= _REPLACES
+def replaces(item_id: str, later: str, earlier: str) -> bool:
+    """Tell whether a statement of an event takes the place of an earlier one; in doubt both stand."""
+    return _pair(item_id, earlier, later)[1] >= _REPLACES
+
+
+def _pair(item_id: str, first: str, second: str) -> tuple[float, float]:
+    return _compared.get((item_id, first, second), lambda: _classifier().pair(first, second))
 
 
 def _classifier() -> TextClassifier:

@@ -10,7 +10,7 @@ from weftline.capabilities.compaction.model import FactKind
 from weftline.capabilities.indexing.text_analysis import FILLER_WORDS, stem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from weftline.capabilities.compaction.model import KeyFact
 
@@ -184,16 +184,17 @@ def _terms(text: str) -> tuple[str, ...]:
 def _slot(fact: KeyFact, who: str) -> Subject | None:
     """Return the words of a statement without its numbers, dates and polarity, and those as its value.
 
-    Prohibitions of different things differ by a number at most: their numbers are part of the subject.
+    Prohibitions of different things differ by a number at most: their numbers are part of the subject. So is, beside
+    another number, one that names what it follows: ward 3 gets four beds, ward 5 two.
     """
     words = [word.strip(_EDGES) for word in _WORD.findall(one_line(normal_form(fact.text)))]
     bare = [word.replace("'", "") for word in words if word]
     is_prohibition = not _NEGATIVE.isdisjoint(bare) and _COMPARED.isdisjoint(bare)
     about: set[str] = set()
     value: list[str] = []
-    for word in bare:
-        is_number = _NUMBER.match(word) is not None
-        is_value = is_number and not is_prohibition
+    numbers = [place for place, word in enumerate(bare) if _NUMBER.match(word)]
+    for place, word in enumerate(bare):
+        is_value = place in numbers and not is_prohibition and not (len(numbers) > 1 and _is_name(bare, place))
         is_value = is_value or word in _POLARITY or (word in _DAYS and fact.kind in _WITH_VALUE)
         if is_value:
             value.append(word)
@@ -202,6 +203,12 @@ def _slot(fact: KeyFact, who: str) -> Subject | None:
     if not about - _UNITS or not value:
         return None
     return Subject(("slot", who, *sorted(about)), tuple(value))
+
+
+def _is_name(words: Sequence[str], place: int) -> bool:
+    """Tell whether a number belongs to the word before it, rather than to a unit after it."""
+    before, after = words[place - 1 : place], words[place + 1 : place + 2]
+    return bool(before) and before[0] not in _IGNORED and stem(after[0] if after else "") not in _UNITS
 
 
 _UNITS = words_listed("% euro dollar pound percent second minut hour day week month year millisecond gb mb ms")

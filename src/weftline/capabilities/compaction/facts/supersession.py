@@ -175,9 +175,9 @@ class FactLog:
         found = self._newest(terms, max(_MIN_SHARED, _ALIKE_SHARE * len(terms)), before=place)
         if found is None or self.facts[found].probability < _STATED:
             return
-        text = self.facts[place].text
+        fact = self.facts[place]
         # What has not happened yet changes nothing.
-        if _NOT_YET.search(text) is None and replaces(text, self.facts[found].text):
+        if _NOT_YET.search(fact.text) is None and replaces(fact.event_ids[0], fact.text, self.facts[found].text):
             self._supersede(found, place)
 
     def _newest(self, terms: Sequence[str], least: float, before: int) -> int | None:
@@ -206,10 +206,11 @@ class FactLog:
         return sorted(places, reverse=True)
 
     def _supersede(self, before: int, after: int) -> None:
-        fact = self.facts[before]
-        if fact.status == "current":
-            later = self.facts[after].fact_id
-            self.facts[before] = structs.replace(fact, status="superseded", superseded_by=later)
+        fact, later = self.facts[before], self.facts[after]
+        # A number of a statement does not replace the statement that it is from.
+        is_part = later.kind in _VALUES and fact.event_ids[0] == later.event_ids[0]
+        if fact.status == "current" and not is_part:
+            self.facts[before] = structs.replace(fact, status="superseded", superseded_by=later.fact_id)
 
     def _index(self, place: int, fact: KeyFact) -> None:
         terms = frozenset(content_terms(fact.text))

@@ -30,7 +30,7 @@ _PROTECTED_VALUE = 1000.0
 _LEAST_COST = 0.25
 # Longer strings are statements, not literals.
 _MAX_LITERAL_WORDS = 5
-# Statements that need more than this part of the target are shortened, too.
+# Statements take this part of the target whole; further ones are shortened, too.
 _MUCH = 0.25
 # Renderings that are counted to meet the target, and to use the rest of it.
 _ATTEMPTS = 5
@@ -67,7 +67,7 @@ def reduce_texts(
     count: TokenCounter,
     model: WordModel | None = None,
 ) -> ReducedText:
-    """Return the texts in at most ``target_tokens``; ``protected`` strings stay as they are while they fit.
+    """Return the texts in at most ``target_tokens``; ``protected`` strings, the most important first, stay if they fit.
 
     ``model``: another one than that of the package, to evaluate it.
     """
@@ -107,24 +107,24 @@ def _losses(texts: Sequence[Utterance], units: Units, kept: Array) -> tuple[Loss
 def _protected_units(texts: Sequence[Utterance], units: Units, protected: Sequence[str], target: int) -> Array:
     """Return which units are part of the first occurrence of a protected string.
 
-    If they need much of the target, the long ones, statements, lose the words that the verification of facts ignores;
-    not beside results of tools, where little else is said.
+    The first strings stay whole. Long ones, statements, for which too little of the target is left, lose the words that
+    the verification of facts ignores; not beside results of tools, where little else is said.
     """
     is_protected = np.zeros(len(units.form), bool)
     if not protected:
         return is_protected
     joined = "\n".join(utterance.text for utterance in texts)
-    is_literal = np.zeros(len(units.form), bool)
+    is_whole = (units.kinds() == LINE).any()
+    is_ignored = np.zeros(len(units.form), bool) if is_whole else units.among(IGNORED_WORDS)
+    left = target * _MUCH
     for literal in dict.fromkeys(protected):
         at = joined.find(literal) if literal else -1
         if at >= 0:
             first = max(int(np.searchsorted(units.start, at, "right")) - 1, 0)
             after = int(np.searchsorted(units.start, at + len(literal), "left"))
-            is_protected[first:after] = True
-            is_literal[first:after] |= after - first <= _MAX_LITERAL_WORDS
-    is_talk = not (units.kinds() == LINE).any()
-    if is_talk and units.cost[is_protected].sum() > target * _MUCH:
-        is_protected &= is_literal | ~units.among(IGNORED_WORDS)
+            left -= float(units.cost[first:after][~is_protected[first:after]].sum())
+            is_short = after - first <= _MAX_LITERAL_WORDS
+            is_protected[first:after] |= is_short or left >= 0 or ~is_ignored[first:after]
     return is_protected
 
 

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from weftline.capabilities.compaction.reduction.word_lists import ENGLISH, HESITATIONS, LANGUAGES, NO_LANGUAGE, WordLists
+from weftline.capabilities.compaction.reduction.word_lists import (
+    ENGLISH,
+    HESITATIONS,
+    LANGUAGES,
+    NO_LANGUAGE,
+    WordLists,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence

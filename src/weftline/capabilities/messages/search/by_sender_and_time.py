@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, date, datetime, time
+from datetime import datetime, time
 from typing import Annotated, Literal
 
 import msgspec
@@ -18,19 +17,7 @@ from weftline.kernel.fields import Count, is_name
 from weftline.kernel.identity import Permission
 from weftline.kernel.json_input import encode_json_field
 from weftline.kernel.operation import Effect, RateClass, Request, Response, operation
-
-# A space before a UTC offset is a plus sign that was not escaped in a query string.
-_LOST_PLUS = re.compile(r"(?<=:\d\d) (?=\d\d:\d\d$)")
-_DATE_LENGTH = len("2025-01-15")
-TimestampText = Annotated[
-    str,
-    msgspec.Meta(
-        min_length=_DATE_LENGTH,
-        max_length=64,
-        description="ISO 8601, such as 2025-01-15T10:00:00Z or 2025-01-15T12:00:00+02:00; UTC without an offset; "
-        "a date means the whole day.",
-    ),
-]
+from weftline.kernel.timestamps import TimestampText, parse_timestamp
 
 
 class SearchBySender(Request):
@@ -124,15 +111,3 @@ async def search_by_timerange(request: SearchByTimerange, transcripts: Transcrip
     return MessagesByTime(
         messages=shown, timerange=TimeRange(start=start, end=end), count=len(shown), has_more=page.has_more
     )
-
-
-def parse_timestamp(name: str, text: str, *, of_day: time) -> datetime:
-    """Return the timestamp in UTC; a date is taken at ``of_day``."""
-    text = _LOST_PLUS.sub("+", text)
-    try:
-        if len(text) == _DATE_LENGTH:
-            return datetime.combine(date.fromisoformat(text), of_day, UTC)
-        timestamp = datetime.fromisoformat(text)
-        return (timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError) as error:
-        raise InvalidInput(f"{name}: not a time in ISO 8601, such as 2025-01-15T10:00:00Z", field=name) from error

@@ -9,7 +9,11 @@ import msgspec
 from msgspec import UNSET
 
 from weftline.capabilities.records.mappings.natives import build_part, object_of, text_of
-from weftline.capabilities.records.mappings.opentelemetry import mapping_of_traceparent, telemetry_refs_of, traceparent_of
+from weftline.capabilities.records.mappings.opentelemetry import (
+    mapping_of_traceparent,
+    telemetry_refs_of,
+    traceparent_of,
+)
 from weftline.capabilities.records.model import ContextEvent
 from weftline.capabilities.records.refs import CloudEventsMapping, OpenTelemetryMapping
 from weftline.capabilities.records.validation import parse_record

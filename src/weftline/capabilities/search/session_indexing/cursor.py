@@ -33,6 +33,8 @@ REINDEXING_JOB = "sessions.reindex"
 IMPORTED = "session.imported"
 _NOBODY = ""
 _ANY_TIME = 2**62
+# Principals whose newest items without vectors are known; of more, the latest.
+_MAX_WRITERS = 100
 _MESSAGE_EVENTS = frozenset({"message.added", "message.visibility_changed"})
 _BOARD_EVENTS = frozenset({"board.written", "board.deleted", "board.expired"})
 _MEMORY_EVENTS = frozenset({"memory.written", "memory.deleted", "memory.expired"})
@@ -246,41 +248,63 @@ async def start_session_reindex(jobs: JobStore, last_seq: int, reindex: ReindexR
 
 
 class VectorBacklog(msgspec.Struct, frozen=True):
-    """Collections with chunks that are found by words only so far; each with the number of the first of them."""
+    """Collections with chunks that are found by words only so far; each with the number of the first of them.
 
-    first: dict[str, int]
+    ``own``: of each principal whose newest items are among them, the number of the last by collection.
+    """
+
+    first: dict[str, int] = {}
+    own: dict[str, dict[str, int]] = {}
 
     @classmethod
     def of(cls, progress: Progress | None) -> VectorBacklog:
-        return cls({} if progress is None or not progress.done else _backlog_decoder.decode(progress.done))
+        return cls() if progress is None or not progress.done else _backlog_decoder.decode(progress.done)
 
     @property
     def next(self) -> tuple[str, int] | None:
         return next(iter(self.first.items()), None)
+
+    def lacks(self, collection: str, number: int) -> bool:
+        """Tell whether a chunk, or one before it, may lack its vector."""
+        return self.first.get(collection, number + 1) <= number
 
     @classmethod
     async def held(cls, jobs: JobStore) -> VectorBacklog:
         """Return the backlog, locked until the transaction ends."""
         return cls.of(await jobs.held(EMBEDDING_JOB))
 
-    async def extend(self, jobs: JobStore, added: Mapping[str, int]) -> None:
-        """Note collections to which chunks were added without vectors, with the first number of these."""
-        await self._save(jobs, {**added, **self.first})
+    async def extend(
+        self, jobs: JobStore, added: Mapping[str, int], own: Mapping[str, Mapping[str, int]] | None = None
+    ) -> None:
+        """Note collections to which chunks were added without vectors, with the first number of these.
 
-    async def advance(self, jobs: JobStore, collection: str, first: int | None) -> None:
-        """Note the first chunk of a collection that still lacks a vector; None if there is none."""
+        ``own``: whose they are, with the number of the last.
+        """
+        changed = {each: {**self.own.get(each, {}), **last} for each, last in (own or {}).items()}
+        kept = {each: last for each, last in self.own.items() if each not in changed}
+        newest = dict([*kept.items(), *changed.items()][-_MAX_WRITERS:])
+        await self._save(jobs, VectorBacklog({**added, **self.first}, newest))
+
+    async def advance(self, jobs: JobStore, collection: str, embedded: int, first: int | None) -> None:
+        """Note the last chunk of a collection that was embedded, and the first that still lacks a vector, if any."""
         # Last, so that collections take turns.
         others = {each: number for each, number in self.first.items() if each != collection}
-        await self._save(jobs, others if first is None else {**others, collection: first})
+        rest = others if first is None else {**others, collection: first}
+        own = {
+            principal: left
+            for principal, last in self.own.items()
+            if (left := {each: at for each, at in last.items() if each != collection or at > embedded})
+        }
+        await self._save(jobs, VectorBacklog(rest, own))
 
-    async def _save(self, jobs: JobStore, first: Mapping[str, int]) -> None:
-        if first:
-            await jobs.save(EMBEDDING_JOB, Progress("", msgspec.json.encode(first).decode()))
+    async def _save(self, jobs: JobStore, backlog: VectorBacklog) -> None:
+        if backlog.first:
+            await jobs.save(EMBEDDING_JOB, Progress("", msgspec.json.encode(backlog).decode()))
         else:
             await jobs.drop(EMBEDDING_JOB)
 
 
-_backlog_decoder = msgspec.json.Decoder(dict[str, int])
+_backlog_decoder = msgspec.json.Decoder(VectorBacklog)
 
 
 async def is_reindex_unchanged(jobs: JobStore, progress: Progress) -> bool:

@@ -52,13 +52,15 @@ _SWEPT_BY_LINE = (_BOARD, "memory", "window")
 class ItemChange(NamedTuple):
     """An outdated item: its current text, and the chunks to remove.
 
-    ``is_current``: the chunks match the text and are only to be rebuilt.
+    ``is_current``: the chunks match the text and are only to be rebuilt. ``writer`` is the principal that changed it,
+    if that is known.
     """
 
     item: IndexItem
     text: ItemText | None
     outdated: Sequence[int]
     is_current: bool = False
+    writer: str | None = None
 
     @property
     def texts(self) -> int:
@@ -87,6 +89,13 @@ class PreparedChange(NamedTuple):
         return [] if self.change.is_current and not self.chunks else self.change.outdated
 
 
+class Unembedded(NamedTuple):
+    """Collections with new chunks that lack a vector, with the first number of these; whose they are, with the last."""
+
+    first: dict[str, int]
+    own: dict[str, dict[str, int]]
+
+
 class Indexer(msgspec.Struct, frozen=True):
     """The indexer's stores in one transaction."""
 
@@ -110,7 +119,7 @@ class Indexer(msgspec.Struct, frozen=True):
                 if texts >= TEXT_BATCH_SIZE:
                     return IndexingRound(_needed(changes), position, more=True)
                 if item not in changes:
-                    changes[item] = change = await self._change(item, None)
+                    changes[item] = change = await self._change(item, None, event.principal_id)
                     texts += change.texts if change else 0
         return IndexingRound(_needed(changes), position, more=False)
 
@@ -125,22 +134,22 @@ class Indexer(msgspec.Struct, frozen=True):
         found = await self._process(position, events, end=0, skip_memory=True)
         return found._replace(more=True)
 
-    async def put(self, written: Sequence[PreparedChange], model: str) -> Mapping[str, int]:
+    async def put(self, written: Sequence[PreparedChange], model: str) -> Unembedded:
         """Write the chunks of changes, except of items that changed again meanwhile: those have another event.
 
         Items deleted with their session have none, so the collection is locked before the check, as by the deletion.
-        Return the collections with new chunks that lack a vector of the model, with the first number of these.
+        Return the new chunks that lack a vector of the model.
         """
-        without: dict[str, int] = {}
+        without = Unembedded({}, {})
         for collection in LOCK_ORDER:
             in_collection = [each for each in written if each.change.item.collection == collection]
             if in_collection:
                 await self.collections.lock(collection)
                 unchanged = [each for each in in_collection if await self._is_unchanged(each.change)]
-                without |= await self._put(collection, unchanged, model)
+                await self._put(collection, unchanged, model, without)
         return without
 
-    async def _put(self, collection: str, written: Sequence[PreparedChange], model: str) -> dict[str, int]:
+    async def _put(self, collection: str, written: Sequence[PreparedChange], model: str, without: Unembedded) -> None:
         chunks = [chunk for each in written for chunk in each.chunks]
         vectors: dict[str, list[bytes | None]] = {}
         for each in written:
@@ -151,9 +160,12 @@ class Indexer(msgspec.Struct, frozen=True):
         numbers = await self.collections.add(collection, chunks, vectors)
         # Afterwards: an unchanged text keeps its cached vector, which is deleted with the last chunk that uses it.
         await self.collections.remove(collection, [number for each in written for number in each.outdated])
-        placed = zip(numbers, chunks, vectors[model], strict=True)
-        first = next((number for number, chunk, vector in placed if vector is None and chunk.semantic), None)
-        return {} if first is None else {collection: first}
+        writers = (each.change.writer for each in written for _ in each.chunks)
+        for number, chunk, vector, writer in zip(numbers, chunks, vectors[model], writers, strict=True):
+            if vector is None and chunk.semantic:
+                without.first.setdefault(collection, number)
+                if writer is not None:
+                    without.own.setdefault(writer, {})[collection] = number
 
     async def _cached_vectors(self, model: str, chunks: Sequence[NewChunk]) -> list[bytes | None]:
         """Return the vectors of texts that the tenant has already; None for the others."""
@@ -181,7 +193,7 @@ class Indexer(msgspec.Struct, frozen=True):
                     progress = _sweep_after(each.event.seq, items[index - 1])
                     return IndexingRound(_needed(changes), position.at(seq, progress), more=True)
                 if item not in changes:
-                    changes[item] = change = await self._change(item, position.reindex)
+                    changes[item] = change = await self._change(item, position.reindex, each.principal_id)
                     texts += change.texts if change else 0
             seq = each.event.seq
         more = len(events) == EVENT_BATCH_SIZE
@@ -341,14 +353,16 @@ class Indexer(msgspec.Struct, frozen=True):
             for number in numbers
         ]
 
-    async def _change(self, item: IndexItem, reindex: ReindexRange | None) -> ItemChange | None:
+    async def _change(
+        self, item: IndexItem, reindex: ReindexRange | None, writer: str | None = None
+    ) -> ItemChange | None:
         """Return the change that an item needs; None if its chunks are current."""
         text = await self.contents.read(item)
         indexed = await self.collections.of_item(item.collection, item.place, item.item)
         is_current = _is_current(indexed, text)
         if is_current and not _is_old(indexed, reindex):
             return None
-        return ItemChange(item, text, [chunk.number for chunk in indexed], is_current)
+        return ItemChange(item, text, [chunk.number for chunk in indexed], is_current, writer)
 
 
 def _sweep_after(seq: int, item: IndexItem) -> Sweep:

@@ -1,7 +1,7 @@
 """PostgreSQL through asyncpg: a connection pool, and row-level security that holds even if a query omits the tenant.
 
-Every transaction runs as the role ``weftline_app``, which owns nothing and sees only the tenant in ``weftline.tenant``, set for
-that transaction. Work across tenants runs as ``weftline_system``.
+Every transaction runs as the role ``weftline_app``, which owns nothing and sees only the tenant in ``weftline.tenant``,
+set for that transaction. Work across tenants runs as ``weftline_system``.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ BEGIN
     EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %I TO weftline_app, weftline_system', name);
     EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
     EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
-    EXECUTE format('CREATE POLICY one_tenant ON %I TO weftline_app USING (tenant = current_setting(''weftline.tenant'', true))'
+    EXECUTE format('CREATE POLICY one_tenant ON %I TO weftline_app USING (tenant = current_setting(''weftline.tenant'',
+    true))'
                    || ' WITH CHECK (tenant = current_setting(''weftline.tenant'', true))', name);
     EXECUTE format('CREATE POLICY whole_installation ON %I TO weftline_system USING (true) WITH CHECK (true)', name);
   END LOOP;
@@ -509,8 +510,8 @@ async def _translated(usage: StorageUsage) -> AsyncIterator[None]:
     except asyncpg.InsufficientPrivilegeError as error:
         raise SystemUnavailable(
             "This PostgreSQL login lacks the privileges to set up Weftline.",
-            hint="Grant it CREATEROLE and CREATE on the schema, or have an administrator create the roles weftline_app and "
-            "weftline_system and grant them to it.",
+            hint="Grant it CREATEROLE and CREATE on the schema, or have an administrator create the roles "
+            "weftline_app and weftline_system and grant them to it.",
         ) from error
     except (asyncpg.DataError, UnicodeEncodeError) as error:
         raise InvalidInput("A value cannot be stored as it was sent.") from error

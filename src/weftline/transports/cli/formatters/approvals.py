@@ -91,7 +91,9 @@ def _read(shown: ApprovalShown) -> list[str]:
 def _next_step(held: ApprovalInfo) -> list[str]:
     if held.state != "pending":
         return []
-    return [f"Decide with: weftline approval approve {held.approval_id}, or weftline approval refuse {held.approval_id}"]
+    return [
+        f"Decide with: weftline approval approve {held.approval_id}, or weftline approval refuse {held.approval_id}"
+    ]
 
 
 def _render_decided(decided: ApprovalDecided) -> str:

@@ -225,7 +225,9 @@ def _render_migration(migration: ModelMigrationInfo) -> str:
         )
     lines += [_canary_step(step) for step in migration.canary]
     if migration.rollback_until is not None:
-        lines.append(f"Until {cell(migration.rollback_until)}: weftline knowledge cancel-model-migration rolls it back.")
+        lines.append(
+            f"Until {cell(migration.rollback_until)}: weftline knowledge cancel-model-migration rolls it back."
+        )
     if migration.problem is not None:
         lines.append(escape_controls(f"Stopped: {migration.problem}"))
     return "\n".join(lines)

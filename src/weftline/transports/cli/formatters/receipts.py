@@ -77,6 +77,7 @@ def _title(receipt: ReceiptShown) -> str:
     lines = [
         click.style(f"Receipt {receipt.receipt_id}", bold=True) + f"  {cell(receipt.created_at)}",
         f"{where} · {model} · {click.style(receipt.mode, fg='green')}",
+        *([] if receipt.task is None else [f"Task: {escape_controls(' '.join(receipt.task.split()))}"]),
         receipt.reason + _modelled(receipt),
     ]
     return "\n".join(lines)
@@ -375,7 +376,9 @@ def _notes(answer: PromptAssembled) -> Iterator[str]:
     if answer.compaction_due is True:
         yield "the window has reached its compaction threshold"
     if answer.unknown_model is True:
-        yield "the model is not in the catalog: its limit is a guess, check the name or add it with WEFTLINE_MODELS_FILE"
+        yield (
+            "the model is not in the catalog: its limit is a guess, check the name or add it with WEFTLINE_MODELS_FILE"
+        )
     if answer.critical_update is not msgspec.UNSET:
         yield "a critical update waits: pull your context"
 

@@ -1,15 +1,37 @@
 // Pages work without this file. It shows times in the reader's zone, keeps pages up to date, and adds keys and charts.
 "use strict";
 
-// The Swedish form is the one of ISO 8601, which everyone can read, and as wide as what the server writes.
+// The Swedish form is the one of ISO 8601, which everyone can read.
 const SHOWN_TIME = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "medium" });
+const SHOWN_MINUTE = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "short" });
+const ZONE = new Intl.DateTimeFormat("en", { timeZoneName: "shortOffset" });
+const AGO = new Intl.RelativeTimeFormat("en", { numeric: "always", style: "short" });
+const DAY_S = 86400;
+const RELATIVE_EVERY_MS = 30000;
 const LEAST_MS_BETWEEN_UPDATES = 500;
 const KEY_PAUSE_MS = 1500;
 
+// How long ago a time of the last day was, or how soon one of the next is; others by their date.
+function relative(date) {
+  const seconds = (date - Date.now()) / 1000, size = Math.abs(seconds);
+  if (size >= DAY_S) return SHOWN_MINUTE.format(date);
+  if (size < 60) return seconds > 0 ? "in a minute" : "just now";
+  return size < 3600 ? AGO.format(Math.trunc(seconds / 60), "minute") : AGO.format(Math.trunc(seconds / 3600), "hour");
+}
+
 function showLocalTimes(root) {
   for (const time of root.querySelectorAll("time[datetime]")) {
-    time.textContent = SHOWN_TIME.format(new Date(time.dateTime));
+    const date = new Date(time.dateTime), exact = SHOWN_TIME.format(date);
+    time.textContent = "exact" in time.dataset ? exact : relative(date);
+    time.dataset.utc ??= time.title;
+    time.title = `${exact} ${zoneAt(date)}, ${time.dataset.utc}`;
   }
+  const zone = document.getElementById("zone");
+  if (zone) zone.textContent = `Times are in ${Intl.DateTimeFormat().resolvedOptions().timeZone} (${zoneAt(new Date())}).`;
+}
+
+function zoneAt(date) {
+  return ZONE.formatToParts(date).find((part) => part.type === "timeZoneName").value;
 }
 
 function enableCopying(root) {
@@ -62,7 +84,7 @@ function followEvents(live) {
   const update = async () => {
     last = Date.now();
     waiting = false;
-    if (live.contains(document.activeElement) && document.activeElement.matches("input")) return;
+    if (live.contains(document.activeElement) && document.activeElement.matches("input, textarea, select")) return;
     await htmx.ajax("GET", location.href, { target: "#live", select: "#live", swap: "outerMorph" });
     makeScrollable(document.getElementById("live"));
   };
@@ -119,7 +141,8 @@ document.addEventListener("keydown", (event) => {
 function drawChart(place) {
   const rows = [...document.querySelectorAll(`#${place.dataset.chart} tbody tr`)];
   if (rows.length < 2 || typeof uPlot === "undefined") return;
-  const numbers = (column) => rows.map((row) => Number(row.cells[column].dataset.value));
+  // A time without calls is a gap.
+  const numbers = (column) => rows.map((row) => row.cells[column].dataset.value === "" ? null : Number(row.cells[column].dataset.value));
   const names = rows.map((row) => row.cells[0].textContent);
   const colour = (name) => {
     const probe = place.appendChild(document.createElement("i"));
@@ -165,6 +188,7 @@ document.addEventListener("DOMContentLoaded", () => {
   enableCopying(document);
   nameCells(document);
   makeScrollable(document);
+  setInterval(() => showLocalTimes(document), RELATIVE_EVERY_MS);
   window.addEventListener("resize", () => makeScrollable(document));
   const live = document.getElementById("live");
   if (live) followEvents(live);

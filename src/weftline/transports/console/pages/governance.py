@@ -1,12 +1,16 @@
-"""What is held, prohibited and recorded: approvals, quarantine, guardrails, layers, audit."""
+"""What is held, prohibited and recorded: approvals, guardrails, audit."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
 
 import msgspec
 
-from weftline.kernel.errors import InvalidInput
+from weftline.capabilities.records.item_refs import DocumentName
+from weftline.kernel.errors import InvalidInput, NotFound, WeftlineError
+from weftline.transports.console.item_links import item_link
+from weftline.transports.console.paths import PATH
 from weftline.transports.console.view import Page
 
 if TYPE_CHECKING:
@@ -14,44 +18,99 @@ if TYPE_CHECKING:
 
     from weftline.transports.console.view import PageView
 
-_HELD_DOMAINS = 20
-_HELD_DOCUMENTS = 20
+# Calls that a list shows with their texts.
+_SHOWN_IN_FULL = 20
+# Fields of requests that are the text to read, and those that say where it goes.
+_TEXTS = ("value", "content", "text", "description", "system_prompt")
+_PLACES = ("session_id", "key", "domain", "document_id", "compaction_id", "version")
+
+
+class HeldCallView(NamedTuple):
+    """A call that waits or was decided, with what a person has to read: its text, where that is from, what was found.
+
+    ``before``, ``found`` and ``after`` are the text around what looks like an attack; ``request`` has the other fields.
+    """
+
+    approval: Any
+    place: str | None
+    before: str
+    found: str
+    after: str
+    origins: list[str]
+    added_by: str | None
+    request: dict[str, Any]
 
 
 async def approvals(view: PageView) -> Response:
-    listed = await view.call("approval.list", state=view.query("state"), cursor=view.query("cursor"), limit=50)
+    """Show what waits with its text; what was decided as a list."""
+    state = view.query("state") or "pending"
+    listed = await view.call(
+        "approval.list", state=None if state == "all" else state, cursor=view.query("cursor"), limit=50
+    )
+    waiting = [each for each in listed.approvals if each.state == "pending"][:_SHOWN_IN_FULL]
+    shown = {each.approval_id: await _held(view, each.approval_id) for each in waiting}
     return view.render(
         "approvals.html",
-        approvals=view.arranged(listed.approvals, "operation", "agent_id", "state", "created_at", "reason"),
+        state=state,
+        waiting=[each for each in shown.values() if each is not None],
+        approvals=view.arranged(
+            [each for each in listed.approvals if shown.get(each.approval_id) is None],
+            *("operation", "agent_id", "state", "created_at", "reason"),
+        ),
         next_cursor=listed.next_cursor,
     )
 
 
 async def approval(view: PageView) -> Response:
-    return view.render("approval.html", approval=await view.call("approval.show", approval_id=view.part("approval_id")))
+    return view.render("approval.html", held=await held_call(view, view.part("approval_id")))
 
 
-async def quarantine(view: PageView) -> Response:
-    """Show what is held because it looks like instructions to a model: documents, and calls that wait."""
-    domains = await view.call("knowledge.list_domains")
-    held = [each for each in domains.domains if each.quarantined]
-    documents = [
-        document
-        for each in held[:_HELD_DOMAINS]
-        for document in (
-            await view.call("knowledge.list_documents", domain=each.domain, state="quarantined", limit=_HELD_DOCUMENTS)
-        ).documents
-    ]
-    calls = []
-    if view.may("approval.list"):
-        listed = await view.call("approval.list", state="pending", limit=100)
-        calls = [each for each in listed.approvals if each.hold == "quarantine"]
-    return view.render(
-        "quarantine.html",
-        documents=view.arranged(documents, "document_id", "domain", "title", "updated_at"),
-        total=sum(each.quarantined for each in held),
-        calls=calls,
+async def _held(view: PageView, approval_id: str) -> HeldCallView | None:
+    """Return a held call; None if it was decided or removed meanwhile."""
+    try:
+        return await held_call(view, approval_id)
+    except NotFound:
+        return None
+
+
+async def held_call(view: PageView, approval_id: str) -> HeldCallView:
+    shown = await view.call("approval.show", approval_id=approval_id)
+    details = shown.details or {}
+    request = {name: value for name, value in shown.request.items() if value not in (None, [], {})}
+    text, excerpt = (
+        next((str(request[name]) for name in _TEXTS if name in request), ""),
+        str(details.get("excerpt", "")),
     )
+    origins = [str(each) for each in request.get("derived_from", ())]
+    added_by = None
+    if shown.operation == "knowledge.release_document":
+        document = await _document(view, request)
+        if document is not None:
+            text = "\n\n".join(each.excerpt for each in document.quarantine.passages)
+            excerpt, added_by = text, document.added_by
+    before, found, after = text.partition(excerpt) if excerpt and excerpt in text else (text, "", "")
+    if excerpt and not found:
+        found = excerpt
+    others = {name: value for name, value in request.items() if name not in {*_TEXTS, *_PLACES, "derived_from"}}
+    return HeldCallView(shown, _place(request), before, found, after, origins, added_by, others)
+
+
+async def _document(view: PageView, request: dict[str, Any]) -> Any:  # noqa: ANN401 - the operation's response
+    """Return a document that is held, with the passages that were found; None if the caller may not read it."""
+    try:
+        held = await view.call("knowledge.get_document", domain=request["domain"], document_id=request["document_id"])
+    except WeftlineError:
+        return None
+    return held if getattr(held, "quarantine", None) else None
+
+
+def _place(request: dict[str, Any]) -> str | None:
+    """Return the page where a held call would change something."""
+    if "domain" in request and "document_id" in request:
+        return item_link(str(DocumentName(request["domain"], request["document_id"])))
+    if "compaction_id" in request:
+        return f"{PATH}/compactions/{quote(str(request['compaction_id']), safe='')}"
+    return f"{PATH}/sessions/{quote(str(request['session_id']), safe='')}" if "session_id" in request else None
 
 
 async def guardrails(view: PageView) -> Response:
@@ -88,7 +147,6 @@ async def audit(view: PageView) -> Response:
 GOVERNANCE = (
     Page("/approvals", approvals, "approval.list", "Approvals", "v"),
     Page("/approvals/{approval_id}", approval, "approval.show"),
-    Page("/quarantine", quarantine, "knowledge.list_documents", "Quarantine", "q"),
     Page("/guardrails", guardrails, "guardrail.list", "Guardrails", "r"),
     Page("/audit", audit, "audit.list", "Audit", "u"),
 )

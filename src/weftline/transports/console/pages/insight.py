@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weftline.kernel.errors import QuotaExceeded
 from weftline.transports.console.view import Page
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from starlette.responses import Response
 
     from weftline.transports.console.view import PageView
+
+
+# Times without calls that a table has rows for.
+_GAPS = 400
+
+
+class NoCalls(NamedTuple):
+    """A day or hour without calls, between others."""
+
+    group: str
+    calls: None = None
+    naive_baseline_tokens: int = 0
+    engine_assembled_tokens: int = 0
+
+
+def days_of(rows: Sequence[Any], by: str) -> tuple[list[Any], bool]:
+    """Return rows by day or hour with those between them that have no calls, and whether they are by time."""
+    step = {"day": timedelta(days=1), "hour": timedelta(hours=1)}.get(by)
+    if step is None:
+        return list(rows), False
+    filled: list[Any] = []
+    for row in sorted(rows, key=lambda each: str(each.group)):
+        at = datetime.fromisoformat(row.group)
+        while filled and len(filled) < _GAPS and (day := datetime.fromisoformat(filled[-1].group) + step) < at:
+            filled.append(NoCalls(day.isoformat()))
+        filled.append(row)
+    return filled, True
 
 
 async def usage_report(view: PageView) -> tuple[str, Any]:
@@ -32,11 +62,12 @@ async def usage_report(view: PageView) -> tuple[str, Any]:
 
 async def usage(view: PageView) -> Response:
     by, report = await usage_report(view)
+    filled, is_time = days_of(report.rows, by)
     rows = view.arranged(
-        report.rows, "group", "calls", "engine_assembled_tokens", "naive_baseline_tokens", "savings_ratio", "cost"
+        filled, "group", "calls", "engine_assembled_tokens", "naive_baseline_tokens", "savings_ratio", "cost"
     )
     budgets = await view.call("budget.list") if view.may("budget.list") else None
-    return view.render("usage.html", report=report, rows=rows, by=by, budgets=budgets)
+    return view.render("usage.html", report=report, rows=rows, by=by, is_time=is_time, budgets=budgets)
 
 
 async def alerts(view: PageView) -> Response:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from weftline.transports.console.item_links import item_link
 from weftline.transports.console.view import Page
 
 if TYPE_CHECKING:
@@ -41,7 +42,10 @@ async def document(view: PageView) -> Response:
         text = await view.call(
             "knowledge.read_document", domain=name, document_id=document_id, start=view.query("start")
         )
-    return view.render("document.html", document=shown, text=text)
+    # A link to a passage says where it ends; the text begins with it.
+    end = view.number("end") if text is not None else 0
+    passage = max(0, end - text.start) if text is not None else 0
+    return view.render("document.html", document=shown, text=text, passage=passage)
 
 
 async def search(view: PageView) -> Response:
@@ -55,7 +59,31 @@ async def search(view: PageView) -> Response:
             top_k=_RESULTS,
             explain=True,
         )
-    return view.render("search.html", query=query or "", found=found)
+    results = found.results if found else []
+    return view.render(
+        "search.html",
+        query=query or "",
+        found=found,
+        links=[_place_of(each) for each in results],
+        titles=[_title_of(each) for each in results],
+    )
+
+
+def _place_of(result: Any) -> str | None:  # noqa: ANN401 - a result of a search
+    """Return the page of what a search found, at the passage."""
+    source = result.source_ref or None
+    selector = getattr(source, "selector", None)
+    return item_link(
+        getattr(source, "uri", None) or result.ref, getattr(selector, "start", None), getattr(selector, "end", None)
+    )
+
+
+def _title_of(result: Any) -> str:  # noqa: ANN401 - as above
+    if result.title:
+        return str(result.title)
+    if getattr(result, "message_id", None):
+        return f"Message {result.message_id} of {result.speaker or 'a member'}"
+    return str(getattr(result, "key", None) or getattr(result, "event_id", None) or result.ref)
 
 
 KNOWLEDGE = (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weftline.transports.console.pages.insight import usage_report
+from weftline.transports.console.pages.insight import days_of, usage_report
+from weftline.transports.console.pages.prompts import ListedPrompt
 from weftline.transports.console.view import Page
 
 if TYPE_CHECKING:
@@ -17,14 +18,15 @@ _LISTED = 8
 
 async def overview(view: PageView) -> Response:
     by, report = await usage_report(view) if view.may("usage.report") else ("", None)
+    receipts = await _if_allowed(view, "receipt.list", limit=_LISTED)
     sections: dict[str, Any] = {
         "sessions": await _if_allowed(view, "session.list", limit=_LISTED),
         "agents": await _if_allowed(view, "agent.list", limit=_LISTED),
         "alerts": await _if_allowed(view, "alerts.list", state="open", limit=_LISTED),
         "approvals": await _if_allowed(view, "approval.list", state="pending", limit=_LISTED),
-        "receipts": await _if_allowed(view, "receipt.list", limit=_LISTED),
+        "prompts": None if receipts is None else [ListedPrompt(each, None) for each in receipts.receipts],
         "usage": report,
-        "days": report.rows if report is not None and by == "day" else [],
+        "days": days_of(report.rows, by)[0] if report is not None and by == "day" else [],
         "load": await _if_allowed(view, "performance.read"),
     }
     return view.render("overview.html", **sections)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from weftline.transports.console.pages.prompts import with_answers
+from weftline.transports.console.timeline import groups_of
 from weftline.transports.console.view import Page
 
 if TYPE_CHECKING:
@@ -101,11 +103,13 @@ async def timeline(view: PageView) -> Response:
     else:
         after = view.number("after")
     read = await view.call("events.read", session_id=session_id, after=after)
-    shown = read.events[:_EVENTS] if given is not None else read.events[: -_EVENTS - 1 : -1]
+    shown = read.events[:_EVENTS] if given is not None else read.events[-_EVENTS:]
+    prompts = await view.call("receipt.list", session_id=session_id, limit=200) if view.may("receipt.list") else None
+    groups = groups_of(view.arranged(shown, "type", "subject", "actor"), prompts.receipts if prompts else ())
     return view.render(
         "timeline.html",
         session=await _session(view),
-        events=view.arranged(shown, "type", "subject", "actor"),
+        groups=groups if given is not None else groups[::-1],
         following=read.events[_EVENTS - 1].seq if given is not None and len(read.events) > _EVENTS else None,
         is_latest=given is None,
         tab="timeline",
@@ -117,7 +121,9 @@ async def session_prompts(view: PageView) -> Response:
     return view.render(
         "session_prompts.html",
         session=await _session(view),
-        receipts=view.arranged(listed.receipts, "agent_id", "model", "created_at", "tokens", "savings_ratio"),
+        prompts=await with_answers(
+            view, view.arranged(listed.receipts, "task", "agent_id", "created_at", "tokens", "savings_ratio")
+        ),
         next_cursor=listed.next_cursor,
         tab="prompts",
     )

@@ -85,7 +85,11 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
 
 
 @asynccontextmanager
-async def temporary_weftline(settings: Settings, clock: Clock | None = None, **changed: Any) -> AsyncIterator[TenantCaller]:  # noqa: ANN401 - likewise
+async def temporary_weftline(
+    settings: Settings,
+    clock: Clock | None = None,
+    **changed: Any,  # noqa: ANN401 - likewise
+) -> AsyncIterator[TenantCaller]:
     """Yield the admin of a tenant in a database that is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="weftline-validate-") as folder:
         async with opened(temporary_settings(settings, folder, **changed), clock) as app:
