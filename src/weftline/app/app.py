@@ -18,7 +18,6 @@ from weftline.app.dispatch import CallContext, Dispatcher, Incoming, RegisteredO
 from weftline.app.event_feed import LiveFeed
 from weftline.app.guardrails import BufferedHits, CurrentGuardrails, SharedCallRates
 from weftline.app.held_calls import HeldCalls
-from weftline.app.injection import Container, Singletons
 from weftline.app.json_bodies import JsonBodies
 from weftline.app.metered_chat_model import MeteredChatModel
 from weftline.app.metrics import Metrics
@@ -37,6 +36,7 @@ from weftline.app.tenants import Tenants, default_plan
 from weftline.app.tools.catalogue import IndexedTools
 from weftline.app.tools.toolbox import WEFTLINE_TOOLS, WEFTLINE_TOOLS_CALL, Toolbox
 from weftline.app.transfer import Transfers, Uploads
+from weftline.app.wiring import Container, Singletons
 from weftline.capabilities.access.agent_tree import AgentLimit
 from weftline.capabilities.access.operations import TokenLifetimes
 from weftline.capabilities.access.steps import check_in_step

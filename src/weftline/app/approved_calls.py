@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from weftline.app.authentication import Authenticator
     from weftline.app.dispatch import Dispatcher
-    from weftline.app.injection import Container
+    from weftline.app.wiring import Container
     from weftline.capabilities.access.model import StoredKey, StoredToken
     from weftline.kernel.clock import Clock
     from weftline.kernel.identity import Actor

@@ -22,7 +22,7 @@ from opentelemetry import trace
 from weftline.app.bound_session import check_in_session, check_not_outside, fill_in_session
 from weftline.app.genai_telemetry import describe_span
 from weftline.app.held_calls import ClientApprover, HeldCalls
-from weftline.app.injection import CallScope
+from weftline.app.wiring import CallScope
 from weftline.capabilities.access.authentication import identify_local
 from weftline.capabilities.access.model import parse_key
 from weftline.capabilities.access.operations import AuthenticateAgent
@@ -61,10 +61,10 @@ if TYPE_CHECKING:
 
     from weftline.app.audit_writer import Auditor
     from weftline.app.authentication import Authenticator, Credential
-    from weftline.app.injection import Container
     from weftline.app.metrics import Metrics
     from weftline.app.rate_limits import RateLimits
     from weftline.app.refusals import Refusals
+    from weftline.app.wiring import Container
     from weftline.capabilities.trust.scanner import ContentScanner, Verdicts
     from weftline.kernel.guards import EntryPoint, Guards
     from weftline.kernel.identity import Actor

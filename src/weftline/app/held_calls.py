@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from weftline.app.event_feed import LiveFeed
-    from weftline.app.injection import Container
+    from weftline.app.wiring import Container
     from weftline.capabilities.approvals.model import Decision, HeldCall
     from weftline.capabilities.approvals.store import CallPerformer
     from weftline.kernel.clock import Clock

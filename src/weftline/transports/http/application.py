@@ -24,7 +24,7 @@ from weftline.transports.http.host_check import HostGuard
 from weftline.transports.http.http_io import context_of, delay_refusal, error_body, error_headers
 from weftline.transports.http.index_page import landing_page
 from weftline.transports.http.openapi import openapi_document
-from weftline.transports.http.rest import rest_routes
+from weftline.transports.http.rest import RouteTable
 from weftline.transports.http.schemas import schema_routes
 from weftline.transports.http.streams import OpenStreams, stream_route
 from weftline.transports.http.tool_http_api import shim_routes
@@ -107,6 +107,7 @@ class HttpApplication:
         self._metrics_token = app.settings.metrics_credential
         self.mcp = McpEndpoint(app, profile, fast_path=fast_path)
         self._console = Console(app, self.streams)
+        self._operations = RouteTable(app)
         self._routed = self._starlette()
         self.asgi: ASGIApp = HostGuard(app, self._route)
 
@@ -122,7 +123,7 @@ class HttpApplication:
             exception_handlers={HTTPException: self._not_routed, WeftlineError: self._refused},
             routes=[
                 *self.mcp.routes(),
-                *rest_routes(self._app),
+                *self._operations.routes(),
                 stream_route(self._app, self.streams),
                 *transfer_routes(self._app),
                 *shim_routes(self._app),
@@ -140,10 +141,14 @@ class HttpApplication:
         connection = connection_of(scope)
         if connection is not None:
             connection.waiting.asks()
-        if scope["type"] == "http" and scope["path"] == MCP_PATH:
-            # Most calls are MCP; finding the route among all others costs a tenth of the call.
+        if scope["type"] != "http":
+            await self._routed(scope, receive, send)
+        elif scope["path"] == MCP_PATH:
             scope["path_params"] = {}
             await self.mcp(scope, receive, send)
+        elif (found := self._operations.find(scope["method"], scope["path"])) is not None:
+            endpoint, scope["path_params"] = found
+            await endpoint(scope, receive, send)
         else:
             await self._routed(scope, receive, send)
 

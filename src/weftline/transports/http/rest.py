@@ -26,7 +26,7 @@ from weftline.transports.http.http_io import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from starlette.types import Receive, Scope, Send
 
@@ -131,12 +131,50 @@ class PathEndpoint:
         await self._endpoints[method](scope, receive, send)
 
 
-def rest_routes(app: App) -> Iterator[Route]:
-    paths: dict[str, dict[str, OperationEndpoint]] = {}
-    for operation in app.registry:
-        paths.setdefault(operation.route.path, {})[operation.route.method] = OperationEndpoint(app, operation)
-    for path, endpoints in paths.items():
-        yield Route(path, endpoint=PathEndpoint(endpoints), methods=list(endpoints))
+class RouteTable:
+    """The endpoints of all operations, by path.
+
+    A framework tries one route after the other, which takes longer than many a call. Paths with a parameter of several
+    segments are left to it.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._paths: dict[str, dict[str, OperationEndpoint]] = {}
+        # By method and segments, with {} for parameters; and where those of one length can have parameters.
+        self._endpoints: dict[tuple[str, ...], tuple[OperationEndpoint, dict[str, int]]] = {}
+        self._places: dict[tuple[str, int], list[tuple[int, ...]]] = {}
+        for operation in app.registry:
+            endpoint = OperationEndpoint(app, operation)
+            self._paths.setdefault(operation.route.path, {})[operation.route.method] = endpoint
+            if ":path}" not in operation.route.path:
+                self._add(operation.route.method, operation.route.path.split("/"), endpoint)
+
+    def _add(self, method: str, segments: Sequence[str], endpoint: OperationEndpoint) -> None:
+        names = {segment[1:-1]: place for place, segment in enumerate(segments) if segment.startswith("{")}
+        fixed = ["{}" if segment.startswith("{") else segment for segment in segments]
+        self._endpoints[(method, *fixed)] = endpoint, names
+        places = self._places.setdefault((method, len(segments)), [])
+        if (added := tuple(names.values())) not in places:
+            places.append(added)
+            places.sort(key=len)
+
+    def find(self, method: str, path: str) -> tuple[OperationEndpoint, dict[str, str]] | None:
+        """Return the endpoint and the parameters of a path; None if the framework has to look."""
+        segments = path.split("/")
+        for places in self._places.get((method, len(segments)), ()):
+            key = [method, *segments]
+            for place in places:
+                key[place + 1] = "{}"
+            found = self._endpoints.get(tuple(key))
+            if found is not None and all(map(segments.__getitem__, places)):
+                endpoint, names = found
+                return endpoint, {name: segments[place] for name, place in names.items()}
+        return None
+
+    def routes(self) -> Iterator[Route]:
+        """Return the routes of the framework: for what is not found here, other methods, and HEAD."""
+        for path, endpoints in self._paths.items():
+            yield Route(path, endpoint=PathEndpoint(endpoints), methods=list(endpoints))
 
 
 # Resolving annotations is slow, so it is left to the first use.

@@ -1,4 +1,4 @@
-"""Dependency injection by type.
+"""Wiring: builds what each operation needs, by type.
 
 The one untyped part of the wiring; a test resolves every need of every operation.
 """
@@ -313,6 +313,8 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     CompactionStore: SqlCompactionStore,
 }
 
+# Places of the call and its transaction among the values that something is built from.
+_CALL, _TRANSACTION = 0, 1
 # Ports that a service of a higher slice implements.
 _IMPLEMENTATIONS: Mapping[type, type] = {
     AlertPort: Alerts,
@@ -327,10 +329,12 @@ _IMPLEMENTATIONS: Mapping[type, type] = {
 
 
 def _line_backends(container: Container) -> Source:
+    backends: dict[str, Source] = {}
+
     def build(call: CallScope) -> LineBackends:
-        return LineBackends(
-            {kind.prefix: partial(container.source(kind.backend), call) for kind in line_kinds().values()}
-        )
+        if not backends:
+            backends.update((kind.prefix, container.source(kind.backend)) for kind in line_kinds().values())
+        return LineBackends({prefix: partial(source, call) for prefix, source in backends.items()})
 
     return build
 
@@ -349,10 +353,6 @@ class _CallItemLabels:
         return await labels.of(references)
 
 
-def _item_labels(container: Container) -> Source:
-    return lambda call: _CallItemLabels(container, call)
-
-
 class _CallPolicies:
     """Builds the loader of rules when a call stores content: reads have a gate too, and do not use it."""
 
@@ -369,10 +369,6 @@ class _CallPolicies:
             return known.policy
         loader: RuleLoader = self._container.source(RuleLoader)(self._call)
         return await loader.current()
-
-
-def _policies(container: Container) -> Source:
-    return lambda call: _CallPolicies(container, call)
 
 
 class _CallObserver:
@@ -396,16 +392,13 @@ class _CallObserver:
         return observer
 
 
-def _observer(container: Container) -> Source:
-    return lambda call: _CallObserver(container, call)
-
-
 class Container:
-    """Builds what operations need, by type. How to build a type is resolved on its first use and cached."""
+    """Builds what operations need, by type. What a need is built from is resolved on its first use."""
 
     def __init__(self, database: Database, clock: Clock, signing_secret: bytes = b"") -> None:
         self._database = database
-        self._needs: dict[tuple[type, ...], list[Source]] = {}
+        self._builders: dict[tuple[Any, ...], Callable[[CallScope], list[Any]]] = {}
+        self._services: dict[Any, object] = {}
         self._sources: dict[Any, Source] = {
             Actor: lambda call: call.actor,
             AuditTrail: lambda call: CallAuditTrail(call.transaction, call.known_actor, clock),
@@ -413,62 +406,111 @@ class Container:
             Outbox: lambda call: SqlOutbox(call.transaction, clock, call.correlation, call.principal_id),
             EventImport: lambda call: SqlOutbox(call.transaction, clock),
             CallVerdicts: lambda call: call.verdicts,
+            LineKeys: lambda call: LineSignatures(call.transaction, signing_secret),
+            LayerStore: lambda call: SqlLayerStore(call.transaction, signing_secret),
+            LineStore: lambda call: SqlLineStore(call.transaction, signing_secret),
+            LineBackends: _line_backends(self),
+            ItemLabels: lambda call: _CallItemLabels(self, call),
+            TrustPolicies: lambda call: _CallPolicies(self, call),
+            HeldCallObserver: lambda call: _CallObserver(self, call),
         }
-        self._sources |= {need: _opened(store) for need, store in _STORES.items()}
-        self._sources[LineBackends] = _line_backends(self)
-        self._sources[LineKeys] = lambda call: LineSignatures(call.transaction, signing_secret)
-        self._sources[LayerStore] = lambda call: SqlLayerStore(call.transaction, signing_secret)
-        self._sources[LineStore] = lambda call: SqlLineStore(call.transaction, signing_secret)
-        self._sources[ItemLabels] = _item_labels(self)
-        self._sources[TrustPolicies] = _policies(self)
-        self._sources[HeldCallObserver] = _observer(self)
 
     def provide(self, singletons: Singletons) -> None:
         """Register the application's singletons."""
-        self._sources |= {need: _always(getattr(singletons, name)) for name, need in _hints_of(Singletons).items()}
+        self._services |= {need: getattr(singletons, name) for name, need in _hints_of(Singletons).items()}
         known = singletons.known_sessions
         self._sources[KnownSessions] = lambda call: CallSessionAcl(known, call.transaction)
 
     def build(self, need: type[N], actor: Actor, transaction: Transaction) -> N:
-        built: N = self.source(need)(CallScope(actor, transaction))
+        built: N = self.arguments((need,), CallScope(actor, transaction))[0]
         return built
-
-    def arguments(self, needs: tuple[type, ...], call: CallScope) -> list[Any]:
-        """Return the arguments of an operation after its request."""
-        sources = self._needs.get(needs)
-        if sources is None:
-            sources = self._needs[needs] = [self.source(need) for need in needs]
-        return [source(call) for source in sources]
 
     def source(self, need: Any) -> Source:  # noqa: ANN401 - a type, or a generic alias
         """Return the function that builds a need for a call."""
-        found = self._sources.get(need)
-        if found is None:
-            found = self._sources[need] = self._new_source(need)
-        return found
+        return lambda call: self.arguments((need,), call)[0]
 
-    def _new_source(self, need: Any) -> Source:  # noqa: ANN401 - likewise
-        if get_origin(need) is Transactions:
-            (inner,) = get_args(need)
-            return _always(CallerTransactions(self._database, self, inner))
+    def arguments(self, needs: tuple[type, ...], call: CallScope) -> list[Any]:
+        """Return the arguments of an operation after its request."""
+        build = self._builders.get(needs)
+        if build is None:
+            build = self._builders[needs] = _Parts(self._services, self._sources, self._new_transactions).builder(needs)
+        return build(call)
+
+    def _new_transactions(self, need: Any) -> object:  # noqa: ANN401 - a generic alias
+        (inner,) = get_args(need)
+        return CallerTransactions(self._database, self, inner)
+
+
+class _Parts:
+    """What some needs are built from: a list of values, and the steps that fill it for each call.
+
+    The list begins with the call and its transaction. Each type is in it once, so that what several needs have in
+    common is built once for a call.
+    """
+
+    def __init__(
+        self,
+        services: Mapping[Any, object],
+        sources: Mapping[Any, Source],
+        new_transactions: Callable[[Any], object],
+    ) -> None:
+        self._services = services
+        self._sources = sources
+        self._new_transactions = new_transactions
+        self._values: list[Any] = [None, None]
+        self._places: dict[Any, int] = {}
+        self._steps: list[tuple[int, Callable[..., Any], Sequence[int]]] = []
+
+    def builder(self, needs: tuple[Any, ...]) -> Callable[[CallScope], list[Any]]:
+        """Return the function that builds the needs for a call."""
+        wanted = [self._place(need) for need in needs]
+        template, steps = self._values, self._steps
+        has_stores = any(_TRANSACTION in parts for _, _, parts in steps)
+
+        def build(call: CallScope) -> list[Any]:
+            values = template.copy()
+            values[_CALL] = call
+            if has_stores:
+                values[_TRANSACTION] = call.transaction
+            for place, make, parts in steps:
+                values[place] = make(*map(values.__getitem__, parts))
+            return list(map(values.__getitem__, wanted))
+
+        return build
+
+    def _place(self, need: Any) -> int:  # noqa: ANN401 - a type, or a generic alias
+        place = self._places.get(need)
+        if place is None:
+            place = self._places[need] = self._add(need)
+        return place
+
+    def _add(self, need: Any) -> int:  # noqa: ANN401 - likewise
+        if need in self._services:
+            return self._append(self._services[need])
+        if need in self._sources:
+            return self._append_step(self._sources[need], [_CALL])
+        if need in _STORES:
+            return self._append_step(_STORES[need], [_TRANSACTION])
         if need in _IMPLEMENTATIONS:
-            return self.source(_IMPLEMENTATIONS[need])
+            return self._place(_IMPLEMENTATIONS[need])
+        if get_origin(need) is Transactions:
+            return self._append(self._new_transactions(need))
         if not (isinstance(need, type) and issubclass(need, msgspec.Struct)):
             raise TypeError(f"nothing provides {need!r}")
         # A struct is built from its fields.
         hints = _hints_of(need)
-        parts = [self.source(hints[name]) for name in need.__struct_fields__]
-        return lambda call: need(*[part(call) for part in parts])
+        return self._append_step(need, [self._place(hints[name]) for name in need.__struct_fields__])
+
+    def _append_step(self, make: Callable[..., Any], parts: Sequence[int]) -> int:
+        place = self._append(None)
+        self._steps.append((place, make, parts))
+        return place
+
+    def _append(self, value: object) -> int:
+        self._values.append(value)
+        return len(self._values) - 1
 
 
 @cache
 def _hints_of(kind: type) -> dict[str, Any]:
     return get_type_hints(kind)
-
-
-def _opened(store: Callable[[Transaction], Any]) -> Source:
-    return lambda call: store(call.transaction)
-
-
-def _always(service: object) -> Source:
-    return lambda _: service
