@@ -33,8 +33,11 @@ VOLATILE = re.compile(
     r"(_at|^at|^as_of|^hash|^snapshot|^parent|^review_id|^pruning_id|^token|^api_key|^key_id|^audit_id|^seq|^next_after|^next_cursor|^last_updated|^timestamp|^last_activity"
     r"|_ms|^measured_since|^database_performance|^system_(info|performance)|^performance_trends|^operations|^background"
     r"|^bundle|^bundle_id|^digest|^tools_digest|^prompt_hash|^block_id|^bytes"
-    r"|^source_id|^hook|^webhook_id|^secret|^behind|^id|^time|^sequence|^event_id|^pending(_documents|_events|_by_words)?|^events|^vectors|^available_alternatives|^until)$"
+    r"|^source_id|^hook|^webhook_id|^secret|^behind|^id|^time|^sequence|^event_id|^events|^vectors|^available_alternatives|^until)$"
 )
+
+# Fields that are there only while something is being indexed in the background.
+TRANSIENT = re.compile(r"^pending(_documents|_events|_by_words)?$")
 
 
 class AnswerLog:
@@ -62,7 +65,9 @@ class AnswerLog:
     def _stable(self, value: Any) -> Any:
         if isinstance(value, dict):
             return {
-                self._stable(name): "…" if VOLATILE.search(name) else self._stable(part) for name, part in value.items()
+                self._stable(name): "…" if VOLATILE.search(name) else self._stable(part)
+                for name, part in value.items()
+                if not TRANSIENT.search(name)
             }
         if isinstance(value, list | tuple):
             return [self._stable(part) for part in value]
