@@ -1,7 +1,7 @@
 # Two commands do everything on a machine with Python 3.11+, pip and make:
 #   make run    set up, play the demo, and keep serving what it made
 #   make test   set up, and run the tests
-# The others: make test-full, check, bench, evals, validate, conformance, screenshots, docs, package.
+# The others: make test-full, check, bench, evals, validate, conformance, screenshots, docs, house, package.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -12,7 +12,7 @@ PIP     = $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: canary help run test test-full browser screenshots check format bench evals validate conformance docs package lock clean
+.PHONY: canary help run test test-full browser screenshots check format bench evals validate conformance docs house package lock clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 4
@@ -79,6 +79,10 @@ conformance: $(VENV)/.development
 
 docs: $(VENV)/.development
 	$(BIN)/python scripts/generate.py
+
+# The size of the code, the arrows between its parts, and how much of it five calls cross.
+house: $(VENV)/.development
+	$(BIN)/python scripts/house.py $(ARGS)
 
 # Build the wheel, and install it from the registry as users do, also beside agent frameworks; for a release.
 # ARGS=--install-all installs the large frameworks too.
