@@ -95,19 +95,19 @@ def _global_options() -> Iterator[str]:
 def _by_options() -> dict[frozenset[str], list[str]]:
     """Return the commands that use fewer than all global options, by the options they use."""
     found: dict[frozenset[str], list[str]] = defaultdict(list)
-    for path, command in _commands(weftline, ()):
+    for path, command in commands(weftline, ()):
         used: frozenset[str] = getattr(command, "global_options", EVERY)
         if used != EVERY:
             found[used].append(" ".join(path))
     return found
 
 
-def _commands(group: click.Group, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+def commands(group: click.Group, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     ctx = click.Context(group)
     for name in group.list_commands(ctx):
         command = group.get_command(ctx, name)
         if isinstance(command, click.Group):
-            yield from _commands(command, (*path, name))
+            yield from commands(command, (*path, name))
         elif command is not None:
             yield (*path, name), command
 

@@ -1,4 +1,4 @@
-"""Write the files generated from the registry, the errors, the settings and the tests.
+"""Write the files generated from the registry, the errors, the settings, the tests and a story of calls.
 
 ``generate.py --check`` writes nothing and fails if a file is out of date.
 """
@@ -34,6 +34,8 @@ def main(arguments: list[str]) -> int:
         print(f"{'out of date' if checking else 'written'}: {path}")
         if checking:
             print(difference)
+        if path.startswith("tests/data/golden"):
+            print("scripts/golden.py shows the texts that differ; scripts/generate.py accepts them")
     return 1 if checking and stale else 0
 
 
@@ -49,6 +51,7 @@ def _client() -> dict[str, str]:
 def _pages() -> dict[str, str]:
     # Imported late: finding every error imports the whole product, which needs the client written above.
     from error_tree import error_index, errors_module  # noqa: PLC0415
+    from golden import golden_file  # noqa: PLC0415
     from record_schemas import schema_files  # noqa: PLC0415
     from reference_pages import reference_pages  # noqa: PLC0415
     from requirements_page import requirements_page  # noqa: PLC0415
@@ -61,6 +64,7 @@ def _pages() -> dict[str, str]:
         "src/weftline/client/_errors.py": _formatted("src/weftline/client/_errors.py", error_index()),
         **reference_pages(list(all_operations())),
         "docs/requirements.md": requirements_page(ROOT),
+        **golden_file(),
     }
 
 
