@@ -183,10 +183,7 @@ MISSING = {
         "readers of one what is in the other"
     ),
     "CE-F50": "one embedding for equal texts with other readers: a hit would tell that somebody else has the text",
-    "CE-L6": (
-        "a task without evidence that shares its subject with a document still gets passages of it; at a full budget "
-        "documents can raise the reported savings by a little, because they change which own turns are quoted"
-    ),
+    "CE-L6": "a task without evidence that shares its subject with a document still gets passages of it",
     "CE-N": (
         "times and sizes, which are figures of benchmarks: assembly, search over 1M entries, 10M vectors "
         "(extrapolated), compaction of 100,000 tokens, 1,000 concurrent assemblies (of one tenant)"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import secrets
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from support.assemblies import add_documents, assemble, ingest, receipt
@@ -25,6 +26,8 @@ HANDBOOK = f"# Parking\n\n{ANSWER}\n\n" + "".join(
     for topic in ("vacation", "travel", "passwords", "canteen", "pensions")
 )
 SHORT = ShortenedEvent(event_id="e2", version="1.1", content="A long log.", tokens_before=9_000, tokens=4)
+# An example takes a second: what was tried says enough without a shorter one.
+PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
 # Nothing of it is about the task.
 WORDS = ["glacier", "sonnet", "violin", "marble", "orchid", "tundra", "comet", "walnut", "saffron", "lagoon", "falcon"]
 WORDS += [
@@ -43,6 +46,24 @@ WORDS += [
 SENTENCES = st.lists(st.sampled_from(WORDS), min_size=3, max_size=40).map(lambda words: f"{' '.join(words)}. ")
 JUNK = st.lists(st.tuples(SENTENCES, st.integers(1, 60)).map(lambda part: part[0] * part[1]), min_size=1, max_size=6)
 LARGE_JUNK = [f"{WORDS[number]} {' '.join(WORDS)}. " * 60 for number in range(6)]
+
+# Turns about the task stand among many about something else, so that some of them are quoted.
+SUBJECTS = [
+    "the parking barrier",
+    "the canteen",
+    "travel costs",
+    "the parking code",
+    "passwords",
+    "the barrier at night",
+]
+TALK = [
+    {
+        "role": ("user", "assistant")[number % 2],
+        "content": f"Note {number} about {SUBJECTS[number % 7 % 6]}: office {number * 37 % 91} decides on it, and what "
+        f"it decided in week {number % 50} is kept until somebody opens the question again in building {number % 9}.",
+    }
+    for number in range(60)
+]
 
 
 async def saved(world: World, task: str = TASK, **options: Any) -> dict[str, Any]:
@@ -76,6 +97,56 @@ async def test_unrelated_documents_never_raise_the_savings(
         assert after[figure] == before[figure]
     for ratio in ("savings_ratio", "savings_ratio_with_documents"):
         assert after[ratio] <= before[ratio]
+
+
+def quoted_turns(answer: dict[str, Any]) -> frozenset[str]:
+    """Return the turns of its own conversation that a prompt quotes."""
+    items = chain.from_iterable(each["items"] for each in answer["blocks"] if each["kind"] == "retrieved")
+    return frozenset(ref for ref in items if ref.startswith("window:"))
+
+
+@pytest.mark.req("CE-F54")
+@pytest.mark.req("CE-L6", part="junk never raises the savings of a full prompt, nor changes which turns it quotes")
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(40), deadline=None, phases=PHASES
+)
+@example(junk=LARGE_JUNK, kind="documents", task=TASK, budget=1_200, min_score=None)
+@example(junk=LARGE_JUNK, kind="messages", task=TASK, budget=1_200, min_score=0.7)
+@given(
+    junk=JUNK,
+    kind=st.sampled_from(["documents", "messages"]),
+    task=st.sampled_from([TASK, "What was decided on travel costs?", "Who opens the barrier at night, office 37?"]),
+    budget=st.integers(600, 2_400),
+    min_score=st.sampled_from([None, 0.5, 0.75]),
+)
+async def test_junk_changes_nothing_of_a_prompt_that_is_full(
+    world: World, *, junk: list[str], kind: str, task: str, budget: int, min_score: float | None
+) -> None:
+    agent, domain = world.analysis, f"d{secrets.token_hex(6)}"
+    await world.admin.call("knowledge.create_domain", domain=domain)
+    await ingest(agent, *TALK)
+    await world.index_sessions()
+    options = {
+        "domains": [domain],
+        "model": "gpt-5-mini",
+        "token_budget": budget,
+        "min_score": min_score,
+        "fresh": True,
+    }
+    before = await assemble(agent, task, **options)
+    if kind == "documents":
+        documents = [{"document_id": f"junk{number}", "text": text} for number, text in enumerate(junk)]
+        await world.admin.call("knowledge.add_documents", domain=domain, documents=documents)
+        await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
+    else:
+        for text in junk:
+            await world.planner.say(text)
+        await world.index_sessions()
+    after = await assemble(agent, task, **options)
+    shown = await receipt(agent, before), await receipt(agent, after)
+    assert quoted_turns(shown[1]) == quoted_turns(shown[0])
+    for ratio in ("savings_ratio", "savings_ratio_with_documents"):
+        assert after["savings"][ratio] <= before["savings"][ratio]
 
 
 @pytest.mark.req("CE-F54")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from weftline.capabilities.indexing.collections.model import WINDOWS
 from weftline.capabilities.indexing.text_analysis import terms
 from weftline.capabilities.search.bm25 import Lexicon
 from weftline.capabilities.search.entity_matches import entity_weights
@@ -41,20 +42,30 @@ _MAX_CONSIDERED_PARTS = 64
 
 
 class _ParsedQuery(NamedTuple):
-    """All distinct parts of a query, the parts of each view, their posting lists, and the weights of its entities."""
+    """All distinct parts of a query, and the parts of each view."""
 
     texts: list[str]
     by_view: list[_ViewQuery]
+
+
+class _Statistics(NamedTuple):
+    """Posting lists of views that are weighed together, and the weights of the entities of a query in them."""
+
     lexicon: Lexicon
     entities: Mapping[str, float]
 
 
 class _ViewQuery(NamedTuple):
-    """Query parts for one view, by index, and the speaker that the query names."""
+    """Query parts for one view, by index, and the speaker that the query names.
+
+    ``place`` is that of the view in its ``statistics``.
+    """
 
     view: View
+    place: int
     parts: list[int]
     speaker: str | None
+    statistics: _Statistics
 
 
 async def rank(query: Query, views: Sequence[View], embed: Embed) -> Ranking:
@@ -67,39 +78,45 @@ async def score_views(query: Query, views: Sequence[View], embed: Embed) -> Scor
     """Return the candidates with their signals."""
     parsed = await SEARCH_THREADS.run(_parse, query, views)
     vectors = await _embed_parts(parsed.texts, {part for each in parsed.by_view for part in each.parts}, embed)
-    found = await asyncio.gather(
-        *(
-            _score(view_index, query, parsed, vectors)
-            for view_index, each in enumerate(parsed.by_view)
-            if each.view.size
-        )
-    )
+    found = await asyncio.gather(*(_score(each, query, vectors) for each in parsed.by_view if each.view.size))
     return ScoredCandidates(found, vectors is not None, len(set(terms(query.text))))
 
 
 def _parse(query: Query, views: Sequence[View]) -> _ParsedQuery:
     """Parse the query for each view."""
     texts: dict[str, int] = {}
-    queries = []
-    for view in views:
-        parts, speaker = parse_query(query.text, view.present_speakers() if view.is_conversation else ())
-        longest = sorted(parts, key=len, reverse=True)[:_MAX_CONSIDERED_PARTS]
-        queries.append(
-            _ViewQuery(view, [texts.setdefault(part, len(texts)) for part in parts if part in longest], speaker)
-        )
-    lexicon = Lexicon(views, list(texts))
-    return _ParsedQuery(
-        list(texts),
-        [_strongest_parts(index, each, lexicon) for index, each in enumerate(queries)],
-        lexicon,
-        entity_weights(query.text, query.asked_at, views),
-    )
+    groups = _weighed_together(query, views)
+    parts = [[_parse_for(query, view, texts) for view in group] for group in groups]
+    by_view: list[_ViewQuery] = []
+    for group, of_group in zip(groups, parts, strict=True):
+        statistics = _Statistics(Lexicon(group, list(texts)), entity_weights(query.text, query.asked_at, group))
+        found = enumerate(zip(group, of_group, strict=True))
+        by_view += [_strongest_parts(_ViewQuery(view, place, *each, statistics)) for place, (view, each) in found]
+    return _ParsedQuery(list(texts), by_view)
 
 
-async def _score(view_index: int, query: Query, parsed: _ParsedQuery, vectors: Floats | None) -> Scores:
-    view, parts, speaker = parsed.by_view[view_index]
-    scores = await score_candidates(view_index, view, parsed.lexicon, vectors, parts)
-    await SEARCH_THREADS.run(_complete, scores, query, speaker, parsed.entities)
+def _weighed_together(query: Query, views: Sequence[View]) -> list[list[View]]:
+    """Return the groups of views whose words are weighed by how rare they are in all of the group.
+
+    Which turns of its own conversation a prompt quotes depends on that conversation alone, whatever else is stored.
+    """
+    if not query.is_task:
+        return [list(views)]
+    own = [view for view in views if view.collection == WINDOWS]
+    return [group for group in (own, [view for view in views if view.collection != WINDOWS]) if group]
+
+
+def _parse_for(query: Query, view: View, texts: dict[str, int]) -> tuple[list[int], str | None]:
+    """Return the parts of a query for a view, by their index in ``texts``, and the speaker that it names."""
+    parts, speaker = parse_query(query.text, view.present_speakers() if view.is_conversation else ())
+    longest = sorted(parts, key=len, reverse=True)[:_MAX_CONSIDERED_PARTS]
+    return [texts.setdefault(part, len(texts)) for part in parts if part in longest], speaker
+
+
+async def _score(of_view: _ViewQuery, query: Query, vectors: Floats | None) -> Scores:
+    view, statistics = of_view.view, of_view.statistics
+    scores = await score_candidates(of_view.place, view, statistics.lexicon, vectors, of_view.parts)
+    await SEARCH_THREADS.run(_complete, scores, query, of_view.speaker, statistics.entities)
     return scores
 
 
@@ -111,13 +128,14 @@ def _complete(scores: Scores, query: Query, speaker: str | None, entities: Mappi
     penalise_duplicates(scores)
 
 
-def _strongest_parts(view_index: int, view_query: _ViewQuery, lexicon: Lexicon) -> _ViewQuery:
+def _strongest_parts(view_query: _ViewQuery) -> _ViewQuery:
     """Keep the parts of a long query with the highest lexical scores."""
     if len(view_query.parts) <= _MAX_PARTS:
         return view_query
+    lexicon, place = view_query.statistics.lexicon, view_query.place
 
     def strength(part: int) -> float:
-        _, found = lexicon.strongest(view_index, lexicon.weights(part), 1)
+        _, found = lexicon.strongest(place, lexicon.weights(part), 1)
         return -float(found.max(initial=0.0)) * lexicon.total_idf(part)
 
     return view_query._replace(parts=sorted(sorted(view_query.parts, key=strength)[:_MAX_PARTS]))

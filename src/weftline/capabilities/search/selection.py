@@ -51,10 +51,11 @@ class _Best(NamedTuple):
 class _Eligible(NamedTuple):
     """Candidates of a view that may be results; for a prompt, with the evidence that they are and whether in doubt.
 
-    ``has_evidence``: some are not in doubt, whatever their scores are.
+    ``calibration`` is that of their scores. ``has_evidence``: some are not in doubt, whatever their scores are.
     """
 
     rows: NDArray[np.bool_]
+    calibration: Calibration
     probabilities: Floats | None = None
     doubtful: NDArray[np.bool_] | None = None
     has_evidence: bool = False
@@ -72,15 +73,20 @@ def select_results(query: Query, views: Sequence[View], candidates: ScoredCandid
     if query.purpose == "prompt":
         conversation = _strength_of_conversation(candidates) if query.is_task else 0.0
         eligible = [
-            _eligible_for_prompt(query, scores, candidates, calibration, conversation) for scores in candidates.by_view
+            _eligible_for_prompt(
+                query, scores, candidates, _calibration_of(query, scores, candidates, calibration), conversation
+            )
+            for scores in candidates.by_view
         ]
-        results = _results(query, best, candidates.by_view, eligible, calibration)
+        results = _results(query, best, candidates.by_view, eligible)
         relevant = any(not each.doubtful for each in results)
         has_evidence = any(each.has_evidence for each in eligible)
     else:
         min_score = 0.0 if query.low_confidence else query.weights.min_score
-        eligible = [_Eligible(_from_score(scores, min_score, calibration)) for scores in candidates.by_view]
-        results = _results(query, best, candidates.by_view, eligible, calibration)
+        eligible = [
+            _Eligible(_from_score(scores, min_score, calibration), calibration) for scores in candidates.by_view
+        ]
+        results = _results(query, best, candidates.by_view, eligible)
         results = _cautious(results) if unsure and not query.low_confidence else results
         relevant = len(best.totals) > 0 and _score(best.totals[0], calibration) >= query.weights.min_score
         has_evidence = relevant
@@ -96,11 +102,16 @@ def select_results(query: Query, views: Sequence[View], candidates: ScoredCandid
         has_evidence=has_evidence,
         searched=sum(view.size for view in views),
         by_meaning=candidates.by_meaning,
-        omitted=_omitted(best, candidates.by_view, eligible, [*results, *pinned], calibration)
-        if query.complete
-        else [],
+        omitted=_omitted(best, candidates.by_view, eligible, [*results, *pinned]) if query.complete else [],
         pins_truncated=query.complete and len(pins) > len(pinned),
     )
+
+
+def _calibration_of(query: Query, scores: Scores, candidates: ScoredCandidates, joint: Calibration) -> Calibration:
+    """Return the calibration of a view's scores: nothing else changes those of the reader's own conversation."""
+    if not query.is_task or scores.view.collection != WINDOWS:
+        return joint
+    return calibrate(ranking_features([scores], by_meaning=candidates.by_meaning))
 
 
 def _strength_of_conversation(candidates: ScoredCandidates) -> float:
@@ -129,7 +140,7 @@ def _eligible_for_prompt(
         admitted &= ~doubtful
     rows = admitted & _from_score(scores, query.weights.min_score, calibration)
     has_evidence = bool((admitted & ~doubtful & ~scores.columns.pinned).any())
-    return _Eligible(rows, found.probabilities, doubtful, has_evidence)
+    return _Eligible(rows, calibration, found.probabilities, doubtful, has_evidence)
 
 
 def _from_score(scores: Scores, min_score: float, calibration: Calibration) -> NDArray[np.bool_]:
@@ -137,9 +148,7 @@ def _from_score(scores: Scores, min_score: float, calibration: Calibration) -> N
     return found
 
 
-def _results(
-    query: Query, best: _Best, by_view: Sequence[Scores], eligible: Sequence[_Eligible], calibration: Calibration
-) -> list[Ranked]:
+def _results(query: Query, best: _Best, by_view: Sequence[Scores], eligible: Sequence[_Eligible]) -> list[Ranked]:
     """Return the best eligible candidates that are not pinned, within the plan's limit; doubtful ones last."""
     found = [
         (eligible[view].is_doubtful(index), view, index)
@@ -148,7 +157,9 @@ def _results(
     ]
     found.sort(key=lambda each: each[0])
     limit = query.top_k if query.max_results is None else min(query.top_k, query.max_results)
-    return [_ranked(by_view[view], index, calibration, eligible[view]) for _, view, index in found[:limit]]
+    return [
+        _ranked(by_view[view], index, eligible[view].calibration, eligible[view]) for _, view, index in found[:limit]
+    ]
 
 
 def _cautious(results: Sequence[Ranked]) -> list[Ranked]:
@@ -157,15 +168,11 @@ def _cautious(results: Sequence[Ranked]) -> list[Ranked]:
 
 
 def _omitted(
-    best: _Best,
-    by_view: Sequence[Scores],
-    eligible: Sequence[_Eligible],
-    ranked: Sequence[Ranked],
-    calibration: Calibration,
+    best: _Best, by_view: Sequence[Scores], eligible: Sequence[_Eligible], ranked: Sequence[Ranked]
 ) -> list[OmittedChunk]:
     """Return every candidate that is not a result, best first, with the reason."""
     selected = {_chunk_key(each) for each in ranked}
-    omissions = [_omissions(each, rows.rows, calibration) for each, rows in zip(by_view, eligible, strict=True)]
+    omissions = [_omissions(each, rows.rows, rows.calibration) for each, rows in zip(by_view, eligible, strict=True)]
     ordered = (omissions[view][index] for view, index in best.positions.tolist())
     return [each for each in ordered if (each.collection, each.number) not in selected]
 
