@@ -24,7 +24,7 @@ from benchmarks.harness import SECOND_IN_MICROS, Row
 from benchmarks.postgres import postgres_database, postgres_server
 from benchmarks.servers import ADMIN, folder, open_app, prepare
 from benchmarks.wire import run_async
-from weftline.app import injection
+from weftline.app import wiring
 from weftline.kernel.clock import to_micros
 from weftline.kernel.correlation import NO_CORRELATION, Correlation
 from weftline.storage.sql.acl_column import encode_patterns
@@ -117,7 +117,7 @@ class Side(NamedTuple):
 
         async def measure() -> float:
             start = next(numbers) * _CALLERS * calls
-            with patch.object(injection, "SqlOutbox", self.outbox):
+            with patch.object(wiring, "SqlOutbox", self.outbox):
                 before = self._cpu_seconds()
                 await asyncio.gather(*(caller(start + first * calls) for first in range(_CALLERS)))
                 return (self._cpu_seconds() - before) / (_CALLERS * calls) * SECOND_IN_MICROS
