@@ -759,6 +759,49 @@ async def test_a_rule_against_deletion_holds_for_what_removes_a_key_otherwise(wo
     assert await world.planner.value("goal") == "ship on Friday"
 
 
+@pytest.mark.req("CE-F35")
+@pytest.mark.parametrize(
+    ("action", "condition", "prohibits"),
+    [
+        ("board.delete", None, True),
+        ("board.delete", "arguments.key == 'goal'", True),
+        ("board.delete", "arguments.key == 'other'", False),
+        ("memory.delete", "arguments.key == 'note'", True),
+        ("memory.delete", "arguments.key == 'elsewhere'", False),
+        ("window.delete", "arguments.agent_id == 'planner'", True),
+        ("window.*", "arguments.agent_id == 'analysis'", False),
+    ],
+)
+async def test_a_session_is_not_deleted_with_what_a_rule_protects(
+    world: World, action: str, condition: str | None, *, prohibits: bool
+) -> None:
+    planner = world.planner
+    session = planner.session
+    await planner.write("goal", "ship")
+    await planner.call("memory.set", key="note", value="private", session_id=session)
+    await planner.call("memory.set", key="elsewhere", value="of no session")
+    await ingest(planner, message("hello"))
+    await define(world.admin, rule(action, condition))
+    deleted = await outcome(planner.call("session.delete", session_id=session))
+    assert deleted == ("GUARDRAIL_VIOLATION" if prohibits else "ok")
+    assert await outcome(planner.read("goal")) == ("ok" if prohibits else "SESSION_NOT_FOUND")
+
+
+@pytest.mark.req("CE-F35")
+@pytest.mark.parametrize("mode", ["delete", "flag"])
+async def test_what_a_rule_protects_is_not_forgotten(world: World, mode: str) -> None:
+    await world.planner.write("goal", "ship")
+    await world.planner.call("memory.set", key="note", value="private")
+    await define(world.admin, NO_DELETE, rule("memory.delete", "arguments.key == 'note'"))
+    for item in (f"board:{world.planner.session}/goal", "memory:planner/note"):
+        forget = {"item": item, "reason": "wrong", "mode": mode}
+        assert await outcome(world.admin.call("trust.forget", **forget)) == "ok"
+        expected = "GUARDRAIL_VIOLATION" if mode == "delete" else "ok"
+        assert await outcome(world.admin.call("trust.forget", **forget, dry_run=False)) == expected
+    assert await world.planner.value("goal") == "ship"
+    assert (await world.planner.call("memory.get", key="note"))["value"] == "private"
+
+
 async def _set_then(caller: Caller, then: str | None, **branch: str) -> None:
     """Write release_date, or delete it."""
     await (caller.delete("release_date", **branch) if then is None else caller.write("release_date", then, **branch))

@@ -33,14 +33,16 @@ _UNSEEN = (
     r"\ufe00-\ufe0f\ufeff\uffa0\U000e0100-\U000e01ef"
 )
 INVISIBLE = re.compile(f"[{_UNSEEN}]")
+# Each stands for a byte where many follow each other; one changes how the character before it looks.
+SELECTED_BYTES = re.compile(r"[\ufe00-\ufe0f\U000e0100-\U000e01ef]{8,}")
 _STROKES = r"\u0300-\u036f\u0489\u20d0-\u20f0"
 # Letters that only look different: full width, mathematical, in circles, and tags.
 _DISGUISED = re.compile(
-    rf"[{_UNSEEN}{_STROKES}\u2460-\u24ff\uff01-\uff5e"
+    rf"{SELECTED_BYTES.pattern}|[{_UNSEEN}{_STROKES}\u2460-\u24ff\uff01-\uff5e"
     r"\U0001d400-\U0001d7ff\U0001f130-\U0001f189\U000e0020-\U000e007e]"
 )
 _NOTHING = re.compile(f"[{_UNSEEN}{_STROKES}]")
-_FIRST_TAG = 0xE0000
+_FIRST_TAG, _FIRST_SELECTOR = 0xE0000, 0xE0100
 # Base64 and its kin have no blanks: one long word, or lines without any.
 _BASE64 = re.compile(r"(?<![\w+/=-])[A-Za-z0-9+/_-]{20,}={0,2}(?![\w+/=])")
 _LINE = r"[A-Za-z0-9+/_-]{8,}={0,2}[ \t]{0,8}\r?\n"
@@ -48,7 +50,9 @@ _BASE64_LINES = re.compile(rf"(?<![^\s])(?:{_LINE}[ \t]{{0,8}})+[A-Za-z0-9+/_-]+
 _SHORT_LINES = re.compile(rf"(?<![^\s]){_LINE}[ \t]{{0,8}}[A-Za-z0-9+/_-]+={{0,2}}(?![^\s])")
 _BASE32 = re.compile(r"(?<![\w=])[A-Z2-7]{24,}(?:\s{1,4}[A-Z2-7]{8,})*={0,6}(?![\w=])")
 # With signs that neither names nor addresses have.
-_BASE85 = re.compile(r"(?<!\S)(?=(?:\S{0,12}[!#$%&()*+;<=>?@^`{|}~]){3})[!-~]{20,}(?!\S)")
+_BASE85 = re.compile(r"(?<!\S)(?=(?:[^\s!#$%&()*+;<=>?@^`{|}~]{0,40}[!#$%&()*+;<=>?@^`{|}~]){3})[!-~]{20,}(?!\S)")
+# Lines that begin with the number of their bytes, as a letter.
+_UUENCODED = re.compile(r"(?<!\S)begin [0-7]{3,4} [^\n]{1,100}\n(?:[ -`]{1,61}\r?\n){1,5000}")
 _HEXADECIMAL = re.compile(
     r"(?:0x)?[0-9a-fA-F]{32,}|(?:\b(?:0x)?[0-9a-fA-F]{2}[ :,;\n-]{1,2}){16,}(?:(?:0x)?[0-9a-fA-F]{2}\b)?"
 )
@@ -178,13 +182,23 @@ def _replaced(text: str, pattern: re.Pattern[str], by: Callable[[re.Match[str]],
     for match in pattern.finditer(text):
         new = by(match)
         pieces += [text[end : match.start()], new]
-        places += [*range(end, match.start()), *([match.start()] * len(new))]
+        letters = range(*match.span()) if len(new) == len(match[0]) else [match.start()] * len(new)
+        places += [*range(end, match.start()), *letters]
         end = match.end()
     return Reading("".join((*pieces, text[end:])), [*places, *range(end, len(text) + 1)])
 
 
+def selected_bytes(selectors: str) -> bytes:
+    """Return the bytes that variation selectors stand for."""
+    codes = (ord(selector) for selector in selectors)
+    return bytes(code - 0xFE00 if code < _FIRST_SELECTOR else code - _FIRST_SELECTOR + 16 for code in codes)
+
+
 def _plain_letter(match: re.Match[str]) -> str:
     sign = match[0]
+    if len(sign) > 1:
+        # A letter for each selector, so that each has its place.
+        return selected_bytes(sign).decode("latin-1")
     if ord(sign) - _FIRST_TAG in range(0x20, 0x7F):
         return chr(ord(sign) - _FIRST_TAG)
     if _NOTHING.match(sign):
@@ -275,6 +289,8 @@ def _decoders(text: str) -> Iterator[tuple[re.Pattern[str], tuple[Callable[[str]
         yield _BASE32, (_from_base32,)
     if _LONG_SIGNS in encoded.translate(_SIGNS):
         yield _BASE85, (_from_ascii85, _from_base85)
+    if b"begin " in encoded:
+        yield _UUENCODED, (_from_uuencoded,)
     if any(run in digits for run in _HEXADECIMAL_RUNS):
         yield _HEXADECIMAL, (_from_hexadecimal,)
     if any(run in digits for run in _BINARY_RUNS):
@@ -323,6 +339,10 @@ def _from_ascii85(encoded: str) -> bytes:
 
 def _from_base85(encoded: str) -> bytes:
     return base64.b85decode(encoded.rstrip(_ENDS))
+
+
+def _from_uuencoded(encoded: str) -> bytes:
+    return b"".join(binascii.a2b_uu(line) for line in encoded.splitlines()[1:] if line)
 
 
 def _from_hexadecimal(encoded: str) -> bytes:

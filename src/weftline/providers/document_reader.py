@@ -14,6 +14,8 @@ from weftline.providers.workers.pool import WorkerFailed, WorkerPool
 
 _SECONDS = 60.0
 _SYMBOL_SECONDS = 10.0
+# CPU time that a document may take, with its size: there are few workers, and a small document can be made to be slow.
+_LEAST_CPU_SECONDS, _BYTES_A_SECOND = 10, 20_000
 _PDF_HEADER_WITHIN = 1_024
 _LANGUAGES = {
     "text/x-python": "python",
@@ -72,7 +74,7 @@ class IsolatedDocumentReader:
         if not is_installed(module):
             raise DocumentUnreadable(f"{name} cannot be read: {NOT_INSTALLED}.", hint=_INSTALL_PARSER)
         try:
-            answer = self._workers.run(task, content, self._seconds)
+            answer = self._workers.run(task, content, self._seconds, cpu_seconds=_cpu_seconds(content))
         except WorkerFailed as failure:
             raise DocumentUnreadable(f"The document cannot be read: {failure}.") from failure
         if problem := answer.get("problem"):
@@ -89,6 +91,10 @@ class IsolatedDocumentReader:
         except WorkerFailed:
             return ()
         return tuple(_symbol(part) for part in answer.get("names", ()))
+
+
+def _cpu_seconds(content: bytes) -> int:
+    return min(int(_SECONDS), _LEAST_CPU_SECONDS + len(content) // _BYTES_A_SECOND)
 
 
 def _symbol(part: Any) -> CodeSymbol:  # noqa: ANN401 - JSON

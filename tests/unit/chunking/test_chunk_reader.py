@@ -14,16 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.full_run import examples
+from support.hostile_pdfs import BOMBS, slow_page
 from weftline.capabilities.indexing.chunking.chunker import split_into_chunks
 from weftline.capabilities.indexing.chunking.model import ChunkingOptions, ParsedDocument
 from weftline.capabilities.indexing.chunking.reader import DocumentUnreadable, decode_document
 from weftline.kernel.errors import PoolNotInitialized
 from weftline.kernel.tokens import approximate_tokens
+from weftline.providers import document_reader
 from weftline.providers.document_reader import IsolatedDocumentReader
 from weftline.providers.workers.pool import WorkerFailed, WorkerPool, _Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 pytestmark = pytest.mark.req("CE-F39", "CE-F48")
 
@@ -96,6 +98,21 @@ def test_a_pdf_that_unpacks_to_gigabytes_is_refused(reader: IsolatedDocumentRead
     with pytest.raises(DocumentUnreadable):
         reader.read(pdf([packed], filtered=b"/Filter /FlateDecode"), None, "bomb.pdf")
     assert reader.read(b"<p>The next one is read.", "text/html", "").text == "The next one is read."
+
+
+@pytest.mark.parametrize("bomb", BOMBS, ids=lambda bomb: bomb.__name__)
+def test_a_valid_pdf_that_asks_for_too_much_is_refused_with_a_reason(
+    reader: IsolatedDocumentReader, bomb: Callable[[], bytes]
+) -> None:
+    with pytest.raises(DocumentUnreadable, match="asks for too much memory or time"):
+        reader.read(bomb(), "application/pdf", "bomb.pdf")
+
+
+def test_a_small_pdf_gets_little_time(reader: IsolatedDocumentReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(document_reader, "_LEAST_CPU_SECONDS", 1)
+    with pytest.raises(DocumentUnreadable, match="asks for too much memory or time"):
+        reader.read(slow_page(), "application/pdf", "slow.pdf")
+    assert reader.read(pdf([page(b"Words.")]), None, "next.pdf").text == "Words."
 
 
 def test_slow_parsing_is_cancelled() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import codecs
 import gzip
 import json
 import textwrap
@@ -250,6 +251,8 @@ HIDING: dict[str, Callable[[str], str]] = {
     "full width": lambda value: "".join(chr(ord(sign) + 0xFEE0) for sign in value),
     "struck out": "\u0336".join,
     "variation selectors": "\U000e0101".join,
+    "bytes of variation selectors": lambda value: "".join(chr(0xE0100 + ord(sign) - 16) for sign in f"key {value} end"),
+    "uuencode": lambda value: codecs.encode(f"the key is {value} today".encode(), "uu").decode().rstrip("\n"),
     "tag characters": lambda value: "".join(chr(0xE0000 + ord(sign)) for sign in value),
     "entities": lambda value: "".join(f"&#{ord(sign)};" for sign in value),
     "code points": lambda value: " ".join(f"U+{ord(sign):04X}" for sign in value),

@@ -11,7 +11,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
-from weftline.kernel.hidden_text import INVISIBLE, encoded_passages, unescape
+from weftline.kernel.hidden_text import INVISIBLE, SELECTED_BYTES, encoded_passages, selected_bytes, unescape
 
 # A shorter decoded text is an accident.
 _MIN_DECODED = 8
@@ -21,6 +21,9 @@ _FIRST_TAG, _FIRST_FLAG = 0xE0000, 0x1F1E6
 _PRINTABLE = range(0x20, 0x7F)
 
 _TAG_CHARACTERS = re.compile(r"[\U000e0000-\U000e007f]+")
+# Shown from right to left, so that a reader sees what a filter reads backwards.
+_REVERSED = re.compile(r"\u202e([^\u202c\u202e\n]{8,})")
+_MAX_HIDDEN = 64
 _FLAG_LETTERS = re.compile(r"[\U0001f1e6-\U0001f1ff](?:\s?[\U0001f1e6-\U0001f1ff]){2,}")
 _COMBINING = re.compile(r"[\u0300-\u036f\u0489\u20d0-\u20f0]+")
 _GREEK_OR_CYRILLIC = re.compile(r"[\u0370-\u03ff\u0400-\u052f]")
@@ -85,16 +88,18 @@ def normalise(text: str) -> NormalForm:
 
 
 def _plain_letters(text: str) -> tuple[str, list[str]]:
-    """Replace letters in disguise and remove what is invisible; also return the text hidden in tag characters."""
+    """Replace letters in disguise and remove what is invisible; also return what only characters without a look say."""
     tags = [ord(tag) - _FIRST_TAG for run in _TAG_CHARACTERS.findall(text) for tag in run]
     hidden = "".join(chr(tag) for tag in tags if tag in _PRINTABLE)
+    also = [selected_bytes(run).decode(errors="ignore") for run in SELECTED_BYTES.findall(text)[:_MAX_HIDDEN]]
+    also += [run[::-1] for run in _REVERSED.findall(text)[:_MAX_HIDDEN]]
     text = INVISIBLE.sub("", _TAG_CHARACTERS.sub("", text))
     text = _FLAG_LETTERS.sub(_letters_of_flags, text)
     # What does not compose with its letter is decoration.
     text = _COMBINING.sub("", unicodedata.normalize("NFKC", text))
     if _GREEK_OR_CYRILLIC.search(text):
         text = _WORD.sub(_one_alphabet, text)
-    return text, [hidden] if hidden else []
+    return text, [one for one in (hidden, *also) if one]
 
 
 def _letters_of_flags(match: re.Match[str]) -> str:

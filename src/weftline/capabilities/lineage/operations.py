@@ -10,14 +10,23 @@ from msgspec import structs
 
 from weftline.capabilities.history.line_backend import check_may_forget
 from weftline.capabilities.lineage.model import Derived, ItemNotFound, Reference, TracedItem, no_item
-from weftline.capabilities.lineage.removal import Done, Erased, ForgottenItem, SourceRemoval
+from weftline.capabilities.lineage.removal import (
+    REMOVALS,
+    Done,
+    Erased,
+    ForgottenItem,
+    SourceRemoval,
+    removal_calls,
+)
 from weftline.capabilities.lineage.tracer import Trace, Tracer
 from weftline.capabilities.trust.gate import GATE_ERRORS
 from weftline.kernel.clock import optional_datetime
 from weftline.kernel.errors import PermissionDenied
 from weftline.kernel.fields import ShortText
-from weftline.kernel.identity import Permission
+from weftline.kernel.guards import ImpliedCalls
+from weftline.kernel.identity import Actor, Permission
 from weftline.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
+from weftline.kernel.ports import Transactions
 
 _MAX_ITEMS = 1_000
 
@@ -154,8 +163,24 @@ async def trace_item(request: TraceItem, tracer: Tracer) -> ItemTraced:
     )
 
 
+async def check_rules(
+    request: ForgetItem, actor: Actor, transactions: Transactions[Tracer], implied: ImpliedCalls
+) -> None:
+    """Refuse or hold a removal that deletes what the caller may not delete by itself."""
+    if request.dry_run or request.mode == "flag" or not await implied.check(actor, (), REMOVALS):
+        return
+
+    async def trace(tracer: Tracer) -> Trace:
+        return await tracer.trace(request.item, request.steps, _MAX_ITEMS)
+
+    found = await transactions.read(actor, trace, heavy=True)
+    certain = (item.item for item in found.items.values() if item.is_certain and not item.is_summary)
+    await implied.check(actor, (call for item in certain for call in removal_calls(item)), REMOVALS)
+
+
 @operation(
     "trust.forget",
+    prepare=check_rules,
     tool="trust",
     action="forget",
     http="POST /v1/trust/forget",

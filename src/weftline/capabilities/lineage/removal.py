@@ -11,7 +11,7 @@ from msgspec import structs
 
 from weftline.capabilities.compaction.store import CompactionStore
 from weftline.capabilities.history.line_backend import CommitMeta, LineBackends, check_may_forget
-from weftline.capabilities.history.line_kinds import SESSION, name_in
+from weftline.capabilities.history.line_kinds import SESSION, calls_implied_by, name_in
 from weftline.capabilities.history.model import LATEST, Version, trunk_of
 from weftline.capabilities.history.store import LineStore
 from weftline.capabilities.knowledge.documents import Documents
@@ -33,12 +33,27 @@ from weftline.capabilities.windows.model import content_key
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import WeftlineError
 from weftline.kernel.events import NewEvent, Outbox
+from weftline.kernel.guards import ImpliedCall
 from weftline.kernel.identity import HUMAN, PERMISSION, Actor, Permission
 
 Done = Literal["deleted", "flagged", "kept", "skipped"]
 _METHOD = "forgotten with its source"
 _encode = msgspec.json.Encoder().encode
 _summary_record = msgspec.json.Decoder(ContextSummary).decode
+
+
+# What removals of items do; a rule against one of these holds for them.
+REMOVALS = ("board.delete", "memory.delete", "context.push", "context.ingest", "knowledge.delete_document")
+
+
+def removal_calls(item: str) -> Iterable[ImpliedCall]:
+    """Return the calls that would remove the current content of an item."""
+    document, key = DocumentName.parse(item), LineKey.parse(item)
+    if document is not None:
+        return (ImpliedCall("knowledge.delete_document", document._asdict()),)
+    if key is None or MessageItemId.parse(item) is not None:
+        return ()
+    return calls_implied_by(key.line_id, {key.key: None})
 
 
 class ForgottenItem(msgspec.Struct, frozen=True):

@@ -14,9 +14,10 @@ from weftline.capabilities.history.model import BRANCH_MARK, Head, Version, no_l
 from weftline.capabilities.memory.model import check_value_size, scope_of
 from weftline.capabilities.memory.service import Memories, MemoryWriter
 from weftline.kernel.errors import Conflict
+from weftline.kernel.guards import ImpliedCall
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from weftline.capabilities.history.line_backend import CommitMeta
     from weftline.kernel.events import EventType
@@ -121,11 +122,21 @@ class LockedMemory:
         """Do nothing: a private memory has no branches."""
 
 
+def _implied_calls(line_id: str, key: str, version: Version | None) -> Iterator[ImpliedCall]:
+    """Yield the deletion of an entry: nothing but a deletion of more removes one, and nothing brings one back."""
+    scope = scope_of(line_id)
+    if version is None and scope is not None:
+        of_session = {} if scope.session_id is None else {"session_id": scope.session_id}
+        yield ImpliedCall("memory.delete", {"key": key, **of_session})
+
+
 PRIVATE_MEMORY = LineKind(
     prefix="memory",
     names=("agent", "session?"),
     backend=MemoryLines,
     write_errors=(HistoryNotKept,),
+    edited_by=("memory.set", "memory.delete"),
+    implied_calls=_implied_calls,
     item_kind="memory_entry",
     source_kind="weftline_memory",
 )

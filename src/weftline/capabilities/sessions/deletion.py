@@ -1,4 +1,4 @@
-"""What is lost with a session, and who depends on it."""
+"""What is lost with a session, who depends on it, and whether a rule prohibits its deletion."""
 
 from __future__ import annotations
 
@@ -6,17 +6,24 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from weftline.capabilities.history.line_kinds import calls_implied_by, kind_of, line_kinds
+from weftline.capabilities.history.store import LineStore
 from weftline.capabilities.sessions.model import Session, SessionInUse
+from weftline.capabilities.sessions.store import SessionStore
+from weftline.kernel.guards import ImpliedCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from weftline.kernel.guards import ImpliedCalls
     from weftline.kernel.identity import Actor
+    from weftline.kernel.ports import Transactions
 
 # Named in the message, and listed with the error.
 _MAX_NAMED, _MAX_LISTED = 10, 100
 # Expiry and other background work.
 _SYSTEM = "system"
+_DELETIONS = ("board.delete", "memory.delete", "window.delete")
 
 
 class SessionContent(msgspec.Struct, frozen=True):
@@ -66,3 +73,39 @@ def _listed(counts: dict[str, int]) -> str:
 
 
 _SINGULAR = {"memories": "memory"}
+
+
+class StoredContent(msgspec.Struct, frozen=True):
+    """Where the content of a session is found."""
+
+    sessions: SessionStore
+    lines: LineStore
+
+
+async def check_rules(
+    session_id: str, actor: Actor, stored: Transactions[StoredContent], implied: ImpliedCalls
+) -> None:
+    """Refuse or hold the deletion of a session if a rule prohibits the deletion of something in it."""
+    if not await implied.check(actor, (), _DELETIONS):
+        return
+
+    async def deletions(content: StoredContent) -> list[ImpliedCall]:
+        session = await content.sessions.find(session_id)
+        return [] if session is None else await _deletions(session, content)
+
+    await implied.check(actor, await stored.read(actor, deletions), _DELETIONS)
+
+
+async def _deletions(session: Session, stored: StoredContent) -> list[ImpliedCall]:
+    """Return the calls that would delete each key, each entry of a private memory and each window."""
+    calls: list[ImpliedCall] = []
+    for line_id in await stored.sessions.lines(session.session_id, line_kinds().values()):
+        line = await stored.lines.find(line_id) if kind_of(line_id).implied_calls is not None else None
+        if line is not None:
+            state = await stored.lines.state_at(line_id, line.head.seq, values=False)
+            calls += calls_implied_by(line_id, dict.fromkeys(version.change.key for version in state))
+    for each in await stored.sessions.content(session):
+        if each.kind == "windows":
+            arguments = {"session_id": session.session_id, "agent_id": each.principal_id}
+            calls.append(ImpliedCall("window.delete", arguments))
+    return calls

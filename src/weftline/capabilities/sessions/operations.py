@@ -14,7 +14,7 @@ from weftline.capabilities.history.line_kinds import line_kinds
 from weftline.capabilities.history.store import LineStore
 from weftline.capabilities.plans.model import Allowance
 from weftline.capabilities.plans.service import Plans
-from weftline.capabilities.sessions.deletion import check_unused, removed_content
+from weftline.capabilities.sessions.deletion import StoredContent, check_rules, check_unused, removed_content
 from weftline.capabilities.sessions.members import (
     MAX_MEMBERS,
     Member,
@@ -46,9 +46,11 @@ from weftline.kernel.clock import Clock, from_micros, optional_datetime, to_micr
 from weftline.kernel.errors import InvalidInput, PermissionDenied, QuotaExceeded
 from weftline.kernel.events import EventType, NewEvent, Outbox
 from weftline.kernel.fields import Name, new_session_id
+from weftline.kernel.guards import ImpliedCalls
 from weftline.kernel.identity import ANYONE, Actor, Permission
 from weftline.kernel.json_input import Metadata, checked_metadata
 from weftline.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
+from weftline.kernel.ports import Transactions
 from weftline.kernel.tokens import TokenCounters
 
 if TYPE_CHECKING:
@@ -287,8 +289,16 @@ async def archive_session(
     return SessionArchivedAt(session_id=session.session_id, archived_at=now)
 
 
+async def check_deletion(
+    request: DeleteSession, actor: Actor, stored: Transactions[StoredContent], implied: ImpliedCalls
+) -> None:
+    """Check the rules about what is deleted with the session."""
+    await check_rules(request.session_id, actor, stored, implied)
+
+
 @_write_operation(
     "session.delete",
+    prepare=check_deletion,
     tool="delete_session",
     http="DELETE /v1/sessions/{session_id}",
     destructive=True,

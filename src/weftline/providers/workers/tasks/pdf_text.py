@@ -7,6 +7,7 @@ import logging
 from typing import Any
 
 import pypdf
+from pypdf.errors import LimitReachedError
 
 _MAX_PAGES = 20_000
 _MAX_CHARACTERS = 32_000_000
@@ -24,6 +25,8 @@ def answer(content: bytes, _question: dict[str, Any]) -> dict[str, Any]:
         title = document.metadata.title if document.metadata else None
     except MemoryError:
         raise
+    except (LimitReachedError, OverflowError, RecursionError):
+        return {"problem": "The PDF asks for too much memory or time.", "hint": "Split it, or add its text."}
     except Exception as error:  # noqa: BLE001 - a damaged PDF may raise anything
         return {"problem": f"The PDF is damaged: {type(error).__name__}.", "hint": "Save it again and add it."}
     if not any(page.strip() for page in pages):
