@@ -596,9 +596,14 @@ async def test_a_prompt_is_read_as_a_conversation_that_ends_with_its_answer(worl
     async with reading(world, world.planner) as reader:
         listed = (await reader.open("/prompts")).text
         page = (await reader.open(f"/prompts/{receipt_id}")).text
+    purpose = (await world.planner.call("session.get", session_id=SESSION))["session"]["purpose"]
     assert "Name the cause." in listed
     assert "The disk is full." in listed
     assert "<title>Name the cause. " in page
+    for shown in (listed, page):
+        # The session by what it is for.
+        assert f'title="{SESSION}">{purpose}</a>' in shown
+        assert "Prompt of" not in shown
     turns = re.findall(r'<li class="turn turn-(\w+)[ "]', page)
     assert turns == ["system", "user", "assistant", "data", "user", "assistant"]
     texts = ["Answer in English.", "What happened?", "I am looking.", "The database is down.", "Name the cause."]
@@ -691,8 +696,9 @@ async def test_every_page_has_a_title_of_its_own(world: World) -> None:
             assert found[1].strip(), page.path
             titles[page.path] = found[1]
         assert len((await reader.http.get("/")).text) < 4_000
-    listed = [titles[page.path] for page in PAGES if page.menu]
-    assert len(set(listed)) == len(listed)
+    found = [title for path, title in titles.items() if path not in ABSENT]
+    assert len(set(found)) == len(found), sorted(found)
+    assert not [title for title in found if "Prompt of" in title]
 
 
 async def test_leaving_a_page_is_no_error(
@@ -825,6 +831,8 @@ async def test_an_approval_is_given_by_its_form(world: World) -> None:
         assert found is not None
         page = (await reader.open(f"/approvals/{found[1]}")).text
         assert QUESTION in page
+        assert '<pre class="held">first</pre>' in page
+        assert f'href="/console/sessions/{SESSION}/keys/goal"' in page
         assert (await reader.send("approval.approve", approval_id=found[1], reason="agreed")).status_code == 303
         assert "performed" in (await reader.open(f"/approvals/{found[1]}")).text
     with refused("KEY_NOT_FOUND"):

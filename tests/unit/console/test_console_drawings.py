@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,11 +16,12 @@ from weftline.transports.console.branch_graph import LANE, MARGIN, STEP, Lane, d
 from weftline.transports.console.charts import Part, segments
 from weftline.transports.console.item_links import item_link, owner_of
 from weftline.transports.console.pages.agents import tree_of
-from weftline.transports.console.prompt_inspection import prompt_bar
-from weftline.transports.console.prompt_reading import block_messages, block_texts
+from weftline.transports.console.prompt_inspection import PromptChanges, prompt_bar
+from weftline.transports.console.prompt_reading import block_messages, block_texts, readable, turns_of
 from weftline.transports.console.rendering import inert
 from weftline.transports.console.side_by_side import DiffRow, DiffSide, rows_of
 from weftline.transports.console.text_changes import compared
+from weftline.transports.console.timeline import groups_of
 
 
 def diff_of(before: str, after: str) -> str:
@@ -186,6 +188,72 @@ def test_a_block_has_the_messages_that_give_its_digest() -> None:
     assert block_texts(block_messages(blocks, [])) == {}
 
 
+def test_each_passage_has_the_title_of_its_own_section() -> None:
+    """A heading is written once for sections that follow each other; only the first of them is named by it."""
+    heading, first, second, rest = (
+        "[Incidents > May: wrong prices]",
+        "## May: wrong prices\nAn old file.",
+        "## June: no stock",
+        "by a typing error.",
+    )
+    said = "analysis: Found it."
+    text = f"{heading}\n{first}\n{second}\n{rest}\n[session s1, June]\n{said}"
+    places = {
+        "domain:d/1": first,
+        "domain:d/2": second,
+        "domain:d/3": rest,
+        "message:s1/4": said,
+    }
+    message = {"role": "user", "content": text}
+    spans = {ref: (text.index(part), text.index(part) + len(part)) for ref, part in places.items()}
+    retrieved = ReceiptBlock(block_id="r", kind="retrieved", digest="", tokens=9, spans=spans)
+    turn = turns_of(SimpleNamespace(blocks=[retrieved], documents={}), {"r": [message]}, 0, 0, 1)[0]  # type: ignore[arg-type]
+    assert [part.title for part in turn.parts] == [
+        "Incidents > May: wrong prices",
+        "Incidents > June: no stock",
+        "Incidents > June: no stock",
+        "Message 4",
+    ]
+
+
+def test_what_was_found_for_another_task_is_compared_with_what_was_found_before() -> None:
+    said, old, new = (
+        block("said", {"role": "user", "content": "hello"}),
+        ReceiptBlock(block_id="retrieved:1", kind="retrieved", digest="a", tokens=1),
+        ReceiptBlock(block_id="retrieved:2", kind="retrieved", digest="b", tokens=1),
+    )
+    dropped = block("dropped", {"role": "user", "content": "bye"})
+    before, after = SimpleNamespace(blocks=[dropped, old]), SimpleNamespace(blocks=[said, new])
+    changes = PromptChanges.of(before, after)  # type: ignore[arg-type]
+    assert [(each.change, each.before) for each in changes.blocks] == [
+        ("new", "said"),
+        ("changed", "retrieved:1"),
+        ("gone", "dropped"),
+    ]
+
+
+def test_blocks_are_compared_without_the_tags_around_them() -> None:
+    layers = '<weftline:layer level="1" name="platform">\nBe exact.\n</weftline:layer>'
+    assert readable(layers) == "[platform]\nBe exact."
+    assert readable('<weftline:data source="board">\n- a: <b>\n</weftline:data>') == "- a: <b>"
+
+
+def test_steps_of_a_timeline_lead_to_what_they_changed() -> None:
+    def event(seq: int, kind: str, subject: str) -> Any:
+        at = datetime(2026, 11, 19, second=seq, tzinfo=UTC)
+        return SimpleNamespace(
+            seq=seq, at=at, type=kind, subject=subject, actor="planner", agent_id="planner", session_id="s1", data={}
+        )
+
+    events = event(1, "session.created", "s1"), event(2, "board.written", "goal"), event(3, "message.added", "7")
+    steps = groups_of(events, [])[0].steps
+    assert [step.link for step in steps] == [
+        None,
+        "/console/sessions/s1/keys/goal",
+        "/console/sessions/s1/messages?offset=0#message-7",
+    ]
+
+
 @pytest.mark.parametrize(
     ("ref", "page"),
     [
@@ -195,6 +263,8 @@ def test_a_block_has_the_messages_that_give_its_digest() -> None:
         ("knowledge://handbook/a%20b.md?version=2", "/console/knowledge/handbook/document?document=a%20b.md"),
         ("layer:team:research", "/console/history/layer%3Ateam%3Aresearch"),
         ("layer:platform", None),
+        ("context:planner:learned_knowledge/fact", "/console/agents/planner/context"),
+        ("board:s1", "/console/sessions/s1"),
         ("tool:search", None),
         ("javascript:alert(1)", None),
     ],

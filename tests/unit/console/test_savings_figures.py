@@ -20,12 +20,15 @@ def saved(sums: UsageSums) -> str:
 
 def test_documents_are_compared_apart() -> None:
     sums = UsageSums(naive_baseline_tokens=10_000, document_tokens=30_000, engine_assembled_tokens=4_000)
-    assert saved(sums) == "60.0 % conversation alone: 10,000 tokens 90.0 % of conversation and documents: 40,000 tokens"
+    assert saved(sums) == (
+        "60.0 % of the 10,000 tokens of the conversation alone "
+        "90.0 % of the 40,000 tokens of conversation and documents"
+    )
 
 
 def test_prompts_that_are_larger_than_the_conversation_say_so() -> None:
     sums = UsageSums(naive_baseline_tokens=86, engine_assembled_tokens=15_245)
-    assert saved(sums) == "-17626.7 % 15,159 tokens more than the conversation alone: 86 tokens"
+    assert saved(sums) == "-17626.7 % 15,159 tokens more than the conversation alone, which has 86"
 
 
 def test_bars_of_days_fit_whichever_is_larger() -> None:

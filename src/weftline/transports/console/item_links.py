@@ -50,6 +50,8 @@ def item_link(ref: str, start: int | None = None, end: int | None = None) -> str
     page = None
     if kind == "board" and key:
         page = f"/sessions/{_quoted(session_id)}/keys/{quote(key)}"
+    elif kind == "board" and name:
+        page = f"/sessions/{_quoted(name)}"
     elif kind == "message" and key:
         # Messages are numbered in each session; the page begins some way before this one.
         before = max(0, int(key) - _BEFORE) if key.isdecimal() else 0
@@ -62,6 +64,8 @@ def item_link(ref: str, start: int | None = None, end: int | None = None) -> str
         page = f"/agents/{_quoted(name)}"
     elif kind == "memory" and name and key:
         page = f"/agents/{_quoted(session_id)}/memory?key={quote(key, safe='')}"
+    elif kind == "context" and name:
+        page = f"/agents/{_quoted(session_id)}/context"
     return None if page is None else PATH + page
 
 

@@ -89,10 +89,14 @@ class SignedLayer(NamedTuple):
 
 
 class BlockChange(NamedTuple):
-    """A block of this prompt or of the previous one, and whether it is new, the same, changed or gone."""
+    """A block of this prompt or of the previous one, and whether it is new, the same, changed or gone.
+
+    ``before`` is the id of the block of the previous prompt that stands beside it.
+    """
 
     block: ReceiptBlock
     change: str
+    before: str
 
 
 class PromptChanges(NamedTuple):
@@ -111,14 +115,24 @@ class PromptChanges(NamedTuple):
         before = () if previous is None else previous.blocks
         known = {block.block_id: block.digest for block in before}
         ids = {block.block_id for block in receipt.blocks}
-        changes = [BlockChange(block, _change(block, known)) for block in receipt.blocks]
-        gone = [BlockChange(block, "gone") for block in before if block.block_id not in ids]
+        gone = [block for block in before if block.block_id not in ids]
+        changes = []
+        for block in receipt.blocks:
+            change, beside = _change(block, known), block.block_id
+            if change == "new" and block.kind != "conversation":
+                # What was found for another task has another id, and stands in the place of what was found before.
+                replaced = next((each for each in gone if each.kind == block.kind), None)
+                if replaced is not None:
+                    gone.remove(replaced)
+                    change, beside = "changed", replaced.block_id
+            changes.append(BlockChange(block, change, beside))
         kept = 0
         for old, new in zip(before, receipt.blocks, strict=False):
             if old.digest != new.digest:
                 break
             kept += 1
-        return cls(changes + gone, kept, sum(block.tokens for block in receipt.blocks[:kept]))
+        left = [BlockChange(block, "gone", block.block_id) for block in gone]
+        return cls(changes + left, kept, sum(block.tokens for block in receipt.blocks[:kept]))
 
 
 def _change(block: ReceiptBlock, known: Mapping[str, str]) -> str:
@@ -130,14 +144,10 @@ def _change(block: ReceiptBlock, known: Mapping[str, str]) -> str:
 async def compared_blocks(
     blocks: Sequence[BlockChange], before: Mapping[str, str], after: Mapping[str, str]
 ) -> dict[str, TextDiff]:
-    """Return the diff of each block that is not the same, by its id; none of those whose text is no longer kept."""
-    changed = [
-        each.block.block_id
-        for each in blocks
-        if each.change != "same" and (each.block.block_id in before or each.block.block_id in after)
-    ]
-    diffs = await diffs_of([(before.get(block_id, ""), after.get(block_id, "")) for block_id in changed])
-    return dict(zip(changed, diffs, strict=True))
+    """Return the diff of each changed block by its id; none of those whose text is no longer kept."""
+    changed = [each for each in blocks if each.before in before and each.block.block_id in after]
+    diffs = await diffs_of([(before[each.before], after[each.block.block_id]) for each in changed])
+    return dict(zip((each.block.block_id for each in changed), diffs, strict=True))
 
 
 def judged_candidates(receipt: ReceiptShown) -> list[JudgedCandidate]:

@@ -33,7 +33,12 @@ _SPEAKERS = {
 }
 _ROLES = {"user": "User", "assistant": "Assistant", "tool": "Tool result", "system": "System", "developer": "Developer"}
 _HEADING = re.compile(r"^\[(.+)\]$", re.MULTILINE)
+_OWN_HEADING = re.compile(r"\A#{1,6} +(.+)$", re.MULTILINE)
+_PATH = " > "
 _DATA = re.compile(r"\A<weftline:data[^>]*>\n?(.*?)\n?</weftline:data>\Z", re.DOTALL)
+# Tags of Weftline in contents are neutralised when a prompt is made, so these are its own.
+_LAYER_TAG = re.compile(r'<weftline:layer[^>]*name="([^"]*)"[^>]*>')
+_TAG_LINE = re.compile(r"^</?weftline:(?:data|layer)[^>]*>\n?", re.MULTILINE)
 
 
 class PromptPart(NamedTuple):
@@ -81,6 +86,22 @@ def block_messages(blocks: Sequence[ReceiptBlock], messages: Messages) -> dict[s
 
 def block_texts(found: Mapping[str, Messages]) -> dict[str, str]:
     return {block_id: "\n\n".join(map(text_of, messages)) for block_id, messages in found.items()}
+
+
+def readable(text: str) -> str:
+    """Return the text of a block as a person reads it: without the tags around data, layers by their names."""
+    return _TAG_LINE.sub("", _LAYER_TAG.sub(r"[\1]", text)).rstrip("\n")
+
+
+def item_texts(turns: Iterable[PromptTurn]) -> dict[str, str]:
+    """Return the texts of the items that are in a prompt, by ref."""
+    texts = {}
+    for turn in turns:
+        for part in turn.parts:
+            ref = part.ref or next(iter(turn.block.items), None)
+            if ref is not None and (part.ref or len(turn.block.items) == 1):
+                texts[ref] = part.text
+    return texts
 
 
 def text_of(message: Mapping[str, Any]) -> str:
@@ -133,14 +154,23 @@ def _passages(spans: Mapping[str, tuple[int, int]], text: str, documents: Mappin
     title, at = None, 0
     for ref, (start, end) in sorted(spans.items(), key=lambda span: span[1]):
         titles = _HEADING.findall(text[at:start])
-        title, at = titles[-1] if titles else title, end
-        line, _, key = ref.partition("/")
-        yield PromptPart(
-            text[start:end].strip(),
-            key if line.startswith(("board:", "memory:")) else title or ref,
-            ref,
-            item_link(documents.get(ref, ref)),
-        )
+        shown = text[start:end].strip()
+        own = _OWN_HEADING.match(shown)
+        if titles:
+            title = titles[-1]
+        elif title is not None and own is not None:
+            # Sections of a document that follow each other have the heading of the first.
+            title = f"{title.partition(_PATH)[0]}{_PATH}{own[1]}"
+        at = end
+        yield PromptPart(shown, _title_of(ref) or title or ref, ref, item_link(documents.get(ref, ref)))
+
+
+def _title_of(ref: str) -> str | None:
+    """Return the title of an item that has one of its own; None of a passage, which its heading names."""
+    line, _, key = ref.partition("/")
+    if line.startswith(("board:", "memory:", "context:")):
+        return key
+    return f"Message {key}" if line.startswith("message:") else None
 
 
 def answer_in(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from weftline.transports.console.item_links import item_link
 from weftline.transports.console.paths import PATH
 
 if TYPE_CHECKING:
@@ -55,6 +56,14 @@ _NAMES = {
     "memory.written": "remembered something",
     "pin.added": "pinned an item",
     "pin.removed": "unpinned an item",
+}
+# Whose items the subjects of events are.
+_LINES = {
+    "board.written": "board",
+    "board.deleted": "board",
+    "board.expired": "board",
+    "message.added": "message",
+    "message.visibility_changed": "message",
 }
 # Events of one author that follow each other within this time are one group.
 _PAUSE = timedelta(minutes=1)
@@ -170,7 +179,9 @@ def _step(call: _Call, begun: datetime, took: timedelta, start: datetime, whole:
         return TimelineStep("assembled the prompt", "", link, begun, call.prompt.took_ms, x, width, call.events)
     name = _ingested(event) or _NAMES.get(event.type) or event.type.replace(".", " ").replace("_", " ")
     subject = "" if event.subject in {event.session_id, call.agent_id} else str(event.subject)
-    return TimelineStep(name, subject, None, call.end, None, x, width, call.events)
+    line = _LINES.get(event.type)
+    place = item_link(f"{line}:{event.session_id}/{subject}") if line and subject else None
+    return TimelineStep(name, subject, place, call.end, None, x, width, call.events)
 
 
 def _ingested(event: Any) -> str | None:  # noqa: ANN401 - an event as its operation answers it

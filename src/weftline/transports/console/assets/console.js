@@ -190,6 +190,9 @@ document.addEventListener("DOMContentLoaded", () => {
   makeScrollable(document);
   setInterval(() => showLocalTimes(document), RELATIVE_EVERY_MS);
   window.addEventListener("resize", () => makeScrollable(document));
+  // On a phone, the tab of this page may be beyond the edge.
+  const tab = document.querySelector(".tabs a[aria-current]");
+  if (tab) tab.closest(".tabs").scrollLeft = tab.offsetLeft - 40;
   const live = document.getElementById("live");
   if (live) followEvents(live);
   document.querySelectorAll("[data-chart]").forEach(drawChart);

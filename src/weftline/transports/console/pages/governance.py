@@ -11,6 +11,7 @@ from weftline.capabilities.records.item_refs import DocumentName
 from weftline.kernel.errors import InvalidInput, NotFound, WeftlineError
 from weftline.transports.console.item_links import item_link
 from weftline.transports.console.paths import PATH
+from weftline.transports.console.text_changes import as_text
 from weftline.transports.console.view import Page
 
 if TYPE_CHECKING:
@@ -22,13 +23,15 @@ if TYPE_CHECKING:
 _SHOWN_IN_FULL = 20
 # Fields of requests that are the text to read, and those that say where it goes.
 _TEXTS = ("value", "content", "text", "description", "system_prompt")
+_CHANGE_KEYS = frozenset({"board.delete", "board.write"})
 _PLACES = ("session_id", "key", "domain", "document_id", "compaction_id", "version")
 
 
 class HeldCallView(NamedTuple):
     """A call that waits or was decided, with what a person has to read: its text, where that is from, what was found.
 
-    ``before``, ``found`` and ``after`` are the text around what looks like an attack; ``request`` has the other fields.
+    ``before``, ``found`` and ``after`` are the text around what looks like an attack; ``current`` is what would be
+    replaced or deleted; ``request`` has the other fields.
     """
 
     approval: Any
@@ -36,6 +39,7 @@ class HeldCallView(NamedTuple):
     before: str
     found: str
     after: str
+    current: str | None
     origins: list[str]
     added_by: str | None
     request: dict[str, Any]
@@ -91,8 +95,18 @@ async def held_call(view: PageView, approval_id: str) -> HeldCallView:
     before, found, after = text.partition(excerpt) if excerpt and excerpt in text else (text, "", "")
     if excerpt and not found:
         found = excerpt
+    current = await _current_value(view, request) if shown.operation in _CHANGE_KEYS else None
     others = {name: value for name, value in request.items() if name not in {*_TEXTS, *_PLACES, "derived_from"}}
-    return HeldCallView(shown, _place(request), before, found, after, origins, added_by, others)
+    return HeldCallView(shown, _place(request), before, found, after, current, origins, added_by, others)
+
+
+async def _current_value(view: PageView, request: dict[str, Any]) -> str | None:
+    """Return the value of a board's key as it is now; None if there is none, or the caller may not read it."""
+    where = {name: request[name] for name in ("session_id", "key", "branch") if name in request}
+    try:
+        return as_text((await view.call("board.read", **where)).value)
+    except WeftlineError:
+        return None
 
 
 async def _document(view: PageView, request: dict[str, Any]) -> Any:  # noqa: ANN401 - the operation's response
@@ -110,7 +124,10 @@ def _place(request: dict[str, Any]) -> str | None:
         return item_link(str(DocumentName(request["domain"], request["document_id"])))
     if "compaction_id" in request:
         return f"{PATH}/compactions/{quote(str(request['compaction_id']), safe='')}"
-    return f"{PATH}/sessions/{quote(str(request['session_id']), safe='')}" if "session_id" in request else None
+    if "session_id" not in request:
+        return None
+    key = request.get("key")
+    return item_link(f"board:{request['session_id']}/{key}" if key else f"board:{request['session_id']}")
 
 
 async def guardrails(view: PageView) -> Response:

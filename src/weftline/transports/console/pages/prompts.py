@@ -23,6 +23,8 @@ from weftline.transports.console.prompt_reading import (
     answer_in,
     block_messages,
     block_texts,
+    item_texts,
+    readable,
     speaker_of,
     tried_items,
     turns_of,
@@ -30,7 +32,7 @@ from weftline.transports.console.prompt_reading import (
 from weftline.transports.console.view import Page
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from starlette.responses import Response
 
@@ -50,10 +52,11 @@ _WINDOWS = 8
 
 
 class ListedPrompt(NamedTuple):
-    """A prompt in a list, with the answer that followed if it is in the conversation."""
+    """A prompt in a list, with the answer that followed if it is in the conversation, and what its session is for."""
 
     receipt: ReceiptSummary
     answer: PromptAnswer | None
+    purpose: str | None
 
 
 async def prompts(view: PageView) -> Response:
@@ -75,7 +78,19 @@ async def with_answers(view: PageView, receipts: Sequence[ReceiptSummary]) -> li
         for each in sorted(here, key=lambda receipt: receipt.created_at, reverse=True):
             answers[each.receipt_id] = answer_in(events, each.created_at, following)
             following = each.created_at
-    return [ListedPrompt(each, answers.get(each.receipt_id)) for each in receipts]
+    purposes = await purposes_of(view, (session_id for session_id, _ in windows))
+    return [ListedPrompt(each, answers.get(each.receipt_id), purposes.get(each.session_id)) for each in receipts]
+
+
+async def purposes_of(view: PageView, session_ids: Iterable[str]) -> dict[str, str]:
+    """Return what sessions are for, by id; those that the caller may not see are left out."""
+    purposes = {}
+    for session_id in dict.fromkeys(session_ids):
+        try:
+            purposes[session_id] = (await view.call("session.get", session_id=session_id)).session.purpose
+        except WeftlineError:
+            continue
+    return purposes
 
 
 async def _latest_events(view: PageView, session_id: str, agent_id: str) -> Sequence[Any]:
@@ -129,6 +144,7 @@ async def inspector(view: PageView) -> Response:
     ]
     arranged = view.arranged(chosen, "ref", "kind", "tokens", "score", "outcome", "use")
     texts = block_texts(read.messages)
+    turns = turns_of(receipt, read.messages, 0, 0, len(receipt.blocks))
     return await view.render_long(
         "inspector.html",
         **read.values,
@@ -139,6 +155,8 @@ async def inspector(view: PageView) -> Response:
         budgets=budget_rows(receipt),
         layers=signed_layers(receipt, texts),
         texts=texts,
+        speakers={each.block.block_id: each.speaker for each in turns},
+        item_texts=item_texts(turns),
         blocks=view.page_of(receipt.blocks, _BLOCKS, "blocks"),
         candidates=view.page_of(arranged, _CANDIDATES),
         outcomes=outcomes_of(judged),
@@ -152,9 +170,15 @@ async def inspector(view: PageView) -> Response:
 async def replayed(view: PageView) -> Response:
     receipt_id = view.part("receipt_id")
     receipt = await view.call("receipt.show", receipt_id=receipt_id, candidates=False)
+    purposes = await purposes_of(view, [receipt.session_id])
     body = await view.call("receipt.replay", receipt_id=receipt_id, form=view.query("form"))
     return await view.render_long(
-        "replay.html", receipt=receipt, prompt=body, same=body.prompt_hash == receipt.prompt_hash, tab="raw"
+        "replay.html",
+        receipt=receipt,
+        purpose=purposes.get(receipt.session_id),
+        prompt=body,
+        same=body.prompt_hash == receipt.prompt_hash,
+        tab="raw",
     )
 
 
@@ -164,7 +188,7 @@ async def compared(view: PageView) -> Response:
     changes = PromptChanges.of(read.previous, read.receipt)
     blocks = view.page_of(changes.blocks, _BLOCKS)
     before = {} if read.previous is None else await _messages_of(read.previous, await _replayed(view, read.previous))
-    texts = block_texts(before), block_texts(read.messages)
+    texts = _readable(before), _readable(read.messages)
     diffs = await compared_blocks([each for each in blocks.rows if each.change == "changed"], *texts)
     return await view.render_long(
         "prompt_changes.html",
@@ -178,6 +202,10 @@ async def compared(view: PageView) -> Response:
         speakers={each.block.block_id: speaker_of(each.block, {**before, **read.messages}) for each in blocks.rows},
         tab="changes",
     )
+
+
+def _readable(found: Mapping[str, Messages]) -> dict[str, str]:
+    return {block_id: readable(text) for block_id, text in block_texts(found).items()}
 
 
 async def tried(view: PageView) -> Response:
@@ -212,18 +240,21 @@ class _ReadPrompt(NamedTuple):
     replay: PromptReplayed | WeftlineError
     messages: Mapping[str, Messages]
     previous: ReceiptShown | None
+    purpose: str | None
 
     @property
     def values(self) -> dict[str, Any]:
         refused = self.replay if isinstance(self.replay, WeftlineError) else None
-        return {"receipt": self.receipt, "refused": refused}
+        return {"receipt": self.receipt, "refused": refused, "purpose": self.purpose}
 
 
 async def _read(view: PageView, *, candidates: bool = False, with_previous: bool = True) -> _ReadPrompt:
     receipt: ReceiptShown = await view.call("receipt.show", receipt_id=view.part("receipt_id"), candidates=candidates)
     replay = await _replayed(view, receipt)
     previous = await _previous(view, receipt.previous_id) if with_previous else None
-    return _ReadPrompt(receipt, replay, await _messages_of(receipt, replay), previous)
+    purposes = await purposes_of(view, [receipt.session_id])
+    messages = await _messages_of(receipt, replay)
+    return _ReadPrompt(receipt, replay, messages, previous, purposes.get(receipt.session_id))
 
 
 async def _messages_of(receipt: ReceiptShown, replay: PromptReplayed | WeftlineError) -> dict[str, Messages]:
