@@ -24,8 +24,11 @@ from typing import TYPE_CHECKING
 # As on a server.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+from msgspec import structs
+
 from benchmarks.harness import Row, compared, limited
 from weftline.capabilities.compaction.compactor import Compactor
+from weftline.capabilities.compaction.facts.extraction import ReadAhead
 from weftline.capabilities.compaction.model import CompactionSource
 from weftline.capabilities.compaction.summariser import ExtractiveSummariser
 from weftline.capabilities.indexing.text_analysis import stem, tokens, words
@@ -91,6 +94,7 @@ def run(*, quick: bool) -> list[Row]:
         Row(f"compaction.{name}_100k_first", _cpu(events, "sliding_window"), "s CPU")
         for name, events in (("agent", agent), ("talk", talk))
     ]
+    rows += [_read_ahead("agent_100k", agent), _read_ahead("talk_100k", talk)]
     rows += [_latency("agent_100k", agent, rounds), _latency("talk_100k", talk, rounds)]
     rows += [_strategy(strategy, agent, max(rounds // 4, 1)) for strategy in _STRATEGIES]
     rows += [_growth("agent", agent_window, large, rounds), _growth("talk", talk_window, large, rounds)]
@@ -229,6 +233,21 @@ def _cpu(events: list[WindowEvent], strategy: StrategyName) -> float:
     before = time.process_time()
     asyncio.run(Compactor().compact(_source(events), strategy, ExtractiveSummariser()))
     return time.process_time() - before
+
+
+def _read_ahead(name: str, events: list[WindowEvent]) -> Row:
+    """Measure a first compaction of messages that were read in the background as they came."""
+
+    async def read(events: list[WindowEvent]) -> None:
+        ahead = ReadAhead()
+        while await ahead.read(events):
+            pass
+
+    others = [structs.replace(event, item_id=f"another {event.item_id}") for event in events]
+    asyncio.run(read(others))
+    return limited(
+        f"compaction.{name}_first_after_reading", _cpu(others, "sliding_window"), "s CPU", below=_BELOW_SECONDS
+    )
 
 
 def _analysis(events: list[WindowEvent]) -> float:

@@ -73,6 +73,7 @@ from weftline.jobs.domain_evaluation import EvaluationJob
 from weftline.jobs.history_pruning import HistoryPruner
 from weftline.jobs.ingestion import INGEST, Ingestion
 from weftline.jobs.log_retention import LogDays, LogRetention
+from weftline.jobs.message_reading import MessageReading
 from weftline.jobs.metering import UsageRollup
 from weftline.jobs.model_migration import ModelMigrations
 from weftline.jobs.reindex import DomainReindexing
@@ -254,6 +255,7 @@ class App:
             Summarisers(self._metered_chat_model(), self._catalog, self._detector),
             self.scheduler,
         )
+        self.message_reading = MessageReading(self.database, self._container, self.scheduler)
         self.webhooks = WebhookDelivery(
             self.database, self.clock, self._container, settings.webhook_private_hosts.split(), self.metrics
         )
@@ -563,6 +565,7 @@ class App:
             alert_settings=self._cache("alert_settings", 1, megabytes=1, seconds=3600),
             compaction_waker=self.compaction,
             compaction_runner=self.compaction,
+            message_reader=self.message_reading,
             prepared_events=self._cache("prepared_events", 1, megabytes=64, seconds=3600),
             compacted_views=self._cache("compacted_views", 1, megabytes=64, seconds=3600),
             key_facts=self._cache("key_facts", 1, megabytes=16, seconds=3600),

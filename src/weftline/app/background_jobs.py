@@ -12,6 +12,7 @@ from weftline.jobs import (
     compaction,
     domain_evaluation,
     ingestion,
+    message_reading,
     session_indexing,
     session_vectors,
     source_sync,
@@ -207,6 +208,12 @@ def _queue_jobs(app: App) -> list[Job]:
             run=app.compaction.perform,
             concurrency=compaction.CONCURRENCY,
             per_tenant=compaction.PER_TENANT,
+        ),
+        Job(
+            name=message_reading.READ,
+            every=message_reading.POLL_SECONDS,
+            due=app.message_reading.due,
+            run=app.message_reading.run,
         ),
         Job(name=ROLL_UP, every=ROLL_UP_EVERY_SECONDS, due=app.usage_rollup.due, run=app.usage_rollup.run),
         Job(

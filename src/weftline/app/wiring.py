@@ -36,7 +36,7 @@ from weftline.capabilities.budgets.store import BudgetStore
 from weftline.capabilities.compaction.review import HeldCompactions
 from weftline.capabilities.compaction.runner import CompactionRunner
 from weftline.capabilities.compaction.store import CompactionStore, FactCache, ViewCache
-from weftline.capabilities.compaction.trigger import CompactionWaker, ThresholdTrigger
+from weftline.capabilities.compaction.trigger import CompactionWaker, MessageReader, ThresholdTrigger
 from weftline.capabilities.events.model import EventImport, EventStore, Feed
 from weftline.capabilities.events.webhooks.store import WebhookSender, WebhookStore
 from weftline.capabilities.guardrails.actions import KnownActions
@@ -250,6 +250,7 @@ class Singletons:
     alert_settings: AlertSettingsCache
     compaction_waker: CompactionWaker
     compaction_runner: CompactionRunner
+    message_reader: MessageReader
     prepared_events: PreparedEventCache
     compacted_views: ViewCache
     key_facts: FactCache

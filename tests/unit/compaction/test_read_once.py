@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from support.window_events import assistant, from_user, numbered
-from weftline.capabilities.compaction.facts.extraction import extract_facts
+from weftline.capabilities.compaction.facts import statements
+from weftline.capabilities.compaction.facts.extraction import ReadAhead, extract_facts
 from weftline.encoder.classifier import TextClassifier
 
 if TYPE_CHECKING:
@@ -34,3 +36,23 @@ def test_a_second_compaction_runs_no_layer_again(monkeypatch: pytest.MonkeyPatch
     passes = 0
     assert extract_facts(events) == first
     assert passes == 0
+
+
+@pytest.mark.req("CE-F5")
+async def test_another_history_is_read_from_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a rollback other events follow those that were read ahead."""
+    said = [f"The crane of berth {number} is painted on day {number}." for number in range(9)]
+    events = numbered([from_user(text) for text in said])
+    ahead = ReadAhead()
+    while await ahead.read(events):
+        pass
+    others = numbered([*map(from_user, said[:3]), *(assistant(f"{text} Or later.") for text in said[3:])])
+    changed = [structs.replace(event, event_id=f"{event.event_id}-new") for event in others[3:]]
+    while await ahead.read([*others[:3], *changed]):
+        pass
+
+    def refused(classifier: TextClassifier, sentences: Sequence[str]) -> list[None]:
+        raise AssertionError(sentences)
+
+    monkeypatch.setattr(statements, "_statements", refused)
+    assert extract_facts([*others[:3], *changed])

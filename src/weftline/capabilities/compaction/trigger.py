@@ -28,12 +28,21 @@ class CompactionWaker(Protocol):
         ...
 
 
+class MessageReader(Protocol):
+    """Reads in the background what the messages of windows state."""
+
+    def note(self, tenant: str, session_id: str, line_id: str) -> None:
+        """Read what is new in a line soon. The transaction that adds it may not have ended yet."""
+        ...
+
+
 class ThresholdTrigger(msgspec.Struct, frozen=True):
     """Implements the CompactionQueue of windows."""
 
     actor: Actor
     store: CompactionStore
     waker: CompactionWaker
+    reader: MessageReader
     clock: Clock
 
     async def of_line(self, line_id: str) -> LineCompaction:
@@ -42,6 +51,9 @@ class ThresholdTrigger(msgspec.Struct, frozen=True):
             return LineCompaction()
         saved = 0 if applied is None else applied.saved_tokens
         return LineCompaction(saved, newest.window_tokens, newest.state in OPEN_STATES)
+
+    def foresee(self, window: Window) -> None:
+        self.reader.note(self.actor.tenant, window.session_id, window.line_id)
 
     async def add(self, window: Window, settings: ResolvedCompaction, tokens: int) -> None:
         options = CompactionOptions(settings.strategy, settings.target, settings.keep_recent, settings.model)

@@ -57,6 +57,10 @@ class CompactionQueue(Protocol):
 
     async def of_line(self, line_id: str) -> LineCompaction: ...
 
+    def foresee(self, window: Window) -> None:
+        """Prepare for a compaction of a window that is on its way to the threshold."""
+        ...
+
     async def add(self, window: Window, settings: ResolvedCompaction, tokens: int) -> None:
         """Queue a compaction of a window with this many tokens, unless one is open."""
         ...

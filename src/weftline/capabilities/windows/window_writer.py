@@ -61,6 +61,8 @@ if TYPE_CHECKING:
 
 # A window that stays above its threshold is compacted again when it has grown by this part of its limit.
 _RETRY_GROWTH = 0.05
+# From this part of the threshold on, a compaction is foreseen.
+_FORESEEN = 0.5
 
 
 @dataclass(slots=True)
@@ -415,6 +417,8 @@ class WindowWriter:
         if tokens / limit <= tokens_before / limit_before:
             return
         settings = await self.service.compaction(self.window)
+        if tokens / limit >= settings.threshold * _FORESEEN:
+            self.service.compactions.foresee(self.window)
         if tokens / limit < settings.threshold:
             return
         known = await self.service.compactions.of_line(self.head.line_id)

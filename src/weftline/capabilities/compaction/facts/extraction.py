@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from weftline.capabilities.compaction.facts.errors import ERROR_WORDS, error_kind, error_template, is_error
 from weftline.capabilities.compaction.facts.labels import LABEL_WORDS, header_kind, label_in
 from weftline.capabilities.compaction.facts.literals import Literal, literals_in
-from weftline.capabilities.compaction.facts.questions import OpenQuestions
+from weftline.capabilities.compaction.facts.questions import MAX_REPLY_DISTANCE, OpenQuestions
 from weftline.capabilities.compaction.facts.statements import Statement, read_statements
 from weftline.capabilities.compaction.facts.supersession import CLOSING_WORDS, FactLog
 from weftline.capabilities.compaction.facts.units import MAX_UNIT, Unit, units_of
@@ -59,6 +59,8 @@ _EDGES = ".,;:!?"
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
 _CUE_WORDS = LABEL_WORDS | CLOSING_WORDS | ERROR_WORDS
 _TURN_SECONDS = 0.05
+# Events that are read ahead in one turn at most.
+_MAX_AHEAD = 64
 _USER = "user"
 
 
@@ -86,6 +88,40 @@ async def extract_in_turns(events: Sequence[WindowEvent], earlier: Sequence[KeyF
     return log.facts
 
 
+class ReadAhead:
+    """Reads the events of a growing window once, so that a compaction or a prompt finds what they state.
+
+    What they state is remembered where every extraction looks (statements.py). The newest events are read alone: what
+    answers them may come yet.
+    """
+
+    def __init__(self) -> None:
+        self._log = FactLog()
+        self._read: list[str] = []
+
+    async def read(self, events: Sequence[WindowEvent]) -> bool:
+        """Read for a short time, in a thread; tell whether there is more."""
+        return await COMPACTION_THREADS.run(self._turn, events)
+
+    def _turn(self, events: Sequence[WindowEvent]) -> bool:
+        sources = [event for event in events if is_source(event)]
+        if [event.event_id for event in sources[: len(self._read)]] != self._read:
+            # Another history, such as after a rollback.
+            self._log, self._read = FactLog(), []
+        first = len(self._read)
+        return _turn(self._steps(sources[first : first + _MAX_AHEAD])) or len(sources) > first + _MAX_AHEAD
+
+    def _steps(self, events: Sequence[WindowEvent]) -> Iterator[None]:
+        reader = _Reader(_Session.of(events))
+        for number, event in enumerate(events):
+            if len(events) - number > MAX_REPLY_DISTANCE:
+                reader.add(number, event, self._log)
+                self._read.append(event.event_id)
+            elif event.message.role != "tool":
+                _stated(event, list(units_of(event.message.content)))
+            yield
+
+
 def _turn(reading: Iterator[None]) -> bool:
     """Read events for a short time; tell whether there are more."""
     until = time.monotonic() + _TURN_SECONDS
@@ -98,13 +134,7 @@ def _read_events(events: Sequence[WindowEvent], log: FactLog) -> Iterator[None]:
     reader = _Reader(_Session.of(read))
     for number, event in enumerate(read):
         yield
-        reader.closings.clear()
-        facts = reader.facts(number, event)
-        is_data = is_data_event(event)
-        for text in reader.closings:
-            log.close(text, event.event_id, is_data=is_data)
-        for fact in facts:
-            log.add(fact, is_data=is_data)
+        reader.add(number, event, log)
     yield
     log.resolve_errors(_successes(read, reader.session, log.facts))
 
@@ -185,6 +215,16 @@ class _Reader:
     seen_errors: set[str] = field(default_factory=set)
     seen_kinds: set[str] = field(default_factory=set)
     closings: list[str] = field(default_factory=list)
+
+    def add(self, number: int, event: WindowEvent, log: FactLog) -> None:
+        """Add the facts of an event to a log."""
+        self.closings.clear()
+        facts = self.facts(number, event)
+        is_data = is_data_event(event)
+        for text in self.closings:
+            log.close(text, event.event_id, is_data=is_data)
+        for fact in facts:
+            log.add(fact, is_data=is_data)
 
     def facts(self, number: int, event: WindowEvent) -> list[KeyFact]:
         """Return the facts of an event; what may close earlier ones is added to ``closings``."""

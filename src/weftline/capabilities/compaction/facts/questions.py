@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 _READ = 600
 # Later messages of others that may answer a question: what comes after the next is seldom about it.
 _REPLIES = 1
+# Messages after a question among which these are.
+MAX_REPLY_DISTANCE = 2 * _REPLIES
 # A reply as short as this need not repeat a word of the question.
 _SHORT_REPLY = 120
 
@@ -33,7 +35,7 @@ class OpenQuestions(NamedTuple):
             if message.role == "tool" or not message.content.strip():
                 continue
             who = message.name or message.role
-            replies[number] = [text for other, text in reversed(said[-2 * _REPLIES :]) if other != who][:_REPLIES]
+            replies[number] = [text for other, text in reversed(said[-MAX_REPLY_DISTANCE:]) if other != who][:_REPLIES]
             said.append((who, message.content[:_READ]))
         return cls(replies)
 
