@@ -1,17 +1,25 @@
-"""Records the SQL statements of write transactions."""
+"""Records SQL statements."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     import pytest
 
-    from weftline.storage.sql.database import Database
+    from weftline.storage.sql.database import Database, Transaction
 
 _STATEMENTS = frozenset({"one", "all", "run", "changed", "many"})
+
+
+class Executed(NamedTuple):
+    """A statement that a transaction executed, with its values."""
+
+    transaction: object
+    sql: str
+    values: tuple[Any, ...]
 
 
 class _RecordingTransaction:
@@ -46,3 +54,23 @@ async def statements_of(act: Callable[[], Awaitable[Any]], database: Database, p
         )
         await act()
     return statements
+
+
+async def executed_by(
+    act: Callable[[], Awaitable[Any]], kind: type[Transaction], patch: pytest.MonkeyPatch
+) -> list[Executed]:
+    """Run ``act`` and return the statements that transactions of this kind sent to the database."""
+    executed: list[Executed] = []
+
+    def recording(execute: Callable[..., Any]) -> Callable[..., Any]:
+        def record(transaction: object, sql: str, *values: Any) -> Any:
+            executed.append(Executed(transaction, sql, values))
+            return execute(transaction, sql, *values)
+
+        return record
+
+    with patch.context() as patched:
+        for name in sorted(_STATEMENTS):
+            patched.setattr(kind, name, recording(getattr(kind, name)))
+        await act()
+    return executed

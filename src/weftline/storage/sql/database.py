@@ -54,6 +54,8 @@ def caller_scope(actor: Actor) -> Scope:
 
 # Values per statement with a list of parameters.
 BATCH_SIZE = 50
+# Lookups that a read transaction repeats are few; those of long reads of many rows are all different.
+_MAX_SNAPSHOT_ROWS = 64
 
 
 def placeholders(first: int, count: int = BATCH_SIZE) -> str:
@@ -105,6 +107,28 @@ class Transaction(Protocol):
     async def yield_to_loop(self) -> None:
         """Yield to the event loop between the statements of long work."""
         ...
+
+
+class SnapshotRows:
+    """First rows of the statements of a read transaction: in its snapshot a statement always finds the same one.
+
+    Services that are used together look up the same session or window each, so that most lookups repeat one.
+    """
+
+    __slots__ = ("_rows",)
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, tuple[Value, ...]], Row | None] = {}
+
+    async def one(self, find: Callable[..., Awaitable[Row | None]], sql: str, values: tuple[Value, ...]) -> Row | None:
+        """Return the row of a statement; ``find`` executes it the first time."""
+        key = sql, values
+        if key in self._rows:
+            return self._rows[key]
+        row = await find(sql, *values)
+        if len(self._rows) < _MAX_SNAPSHOT_ROWS:
+            self._rows[key] = row
+        return row
 
 
 class SqlStore:

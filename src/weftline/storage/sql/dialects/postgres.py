@@ -19,7 +19,7 @@ import asyncpg
 from weftline.capabilities.metrics.model import SystemInfo
 from weftline.kernel.errors import DiskFull, InternalError, InvalidInput, PoolNotInitialized, SystemUnavailable
 from weftline.kernel.fair_queue import FairSlots
-from weftline.storage.sql.database import SYSTEM, AccessChanged
+from weftline.storage.sql.database import SYSTEM, AccessChanged, SnapshotRows
 from weftline.storage.sql.dialects.heavy_reads import (
     MAX_STEPS,
     STATEMENT_STEPS,
@@ -199,6 +199,19 @@ class PostgresTransaction:
         self._steps_left -= steps
         if self._steps_left < 0:
             raise TooManySteps
+
+
+class PostgresSnapshot(PostgresTransaction):
+    """A transaction that only reads. What it has looked up before, it does not look up again."""
+
+    __slots__ = ("_rows",)
+
+    def __init__(self, *parts: Any) -> None:  # noqa: ANN401 - those of the base
+        super().__init__(*parts)
+        self._rows = SnapshotRows()
+
+    async def one(self, sql: str, *values: Value) -> Row | None:
+        return await self._rows.one(super().one, sql, values)
 
 
 @cache
@@ -478,7 +491,8 @@ async def _entered(
             epoch = await connection.fetchval("SELECT weftline_enter($1)", scope.tenant)
             if scope.epoch is not None and epoch != scope.epoch:
                 raise AccessChanged
-        yield PostgresTransaction(connection, scope.tenant or "", usage, max_steps)
+        transaction = PostgresSnapshot if readonly else PostgresTransaction
+        yield transaction(connection, scope.tenant or "", usage, max_steps)
 
 
 async def _nothing_to_reset(_connection: Any) -> None:  # noqa: ANN401 - asyncpg's own type is private

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
@@ -30,7 +30,7 @@ from weftline.kernel.errors import (
     WeftlineError,
 )
 from weftline.kernel.fair_queue import server_busy
-from weftline.storage.sql.database import SYSTEM, AccessChanged
+from weftline.storage.sql.database import SYSTEM, AccessChanged, SnapshotRows
 from weftline.storage.sql.dialects.heavy_reads import (
     MAX_STEPS,
     STATEMENT_STEPS,
@@ -139,6 +139,19 @@ class SqliteTransaction:
 
     async def yield_to_loop(self) -> None:
         """Do nothing: long work runs on a separate thread."""
+
+
+class SqliteSnapshot(SqliteTransaction):
+    """A transaction that only reads. What it has looked up before, it does not look up again."""
+
+    __slots__ = ("_rows",)
+
+    def __init__(self, *parts: Any) -> None:  # noqa: ANN401 - those of the base
+        super().__init__(*parts)
+        self._rows = SnapshotRows()
+
+    async def one(self, sql: str, *values: Value) -> Row | None:
+        return await self._rows.one(super().one, sql, values)
 
 
 @cache
@@ -364,7 +377,7 @@ def _read(
         cursor = connection.cursor()
         cursor.execute("BEGIN")
         try:
-            return _run_to_end(cursor, scope, work, {}, usage, max_steps)
+            return _run_to_end(cursor, scope, work, {}, usage, max_steps, SqliteSnapshot)
         finally:
             cursor.execute("ROLLBACK")
 
@@ -466,6 +479,7 @@ def _run_to_end(
     epochs: _Epochs,
     usage: StorageUsage,
     max_steps: int = UNLIMITED_STEPS,
+    kind: type[SqliteTransaction] = SqliteTransaction,
 ) -> T:
     tenant = scope.tenant or ""
     if scope.epoch is not None:
@@ -474,7 +488,7 @@ def _run_to_end(
             epochs[tenant] = cursor.execute(_EPOCH, (tenant,)).fetchone()
         if epochs[tenant] != (scope.epoch,):
             raise AccessChanged
-    transaction = SqliteTransaction(cursor, tenant, usage, max_steps)
+    transaction = kind(cursor, tenant, usage, max_steps)
     running = work(transaction).__await__()
     try:
         next(running)
