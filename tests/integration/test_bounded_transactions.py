@@ -110,7 +110,7 @@ def walked(monkeypatch: pytest.MonkeyPatch) -> Walk:
     run_to_end = sqlite._run_to_end
     monkeypatch.setattr(sqlite, "SqliteTransaction", CountingTransaction)
 
-    def counted(cursor: Any, scope: Any, work: Any, *rest: Any) -> Any:
+    def counted(cursor: Any, scope: Any, work: Any, *rest: Any, **how: Any) -> Any:
         opened: list[CountingTransaction] = []
 
         async def inside(transaction: Any) -> Any:
@@ -119,7 +119,7 @@ def walked(monkeypatch: pytest.MonkeyPatch) -> Walk:
 
         before = cursor.connection.total_changes()
         try:
-            return run_to_end(cursor, scope, inside, *rest)
+            return run_to_end(cursor, scope, inside, *rest, **how)
         finally:
             if opened and threading.current_thread().name == "weftline-writer":
                 walk.note(opened[0].steps + cursor.connection.total_changes() - before)

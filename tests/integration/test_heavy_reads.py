@@ -50,8 +50,8 @@ async def test_a_read_of_many_rows_is_moved_to_a_thread(world: World) -> None:
 
 async def test_many_statements_are_too_much_as_well(world: World) -> None:
     async def look(transaction: Transaction) -> str:
-        for _ in range(heavy_reads.MAX_STEPS):
-            await transaction.one("SELECT 1")
+        for number in range(heavy_reads.MAX_STEPS):
+            await transaction.one("SELECT CAST($1 AS INTEGER)", number)
         return threading.current_thread().name
 
     assert (await world.app.database.read(Scope(world.tenant, principal="planner"), look)).startswith("weftline-reads")

@@ -377,7 +377,7 @@ def _read(
         cursor = connection.cursor()
         cursor.execute("BEGIN")
         try:
-            return _run_to_end(cursor, scope, work, {}, usage, max_steps, SqliteSnapshot)
+            return _run_to_end(cursor, scope, work, {}, usage, max_steps, reads=True)
         finally:
             cursor.execute("ROLLBACK")
 
@@ -479,7 +479,8 @@ def _run_to_end(
     epochs: _Epochs,
     usage: StorageUsage,
     max_steps: int = UNLIMITED_STEPS,
-    kind: type[SqliteTransaction] = SqliteTransaction,
+    *,
+    reads: bool = False,
 ) -> T:
     tenant = scope.tenant or ""
     if scope.epoch is not None:
@@ -488,7 +489,7 @@ def _run_to_end(
             epochs[tenant] = cursor.execute(_EPOCH, (tenant,)).fetchone()
         if epochs[tenant] != (scope.epoch,):
             raise AccessChanged
-    transaction = kind(cursor, tenant, usage, max_steps)
+    transaction = (SqliteSnapshot if reads else SqliteTransaction)(cursor, tenant, usage, max_steps)
     running = work(transaction).__await__()
     try:
         next(running)
