@@ -30,6 +30,7 @@ DEFAULT_RATES = {
 
 _LARGEST = {"port": 65_535, "doubt_percent": 100}
 # Shorter tokens can be guessed.
+_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 _MIN_TOKEN_LENGTH = 16
 
 
@@ -341,6 +342,13 @@ class Settings:
         if len(self.metrics_token) < _MIN_TOKEN_LENGTH:
             raise InvalidSetting(f"WEFTLINE_METRICS_TOKEN has fewer than {_MIN_TOKEN_LENGTH} characters.")
         return self.metrics_token.encode()
+
+    @property
+    def lowest_logged_level(self) -> str:
+        level = self.log_level.upper()
+        if level not in _LEVELS:
+            raise InvalidSetting(f"WEFTLINE_LOG_LEVEL: '{self.log_level}' is none of {', '.join(_LEVELS)}.")
+        return level
 
     def rates(self) -> dict[RateClass, str]:
         """Return the rate limit of each class; empty means unlimited."""

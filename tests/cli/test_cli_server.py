@@ -44,9 +44,12 @@ def test_a_start_that_fails_shows_no_key(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        for wrong in ({"WEFTLINE_PORT": str(taken.getsockname()[1])}, {"WEFTLINE_METRICS_TOKEN": "short"}):
+        port = {"WEFTLINE_PORT": str(taken.getsockname()[1])}
+        for wrong in (port, {"WEFTLINE_METRICS_TOKEN": "short"}, {"WEFTLINE_LOG_LEVEL": "LOUD"}):
             failed = CommandLine(tmp_path, {"WEFTLINE_PORT": str(free_port()), **wrong}).process("serve")
             assert failed.returncode != 0
+            assert "Hint:" in failed.stderr
+            assert "Traceback" not in failed.stderr
             assert "weftline." not in failed.stderr.replace("weftline.db", "")
     # The key is shown by the first start that succeeds.
     with server_process(tmp_path) as server:

@@ -788,6 +788,20 @@ async def test_a_session_is_not_deleted_with_what_a_rule_protects(
 
 
 @pytest.mark.req("CE-F35")
+@pytest.mark.parametrize(
+    ("condition", "prohibits"),
+    [(None, True), ("arguments.domain == 'handbook'", True), ("arguments.domain == 'other'", False)],
+)
+async def test_a_domain_is_not_deleted_with_documents_that_a_rule_protects(
+    world: World, condition: str | None, *, prohibits: bool
+) -> None:
+    await world.admin.call("knowledge.create_domain", domain="handbook")
+    await define(world.admin, rule("knowledge.delete_document", condition))
+    deleted = await outcome(world.admin.call("knowledge.delete_domain", domain="handbook"))
+    assert deleted == ("GUARDRAIL_VIOLATION" if prohibits else "ok")
+
+
+@pytest.mark.req("CE-F35")
 @pytest.mark.parametrize("mode", ["delete", "flag"])
 async def test_what_a_rule_protects_is_not_forgotten(world: World, mode: str) -> None:
     await world.planner.write("goal", "ship")

@@ -76,4 +76,4 @@ def configure_logging(level: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
-    logging.getLogger("weftline").setLevel(level.upper())
+    logging.getLogger("weftline").setLevel(level)

@@ -104,6 +104,11 @@ class DeleteDomain(Request):
 
     domain: DomainName
 
+    @property
+    def effects(self) -> tuple[str, ...]:
+        """Return the name of what deletes a document: all of the domain are deleted."""
+        return ("knowledge.delete_document",)
+
 
 class DomainInfo(Response, omit_defaults=False):
     """A domain with the number of its documents and chunks; pending, failed and quarantined count documents.
