@@ -15,7 +15,7 @@ from evals.compaction_sessions import SESSIONS, planted_session, statements, sur
 from evals.results import Row
 from weftline.capabilities.compaction.compactor import Compactor
 from weftline.capabilities.compaction.facts.extraction import extract_facts
-from weftline.capabilities.compaction.model import CompactionSource, StrategyName
+from weftline.capabilities.compaction.model import CompactionSource, StrategyName, is_stated
 from weftline.capabilities.compaction.summariser import ExtractiveSummariser
 from weftline.capabilities.compaction.verification import verify
 from weftline.capabilities.language_models.model import ConversationMessage
@@ -56,7 +56,7 @@ async def compact_session(session: PlantedSession, strategy: StrategyName, targe
     draft = await Compactor().compact(source, strategy, ExtractiveSummariser())
     text = text_of(session, draft.view)
     lost = [f"{each.name}: {', '.join(each.probes)}" for each in session.planted if not survives(text, each)]
-    current = [fact for fact in facts if fact.status == "current"]
+    current = [fact for fact in facts if fact.status == "current" and is_stated(fact)]
     lost_facts = verify(text, current).missing
     return Outcome(lost, len(session.planted), lost_facts, len(current), approximate_tokens(text), session.tokens)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # Parts of a group's room for whole sentences: for those that more probably state something than not, and for all. The
 # rest is for words of the others: in talk where nearly every sentence might tell something, words keep more than a few.
 _STATED = 0.5
-_STATED_ROOM, _ROOM = 0.75, 0.3
+_STATED_ROOM, _ROOM = 0.75, 0.2
 
 
 class GroupFacts(NamedTuple):

@@ -105,8 +105,9 @@ class KeyFact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return (*self.event_ids, self.superseded_by.rpartition("#")[0])
 
 
-# From this probability on a sentence counts as a statement, and must be kept if its kind binds.
-_STATED = 0.2
+# From this probability on a sentence is shown as a statement, and from the other one it must be kept if its kind binds:
+# whole sentences that perhaps state nothing would take the room of the words of all others.
+_STATED, _BINDING = 0.2, 0.4
 
 
 def is_stated(fact: KeyFact) -> bool:
@@ -116,7 +117,7 @@ def is_stated(fact: KeyFact) -> bool:
 
 def binds(kind: FactKind, probability: float) -> bool:
     """Tell whether a statement is kept in any case; one that only tells something is kept while there is room."""
-    return probability >= (1.0 if kind is FactKind.FACT else _STATED)
+    return probability >= (1.0 if kind is FactKind.FACT else _BINDING)
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
