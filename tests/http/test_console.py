@@ -673,6 +673,9 @@ async def test_a_held_text_is_shown_once_with_its_source_and_what_was_found(worl
         page = (await reader.open("/approvals")).text
     assert page.count(f"<mark>{attack}</mark>") == 1
     assert "tool:read_mail" in page
+    # The key is not there yet, so its page would be an error.
+    assert f'href="/console/sessions/{SESSION}/keys/notice"' not in page
+    assert f'<a href="/console/sessions/{SESSION}">Open the session</a>' in page
 
 
 async def test_errors_are_pages_with_the_menu_for_who_is_signed_in(world: World) -> None:

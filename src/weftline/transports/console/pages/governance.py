@@ -97,7 +97,9 @@ async def held_call(view: PageView, approval_id: str) -> HeldCallView:
         found = excerpt
     current = await _current_value(view, request) if shown.operation in _CHANGE_KEYS else None
     others = {name: value for name, value in request.items() if name not in {*_TEXTS, *_PLACES, "derived_from"}}
-    return HeldCallView(shown, _place(request), before, found, after, current, origins, added_by, others)
+    return HeldCallView(
+        shown, _place(request, has_key=current is not None), before, found, after, current, origins, added_by, others
+    )
 
 
 async def _current_value(view: PageView, request: dict[str, Any]) -> str | None:
@@ -118,7 +120,7 @@ async def _document(view: PageView, request: dict[str, Any]) -> Any:  # noqa: AN
     return held if getattr(held, "quarantine", None) else None
 
 
-def _place(request: dict[str, Any]) -> str | None:
+def _place(request: dict[str, Any], *, has_key: bool) -> str | None:
     """Return the page where a held call would change something."""
     if "domain" in request and "document_id" in request:
         return item_link(str(DocumentName(request["domain"], request["document_id"])))
@@ -126,8 +128,8 @@ def _place(request: dict[str, Any]) -> str | None:
         return f"{PATH}/compactions/{quote(str(request['compaction_id']), safe='')}"
     if "session_id" not in request:
         return None
-    key = request.get("key")
-    return item_link(f"board:{request['session_id']}/{key}" if key else f"board:{request['session_id']}")
+    board = f"board:{request['session_id']}"
+    return item_link(f"{board}/{request['key']}" if has_key else board)
 
 
 async def guardrails(view: PageView) -> Response:
