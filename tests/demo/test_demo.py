@@ -134,6 +134,19 @@ async def test_the_demo_says_that_indexing_does_not_end() -> None:
         await Agent("a", _Indexing("a", float("inf"), []), Narrator()).search("what?")
 
 
+async def test_the_demo_waits_for_a_slow_machine_within_the_rate_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+
+    async def slept(seconds: float) -> None:
+        waits.append(seconds)
+
+    monkeypatch.setattr(demo_agents.asyncio, "sleep", slept)
+    await Agent("a", _Indexing("a", 90, []), Narrator()).search("what?")
+    assert len(waits) == 90
+    # An agent may send 100 searches in a minute, and its prompts search as well.
+    assert sum(waits[:60]) > 55
+
+
 def test_passwords_are_not_printed() -> None:
     settings = Settings(database_url="postgresql://weftline:secret@db.internal/weftline")
     assert _weftline(settings).startswith('WEFTLINE_DATABASE_URL="${WEFTLINE_DATABASE_URL:?}" ')

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from weftline.demo.narration import Narrator
 
 # Messages and documents are indexed shortly after they are written; on a busy machine, a little later.
-_MAX_POLLS = 240
+_MAX_POLLS = 120
 _POLL_SECONDS = 0.25
+# Of one wait: more searches in a minute than an agent may send would end the demo.
+_LONGEST_WAIT = 1.0
 
 
 class Agent:
@@ -56,11 +58,11 @@ class Agent:
     async def _settled(self, query: str) -> dict[str, Any]:
         """Return the answer of a search that has nothing pending."""
         answer: dict[str, Any] = {}
-        for _ in range(_MAX_POLLS):
+        for poll in range(1, _MAX_POLLS + 1):
             answer = (await self._client.call_tool("search", {"query": query, "top_k": 1})).structured_content or {}
             if "pending" not in answer:
                 return answer
-            await asyncio.sleep(_POLL_SECONDS)
+            await asyncio.sleep(min(_POLL_SECONDS * poll, _LONGEST_WAIT))
         raise SystemUnavailable(f"The demo's server still has something to index: {answer['pending']}")
 
     async def ingest(self, events: Sequence[dict[str, Any]]) -> dict[str, Any]:
