@@ -320,8 +320,9 @@ async def test_pages_on_usage_show_what_was_saved(world: World) -> None:
     for page in (shown, overview):
         assert f'<h2>Saved</h2><p class="figure">{shown_percent(total["savings_ratio"])}</p>' in page
         more = total["engine_assembled_tokens"] - total["naive_baseline_tokens"]
-        alone = f"conversation alone: {shown_number(total['naive_baseline_tokens'])} tokens"
-        assert (f"{shown_number(more)} tokens more than the {alone}" if more > 0 else alone) in page
+        whole = shown_number(total["naive_baseline_tokens"])
+        longer = f"{shown_number(more)} tokens more than the conversation alone, which has {whole}"
+        assert (longer if more > 0 else f"of the {whole} tokens of the conversation alone") in page
 
 
 async def test_stored_text_is_inert_on_every_page(world: World) -> None:
