@@ -313,7 +313,7 @@ from weftline.capabilities.windows.checkpoints import (
     WindowVersion,
 )
 from weftline.capabilities.windows.ingest import Ingested, IngestedEvent, NewToolCall, NewWindowEvent
-from weftline.capabilities.windows.operations import WindowDeleted, WindowEvents, WindowList
+from weftline.capabilities.windows.operations import WindowDeleted, WindowEventPopped, WindowEvents, WindowList
 from weftline.capabilities.windows.review import EventsReleased
 from weftline.capabilities.windows.shared_windows import WindowRefreshed, WindowRoutes
 from weftline.capabilities.windows.views import (
@@ -698,6 +698,7 @@ __all__ = [
     "WebhookReplayed",
     "WebhookTested",
     "WindowDeleted",
+    "WindowEventPopped",
     "WindowEventView",
     "WindowEvents",
     "WindowList",

@@ -33,7 +33,7 @@ def test_a_held_call_is_listed_and_shown_for_people(launch: CommandLine, held: s
     assert "request:" in lines
     assert any(line.startswith("value:") and ATTACK in line for line in lines)
     assert "why it is held:" in lines
-    assert f"Decide with: weftline approval approve {held}, or weftline approval refuse {held}" in lines
+    assert f"Decide with: weftline approval approve {held}, or weftline approval reject {held}" in lines
     assert launch.json("approval", "show", held)["request"]["value"] == ATTACK
     assert launch.run("approval", "list", "--state", "refused").stdout == "No held calls.\n"
 
@@ -43,12 +43,12 @@ def test_an_approved_call_is_performed(launch: CommandLine, held: str) -> None:
     assert approved == "Approved: board.write of scout has been performed.\n"
     assert ATTACK in launch.run("board", "read", "notes").stdout
     assert "a harmless quote" in launch.run("approval", "show", held).stdout
-    launch.run("approval", "refuse", held, code=1)
+    launch.run("approval", "reject", held, code=1)
     launch.run("--as", "scout", "board", "write", "notes", ATTACK)
 
 
 def test_a_refused_call_is_not_performed(launch: CommandLine, held: str) -> None:
-    assert launch.run("approval", "refuse", held).stdout == "Refused: board.write of scout is not performed.\n"
+    assert launch.run("approval", "reject", held).stdout == "Rejected: board.write of scout is not performed.\n"
     assert "APPROVAL_REFUSED" in launch.run("--as", "scout", "board", "write", "notes", ATTACK, code=3).output
     launch.run("board", "read", "notes", code=1)
 
@@ -60,7 +60,7 @@ def test_an_approved_call_that_fails_ends_with_1(launch: CommandLine, held: str)
 
 
 def test_agents_cannot_decide_on_the_command_line(launch: CommandLine, held: str) -> None:
-    for command in ("approve", "refuse"):
+    for command in ("approve", "reject"):
         assert "PERMISSION_DENIED" in launch.run("--as", "scout", "approval", command, held, code=3).output
     own = launch.run("--as", "scout", "approval", "show", held).stdout
     assert "why it is held:" not in own

@@ -26,6 +26,8 @@ def test_other_verbs_run_the_command_that_they_certainly_mean(launch: CommandLin
     assert launch.json("session", "show")["session"]["id"] == "launch"
     assert launch.json("knowledge", "list")["domains"] == []
     assert launch.json("board", "rm", "goal")["deleted"] == "goal"
+    for word in ("reject", "refuse"):
+        assert "APPROVAL_NOT_FOUND" in launch.run("approval", word, "approval_1", code=1).stderr
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ async def test_a_killed_approver_neither_loses_nor_repeats_a_call(world: World, 
     await approve_and_be_killed(world, approver, approval_id, point, "message.add")
     assert await world.planner.message_texts() == (["deploy now"] if point == "committed" else [])
     assert await outcome(world.planner.call("message.add", **raw)) == "APPROVAL_PENDING"
-    assert await outcome(approver.call("approval.refuse", approval_id=approval_id)) == "APPROVAL_CLOSED"
+    assert await outcome(approver.call("approval.reject", approval_id=approval_id)) == "APPROVAL_CLOSED"
     # The killed process may only be slow: nothing is taken over before its time.
     await world.app.scheduler.drain(ADVANCE)
     assert (await approver.call("approval.show", approval_id=approval_id))["state"] == "approved"

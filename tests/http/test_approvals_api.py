@@ -26,7 +26,7 @@ def test_a_held_write_is_approved_over_rest(team: Team, session: str) -> None:
         assert refused.status_code in {403, 404}, agent
     approved = team.ask("POST", f"/v1/approvals/{approval_id}/approve", human, json={"reason": "a quote"})
     assert approved.json()["state"] == "performed"
-    again = team.ask("POST", f"/v1/approvals/{approval_id}/refuse", human, json={})
+    again = team.ask("POST", f"/v1/approvals/{approval_id}/reject", human, json={})
     assert (again.status_code, again.json()["code"]) == (409, "APPROVAL_CLOSED")
     retry = team.ask("PUT", path, json={"value": ATTACK})
     assert (retry.status_code, retry.json()["version"]) == (200, 1)

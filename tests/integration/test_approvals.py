@@ -100,7 +100,7 @@ async def test_a_caller_in_another_process_gets_the_answer(world: World, rule: A
 @pytest.mark.usefixtures("rule")
 async def test_a_refused_call_is_never_performed(world: World, approver: Caller) -> None:
     waiting = asyncio.create_task(world.planner.delete("goal"))
-    refusal = await approver.call("approval.refuse", approval_id=await approval_of(approver), reason="still needed")
+    refusal = await approver.call("approval.reject", approval_id=await approval_of(approver), reason="still needed")
     assert refusal["state"] == "refused"
     with refused("APPROVAL_REFUSED") as caught:
         await asyncio.wait_for(waiting, TIMEOUT)
@@ -246,7 +246,7 @@ async def test_nobody_decides_about_their_own_call_and_no_agent_decides(world: W
             await caller.delete("goal")
     of_admin = (await world.admin.call("approval.list"))["approvals"]
     own = next(held["approval_id"] for held in of_admin if held["agent_id"] == "admin")
-    for decision in ("approval.approve", "approval.refuse"):
+    for decision in ("approval.approve", "approval.reject"):
         with refused("PERMISSION_DENIED"):
             await world.admin.call(decision, approval_id=own)
         for agent in (world.planner, world.review):
@@ -265,7 +265,7 @@ async def test_held_calls_are_hidden_from_others(world: World) -> None:
         with refused("APPROVAL_NOT_FOUND"):
             await caller.call("approval.show", approval_id=approval_id)
     for human in (junior, world.stranger):
-        for decision in ("approval.approve", "approval.refuse"):
+        for decision in ("approval.approve", "approval.reject"):
             with refused("APPROVAL_NOT_FOUND"):
                 await human.call(decision, approval_id=approval_id)
     [own] = (await world.planner.call("approval.list"))["approvals"]
@@ -390,7 +390,7 @@ async def test_of_many_decisions_at_once_one_is_made(world: World, approver: Cal
         deciding = [
             caller.call(decision, approval_id=approval_id)
             for caller in (approver, world.admin.at(other))
-            for decision in ("approval.approve", "approval.refuse", "approval.approve")
+            for decision in ("approval.approve", "approval.reject", "approval.approve")
         ]
         outcomes = await asyncio.gather(*map(outcome, deciding))
         assert sorted(outcomes) == ["APPROVAL_CLOSED"] * 5 + ["ok"]
@@ -560,7 +560,7 @@ async def test_lists_are_paged_and_filtered(world: World, approver: Caller) -> N
     assert ids == sorted(ids, reverse=True)
     assert len(ids) == 3
     assert "next_cursor" not in rest
-    await approver.call("approval.refuse", approval_id=ids[0])
+    await approver.call("approval.reject", approval_id=ids[0])
     assert [held["approval_id"] for held in await pending(approver)] == ids[1:]
     refusals = (await approver.call("approval.list", state="refused"))["approvals"]
     assert [held["approval_id"] for held in refusals] == ids[:1]

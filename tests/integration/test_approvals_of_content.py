@@ -49,7 +49,7 @@ async def test_an_approval_of_one_text_is_none_of_another(world: World, approver
 async def test_refused_content_is_never_stored(world: World, approver: Caller) -> None:
     with refused("CONTENT_QUARANTINED"):
         await world.analysis.say(ATTACK)
-    await approver.call("approval.refuse", approval_id=await approval_of(approver))
+    await approver.call("approval.reject", approval_id=await approval_of(approver))
     with refused("APPROVAL_REFUSED"):
         await world.analysis.say(ATTACK)
     assert await world.planner.message_texts() == []

@@ -59,7 +59,7 @@ VALID: dict[str, dict[str, Any]] = {
     "approval.list": {},
     "approval.show": {"approval_id": "approval_1"},
     "approval.approve": {"approval_id": "approval_1"},
-    "approval.refuse": {"approval_id": "approval_1"},
+    "approval.reject": {"approval_id": "approval_1"},
     "tools.register": {"tools": [{"name": "github.create_issue", "description": "Create an issue."}]},
     "tools.list": {},
     "tools.remove": {"name": "github.search"},
@@ -154,6 +154,7 @@ VALID: dict[str, dict[str, Any]] = {
     "window.release": {**IN_SESSION, "event_ids": ["e1"]},
     "window.delete": IN_SESSION,
     "window.refresh": IN_SESSION,
+    "window.pop": IN_SESSION,
     "window.join": {**IN_SESSION, "with_agent_id": "analysis"},
     "window.leave": IN_SESSION,
     "window.route": {**IN_SESSION, "categories": ["CONTEXT"], "to_types": ["review"]},
@@ -262,7 +263,7 @@ HOSTILE = ("../x", "..\\x", "key\n", "\x00", "\x1b[2J", "\ud800", "x" * 2_000_00
 # Fields that take any text, which is only compared or stored.
 FREE_TEXT = {"value", "purpose", "before", "after", "content", "query", "sender", "reason", "contains"}
 FREE_TEXT |= {"question", "needed_for"}
-FREE_TEXT |= {"role", "system_prompt", "item_id", "turn_id", "task_id", "tool_call_id"}
+FREE_TEXT |= {"role", "system_prompt", "instructions", "item_id", "turn_id", "task_id", "tool_call_id"}
 FREE_TEXT |= {"description", "against", "method"}
 FREE_TEXT |= {"bundle", "recipient", "answer", "server", "item"}
 FREE_TEXT |= {"action", "target", "prefix", "text", "task_description", "model", "system", "native_id"}

@@ -326,7 +326,7 @@ async def on_quarantine(calls: Calls, world: World) -> None:
     assert {each["state"] for each in listed["documents"]} == {"quarantined"}
     approvals = (await admin.call("approval.list"))["approvals"]
     refused = next(each["approval_id"] for each in approvals if "suspicious/refused" in each["check"])
-    await do(admin, "approval.refuse", approval_id=refused)
+    await do(admin, "approval.reject", approval_id=refused)
     await do(admin, "knowledge.release_document", domain="suspicious", document_id="released", version=1)
     await do(admin, "knowledge.discard_document", domain="suspicious", document_id="discarded", version=1)
 

@@ -80,7 +80,7 @@ async def test_a_refused_compaction_leaves_the_view_before(critical: World) -> N
     before = await current(critical, ANALYSIS)
     await say(critical.analysis, 150, first=150)
     await critical.app.scheduler.drain(COMPACT)
-    await critical.admin.call("approval.refuse", approval_id=await approval_of(critical.admin), reason="Keep it.")
+    await critical.admin.call("approval.reject", approval_id=await approval_of(critical.admin), reason="Keep it.")
     assert [each.state for each in await compactions(critical, ANALYSIS)] == ["applied", "refused"]
     assert await current(critical, ANALYSIS) == before
     # It is asked again when the window has grown, not at once.

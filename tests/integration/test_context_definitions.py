@@ -385,3 +385,41 @@ async def test_a_merge_takes_a_value_and_its_metadata_from_one_side(world: World
         await world.admin.call("history.resolve", review_id=merge["review_id"], resolutions=resolutions)
         (entry,) = (await pull(agent))["context"]["memory"]["learned_knowledge"]
         assert (entry["value"], entry["metadata"]) == expected
+
+
+async def test_instructions_given_at_creation_are_the_first_version_of_the_definition(world: World) -> None:
+    lead = await world.admin.create_agent("lead", instructions="You lead the release.")
+    first = await definition(world.admin, "lead")
+    assert (first["version"], first["system_prompt"], first["role"]) == (1, "You lead the release.", None)
+    # Its first sub-agent: until now it has nobody below it that it could define.
+    await lead.create_agent("tester", instructions="You test what is released.")
+    assert (await definition(lead, "tester"))["system_prompt"] == "You test what is released."
+    session = (await lead.call("session.create", purpose="Release"))["session_id"]
+    prompt = await lead.call("context.assemble", session_id=session, task_description="What is next?")
+    assert "You lead the release." in prompt["body"]["messages"][0]["content"]
+    assert await problems(world) == []
+    with refused("SELF_MODIFICATION"):
+        await define(lead, "lead", system_prompt="You may do anything.")
+    changed = await define(world.admin, "lead", system_prompt="You lead the launch.", if_version=1)
+    assert (changed["previous_version"], changed["version"]) == (1, 2)
+
+
+async def test_an_agent_that_exists_keeps_its_instructions(world: World) -> None:
+    await world.admin.create_agent("lead", instructions="You lead the release.")
+    again = await world.admin.call("agent.create", agent_id="lead", exist_ok=True, instructions="You lead nothing.")
+    assert again["existed"]
+    assert (await definition(world.admin, "lead"))["system_prompt"] == "You lead the release."
+
+
+async def test_only_agents_get_instructions_and_only_from_those_who_may_define_them(world: World) -> None:
+    for agent_id, kind, by, error in (
+        ("dana", "human", world.admin, "INVALID_INPUT_FORMAT"),
+        ("elsewhere", "agent", world.planner, "PERMISSION_DENIED"),
+    ):
+        parent = {"parent_id": "admin"} if by is world.planner else {}
+        with refused(error):
+            await by.call("agent.create", agent_id=agent_id, kind=kind, instructions="Do it.", **parent)
+    junior = await world.admin.create_agent("junior", kind="human", clearance=2, permissions=["admin", "write"])
+    with refused("PERMISSION_DENIED"):
+        await junior.call("agent.create", agent_id="clerk", instructions="Do it.")
+    assert await outcome(definition(world.admin, "clerk")) == "AGENT_NOT_FOUND"

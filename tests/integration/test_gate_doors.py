@@ -56,11 +56,12 @@ INSTRUCTIONS = "is an instruction, of those who may give it; see docs/concepts/l
 DECISION = "of the human who decides"
 NOT_CONTENT = {
     "approval.approve": {"reason": DECISION},
-    "approval.refuse": {"reason": DECISION},
+    "approval.reject": {"reason": DECISION},
     "guardrail.check": dict.fromkeys(("arguments.*", "answer"), QUERY),
     "guardrail.test": dict.fromkeys(
         ("arguments.*", "answer", "guardrails[].condition", "guardrails[].message", "guardrails[].mask[]"), QUERY
     ),
+    "agent.create": {"instructions": INSTRUCTIONS},
     "agent.define": dict.fromkeys(
         ("role", "system_prompt", "config.*", "guardrails[].condition", "guardrails[].message", "guardrails[].mask[]"),
         INSTRUCTIONS,
@@ -135,9 +136,9 @@ NOT_CONTENT = {
     "records.resolve": dict.fromkeys(("source_id", "source_ref.*", "against"), QUERY),
     "records.set_lifecycle": {"record_id": NAMES},
     "records.show": {"record_id": NAMES},
-    "search.find_similar": dict.fromkeys(("metadata.*", "types[]", "entities[]", "text"), QUERY),
-    "search.get_context": dict.fromkeys(("metadata.*", "types[]", "entities[]", "query"), QUERY),
-    "search.query": dict.fromkeys(("metadata.*", "types[]", "entities[]", "query"), QUERY),
+    "search.find_similar": dict.fromkeys(("metadata.*", "prefix", "owner", "types[]", "entities[]", "text"), QUERY),
+    "search.get_context": dict.fromkeys(("metadata.*", "prefix", "owner", "types[]", "entities[]", "query"), QUERY),
+    "search.query": dict.fromkeys(("metadata.*", "prefix", "owner", "types[]", "entities[]", "query"), QUERY),
     "tools.register": {"tools[].examples[]": "only searched"},
     "tools.select": {"task_description": QUERY},
     "token.issue": {"api_key": "is a secret"},

@@ -315,3 +315,54 @@ async def test_a_value_that_cannot_be_fetched_holds_nothing_up(world: World, mon
     for _ in range(3):
         await world.index_sessions()
     assert await memory_index(world) == {"learned_knowledge/kept": ["apricot kept"]}
+
+
+async def keys(agent: Caller, **options: Any) -> list[str]:
+    found = await agent.call("search.query", query="billing calls a minute", low_confidence=True, **options)
+    return sorted(result["key"] for result in found["results"])
+
+
+async def test_a_prefix_limits_a_search_to_keys_of_memory_and_of_the_sessions_board(world: World) -> None:
+    await learn(world.planner, "billing/limit", FACT)
+    await learn(world.planner, "mail/limit", "The mail service rejects more than 90 calls a minute.")
+    for key in ("billing/draft", "notes"):
+        await world.planner.call("memory.set", key=key, value=f"Private: {FACT}")
+        await world.planner.call("memory.set", key=f"{key}/here", value=f"Here: {FACT}", session_id=SESSION)
+    for key in ("billing_rule", "other"):
+        await world.planner.call("board.write", session_id=SESSION, key=key, value=f"Shared: {FACT}")
+    await world.planner.call("message.add", session_id=SESSION, content=f"billing: {FACT}")
+    await world.index_sessions()
+    everywhere = ["billing/draft", "billing/draft/here", "billing/limit"]
+    assert await keys(world.planner, prefix="billing") == everywhere
+    assert await keys(world.planner, prefix="billing", session_id=SESSION) == [*everywhere, "billing_rule"]
+    assert await keys(world.planner, prefix="billing", session_id=SESSION, sources=["board"]) == ["billing_rule"]
+    assert await keys(world.planner, prefix="nothing") == []
+    for only in ({"sources": ["board"]}, {"sources": ["document"]}, {"domains": ["handbook"]}):
+        with refused("INVALID_INPUT_FORMAT"):
+            await keys(world.planner, prefix="billing", **only)
+
+
+async def test_an_owner_limits_a_search_to_one_memory(world: World) -> None:
+    await create_team(world.admin, "research", "planner")
+    await learn(world.planner, "own", FACT)
+    await push(world.planner, knowledge_entry("shared", f"Team: {FACT}"), owner="team:research", if_version=0)
+    await world.planner.call("memory.set", key="private", value=f"Private: {FACT}")
+    await world.planner.call("board.write", session_id=SESSION, key="board", value=f"Shared: {FACT}")
+    await world.index_sessions()
+    assert await keys(world.planner, owner="planner") == ["own", "private"]
+    assert await keys(world.planner, owner="team:research") == ["shared"]
+    assert await keys(world.planner, owner="team:research", prefix="o") == []
+    for owner, error in (("team:other", "TEAM_NOT_FOUND"), ("analysis", "AGENT_NOT_FOUND")):
+        with refused(error):
+            await keys(world.planner, owner=owner)
+
+
+async def test_a_prefix_and_an_owner_hold_for_what_a_session_has_pulled(world: World) -> None:
+    await learn(world.planner, "billing/limit", FACT)
+    await learn(world.planner, "mail/limit", f"Mail: {FACT}")
+    await pull(world.planner)
+    await learn(world.planner, "billing/limit", f"Later: {FACT}")
+    await learn(world.planner, "mail/limit", f"Later, mail: {FACT}")
+    await world.index_sessions()
+    inside = {"session_id": SESSION, "owner": "planner"}
+    assert await texts(world.planner, "billing calls a minute", prefix="billing", **inside) == [FACT]

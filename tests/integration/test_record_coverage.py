@@ -177,6 +177,8 @@ async def on_windows(do: Callable[..., Awaitable[Any]], world: World) -> None:
     await do(planner, "window.refresh", **of_analysis)
     await do(planner, "window.restore", **of_analysis, label="start")
     await planner.call("context.ingest", **of_analysis, events=[{"event_id": "own"}])
+    await do(planner, "window.pop", **of_analysis)
+    await planner.call("context.ingest", **of_analysis, events=[{"event_id": "own"}])
     await do(planner, "window.restore", **of_analysis, label="start")
     await do(planner, "window.branch", session_id="s1", label="start", branch="again")
     await do(planner, "window.join", **of_analysis, with_agent_id="planner")

@@ -137,7 +137,7 @@ async def test_an_event_recorded_within_a_step_can_be_approved(world: World, app
 
 async def test_a_refused_event_stays_held(world: World, approver: Caller) -> None:
     await ingest(world.analysis, {"content": ATTACK})
-    await approver.call("approval.refuse", approval_id=await approval_of(approver))
+    await approver.call("approval.reject", approval_id=await approval_of(approver))
     assert MARK not in await prompt(world.analysis)
     assert await window_texts(world.analysis) == [ATTACK]
 

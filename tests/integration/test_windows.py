@@ -285,3 +285,29 @@ async def test_content_parts_that_no_provider_takes_are_refused(world: World, ev
     with refused("INVALID_INPUT_FORMAT") as caught:
         await world.planner.call("context.ingest", session_id=SESSION, events=[event])
     assert field in caught.value.message
+
+
+async def test_pop_removes_the_newest_event_and_returns_it(world: World) -> None:
+    await ingest(world.analysis, message("a", "one"), message("b", "x" * 5_000, role="assistant"))
+    popped = await world.analysis.call("window.pop", session_id=SESSION)
+    assert (popped["event"]["event_id"], popped["event"]["content"], popped["count"]) == ("b", "x" * 5_000, 1)
+    assert await contents(world.analysis) == ["one"]
+    # The number of a removed event is not given again, so that nothing that names it means another one.
+    again = await ingest(world.analysis, message("b", "two", role="assistant"))
+    assert (again["events"][0]["number"], again["events"][0]["added"]) == (3, True)
+    for left, event_id in ((1, "b"), (0, "a")):
+        popped = await world.planner.call("window.pop", session_id=SESSION, agent_id="analysis")
+        assert (popped["event"]["event_id"], popped["count"]) == (event_id, left)
+    assert (await world.analysis.call("window.pop", session_id=SESSION))["event"] is None
+    log = await world.analysis.call("history.log", context_id=f"window:{SESSION}:analysis")
+    assert [commit["reason"] for commit in log["commits"]].count("pop") == 3
+    with refused("PERMISSION_DENIED"):
+        await world.review.call("window.pop", session_id=SESSION, agent_id="analysis")
+
+
+async def test_an_agent_does_not_pop_what_those_above_it_told_it(world: World) -> None:
+    await ingest(world.planner, message("order", "Answer in French.", role="system"), agent_id="analysis")
+    with refused("SELF_MODIFICATION"):
+        await world.analysis.call("window.pop", session_id=SESSION)
+    assert await contents(world.analysis) == ["Answer in French."]
+    assert (await world.planner.call("window.pop", session_id=SESSION, agent_id="analysis"))["count"] == 0

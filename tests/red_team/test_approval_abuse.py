@@ -39,7 +39,7 @@ async def test_an_agent_decides_about_no_call(world: World, mallory: Caller, dan
     assert await outcome(mallory.delete("a")) == "APPROVAL_PENDING"
     assert await outcome(world.planner.delete("a")) == "APPROVAL_PENDING"
     for held in await pending(dana, 2):
-        for decision in ("approval.approve", "approval.refuse"):
+        for decision in ("approval.approve", "approval.reject"):
             await blocked(world, mallory.call(decision, approval_id=held["approval_id"]), "PERMISSION_DENIED")
     assert len(await pending(dana, 2)) == 2
 
@@ -84,7 +84,7 @@ async def test_nobody_learns_of_the_held_calls_of_others(world: World, mallory: 
     with refused("APPROVAL_PENDING") as caught:
         await world.planner.delete("a")
     approval_id = caught.value.context["approval_id"]
-    await dana.call("approval.refuse", approval_id=approval_id)
+    await dana.call("approval.reject", approval_id=approval_id)
     assert (await mallory.call("approval.list"))["approvals"] == []
     assert await outcome(mallory.call("approval.show", approval_id=approval_id)) == "APPROVAL_NOT_FOUND"
     seen = (await mallory.events(after=start))["events"]

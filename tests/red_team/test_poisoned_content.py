@@ -166,6 +166,6 @@ async def test_what_a_human_releases_is_stored_as_it_was_with_who_released_it(wo
 
 async def test_an_approval_releases_no_other_text(world: World) -> None:
     approval_id = await held(world, world.planner.write("goal", ORDER))
-    await world.admin.call("approval.refuse", approval_id=approval_id)
+    await world.admin.call("approval.reject", approval_id=approval_id)
     await held(world, world.planner.write("goal", f"{ORDER} Now."))
     assert await world.planner.keys() == []

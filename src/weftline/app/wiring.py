@@ -18,8 +18,9 @@ from weftline.app.session_acl_cache import CallSessionAcl, SessionAclCache
 from weftline.capabilities.access.agent_tree import AgentLimit
 from weftline.capabilities.access.audit import AuditFilter, AuditStore, AuditTrail
 from weftline.capabilities.access.operations import TokenLifetimes
-from weftline.capabilities.access.store import AccessStore, LineKeys, TokenCodec
+from weftline.capabilities.access.store import AccessStore, AgentInstructions, LineKeys, TokenCodec
 from weftline.capabilities.agent_context.critical import CriticalEditStore, SessionLayers
+from weftline.capabilities.agent_context.definitions import InitialDefinition
 from weftline.capabilities.agent_context.model import ContextLimits
 from weftline.capabilities.agent_context.store import SnapshotStore
 from weftline.capabilities.alerts.evaluation import AlertSettingsCache
@@ -318,6 +319,7 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
 _CALL, _TRANSACTION = 0, 1
 # Ports that a service of a higher slice implements.
 _IMPLEMENTATIONS: Mapping[type, type] = {
+    AgentInstructions: InitialDefinition,
     AlertPort: Alerts,
     AuditFilter: DomainAuditFilter,
     CompactionQueue: ThresholdTrigger,

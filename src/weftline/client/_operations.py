@@ -173,7 +173,7 @@ if TYPE_CHECKING:
         Checkpoints,
     )
     from weftline.capabilities.windows.ingest import Ingested, NewWindowEvent
-    from weftline.capabilities.windows.operations import WindowDeleted, WindowEvents, WindowList
+    from weftline.capabilities.windows.operations import WindowDeleted, WindowEventPopped, WindowEvents, WindowList
     from weftline.capabilities.windows.review import EventsReleased
     from weftline.capabilities.windows.shared_windows import WindowRefreshed, WindowRoutes
     from weftline.capabilities.windows.views import WindowView
@@ -283,6 +283,7 @@ class AgentOperations:
         clearance: int = 1,
         permissions: Sequence[Literal["read", "write", "admin", "audit"]] = ("read", "write"),
         min_score: float | None = None,
+        instructions: str | None = None,
         exist_ok: bool = False,
     ) -> AgentCreated:
         """Create an agent or a human, with an API key that is shown only once. For admins and orchestrators.
@@ -300,7 +301,7 @@ class AgentOperations:
                 "clearance": clearance,
                 "permissions": permissions,
                 "exist_ok": exist_ok,
-                **given(agent_type=agent_type, parent_id=parent_id, min_score=min_score),
+                **given(agent_type=agent_type, parent_id=parent_id, min_score=min_score, instructions=instructions),
             },
         )
 
@@ -448,9 +449,9 @@ class ApprovalOperations:
         """Approve a held call: it is performed once, as its caller, past the check that held it."""
         return await self._caller.call("approval.approve", {"approval_id": approval_id, **given(reason=reason)})
 
-    async def refuse(self, approval_id: str, *, reason: str | None = None) -> ApprovalDecided:
-        """Refuse a held call: it is never performed, and its caller is told."""
-        return await self._caller.call("approval.refuse", {"approval_id": approval_id, **given(reason=reason)})
+    async def reject(self, approval_id: str, *, reason: str | None = None) -> ApprovalDecided:
+        """Reject a held call: it is never performed, and its caller is told."""
+        return await self._caller.call("approval.reject", {"approval_id": approval_id, **given(reason=reason)})
 
 
 class AuditOperations:
@@ -2693,6 +2694,8 @@ class SearchOperations:
         domains: Sequence[str] | None = None,
         session_id: str | None = None,
         sources: Sequence[Literal["document", "message", "board", "memory", "event"]] | None = None,
+        prefix: str | None = None,
+        owner: str | None = None,
         since: str | None = None,
         until: str | None = None,
         metadata: Mapping[str, str | int | float | bool | None] | None = None,
@@ -2728,6 +2731,8 @@ class SearchOperations:
                     domains=domains,
                     session_id=session_id,
                     sources=sources,
+                    prefix=prefix,
+                    owner=owner,
                     since=since,
                     until=until,
                     metadata=metadata,
@@ -2745,6 +2750,8 @@ class SearchOperations:
         domains: Sequence[str] | None = None,
         session_id: str | None = None,
         sources: Sequence[Literal["document", "message", "board", "memory", "event"]] | None = None,
+        prefix: str | None = None,
+        owner: str | None = None,
         since: str | None = None,
         until: str | None = None,
         metadata: Mapping[str, str | int | float | bool | None] | None = None,
@@ -2768,6 +2775,8 @@ class SearchOperations:
                     domains=domains,
                     session_id=session_id,
                     sources=sources,
+                    prefix=prefix,
+                    owner=owner,
                     since=since,
                     until=until,
                     metadata=metadata,
@@ -2786,6 +2795,8 @@ class SearchOperations:
         domains: Sequence[str] | None = None,
         session_id: str | None = None,
         sources: Sequence[Literal["document", "message", "board", "memory", "event"]] | None = None,
+        prefix: str | None = None,
+        owner: str | None = None,
         since: str | None = None,
         until: str | None = None,
         metadata: Mapping[str, str | int | float | bool | None] | None = None,
@@ -2822,6 +2833,8 @@ class SearchOperations:
                     domains=domains,
                     session_id=session_id,
                     sources=sources,
+                    prefix=prefix,
+                    owner=owner,
                     since=since,
                     until=until,
                     metadata=metadata,
@@ -3379,6 +3392,13 @@ class WindowOperations:
         return await self._caller.call(
             "window.events", {"session_id": session_id, "limit": limit, "offset": offset, **given(agent_id=agent_id)}
         )
+
+    async def pop(self, session_id: str, *, agent_id: str | None = None) -> WindowEventPopped:
+        """Remove the newest event of a window and return it, such as an answer to be asked for again.
+
+        Events that other agents route to the window stay. Its history keeps the event.
+        """
+        return await self._caller.call("window.pop", {"session_id": session_id, **given(agent_id=agent_id)})
 
     async def update(
         self,

@@ -52,7 +52,7 @@ from weftline.capabilities.access.model import (
     parse_key,
 )
 from weftline.capabilities.access.steps import BoundToStep, StepName, StepNotFound, no_step, step_within
-from weftline.capabilities.access.store import AccessStore, LineKeys, TokenCodec
+from weftline.capabilities.access.store import AccessStore, AgentInstructions, LineKeys, TokenCodec
 from weftline.capabilities.access.tool_profiles import ToolsField, UnknownToolProfile, parse_tool_profile
 from weftline.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weftline.kernel.errors import (
@@ -81,6 +81,7 @@ MinScore = Annotated[
     Fraction | None,
     msgspec.Meta(description="Default minimum relevance of its search results; 0.7 if not set."),
 ]
+MAX_INSTRUCTIONS = 65_536
 DAY_SECONDS = 86_400
 YEAR_SECONDS = 31_536_000
 
@@ -169,6 +170,10 @@ class CreateAgent(Request):
     clearance: Clearance = 1
     permissions: Annotated[tuple[PermissionName, ...], msgspec.Meta(description="What it may do.")] = ("read", "write")
     min_score: MinScore = None
+    instructions: Annotated[
+        Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_INSTRUCTIONS)] | None,
+        msgspec.Meta(description="System prompt of its definition, part of each of its prompts; for agents only."),
+    ] = None
     exist_ok: Annotated[
         bool, msgspec.Meta(description="If it exists below the same parent, return it unchanged, without a key.")
     ] = False
@@ -447,11 +452,17 @@ async def revoke_token(request: RevokeToken, actor: Actor, access: AccessStore, 
     http="POST /v1/agents",
     status=201,
     requires=check_may_create,
+    off_record=("instructions",),
     errors=(AgentExists, InvalidParent, PermissionDenied, QuotaExceeded),
     session=SessionUse.NONE,
 )
 async def create_agent(
-    request: CreateAgent, actor: Actor, access: AccessStore, limit: AgentLimit, clock: Clock
+    request: CreateAgent,
+    actor: Actor,
+    access: AccessStore,
+    instructions: AgentInstructions,
+    limit: AgentLimit,
+    clock: Clock,
 ) -> AgentCreated:
     """Create an agent or a human, with an API key that is shown only once. For admins and orchestrators.
 
@@ -460,6 +471,8 @@ async def create_agent(
     grant more than you have, and an agent can create only its own descendants: below itself, or below an agent that is
     below it. If you are in a step of a task, its key is bound to the same step.
     """
+    if request.instructions is not None and request.kind != "agent":
+        raise InvalidInput("instructions: only agents have instructions", field="instructions")
     await access.lock_tree()
     parent_id = request.parent_id or (actor.principal_id if actor.kind is PrincipalKind.AGENT else None)
     parent = None if parent_id is None else await find_parent(parent_id, access)
@@ -486,6 +499,8 @@ async def create_agent(
     await check_room(actor, access, limit)
     key = new_key(access.tenant, principal.principal_id, now, None, step=actor.step)
     await access.add_key(key.stored)
+    if request.instructions is not None:
+        await instructions.define(principal.principal_id, request.instructions)
     if parent is not None and not parent.has_agents_below:
         # The parent may now do what needs agents below it.
         await access.advance_epoch()

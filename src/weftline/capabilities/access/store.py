@@ -168,6 +168,12 @@ class AccessStore(Protocol):
         ...
 
 
+class AgentInstructions(Protocol):
+    """Sets the system prompt of a new agent."""
+
+    async def define(self, agent_id: str, text: str) -> None: ...
+
+
 class LineKeys(Protocol):
     """The key that signs the versions of layers and definitions."""
 

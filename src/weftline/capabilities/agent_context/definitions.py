@@ -7,12 +7,14 @@ from typing import Annotated, Any
 
 import msgspec
 
+from weftline.capabilities.access.grants import check_clearance
 from weftline.capabilities.access.model import AgentId, AgentNotFound
 from weftline.capabilities.agent_context.agent_config import check_config
 from weftline.capabilities.agent_context.critical import CriticalEdit, CriticalEditStore
 from weftline.capabilities.agent_context.diff import count_changes
 from weftline.capabilities.agent_context.model import DEFINITION, ContextLine, NewValue, inline
 from weftline.capabilities.agent_context.permissions import (
+    EDITOR_CLEARANCE,
     check_editor,
     check_may_define,
     find_agent,
@@ -27,6 +29,7 @@ from weftline.capabilities.guardrails.model import MAX_GUARDRAILS, PERSONA, Guar
 from weftline.capabilities.guardrails.rules import compile_guardrails
 from weftline.capabilities.history.composite_lines import PartVersion
 from weftline.capabilities.history.conflicts import changed_by
+from weftline.capabilities.history.edit_proof import EditProof
 from weftline.capabilities.history.line_backend import CommitMeta
 from weftline.capabilities.history.model import EMPTY, VersionConflict, VersionNotFound, VersionPruned
 from weftline.capabilities.history.revisions import VersionName
@@ -34,7 +37,7 @@ from weftline.capabilities.trust.gate import GATE_ERRORS
 from weftline.kernel.clock import from_micros
 from weftline.kernel.errors import ContentTooLarge, PermissionDenied, QuotaExceeded, SelfModification
 from weftline.kernel.fields import Count, Reason, Step
-from weftline.kernel.identity import Actor, Permission
+from weftline.kernel.identity import Actor, Permission, PrincipalKind
 from weftline.kernel.json_input import encode_json_field
 from weftline.kernel.operation import Effect, RateClass, Request, SessionUse, Success, operation
 
@@ -151,10 +154,7 @@ async def define_agent(
     if request.guardrails is not None:
         await definitions.forget_others(part.line.line_id, request.guardrails)
     if changed:
-        counts = count_changes(part.changes[key] for key in changed)
-        data = {"version": at.seq, "context_version": context.root.seq, "changed": changed, **counts}
-        event = contexts.event("agent.defined", context.owner, data | {"critical": request.critical})
-        await contexts.outbox.publish(event)
+        await _publish(part, changed, critical=request.critical)
     return AgentDefined(
         agent_id=context.owner,
         context_id=at.line,
@@ -190,6 +190,36 @@ async def read_definition(request: ReadDefinition, contexts: Contexts) -> Defini
         version=point.seq,
         hash=point.hash.hex(),
     )
+
+
+class InitialDefinition(msgspec.Struct, frozen=True):
+    """Implements AgentInstructions."""
+
+    contexts: Contexts
+
+    async def define(self, agent_id: str, text: str) -> None:
+        contexts = self.contexts
+        if contexts.actor.kind is PrincipalKind.HUMAN:
+            check_clearance(contexts.actor, EDITOR_CLEARANCE, "Giving an agent instructions")
+        # Whoever may create an agent is above it; the store checks this again, by the tree that now has the agent.
+        proof = EditProof(ContextLine(agent_id, DEFINITION, None).line_id, contexts.actor.principal_id)
+        context = await contexts.open(agent_id)
+        part = await context.part(DEFINITION)
+        await part.write("system_prompt", inline(NewValue(encode_json_field("instructions", text))))
+        await context.commit([part], CommitMeta("create"), proof=proof)
+        await _publish(part, ["system_prompt"], critical=False)
+
+
+async def _publish(part: OpenPart, changed: list[str], *, critical: bool) -> None:
+    context = part.context
+    data = {
+        "version": part.at.seq if part.at else 0,
+        "context_version": context.root.seq,
+        "changed": changed,
+        **count_changes(part.changes[key] for key in changed),
+        "critical": critical,
+    }
+    await context.service.outbox.publish(context.service.event("agent.defined", context.owner, data))
 
 
 def _encoded(request: DefineAgent) -> dict[str, bytes]:

@@ -1,4 +1,4 @@
-"""Operations on held calls: list, show, approve and refuse."""
+"""Operations on held calls: list, show, approve and reject."""
 
 from __future__ import annotations
 
@@ -200,14 +200,14 @@ async def approve_call(
 
 
 @_decision(
-    "approval.refuse",
-    action="refuse",
-    http="POST /v1/approvals/{approval_id}/refuse",
+    "approval.reject",
+    action="reject",
+    http="POST /v1/approvals/{approval_id}/reject",
     effect=Effect.WRITE,
     audited=True,
 )
-async def refuse_call(request: DecideApproval, approvals: Approvals) -> ApprovalDecided:
-    """Refuse a held call: it is never performed, and its caller is told."""
+async def reject_call(request: DecideApproval, approvals: Approvals) -> ApprovalDecided:
+    """Reject a held call: it is never performed, and its caller is told."""
     return _decided(await approvals.refuse(request.approval_id, request.reason))
 
 

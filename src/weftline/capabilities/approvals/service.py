@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from weftline.kernel.operation import Operation, Request
 
 _MICROS = 1_000_000
-_VERBS = {"approved": "approve", "refused": "refuse"}
+_VERBS = {"approved": "approve", "refused": "reject"}
 
 
 class CallToHold(NamedTuple):

@@ -9,7 +9,7 @@ from weftline.capabilities.guardrails.rules import CompiledRule
 PLATFORM_GUARDRAILS = (
     Guardrail(
         name="humans-decide",
-        prohibited_action=("layer.define", "approval.approve", "approval.refuse", "session.reinstate"),
+        prohibited_action=("layer.define", "approval.approve", "approval.reject", "session.reinstate"),
         condition="agent.kind == 'agent'",
         message="Humans set the rules and decide about exceptions.",
     ),

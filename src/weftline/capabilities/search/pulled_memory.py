@@ -22,6 +22,7 @@ from weftline.capabilities.indexing.collections.model import MEMORY, Chunk, Inde
 from weftline.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
 from weftline.capabilities.search.persistent_memory import (
     content_of,
+    entry_of_item,
     item_of_entry,
     own_place,
     readable_places,
@@ -100,7 +101,10 @@ async def pulled_memory(
     found = PulledMemory(held)
     for place, head in (await _indexed_heads(stores)).items():
         found = await _with_place(found, place, head, unindexed.get(head.line_id, head.seq), stores)
-    return found
+    in_scope = (
+        entry for entry in found.entries if filters.includes_key(entry.item.place, entry_of_item(entry.item.item).key)
+    )
+    return found._replace(entries=tuple(in_scope))
 
 
 async def _indexed_heads(stores: SearchStores) -> dict[str, Head]:

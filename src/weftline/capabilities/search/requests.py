@@ -23,7 +23,7 @@ from weftline.capabilities.search.retriever import SearchRequest
 from weftline.capabilities.search.scope import RequestedScope
 from weftline.capabilities.sessions.model import SessionId
 from weftline.kernel.errors import InvalidInput
-from weftline.kernel.fields import Fraction
+from weftline.kernel.fields import Fraction, ShortText
 from weftline.kernel.json_input import encode_json_field
 from weftline.kernel.operation import Request
 from weftline.kernel.timestamps import TimestampText, parse_range
@@ -52,6 +52,7 @@ ExplainOption = Annotated[
     msgspec.Meta(description="Add signals and source refs to results, and what was searched, how and how long."),
 ]
 MediaType = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[ -~]+\Z")]
+KeyPrefix = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 EntityName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_VALUE_LENGTH, pattern=r"\S")]
 DomainField = Annotated[DomainName | None, msgspec.Meta(description="Only this knowledge domain.")]
 
@@ -70,6 +71,14 @@ class ScopeFilters(Request):
     sources: Annotated[
         Annotated[list[Source], msgspec.Meta(min_length=1, max_length=len(SOURCES))] | None,
         msgspec.Meta(description="Only these kinds of sources."),
+    ] = None
+    prefix: Annotated[
+        KeyPrefix | None,
+        msgspec.Meta(description="Only keys that begin with this, of your memory and of the board of session_id."),
+    ] = None
+    owner: Annotated[
+        ShortText | None,
+        msgspec.Meta(description="Only the memory of this owner: your own agent_id, team:NAME or user:NAME."),
     ] = None
     since: Annotated[
         TimestampText | None,
@@ -163,13 +172,22 @@ def requested_scope(request: ScopeFilters) -> RequestedScope:
     since, until = parse_range(request.since, request.until)
     if request.metadata:
         encode_json_field("metadata", request.metadata)
-    return RequestedScope(
+    scope = RequestedScope(
         domains=tuple(domains),
         session_id=request.session_id,
         sources=None if request.sources is None else frozenset(request.sources),
         metadata=request.metadata or {},
         types=tuple(request.types or ()),
         entities=tuple(request.entities or ()),
+        prefix=request.prefix or "",
+        owner=request.owner,
         since=since,
         until=until,
     )
+    for field in ("prefix", "owner"):
+        if getattr(request, field) is not None and not scope.searched_sources:
+            raise InvalidInput(
+                f"{field}: nothing else is searched with it than memory and, with prefix and session_id, a board",
+                field=field,
+            )
+    return scope

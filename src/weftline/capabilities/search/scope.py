@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from weftline.capabilities.agent_context.memory_version import MemoryVersion
+from weftline.capabilities.agent_context.model import ContextLine
+from weftline.capabilities.agent_context.owners import unknown_owner
 from weftline.capabilities.agent_context.store import PinnedContext
-from weftline.capabilities.indexing.collections.item_ids import MemoryKey
+from weftline.capabilities.indexing.collections.item_ids import MemoryKey, item_of_key
 from weftline.capabilities.indexing.collections.model import (
     MEMORY,
     SESSIONS,
@@ -20,7 +23,7 @@ from weftline.capabilities.indexing.entities import filter_term
 from weftline.capabilities.knowledge.model import can_see
 from weftline.capabilities.memory.model import KeyRange, MemoryScope
 from weftline.capabilities.search.index_view import CollectionQuery, IncompleteItem
-from weftline.capabilities.search.persistent_memory import readable_places
+from weftline.capabilities.search.persistent_memory import item_of_entry, readable_places
 from weftline.capabilities.search.window_events import own_places
 from weftline.capabilities.sessions.model import find_session
 from weftline.kernel.errors import PermissionDenied
@@ -48,7 +51,7 @@ class RequestedScope(msgspec.Struct, frozen=True, kw_only=True):
     them, each given by its value or as TYPE:VALUE. Times are in microseconds, ``until`` exclusive. ``waits_for`` are
     the sources whose newest items of the caller should be found. ``asked``: numbers of events of the window that ask
     the query, so that they are not searched for its answer. ``held`` is the snapshot of the session, if the caller has
-    read it.
+    read it. ``prefix`` restricts the search to keys of memory and of the session's board, ``owner`` to memory.
     """
 
     domains: tuple[str, ...] = ()
@@ -59,6 +62,8 @@ class RequestedScope(msgspec.Struct, frozen=True, kw_only=True):
     metadata: dict[str, Any] = {}
     types: tuple[str, ...] = ()
     entities: tuple[str, ...] = ()
+    prefix: str = ""
+    owner: str | None = None
     since: int | None = None
     until: int | None = None
     waits_for: frozenset[Source] = _ALL_SOURCES
@@ -66,17 +71,25 @@ class RequestedScope(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def searched_sources(self) -> frozenset[Source]:
-        """Return the sources to search. Only documents have metadata and types."""
-        if self.metadata or self.types:
-            return _DOCUMENTS if self.sources is None else self.sources & _DOCUMENTS
-        if self.sources is None:
-            return _DOCUMENTS if self.domains else _ALL_SOURCES
-        return self.sources
+        """Return the sources to search. Only documents have metadata and types, only memory and boards keys."""
+        chosen = _ALL_SOURCES if self.sources is None else self.sources
+        if self.metadata or self.types or (self.domains and self.sources is None):
+            chosen &= _DOCUMENTS
+        if self.owner is not None:
+            chosen &= {"memory"}
+        if self.prefix:
+            chosen &= {"memory"} if self.session_id is None else {"memory", "board"}
+        return chosen
 
     @property
     def in_sessions(self) -> frozenset[Source]:
         """Return the sources to search within sessions."""
         return self.searched_sources & _IN_SESSIONS
+
+    def includes_key(self, place: str, key: str) -> bool:
+        """Tell whether an entry of a persistent memory is in scope."""
+        is_owner = self.owner is None or place == ContextLine(self.owner, None, None).line_id
+        return is_owner and key.startswith(self.prefix)
 
     def includes_session(self, session_id: str | None) -> bool:
         """Tell whether items of this session (None: of no session) are in scope."""
@@ -141,12 +154,20 @@ async def _sessions_query(filters: RequestedScope, stores: SearchStores) -> Coll
     return CollectionQuery(
         SESSIONS,
         places=await _sessions(filters, stores),
+        items=await _board_items(filters, stores),
         sources=frozenset(filters.in_sessions),
         since=filters.since,
         until=filters.until,
         # Pins of other sessions must not appear: any sender can pin its messages.
         pins=filters.session_id is not None,
     )
+
+
+async def _board_items(filters: RequestedScope, stores: SearchStores) -> frozenset[str] | None:
+    if not filters.prefix or filters.session_id is None:
+        return None
+    keys = (entry.key for entry in await stores.entries.list(filters.session_id))
+    return frozenset(item_of_key(key) for key in keys if key.startswith(filters.prefix))
 
 
 def _has_sessions(filters: RequestedScope, actor: Actor) -> bool:
@@ -197,7 +218,12 @@ async def _memory_queries(
 ) -> list[CollectionQuery]:
     """Return the queries of the caller's private memory and of the persistent memory that it may read."""
     own, persistent = frozenset({stores.actor.principal_id}), readable_places(stores.actor)
-    items = None if filters.session_id is None else await _memory_items(filters, stores)
+    if filters.owner is not None:
+        own = own & {filters.owner}
+        persistent = persistent & {ContextLine(filters.owner, None, None).line_id}
+        if not persistent:
+            raise unknown_owner(filters.owner, stores.actor)
+    items = None if filters.session_id is None and not filters.prefix else await _memory_items(filters, stores)
     replaced = frozenset[int]()
     if pulled is not None:
         persistent, replaced = persistent - pulled.missing, pulled.replaced
@@ -205,26 +231,37 @@ async def _memory_queries(
     if items is None:
         return [query]
     # Persistent memory belongs to no session.
-    return [query._replace(places=own, items=items), query._replace(places=persistent)]
+    entries = await _persistent_items(persistent, filters.prefix, stores) if filters.prefix else None
+    return [query._replace(places=own, items=items), query._replace(places=persistent, items=entries)]
 
 
 async def _memory_items(filters: RequestedScope, stores: SearchStores) -> frozenset[str] | None:
-    """Return the caller's memory keys of the session and the global ones; None if there are no others."""
+    """Return the keys of the caller's memory that are in scope; None if there are no others."""
     owner, now = stores.actor.principal_id, stores.now
     scopes = [size.session_id for size in await stores.memories.sizes(owner, now)]
-    if all(filters.includes_session(session_id) for session_id in scopes):
+    if not filters.prefix and all(filters.includes_session(session_id) for session_id in scopes):
         return None
     items = []
     for session_id in filter(filters.includes_session, scopes):
-        keys = await _keys(MemoryScope(owner, session_id), now, stores)
+        keys = await _keys(MemoryScope(owner, session_id), filters.prefix, now, stores)
         items += [str(MemoryKey(session_id, key)) for key in keys]
     return frozenset(items)
 
 
-async def _keys(scope: MemoryScope, now: int, stores: SearchStores) -> list[str]:
+async def _persistent_items(places: frozenset[str], prefix: str, stores: SearchStores) -> frozenset[str]:
+    """Return the entries of persistent memories whose keys have a prefix."""
+    items: list[str] = []
+    for place in sorted(places):
+        memory = await MemoryVersion.find(stores.contexts, place, stores.actor.principal_id)
+        entries = [] if memory is None else await memory.all_entries()
+        items += [item_of_entry(entry.place) for entry in entries if entry.place.key.startswith(prefix)]
+    return frozenset(items)
+
+
+async def _keys(scope: MemoryScope, prefix: str, now: int, stores: SearchStores) -> list[str]:
     items: list[str] = []
     while True:
-        page = await stores.memories.page(scope, KeyRange.of("", after=items[-1] if items else ""), now, _PAGE_SIZE)
+        page = await stores.memories.page(scope, KeyRange.of(prefix, after=items[-1] if items else ""), now, _PAGE_SIZE)
         items += [entry.key for entry in page]
         if len(page) < _PAGE_SIZE:
             return items

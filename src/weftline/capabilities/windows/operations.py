@@ -142,6 +142,22 @@ class WindowEvents(Response, omit_defaults=False):
     has_more: bool
 
 
+class PopWindowEvent(Request):
+    """The window whose newest event to remove."""
+
+    session_id: SessionId
+    agent_id: WindowAgent = None
+
+
+class WindowEventPopped(Response, omit_defaults=False):
+    """The event that was removed, null if the window had none; ``count`` events are left."""
+
+    session_id: str
+    agent_id: str
+    event: WindowEventView | None
+    count: int
+
+
 class DeleteWindow(Request):
     """The window to delete."""
 
@@ -225,6 +241,32 @@ async def read_events(request: ReadWindowEvents, windows: Windows) -> WindowEven
         count=len(shown),
         total_count=len(events),
         has_more=request.offset + len(shown) < len(events),
+    )
+
+
+@write_operation(
+    "window.pop",
+    action="pop",
+    http="POST /v1/sessions/{session_id}/window/pop",
+    errors=(*WRITE_ERRORS, SelfModification),
+)
+async def pop_event(request: PopWindowEvent, windows: Windows) -> WindowEventPopped:
+    """Remove the newest event of a window and return it, such as an answer to be asked for again.
+
+    Events that other agents route to the window stay. Its history keeps the event.
+    """
+    session, _ = await lock_active_session(request.session_id, windows.actor, windows.sessions)
+    window = await windows.open(request.session_id, request.agent_id)
+    writer = await windows.to_write(window, session)
+    events = await windows.own_events(window)
+    newest = max(events, key=lambda event: event.number, default=None)
+    if newest is not None:
+        await writer.remove(newest)
+    return WindowEventPopped(
+        session_id=window.session_id,
+        agent_id=window.agent_id,
+        event=None if newest is None else event_view(newest),
+        count=len(events) - (newest is not None),
     )
 
 

@@ -152,6 +152,10 @@ class WindowWriter:
             self.content_changed(updated=len(released))
             await self.publish()
 
+    async def remove(self, event: WindowEvent) -> None:
+        """Remove an event as a new version; an agent removes no instruction that those above it gave."""
+        await self.apply(dict.fromkeys((event.event_id, content_key(event.event_id))), CommitMeta("pop"))
+
     async def check_number(self, added: int) -> None:
         """Raise QuotaExceeded if new events would exceed the ceiling of the tenant's plan."""
         if not added:

@@ -61,6 +61,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "show": "Show a window: limit, budgets and use by category, sharing, routes and clamps.",
         "list": "List the windows of a session that you may open: your own, those of agents below you, as an admin all.",
         "events": "Read the events of a window, oldest first, with those that other agents route to it.",
+        "pop": "Remove the newest event of a window and return it, such as an answer to be asked for again.",
         "update": "Change the settings of a window, such as its model. Budgets follow the new limit.",
         "delete": "Delete a window with its events and their history. Copies in other windows stay.",
         "release": "Release events that are held because they look like an attack. Called by an agent, it asks a human.",
@@ -164,7 +165,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "list": "List calls that wait for approval or were decided: all for approvers, otherwise your own.",
         "show": "Show a held call with its request; its caller also sees the answer. Views of others are audited.",
         "approve": "Approve a held call: it is performed once, as its caller, past the check that held it.",
-        "refuse": "Refuse a held call: it is never performed, and its caller is told.",
+        "reject": "Reject a held call: it is never performed, and its caller is told.",
     },
     "guardrail": {
         "list": "List the guardrails that hold for you or an agent you may edit; those who read layers: of all layers.",

@@ -15,6 +15,7 @@ _SAME: Final = (
     ("set", "write", "put", "update", "edit"),
     ("delete", "remove", "rm", "del", "revoke", "drop"),
     ("search", "find", "grep", "query"),
+    ("refuse", "reject", "deny", "decline"),
 )
 # Commands that a word stands for in one group; "" is the top level.
 _IN_GROUP: Final[dict[str, dict[str, str]]] = {

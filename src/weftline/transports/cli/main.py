@@ -83,7 +83,7 @@ _GROUPS = {
     "signing-key": "The secret that signs a tenant's tokens.",
     "audit": "The audit log: calls and denials.",
     "performance": "Latency, load and cache metrics of the server.",
-    "approval": "Calls that wait for a human: list, show, approve, refuse.",
+    "approval": "Calls that wait for a human: list, show, approve, reject.",
     "budget": "Limits of what a tenant, a team or an agent spends in a day or month: set, list, delete.",
     "plan": "Limits of the tenant's plan, and what is used of them.",
     "tools": "Tools of your runtime: register them, and choose the few that a task needs. Also MCP tools of Weftline.",

@@ -20,7 +20,7 @@ DONE = {
     "alerts.acknowledge": "The alert is acknowledged.",
     "alerts.resolve": "The alert is resolved.",
     "approval.approve": "The call was approved and performed.",
-    "approval.refuse": "The call was rejected.",
+    "approval.reject": "The call was rejected.",
     "board.write": "The key is written.",
     "history.close_review": "The review is closed; nothing was merged.",
     "history.resolve": "The merge is decided.",

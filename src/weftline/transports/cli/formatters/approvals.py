@@ -92,14 +92,14 @@ def _next_step(held: ApprovalInfo) -> list[str]:
     if held.state != "pending":
         return []
     return [
-        f"Decide with: weftline approval approve {held.approval_id}, or weftline approval refuse {held.approval_id}"
+        f"Decide with: weftline approval approve {held.approval_id}, or weftline approval reject {held.approval_id}"
     ]
 
 
 def _render_decided(decided: ApprovalDecided) -> str:
     call = f"{decided.operation} of {escape_controls(decided.agent_id)}"
     if decided.state == "refused":
-        return f"Refused: {call} is not performed."
+        return f"Rejected: {call} is not performed."
     if decided.state == "pending":
         return f"Approved, but held again: {escape_controls(decided.reason or '')}"
     if decided.failed_with is not None:
@@ -113,5 +113,5 @@ FORMATTERS: dict[str, Callable[[Any], str]] = {
     "approval.list": _render_list,
     "approval.show": _render_shown,
     "approval.approve": _render_decided,
-    "approval.refuse": _render_decided,
+    "approval.reject": _render_decided,
 }

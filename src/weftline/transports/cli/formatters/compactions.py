@@ -103,7 +103,7 @@ def _decision(info: CompactionInfo | ContextCompacted) -> list[str]:
     if info.state != "held" or not info.approval_id:
         return []
     approval = escape_controls(info.approval_id)
-    return [f"Decide with: weftline approval approve {approval}, or weftline approval refuse {approval}"]
+    return [f"Decide with: weftline approval approve {approval}, or weftline approval reject {approval}"]
 
 
 def _strategy(info: CompactionInfo) -> str:
