@@ -82,6 +82,29 @@ async def test_a_recreated_key_goes_on_counting_in_a_new_incarnation(world: Worl
         await world.planner.history("draft", incarnation=3)
 
 
+@pytest.mark.req("SC-07")
+async def test_a_session_or_branch_of_an_earlier_name_repeats_no_version(world: World) -> None:
+    planner = await world.planner.create_session("vault")
+    read = [(await planner.write("draft", f"old {number}"))["version"] for number in range(3)]
+    noted = (await planner.remember("note", "old", session_id="vault"))["version"]
+    await planner.call("session.delete", session_id="vault")
+    await world.planner.create_session("vault")
+    assert (await planner.write("draft", "new"))["version"] not in read
+    assert (await planner.remember("note", "new", session_id="vault"))["version"] != noted
+    with refused("VERSION_CONFLICT"):
+        await planner.write("draft", "unseen", if_version=read[0])
+    names = {"context_id": "board:vault", "branch": "try"}
+    await planner.call("history.branch", **names)
+    tried = (await planner.write("draft", "tried", branch="try"))["version"]
+    added = (await planner.write("added", "tried", branch="try"))["version"]
+    await planner.call("history.delete_branch", **names, force=True)
+    await planner.call("history.branch", **names)
+    assert (await planner.write("draft", "other", branch="try"))["version"] > tried
+    assert (await planner.write("added", "other", branch="try"))["version"] > added
+    await planner.call("history.merge", context_id="board:vault", from_context_id="board:vault@try")
+    assert (await planner.read("added"))["version"] > 3
+
+
 @pytest.mark.req("SC-12")
 async def test_only_the_last_versions_are_kept(world: World) -> None:
     short = await world.planner.create_session("short", keep_versions=3)

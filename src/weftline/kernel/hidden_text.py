@@ -83,6 +83,11 @@ _ANY_ESCAPE = re.compile("|".join(_KINDS.values()))
 _BASES = {"o": 8, "d": 10}
 # Characters with the same separator between each two, as `k.e.y` has; and how a run of them looks, cheaply.
 _SPACED = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]([ .\-_*/|,\t\n\u00a0\u00b7])(?:[^\s]\1){10,}[^\s](?![A-Za-z0-9])")
+# Marks that are not shown, and ends of quoted parts, in the middle of a word. Single tags only: cells are separate.
+_MARKS = re.compile(
+    r"[*`<\"'\\](?<=[A-Za-z0-9_@-].)(?:(?<=\*)\*{0,2}|(?<=`)`{0,2}|(?<=<)/?(?:b|i|u|s|em|strong|span|code|wbr)>|"
+    r"(?<=[\"'])\s{0,8}[+.]?\s{0,8}[\"']|(?<=\\)\r?\n[ \t]{0,40})(?=[A-Za-z0-9_@-])"
+)
 _DECIMAL_LIMIT = 126
 # The end of a sentence about an encoded passage.
 _ENDS = ".,"
@@ -138,12 +143,12 @@ def unescape(text: str) -> str:
 
 
 def readings(text: str) -> Iterator[Reading]:
-    """Yield a text, and what it says without disguises, escapes and spacing, each undone on top of the others."""
+    """Yield a text, and what it says without disguises, escapes, marks and spacing, each undone on top of others."""
     reading = Reading(text, range(len(text) + 1))
     yield reading
     for _ in range(_MAX_DEPTH):
         before = reading
-        for undo in (_undisguised, _unescaped, _unspaced):
+        for undo in (_undisguised, _unescaped, _unmarked, _unspaced):
             undone = undo(reading.text)
             reading = reading if undone is None else undone.of(reading)
         if reading is before:
@@ -157,6 +162,10 @@ def _unescaped(text: str) -> Reading | None:
 
 def _undisguised(text: str) -> Reading | None:
     return None if text.isascii() or not _DISGUISED.search(text) else _replaced(text, _DISGUISED, _plain_letter)
+
+
+def _unmarked(text: str) -> Reading | None:
+    return _replaced(text, _MARKS, lambda _: "") if _MARKS.search(text) else None
 
 
 def _unspaced(text: str) -> Reading | None:

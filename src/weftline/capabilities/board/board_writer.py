@@ -112,7 +112,7 @@ class BoardWriter(BoardView):
         if current is None:
             await self._check_keys(1)
         check_room(self.head.weight, freed, tokens, config)
-        number = current.number.next if current else (await boards.lines.last_number(self.line_id, key)).created_again
+        number = await self._next_number(key, current)
         entry = Entry(
             key=key,
             incarnation=number.incarnation,
@@ -279,18 +279,32 @@ class BoardWriter(BoardView):
             return expires_at
         return self.now + expires_at - commit_meta.restored.at
 
+    async def _next_number(self, key: str, current: Entry | None) -> KeyNumber:
+        """Return the number of the next version of a key, never one of a deleted session or branch of this name."""
+        lines = self.boards.lines
+        if current is None:
+            return (await lines.last_number(self.line_id, key)).created_again
+        if self.branch is None:
+            return current.number.next
+        before = await lines.before_first(self.line_id)
+        return KeyNumber(current.incarnation, max(current.version, before.version)).next
+
     async def _last_numbers(self, versions: Sequence[Version], now: Mapping[str, Entry]) -> dict[str, KeyNumber]:
         """Return the last numbers of keys that do not exist now, as far as they existed before."""
         gone = [version.change.key for version in versions if version.change.key not in now]
-        last = await self.boards.lines.last_changes(self.line_id, gone, LATEST)
-        return {each.change.key: KeyNumber.of(each.change) for each in last}
+        if not gone:
+            return {}
+        lines = self.boards.lines
+        last = await lines.last_changes(self.line_id, gone, LATEST)
+        numbers = dict.fromkeys(gone, await lines.before_first(self.line_id))
+        return numbers | {each.change.key: KeyNumber.of(each.change) for each in last}
 
     def _new_entry(
         self, version: Version, present: Entry | None, past: Mapping[str, KeyNumber], commit_meta: CommitMeta
     ) -> Entry:
         change = version.change
         meta = structs.replace(change.meta, expires_at=self._expiry(version, commit_meta))
-        number = present.number.next if present else past.get(change.key, KeyNumber()).created_again
+        number = present.number.next if present else past[change.key].created_again
         return Entry(
             key=change.key,
             incarnation=number.incarnation,

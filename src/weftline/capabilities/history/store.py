@@ -175,7 +175,11 @@ class LineStore(Protocol):
         ...
 
     async def last_number(self, line_id: str, key: str) -> KeyNumber:
-        """Return the numbers of the last change of a key; zeros if it never existed."""
+        """Return the numbers of the last change of a key; those before its first if it never existed."""
+        ...
+
+    async def before_first(self, line_id: str) -> KeyNumber:
+        """Return the numbers that a new key counts on from: not zero if an erased line had the same name."""
         ...
 
     async def versions(self, line_id: str, key: str, incarnation: int, limit: int) -> Sequence[Version]:

@@ -166,6 +166,14 @@ _LAST_NUMBER = """
 SELECT incarnation, version FROM changes WHERE tenant = $1 AND line_id = $2 AND key = $3 AND seq <= $4
 ORDER BY seq DESC LIMIT 1
 """
+_ERASED = "SELECT last_version FROM erased_lines WHERE tenant = $1 AND line_id = $2"
+_NOTE_ERASED = """
+INSERT INTO erased_lines (tenant, line_id, last_version)
+SELECT tenant, line_id, MAX(version) FROM changes WHERE tenant = $1 AND line_id = $2 GROUP BY tenant, line_id
+ON CONFLICT (tenant, line_id) DO UPDATE SET last_version =
+    CASE WHEN excluded.last_version > erased_lines.last_version THEN excluded.last_version
+         ELSE erased_lines.last_version END
+"""
 _VERSIONS = f"""
 {_VERSION}
 WHERE c.tenant = $1 AND c.line_id = $2 AND c.key = $3 AND c.incarnation = $4 AND c.seq <= $5
@@ -441,7 +449,11 @@ class SqlLineStore:
             row = await self._tx.one(_LAST_NUMBER, self._tenant, commits.line_id, key, commits.upto)
             if row is not None:
                 return KeyNumber(*row)
-        return KeyNumber()
+        return await self.before_first(line_id)
+
+    async def before_first(self, line_id: str) -> KeyNumber:
+        row = await self._tx.one(_ERASED, self._tenant, line_id)
+        return KeyNumber() if row is None else KeyNumber(0, row[0])
 
     async def versions(self, line_id: str, key: str, incarnation: int, limit: int) -> Sequence[Version]:
         found: list[Version] = []
@@ -664,6 +676,7 @@ class SqlLineStore:
         await self._blobs.sweep()
 
     async def erase(self, line_id: str, sparing: Collection[bytes] = ()) -> None:
+        await self._tx.run(_NOTE_ERASED, self._tenant, line_id)
         is_deferred = not sparing and await defer_line(self._tx, line_id)
         rows = [] if is_deferred else await self._tx.all(_BLOBS_OF_LINE, self._tenant, line_id)
         for table in _TABLES_OF_LINES if not is_deferred else _TABLES_OF_LINES[_DEFERRED_TABLES:]:
