@@ -58,7 +58,20 @@ def test_every_guess_names_a_command_that_exists_and_hides_none() -> None:
             names = command.list_commands(click.Context(command, parent=root if group else None))
             for word, meant in words.items():
                 assert word not in names, (group, word)
-                assert {meant} <= {*names} if isinstance(meant, str) else {*meant} <= {*names}, (group, word)
+                assert {meant.split()[0]} <= {*names} if isinstance(meant, str) else {*meant} <= {*names}, (group, word)
+
+
+@pytest.mark.parametrize(
+    ("word", "group"),
+    [("sessions", "session"), ("agents", "agent"), ("policies", "policy"), ("record", "records"), ("tool", "tools")],
+)
+def test_a_group_is_found_in_the_singular_and_in_the_plural(word: str, group: str) -> None:
+    assert guesses.same_command("", word, weftline.list_commands(click.Context(weftline))) == group
+
+
+def test_assemble_is_found_without_its_group(launch: CommandLine) -> None:
+    assert launch.run("assemble", "--help").stdout == launch.run("context", "assemble", "--help").stdout
+    assert launch.json("sessions", "list") == launch.json("session", "list")
 
 
 def test_to_sends_a_message_to_an_agent_and_limit_bounds_a_search(launch: CommandLine) -> None:

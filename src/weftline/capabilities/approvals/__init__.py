@@ -1,1 +1,1 @@
-"""Approvals: calls that are held until a human approves or refuses them."""
+"""Approvals: calls that are held until a human approves or rejects them."""

@@ -93,7 +93,7 @@ class OrderedGroup(click.Group):
         group, names = self.name or "" if ctx.parent else "", self.list_commands(ctx)
         meant = guesses.same_command(group, name, names)
         if meant is not None:
-            return super().resolve_command(ctx, [meant, *rest])
+            return super().resolve_command(ctx, [*meant.split(), *rest])
         similar = guesses.similar_commands(group, name, names) or get_close_matches(name, names)
         raise click.UsageError(f"No such command '{name}'.{_did_you_mean(similar)}", ctx)
 

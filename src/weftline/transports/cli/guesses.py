@@ -17,9 +17,9 @@ _SAME: Final = (
     ("search", "find", "grep", "query"),
     ("refuse", "reject", "deny", "decline"),
 )
-# Commands that a word stands for in one group; "" is the top level.
+# Commands that a word stands for in one group, or the words of one; "" is the top level.
 _IN_GROUP: Final[dict[str, dict[str, str]]] = {
-    "": {"status": "doctor"},
+    "": {"status": "doctor", "assemble": "context assemble"},
     "board": {"list": "list-keys", "ls": "list-keys", "history": "read-history"},
     "events": {"list": "read", "ls": "read", "tail": "read"},
     "knowledge": {"list": "list-domains", "ls": "list-domains", "create": "create-domain"},
@@ -43,7 +43,11 @@ def same_command(group: str, word: str, commands: Collection[str]) -> str | None
     own = _IN_GROUP.get(group, {}).get(word)
     if own is not None:
         return own
-    found = [other for other in _synonyms(word) if other in commands and word not in _SUGGESTED.get(group, ())]
+    found = [
+        other
+        for other in (*_synonyms(word), *_other_number(word))
+        if other in commands and word not in _SUGGESTED.get(group, ())
+    ]
     return found[0] if len(found) == 1 else None
 
 
@@ -53,6 +57,12 @@ def similar_commands(group: str, word: str, commands: Collection[str]) -> Sequen
     return _SUGGESTED.get(group, {}).get(word) or [
         name for name in commands if name in words or name.partition("-")[0] in words
     ]
+
+
+def _other_number(word: str) -> tuple[str, ...]:
+    """Return a noun in the plural for one in the singular, and the other way round: groups have either."""
+    singular = f"{word[:-3]}y" if word.endswith("ies") else word.removesuffix("s")
+    return (singular,) if singular != word else (f"{word}s",)
 
 
 def _synonyms(word: str) -> Iterator[str]:
