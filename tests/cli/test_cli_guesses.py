@@ -74,6 +74,11 @@ def test_assemble_is_found_without_its_group(launch: CommandLine) -> None:
     assert launch.json("sessions", "list") == launch.json("session", "list")
 
 
+@pytest.mark.parametrize("line", ["knowledge list --limit 5", "board list-keys --limit 5"])
+def test_a_list_without_pages_says_so_instead_of_taking_a_limit(line: str, launch: CommandLine) -> None:
+    assert "No such option '--limit': this command lists everything." in launch.run(*line.split(), code=2).stderr
+
+
 def test_to_sends_a_message_to_an_agent_and_limit_bounds_a_search(launch: CommandLine) -> None:
     launch.run("agent", "create", "writer")
     launch.run("message", "send", "For you.", "--to", "writer")

@@ -33,6 +33,10 @@ class Command(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.option_name != "--limit" or not (self.name or "").startswith("list"):
+                raise
+            raise click.UsageError("No such option '--limit': this command lists everything.", ctx) from None
         except click.UsageError as error:
             if not error.message.startswith("Got unexpected extra argument"):
                 raise
