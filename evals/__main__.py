@@ -20,6 +20,7 @@ from evals.efficiency import efficiency
 from evals.efficiency_alerts import efficiency_alerts
 from evals.efficiency_fit import efficiency_fit
 from evals.entities import entities
+from evals.injection.bars import injection_bars
 from evals.injection.table import injection, injection_closed
 from evals.message_search import message_search
 from evals.pairs import pairs
@@ -51,6 +52,7 @@ EVALUATIONS = {
     "efficiency_fit": efficiency_fit,
     "entities": entities,
     "injection": injection,
+    "injection_bars": injection_bars,
     "injection_closed": injection_closed,
     "message_search": message_search,
     "pairs": pairs,
