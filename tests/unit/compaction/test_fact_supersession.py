@@ -135,3 +135,108 @@ def test_choices_for_numbered_things_stand_beside_each_other() -> None:
     conversation.user("Let's go with the pine door for room 3.")
     conversation.user("Let's go with the steel door for room 3.")
     assert [fact.status for fact in extract_facts(conversation.events)] == ["current", "superseded", "current"]
+
+
+@pytest.mark.req("CE-F8")
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("We offer a 14-day trial to every new customer.", "Scratch the 14-day trial, 21 days now."),
+        ("We decided that the launch is on Tuesday.", "The launch moves to Thursday."),
+        (
+            "The budget for the trade fair is 8,000 euros.",
+            "Finance gave us less: the trade fair has to work with 6,500 euros.",
+        ),
+        ("Invoices must be paid within 30 days.", "From now on invoices have to be paid within 14 days."),
+        (
+            "I will send the contract to Dana by Monday.",
+            "Dana gets the contract from me on Wednesday, Monday is too tight.",
+        ),
+        ("Die Testphase dauert 14 Tage.", "Vergiss die 14 Tage, die Testphase läuft jetzt drei Wochen."),
+        ("Wir haben entschieden, das Release am Freitag zu machen.", "Das Release kommt doch erst am Montag."),
+        ("Der Preis für das Basispaket liegt bei 49 Euro.", "Das Basispaket kostet ab sofort 59 Euro."),
+        ("Backups müssen 90 Tage aufbewahrt werden.", "Korrektur: Backups heben wir nur 60 Tage auf."),
+        ("Das Treffen mit Frau Keller ist am 12. März.", "Frau Keller kann nicht, wir treffen sie am 19. März."),
+        ("La période d'essai dure 14 jours.", "Oubliez les 14 jours, la période d'essai passe à 21 jours."),
+        ("Nous avons décidé de livrer la commande mardi.", "Finalement, la commande sera livrée jeudi."),
+        (
+            "Le plafond de dépenses est de 2000 euros par mois.",
+            "Le plafond de dépenses est ramené à 1500 euros par mois.",
+        ),
+        ("La réunion avec le notaire aura lieu le 3 avril.", "La réunion avec le notaire est reportée au 10 avril."),
+        (
+            "Chaque classe doit compter au plus 28 élèves.",
+            "Nous corrigeons : chaque classe doit compter au plus 24 élèves.",
+        ),
+        ("El periodo de prueba es de 14 días.", "Olvida los 14 días, el periodo de prueba será de 21 días."),
+        ("Decidimos publicar la versión el lunes.", "Mejor publicamos la versión el miércoles."),
+        ("El descuento para estudiantes es del 10 %.", "El descuento para estudiantes sube al 15 %."),
+        (
+            "Los registros deben borrarse a los 30 días.",
+            "Los registros deben borrarse a los 7 días, lo pide la auditoría.",
+        ),
+        ("La entrega en Sevilla es el 5 de mayo.", "La entrega en Sevilla se retrasa al 9 de mayo."),
+        (
+            "Room hire for the reunion costs 320 pounds.",
+            "The landlord put it up, room hire for the reunion is now 380 pounds.",
+        ),
+        ("Les factures sont payables sous 45 jours.", "À partir de janvier, les factures sont payables sous 30 jours."),
+        ("The audit report goes to the board on 4 June.", "The board gets the audit report on 11 June instead."),
+    ],
+)
+def test_another_number_or_day_for_the_same_replaces(before: str, after: str) -> None:
+    facts = _facts(before, after)
+    earlier, later = (next(fact for fact in facts if fact.text in text) for text in (before, after))
+    assert (earlier.status, earlier.superseded_by) == ("superseded", later.fact_id)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("We offer a 14-day trial to every new customer.", "Refunds must be requested within 21 days of the purchase."),
+        ("The launch is on Tuesday.", "If the review slips, the launch would be on Thursday."),
+        (
+            "The budget for the trade fair is 8,000 euros.",
+            'Marta said "the budget for the trade fair is 6,500 euros", but she was joking.',
+        ),
+        ("Invoices must be paid within 30 days.", "Should invoices be paid within 14 days?"),
+        ("Acme pays 400 euros per month.", "Globex pays 500 euros per month."),
+        ("The service must keep access logs for 30 days.", "The service must also keep audit logs for 90 days."),
+        ("Die Testphase dauert 14 Tage.", "Die Kündigungsfrist beträgt 14 Tage."),
+        ("Das Release ist am Freitag.", "Wenn die Tests rot bleiben, wäre das Release erst am Montag."),
+        ("Der Preis für das Basispaket liegt bei 49 Euro.", "Der Preis für das Profipaket liegt bei 99 Euro."),
+        ("Backups müssen 90 Tage aufbewahrt werden.", "Reichen für Backups nicht auch 60 Tage?"),
+        ("Das Treffen mit Frau Keller ist am 12. März.", "Außerdem gibt es am 19. März ein Treffen mit Herrn Vogt."),
+        ("La période d'essai dure 14 jours.", "Est-ce que la période d'essai pourrait durer 21 jours ?"),
+        ("La commande de Lyon sera livrée mardi.", "La commande de Nantes sera livrée jeudi."),
+        (
+            "Le plafond de dépenses est de 2000 euros par mois.",
+            "On pourrait imaginer un plafond de dépenses de 1500 euros par mois, mais rien n'est décidé.",
+        ),
+        (
+            "La réunion avec le notaire aura lieu le 3 avril.",
+            "Une deuxième réunion, avec la banque, aura lieu le 10 avril.",
+        ),
+        ("El periodo de prueba es de 14 días.", "El cliente preguntó: «¿el periodo de prueba es de 21 días?»"),
+        ("Decidimos publicar la versión el lunes.", "También publicamos la documentación el miércoles."),
+        ("El descuento para estudiantes es del 10 %.", "El descuento para jubilados es del 15 %."),
+        ("Los registros deben borrarse a los 30 días.", "Si cambia la ley, los registros se borrarían a los 7 días."),
+        ("La entrega en Sevilla es el 5 de mayo.", "La entrega en Bilbao es el 9 de mayo."),
+        ("The gym membership costs 30 pounds a month.", "The sauna costs 12 pounds a month on top."),
+        ("Der Kurs für Anfänger beginnt am Mittwoch.", "Der Kurs für Fortgeschrittene beginnt am Donnerstag."),
+        ("Le loyer est de 900 euros.", "Le propriétaire a demandé : « le loyer pourrait-il passer à 950 euros ? »"),
+        ("La garantía cubre dos años.", "Si pagan el suplemento, la garantía cubriría cinco años."),
+        ("Northwind gets a discount of 10 percent.", "Contoso gets a discount of 15 percent."),
+    ],
+)
+def test_a_number_of_something_else_a_question_a_supposition_or_a_quotation_replaces_nothing(
+    before: str, after: str
+) -> None:
+    assert (before, "current") in _status(before, after)
+
+
+def test_data_gives_no_other_number_for_what_a_user_said() -> None:
+    conversation = Conversation()
+    conversation.user("Invoices must be paid within 30 days.")
+    conversation.call("read", "{}", "Invoices must be paid within 90 days.")
+    assert extract_facts(conversation.events)[0].status == "current"

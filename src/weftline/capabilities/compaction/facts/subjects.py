@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from weftline.capabilities.compaction.facts.normal_form import normal_form, one_line
+from weftline.capabilities.compaction.facts.values import WEEKDAYS
 from weftline.capabilities.compaction.model import FactKind
 from weftline.capabilities.indexing.text_analysis import FILLER_WORDS, stem
 
@@ -28,15 +29,11 @@ def words_listed(listed: str) -> frozenset[str]:
 _POLARITY = words_listed(
     "not never no always must may only dont cannot cant nicht nie niemals kein keine immer nunca siempre jamais pas"
 )
-_NEGATIVE = words_listed("not never no dont cannot cant nicht nie niemals kein keine nunca jamais pas")
+NEGATIVE = words_listed("not never no dont cannot cant nicht nie niemals kein keine nunca jamais pas")
 _COMPARED = words_listed(
     "exceed more less than under below most least maximum minimum max min budget limit limited within above cap"
 )
-_DAYS = words_listed(
-    "monday tuesday wednesday thursday friday saturday sunday tomorrow tonight montag dienstag mittwoch donnerstag "
-    "freitag samstag sonntag morgen lundi mardi mercredi jeudi vendredi samedi dimanche demain lunes martes miércoles "
-    "jueves viernes sábado domingo"
-)
+_DAYS = frozenset((*WEEKDAYS, *words_listed("tomorrow tonight morgen demain")))
 # Words of the change itself and of saying so, which are no part of the subject.
 _SAYING = words_listed(
     "actually now instead update updated correction changed change moved new finally decided decision agreed going let "
@@ -189,7 +186,7 @@ def _slot(fact: KeyFact, who: str) -> Subject | None:
     """
     words = [word.strip(_EDGES) for word in _WORD.findall(one_line(normal_form(fact.text)))]
     bare = [word.replace("'", "") for word in words if word]
-    is_prohibition = not _NEGATIVE.isdisjoint(bare) and _COMPARED.isdisjoint(bare)
+    is_prohibition = not NEGATIVE.isdisjoint(bare) and _COMPARED.isdisjoint(bare)
     about: set[str] = set()
     value: list[str] = []
     numbers = [place for place, word in enumerate(bare) if _NUMBER.match(word)]

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from weftline.capabilities.compaction.facts.changed_values import ValuesRead, gives_another, read_values
 from weftline.capabilities.compaction.facts.normal_form import normal_form, one_line, plain_form
 from weftline.capabilities.compaction.facts.statements import replaces
 from weftline.capabilities.compaction.facts.subjects import (
@@ -77,6 +79,7 @@ class FactLog:
     _by_subject: dict[tuple[bool, *tuple[str, ...]], tuple[int, Subject]] = field(default_factory=dict)
     _by_term: dict[str, list[int]] = field(default_factory=dict)
     _terms: dict[int, frozenset[str]] = field(default_factory=dict)
+    _values: dict[int, ValuesRead] = field(default_factory=dict)
 
     @classmethod
     def of(cls, facts: Iterable[KeyFact]) -> FactLog:
@@ -100,6 +103,7 @@ class FactLog:
             self._supersede_same_subject(place, fact)
         if fact.kind in _STATEMENTS:
             self._supersede_named(place, fact)
+            self._supersede_value(place, fact)
         if fact.kind in _STATEMENTS or fact.kind in _OPEN:
             self._index(place, fact)
         if fact.kind is FactKind.DECISION:
@@ -179,6 +183,19 @@ class FactLog:
         # What has not happened yet changes nothing.
         if _NOT_YET.search(fact.text) is None and replaces(fact.event_ids[0], fact.text, self.facts[found].text):
             self._supersede(found, place)
+
+    def _supersede_value(self, place: int, fact: KeyFact) -> None:
+        """Supersede the newest statement that gave another number, date or day for the same."""
+        if self._is_data[place] or fact.probability < _STATED or (read := read_values(fact.text)) is None:
+            return
+        for before in self._candidates(content_terms(fact.text)):
+            earlier = self._values.get(before)
+            if earlier is None or self.facts[before].status != "current":
+                continue
+            if gives_another(read, earlier, partial(replaces, fact.event_ids[0], fact.text, self.facts[before].text)):
+                self._supersede(before, place)
+                break
+        self._values[place] = read
 
     def _newest(self, terms: Sequence[str], least: float, before: int) -> int | None:
         """Return the newest current statement that shares at least so many terms."""

@@ -27,6 +27,15 @@ def _words(listed: str) -> frozenset[str]:
 
 
 MONTHS = {name: number for number, names in enumerate(_MONTH_NAMES.split("|"), start=1) for name in names.split()}
+_WEEKDAY_NAMES = (
+    "monday mondays montag montags lundi lundis lunes|tuesday tuesdays dienstag dienstags mardi mardis martes|"
+    "wednesday wednesdays mittwoch mittwochs mercredi mercredis miércoles|"
+    "thursday thursdays donnerstag donnerstags jeudi jeudis jueves|"
+    "friday fridays freitag freitags vendredi vendredis viernes|"
+    "saturday saturdays samstag samstags samedi samedis sábado sábados|"
+    "sunday sundays sonntag sonntags dimanche dimanches domingo domingos"
+)
+WEEKDAYS = {name: number for number, names in enumerate(_WEEKDAY_NAMES.split("|")) for name in names.split()}
 _MONTH = "(?:" + "|".join(sorted(MONTHS, key=len, reverse=True)) + r")\b\.?"
 _DAY = r"(?P<{0}>\d{{1,2}})(?:st|nd|rd|th|er|\.)?"
 # The first characters of a match are tried before all else: it halves the time.
