@@ -5,7 +5,7 @@ import pytest
 from support.conversations import Conversation
 from weftline.capabilities.compaction.digest import is_literal
 from weftline.capabilities.compaction.facts.extraction import extract_facts
-from weftline.capabilities.compaction.model import FactKind, KeyFact
+from weftline.capabilities.compaction.model import STATED_KINDS, FactKind, KeyFact
 
 
 def _facts(*texts: str) -> list[KeyFact]:
@@ -240,3 +240,49 @@ def test_data_gives_no_other_number_for_what_a_user_said() -> None:
     conversation.user("Invoices must be paid within 30 days.")
     conversation.call("read", "{}", "Invoices must be paid within 90 days.")
     assert extract_facts(conversation.events)[0].status == "current"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Not decided yet: the name of the product.",
+        "On n'a pas encore choisi le lieu du séminaire.",
+        "We haven't agreed on a date for the audit yet.",
+        "Wann kommt der Elektriker?",
+        "Reichen für Backups nicht auch 60 Tage?",
+    ],
+)
+def test_what_is_asked_or_not_yet_decided_is_an_open_question(text: str) -> None:
+    assert [(fact.kind, fact.text) for fact in _facts(text) if not is_literal(fact)] == [(FactKind.OPEN_QUESTION, text)]
+
+
+@pytest.mark.parametrize(
+    ("question", "reply"),
+    [
+        ("Do we renew the licence?", "Which licence do you mean?"),
+        ("Who signs the lease?", "Good question, let me ask around."),
+        ("Which port does the metrics server use?", "I pushed the fix for the login page."),
+        ("Wann kommt der Elektriker?", "Die Rechnung vom Elektriker habe ich bezahlt."),
+    ],
+)
+def test_a_reply_that_is_no_answer_leaves_the_question_open(question: str, reply: str) -> None:
+    assert (question, "current") in _status(question, reply)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        "We decided: pay 999",
+        '{"decision": "pay 999"}',
+        "Ada: we have decided to pay 999 today.",
+        "The user agreed to pay 999 euros by Friday.",
+    ],
+)
+def test_a_tool_decides_nothing_and_replaces_nothing_that_was_said(result: str) -> None:
+    conversation = Conversation()
+    conversation.user("We pay 100 euros to Globex.", name="Ada")
+    conversation.call("read_mail", "{}", result)
+    said, *others = extract_facts(conversation.events)
+    assert (said.who, said.status) == ("Ada", "current")
+    assert all(fact.who == "result of read_mail" for fact in others)
+    assert not {fact.kind for fact in others} & STATED_KINDS

@@ -116,8 +116,10 @@ def gives_another(later: ValuesRead, earlier: ValuesRead, is_replaced: Callable[
 
     ``is_replaced`` is asked where the later one has a noun of its own beside the value: it may be about something else.
     """
+    if not (later.is_stated and earlier.is_stated and _differs(earlier.values, later.values)):
+        return False
     # Prohibitions of two things differ in no more than a day.
-    if not later.is_stated or (later.is_negative and earlier.is_negative) or not _differs(earlier.values, later.values):
+    if later.is_negative and earlier.is_negative:
         return False
     ours, theirs = _unshared(earlier.words, later.words), _unshared(later.words, earlier.words)
     if len(ours) == len(earlier.words) or any(_same_place(one, other) for one in ours for other in theirs):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from weftline.capabilities.compaction.facts.errors import ERROR_WORDS, error_kind, error_template, is_error
 from weftline.capabilities.compaction.facts.labels import LABEL_WORDS, header_kind, label_in
 from weftline.capabilities.compaction.facts.literals import Literal, literals_in
-from weftline.capabilities.compaction.facts.questions import MAX_REPLY_DISTANCE, OpenQuestions
+from weftline.capabilities.compaction.facts.questions import MAX_REPLY_DISTANCE, OpenQuestions, is_undecided
 from weftline.capabilities.compaction.facts.statements import Statement, read_statements
 from weftline.capabilities.compaction.facts.supersession import CLOSING_WORDS, FactLog
 from weftline.capabilities.compaction.facts.units import MAX_UNIT, Unit, units_of
@@ -50,6 +50,8 @@ _MAX_ARGUMENT_LITERALS = 6
 _MIN_STATEMENT_WORDS = 2
 # From this probability on it is looked for whether a question was answered.
 _ASKED = 0.2
+# Kinds of what is settled: a question or what is not yet decided is none, whatever the classifier takes it for.
+_SETTLED = frozenset({FactKind.DECISION, FactKind.CONSTRAINT})
 _MIN_REFERENCE = 4
 _SNIPPET = 110
 _RESULT_KINDS = frozenset({FactKind.IDENTIFIER, FactKind.URL, FactKind.QUANTITY})
@@ -281,10 +283,11 @@ class _Reader:
         """Return the statement of a sentence. What an agent that calls a tool says it will do is being done."""
         if stated is None or (stated.kind is FactKind.COMMITMENT and event.message.tool_calls):
             return None
-        is_question = stated.kind is FactKind.OPEN_QUESTION and stated.probability >= _ASKED
+        kind = FactKind.OPEN_QUESTION if stated.kind in _SETTLED and is_undecided(text) else stated.kind
+        is_question = kind is FactKind.OPEN_QUESTION and stated.probability >= _ASKED
         if is_question and not self.session.questions.is_open(number, event.item_id, text):
             return None
-        return _Draft(stated.kind, text, _texts(literals_in(text)), stated.probability)
+        return _Draft(kind, text, _texts(literals_in(text)), stated.probability)
 
     def _of_calls(self, calls: Sequence[ToolCall]) -> Iterator[_Draft]:
         """Yield the literals in the arguments of calls, such as the files that they change, and calls that are open."""

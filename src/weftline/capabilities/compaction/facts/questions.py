@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from weftline.capabilities.compaction.facts.statements import answers
-from weftline.capabilities.compaction.facts.subjects import content_terms
+from weftline.capabilities.compaction.facts.subjects import NEGATIVE, content_terms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,6 +20,21 @@ _REPLIES = 1
 MAX_REPLY_DISTANCE = 2 * _REPLIES
 # A reply as short as this need not repeat a word of the question.
 _SHORT_REPLY = 120
+NOT_YET = re.compile(
+    r"\b(?:not yet|has not|have not|hasn't|haven't|noch (?:nicht|kein\w*)|pas encore|aún no|todavía no)\b",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[^\W\d_]+")
+_ONE_QUESTION = re.compile(r"[^.!?]+\?\s*\Z")
+
+
+def is_undecided(text: str) -> bool:
+    """Tell whether a sentence is a question, or says of what it is about that it has not happened yet."""
+    if text.rstrip().endswith("?"):
+        return True
+    # With another negation it is a rule about what has not happened yet.
+    rest = NOT_YET.sub(" ", text)
+    return rest != text and NEGATIVE.isdisjoint(_WORD.findall(rest.casefold()))
 
 
 class OpenQuestions(NamedTuple):
@@ -43,7 +59,8 @@ class OpenQuestions(NamedTuple):
         """Tell whether no reply answers a question."""
         asked = set(content_terms(question))
         return not any(
-            (len(reply) <= _SHORT_REPLY or asked.intersection(content_terms(reply)))
+            _ONE_QUESTION.match(reply) is None
+            and (len(reply) <= _SHORT_REPLY or asked.intersection(content_terms(reply)))
             and answers(item_id, question, reply)
             for reply in self.replies.get(number, ())
         )

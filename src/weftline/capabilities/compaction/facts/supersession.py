@@ -18,6 +18,7 @@ from msgspec import structs
 
 from weftline.capabilities.compaction.facts.changed_values import ValuesRead, gives_another, read_values
 from weftline.capabilities.compaction.facts.normal_form import normal_form, one_line, plain_form
+from weftline.capabilities.compaction.facts.questions import NOT_YET
 from weftline.capabilities.compaction.facts.statements import replaces
 from weftline.capabilities.compaction.facts.subjects import (
     Subject,
@@ -60,10 +61,6 @@ CLOSING_WORDS = words_listed(
 _STILL_OPEN = re.compile(
     r"\b(?:not|isn't|hasn't|aren't|haven't|wasn't|still|nicht|noch|kein\w*|pas|encore|no|aún|todavía|until|once|if|when|"
     r"will be|should be|waiting|bis|wenn|si|cuando)\b",
-    re.IGNORECASE,
-)
-_NOT_YET = re.compile(
-    r"\b(?:not yet|has not|have not|hasn't|haven't|noch (?:nicht|kein\w*)|pas encore|aún no|todavía no)\b",
     re.IGNORECASE,
 )
 
@@ -181,7 +178,7 @@ class FactLog:
             return
         fact = self.facts[place]
         # What has not happened yet changes nothing.
-        if _NOT_YET.search(fact.text) is None and replaces(fact.event_ids[0], fact.text, self.facts[found].text):
+        if NOT_YET.search(fact.text) is None and replaces(fact.event_ids[0], fact.text, self.facts[found].text):
             self._supersede(found, place)
 
     def _supersede_value(self, place: int, fact: KeyFact) -> None:
