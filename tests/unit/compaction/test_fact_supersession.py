@@ -261,6 +261,7 @@ def test_what_is_asked_or_not_yet_decided_is_an_open_question(text: str) -> None
     [
         ("Do we renew the licence?", "Which licence do you mean?"),
         ("Who signs the lease?", "Good question, let me ask around."),
+        ("Which bank handles the payroll?", "Not decided yet: the name of the product."),
         ("Which port does the metrics server use?", "I pushed the fix for the login page."),
         ("Wann kommt der Elektriker?", "Die Rechnung vom Elektriker habe ich bezahlt."),
     ],

@@ -59,7 +59,7 @@ class OpenQuestions(NamedTuple):
         """Tell whether no reply answers a question."""
         asked = set(content_terms(question))
         return not any(
-            _ONE_QUESTION.match(reply) is None
+            not (_ONE_QUESTION.match(reply) or NOT_YET.search(reply))
             and (len(reply) <= _SHORT_REPLY or asked.intersection(content_terms(reply)))
             and answers(item_id, question, reply)
             for reply in self.replies.get(number, ())
