@@ -31,6 +31,7 @@ UNDONE_BY = {
     "step.remove": "step.define",
     "team.remove_member": "team.add_member",
     "tools.remove": "tools.register",
+    "window.pop": "history.rollback",
     "window.unroute": "window.route",
     "compaction.drop": "context.compact",
 }

@@ -213,6 +213,7 @@ async def on_windows(calls: Calls, world: World) -> None:
     await do(world.admin, "window.release", **IN_SESSION, agent_id="planner", event_ids=["attack"])
     await do(planner, "window.checkpoint", **IN_SESSION, label="start")
     await do(planner, "window.refresh", **of_analysis)
+    await do(planner, "window.pop", **IN_SESSION)
     await planner.call("history.rollback", context_id=f"window:{SESSION}:planner", target_version=1)
     await do(planner, "window.restore", **IN_SESSION, label="start", agent_id="planner")
     await do(planner, "window.branch", **IN_SESSION, label="start", branch="again", agent_id="planner", switch=False)

@@ -198,6 +198,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
         "a message of the conversation is withheld from the prompt although it is harmless",
         "allow an event that was flagged as an attack",
     ),
+    "context_window.pop": ("take back the last turn of a conversation", "undo the newest answer to ask for it again"),
     "context_window.delete": ("remove a conversation of an agent", "erase a chat history"),
     "context_window.refresh": (
         "get the newer instructions of my parent agent",
@@ -499,7 +500,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
         "look closely at a request before confirming it",
     ),
     "approvals.approve": ("confirm an action that an agent wants to do", "give the go-ahead for a stopped action"),
-    "approvals.refuse": ("decline an action that an agent wants to do", "say no to a stopped action"),
+    "approvals.reject": ("decline an action that an agent wants to do", "say no to a stopped action"),
     "guardrails.list": (
         "which actions are forbidden for me",
         "what am I not allowed to do",

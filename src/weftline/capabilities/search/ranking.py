@@ -42,10 +42,11 @@ _MAX_CONSIDERED_PARTS = 64
 
 
 class _ParsedQuery(NamedTuple):
-    """All distinct parts of a query, and the parts of each view."""
+    """All distinct parts of a query, the parts of each view, and those of the own conversation weighed with all."""
 
     texts: list[str]
     by_view: list[_ViewQuery]
+    conversation: list[_ViewQuery]
 
 
 class _Statistics(NamedTuple):
@@ -77,33 +78,34 @@ async def rank(query: Query, views: Sequence[View], embed: Embed) -> Ranking:
 async def score_views(query: Query, views: Sequence[View], embed: Embed) -> ScoredCandidates:
     """Return the candidates with their signals."""
     parsed = await SEARCH_THREADS.run(_parse, query, views)
-    vectors = await _embed_parts(parsed.texts, {part for each in parsed.by_view for part in each.parts}, embed)
-    found = await asyncio.gather(*(_score(each, query, vectors) for each in parsed.by_view if each.view.size))
-    return ScoredCandidates(found, vectors is not None, len(set(terms(query.text))))
+    queries = [each for each in (*parsed.by_view, *parsed.conversation) if each.view.size]
+    vectors = await _embed_parts(parsed.texts, {part for each in queries for part in each.parts}, embed)
+    found = await asyncio.gather(*(_score(each, query, vectors) for each in queries))
+    first = sum(1 for each in parsed.by_view if each.view.size)
+    return ScoredCandidates(found[:first], found[first:], vectors is not None, len(set(terms(query.text))))
 
 
 def _parse(query: Query, views: Sequence[View]) -> _ParsedQuery:
     """Parse the query for each view."""
     texts: dict[str, int] = {}
-    groups = _weighed_together(query, views)
-    parts = [[_parse_for(query, view, texts) for view in group] for group in groups]
-    by_view: list[_ViewQuery] = []
-    for group, of_group in zip(groups, parts, strict=True):
-        statistics = _Statistics(Lexicon(group, list(texts)), entity_weights(query.text, query.asked_at, group))
-        found = enumerate(zip(group, of_group, strict=True))
-        by_view += [_strongest_parts(_ViewQuery(view, place, *each, statistics)) for place, (view, each) in found]
-    return _ParsedQuery(list(texts), by_view)
+    parts = [_parse_for(query, view, texts) for view in views]
+    together = _statistics(query, views, texts)
+    by_view = [
+        _strongest_parts(_ViewQuery(view, place, *each, together))
+        for place, (view, each) in enumerate(zip(views, parts, strict=True))
+    ]
+    own = [index for index, view in enumerate(views) if view.collection == WINDOWS] if query.is_task else []
+    # What a conversation says already is compared with documents; which of its turns a prompt quotes depends on that
+    # conversation alone, whatever else is stored.
+    conversation = [by_view[index] for index in own]
+    alone = _statistics(query, [views[index] for index in own], texts) if own else together
+    for place, index in enumerate(own):
+        by_view[index] = _strongest_parts(_ViewQuery(views[index], place, *parts[index], alone))
+    return _ParsedQuery(list(texts), by_view, conversation)
 
 
-def _weighed_together(query: Query, views: Sequence[View]) -> list[list[View]]:
-    """Return the groups of views whose words are weighed by how rare they are in all of the group.
-
-    Which turns of its own conversation a prompt quotes depends on that conversation alone, whatever else is stored.
-    """
-    if not query.is_task:
-        return [list(views)]
-    own = [view for view in views if view.collection == WINDOWS]
-    return [group for group in (own, [view for view in views if view.collection != WINDOWS]) if group]
+def _statistics(query: Query, views: Sequence[View], texts: Mapping[str, int]) -> _Statistics:
+    return _Statistics(Lexicon(views, list(texts)), entity_weights(query.text, query.asked_at, views))
 
 
 def _parse_for(query: Query, view: View, texts: dict[str, int]) -> tuple[list[int], str | None]:

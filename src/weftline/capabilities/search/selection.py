@@ -34,9 +34,13 @@ _UNCOVERED = frozenset({WINDOWS, MEMORY})
 
 
 class ScoredCandidates(NamedTuple):
-    """Scored candidates of each view. ``by_meaning``: False if only keywords matched; ``terms``: query length."""
+    """Scored candidates of each view. ``by_meaning``: False if only keywords matched; ``terms``: query length.
+
+    ``conversation``: of a task, those of the reader's own conversation once more, weighed together with all others.
+    """
 
     by_view: Sequence[Scores]
+    conversation: Sequence[Scores]
     by_meaning: bool
     terms: int
 
@@ -116,8 +120,7 @@ def _calibration_of(query: Query, scores: Scores, candidates: ScoredCandidates, 
 
 def _strength_of_conversation(candidates: ScoredCandidates) -> float:
     """Return the strength of the best turn of the reader's own conversation, zero if none was searched."""
-    turns = [scores for scores in candidates.by_view if scores.view.collection == WINDOWS]
-    features = ranking_features(turns, by_meaning=candidates.by_meaning)
+    features = ranking_features(candidates.conversation, by_meaning=candidates.by_meaning)
     return 0.0 if features is None else strength_of(features, candidates.terms)
 
 
