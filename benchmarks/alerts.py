@@ -20,18 +20,18 @@ from benchmarks.postgres import postgres_database, postgres_server
 from benchmarks.servers import TENANT, call, folder
 from benchmarks.wire import run_async
 from weftline.app.app import App
-from weftline.capabilities.alerts.model import DIGEST_FROM
-from weftline.capabilities.efficiency.model import efficiency_of
-from weftline.capabilities.metering.model import NewUsageEntry, UsageKey, UsageSums
+from weftline.insight.alerts.model import DIGEST_FROM
 from weftline.jobs.alerts import EVALUATE_EVERY_SECONDS
 from weftline.jobs.scheduler import Work
 from weftline.kernel.clock import to_micros
+from weftline.models.metering.model import NewUsageEntry, UsageKey, UsageSums
+from weftline.prompts.efficiency.model import efficiency_of
 from weftline.settings import Settings
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.metering import SqlUsageStore
 from weftline.storage.sql.receipts import SqlReceiptStore
 from weftline.testing.clock import FrozenClock
-from weftline.testing.contracts.receipts import receipt
+from weftline.testing.receipts import receipt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

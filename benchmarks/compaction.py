@@ -27,19 +27,19 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from msgspec import structs
 
 from benchmarks.harness import Row, compared, limited
-from weftline.capabilities.compaction.compactor import Compactor
-from weftline.capabilities.compaction.facts.extraction import ReadAhead
-from weftline.capabilities.compaction.model import CompactionSource
-from weftline.capabilities.compaction.summariser import ExtractiveSummariser
-from weftline.capabilities.indexing.text_analysis import stem, tokens, words
-from weftline.capabilities.language_models.model import ConversationMessage, ToolCall
-from weftline.capabilities.windows.model import Category, WindowEvent, message_tokens
+from weftline.indexing.text_analysis import stem, tokens, words
 from weftline.kernel.tokens import approximate_tokens
+from weftline.models.language_models.model import ConversationMessage, ToolCall
+from weftline.windows.compaction.compactor import Compactor
+from weftline.windows.compaction.facts.extraction import ReadAhead
+from weftline.windows.compaction.model import CompactionSource
+from weftline.windows.compaction.summariser import ExtractiveSummariser
+from weftline.windows.model import Category, WindowEvent, message_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from weftline.capabilities.compaction.model import StrategyName
+    from weftline.windows.compaction.model import StrategyName
 
 _SMALL, _LARGE = 100_000, 1_000_000
 _BELOW_SECONDS = 1.0

@@ -26,7 +26,7 @@ from benchmarks.harness import Row, limited
 from benchmarks.postgres import postgres_database, postgres_server
 from benchmarks.servers import call, folder, open_app
 from benchmarks.wire import run_async
-from weftline.capabilities.board.board_writer import MAX_BRANCHES
+from weftline.state.board.board_writer import MAX_BRANCHES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

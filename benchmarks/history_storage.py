@@ -16,7 +16,7 @@ import msgspec
 from benchmarks.harness import Compared, Row
 from benchmarks.servers import TENANT, call, folder, open_app, prepare
 from benchmarks.wire import run_async
-from weftline.capabilities.history.model import LATEST
+from weftline.history.model import LATEST
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.history import SqlLineStore
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from weftline.app.app import App
-    from weftline.capabilities.history.model import StoredCommit
+    from weftline.history.model import StoredCommit
 
 _SESSION = "s0"
 _KEYS = 20

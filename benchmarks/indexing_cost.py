@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from weftline.capabilities.indexing.embeddings.model import Model, Purpose, Vectors
+    from weftline.indexing.embeddings.model import Model, Purpose, Vectors
     from weftline.providers.embedders.local import LocalEmbedder
 
 _MILLIS = 1_000

@@ -161,7 +161,7 @@ def _without_metering(app: App, agent: str) -> Iterator[None]:
         return
     with (
         patch.object(SqlUsageStore, "add", no_entries),
-        patch("weftline.capabilities.assembly.service.call_entry", lambda _: None),
+        patch("weftline.prompts.assembly.service.call_entry", lambda _: None),
         patch.object(app.metrics, "record", no_counting),
     ):
         yield

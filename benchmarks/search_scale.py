@@ -26,11 +26,11 @@ from benchmarks.wire import run_async
 from weftline.app.app import App
 from weftline.app.authentication import Local
 from weftline.app.dispatch import CallContext
-from weftline.capabilities.indexing.collections.model import NewChunk, domain_collection
-from weftline.capabilities.indexing.text_analysis import index_terms
-from weftline.capabilities.knowledge.model import Domain
-from weftline.capabilities.search.index_view import CollectionQuery
+from weftline.indexing.collections.model import NewChunk, domain_collection
+from weftline.indexing.text_analysis import index_terms
 from weftline.kernel.identity import ANYONE
+from weftline.knowledge.model import Domain
+from weftline.search.index_view import CollectionQuery
 from weftline.settings import Settings
 from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.database import Scope
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weftline.capabilities.search.index_view import View
+    from weftline.search.index_view import View
     from weftline.storage.sql.database import Transaction
 
     Floats = NDArray[np.float32]

@@ -12,7 +12,7 @@ from benchmarks.servers import ADMIN, TENANT, folder, open_app
 from benchmarks.wire import run_async
 from weftline.app.authentication import Local
 from weftline.app.dispatch import CallContext
-from weftline.capabilities.tools.model import MAX_TOOLS, MAX_TOOLS_PER_CALL
+from weftline.prompts.tools.model import MAX_TOOLS, MAX_TOOLS_PER_CALL
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

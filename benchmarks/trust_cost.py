@@ -29,7 +29,7 @@ from weftline.app import dispatch
 from weftline.app.app import App
 from weftline.app.authentication import Local
 from weftline.app.dispatch import CallContext
-from weftline.capabilities.trust.gate import Admission, ContentGate
+from weftline.safety.trust.gate import Admission, ContentGate
 from weftline.settings import Settings
 from weftline.storage.sql import history
 
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
     from pathlib import Path
 
-    from weftline.capabilities.trust.gate import IncomingContent
     from weftline.kernel.operation import Operation
+    from weftline.safety.trust.gate import IncomingContent
 
 _CALLERS = 64
 _KEYS = 4

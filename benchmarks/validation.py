@@ -19,10 +19,10 @@ from benchmarks.search_scale import grow
 from benchmarks.servers import folder
 from benchmarks.wire import run_async
 from weftline.app.app import App
-from weftline.capabilities.assembly import conversation, materials, packers, prompt_trust, service
-from weftline.capabilities.layers.data_elements import data_element
+from weftline.prompts.assembly import conversation, materials, packers, prompt_trust, service
 from weftline.providers.tokenizers import TokenizerRegistry
 from weftline.settings import Settings
+from weftline.state.layers.data_elements import data_element
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

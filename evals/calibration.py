@@ -15,15 +15,15 @@ from evals.calibration_cases import calibration_cases, weights
 from evals.calibration_fit import UNANSWERABLE_WEIGHT, left_out
 from evals.results import Row
 from evals.retrieval_runs import BEST, runs_over
-from weftline.capabilities.search.calibration import RELIABLE_SCORE, calibrate
-from weftline.capabilities.search.model import CONFIDENT, DEFAULT_MIN_SCORE
+from weftline.search.calibration import RELIABLE_SCORE, calibrate
+from weftline.search.model import CONFIDENT, DEFAULT_MIN_SCORE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from evals.calibration_cases import Case, Figures, Kind
-    from weftline.capabilities.search.calibration import Calibration
+    from weftline.search.calibration import Calibration
 
 _BINS = 10
 _DIGITS = 3

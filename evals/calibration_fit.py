@@ -1,4 +1,4 @@
-"""Fits the constants of weftline.capabilities.search.calibration on the evaluation sets.
+"""Fits the constants of weftline.search.calibration on the evaluation sets.
 
 Logistic regression with L2 regularisation over standardised features. The figures that are published come from models
 that were fitted without the set, or without the conversation, that they are measured on.
@@ -13,7 +13,7 @@ import numpy as np
 from evals.calibration_cases import calibration_cases, weights
 from evals.results import Row
 from evals.retrieval_runs import runs_over
-from weftline.capabilities.search.calibration import (
+from weftline.search.calibration import (
     MIN_SPEAKER_GAP,
     CalibrationModel,
     Coefficients,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from evals.calibration_cases import Case, Figures
-    from weftline.capabilities.search.calibration import Calibration
+    from weftline.search.calibration import Calibration
 
 # One question in four has no answer.
 UNANSWERABLE_WEIGHT = 1 / 3

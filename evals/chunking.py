@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from evals.message_search import Bm25
 from evals.results import Row
-from weftline.capabilities.indexing.chunking.chunker import split_into_chunks
-from weftline.capabilities.indexing.chunking.media_types import detect_type
-from weftline.capabilities.indexing.chunking.model import ChunkingOptions, ParsedDocument
+from weftline.indexing.chunking.chunker import split_into_chunks
+from weftline.indexing.chunking.media_types import detect_type
+from weftline.indexing.chunking.model import ChunkingOptions, ParsedDocument
 from weftline.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from evals.compaction_sessions import SESSIONS, planted_session, statements, survives, text_of
 from evals.results import Row
-from weftline.capabilities.compaction.compactor import Compactor
-from weftline.capabilities.compaction.facts.extraction import extract_facts
-from weftline.capabilities.compaction.model import CompactionSource, StrategyName, is_stated
-from weftline.capabilities.compaction.summariser import ExtractiveSummariser
-from weftline.capabilities.compaction.verification import verify
-from weftline.capabilities.language_models.model import ConversationMessage
-from weftline.capabilities.windows.model import Category, WindowEvent
 from weftline.kernel.tokens import approximate_tokens
+from weftline.models.language_models.model import ConversationMessage
+from weftline.windows.compaction.compactor import Compactor
+from weftline.windows.compaction.facts.extraction import extract_facts
+from weftline.windows.compaction.model import CompactionSource, StrategyName, is_stated
+from weftline.windows.compaction.summariser import ExtractiveSummariser
+from weftline.windows.compaction.verification import verify
+from weftline.windows.model import Category, WindowEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from evals.compaction_sessions import PlantedSession
-    from weftline.capabilities.compaction.model import KeyFact
+    from weftline.windows.compaction.model import KeyFact
 
 STRATEGIES: tuple[StrategyName, ...] = get_args(StrategyName)
 TARGETS = (0.4, 0.25, 0.1)

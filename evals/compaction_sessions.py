@@ -15,15 +15,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from weftline.capabilities.compaction.compacted_events import compacted
-from weftline.capabilities.language_models.model import ConversationMessage, Role, ToolCall
-from weftline.capabilities.windows.model import Category, WindowEvent
 from weftline.kernel.tokens import approximate_tokens
+from weftline.models.language_models.model import ConversationMessage, Role, ToolCall
+from weftline.windows.compaction.compacted_events import compacted
+from weftline.windows.model import Category, WindowEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from weftline.capabilities.compaction.model import CompactedView
+    from weftline.windows.compaction.model import CompactedView
 
 SESSIONS = 24
 _MINUTE = 60_000_000

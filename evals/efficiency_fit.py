@@ -1,4 +1,4 @@
-"""Fits the constants of weftline.capabilities.efficiency.calibration on answers whose evidence is known.
+"""Fits the constants of weftline.prompts.efficiency.calibration on answers whose evidence is known.
 
 Only the development half of the conversations, documents and claims is used. Logistic regression over the features of
 each part of a prompt; every set counts equally. The model of words is fitted on all parts, the one with vectors on
@@ -16,10 +16,10 @@ from evals.calibration_fit import logistic_regression
 from evals.efficiency_cases import answer_cases
 from evals.results import Row
 from evals.vector_cache import VectorCache
-from weftline.capabilities.efficiency.calibration import DOUBT, MIN_QUOTED_TERMS, QUOTED_TERMS, UseModel, figures
-from weftline.capabilities.efficiency.model import ScoredPrompt
-from weftline.capabilities.efficiency.scoring import MAX_EMBEDDED_ITEMS, answer_parts, compare
-from weftline.capabilities.language_models.answers import ModelAnswer
+from weftline.models.language_models.answers import ModelAnswer
+from weftline.prompts.efficiency.calibration import DOUBT, MIN_QUOTED_TERMS, QUOTED_TERMS, UseModel, figures
+from weftline.prompts.efficiency.model import ScoredPrompt
+from weftline.prompts.efficiency.scoring import MAX_EMBEDDED_ITEMS, answer_parts, compare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from evals.calibration_cases import Figures
     from evals.efficiency_cases import AnswerCase
-    from weftline.capabilities.efficiency.scoring import ComparedPart
+    from weftline.prompts.efficiency.scoring import ComparedPart
 
     Flags = NDArray[np.bool_]
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from rapidfuzz import fuzz, process
 
 from evals.results import Row
-from weftline.capabilities.indexing.text_analysis import FILLER_WORDS, tokens
-from weftline.capabilities.messages.search.fuzzy_ranking import search
-from weftline.capabilities.messages.search.inverted_index import MessageIndex
+from weftline.indexing.text_analysis import FILLER_WORDS, tokens
+from weftline.sessions.messages.search.fuzzy_ranking import search
+from weftline.sessions.messages.search.inverted_index import MessageIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from evals.injection.corpora import lines_of
 from evals.results import Row
-from weftline.capabilities.compaction.facts.extraction import extract_facts
-from weftline.capabilities.compaction.model import FactKind
-from weftline.capabilities.language_models.model import ConversationMessage
-from weftline.capabilities.windows.model import Category, WindowEvent
 from weftline.kernel.tokens import approximate_tokens
+from weftline.models.language_models.model import ConversationMessage
+from weftline.windows.compaction.facts.extraction import extract_facts
+from weftline.windows.compaction.model import FactKind
+from weftline.windows.model import Category, WindowEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from weftline.capabilities.language_models.model import Role
+    from weftline.models.language_models.model import Role
 
 _PAIRS = Path(__file__).parent / "data" / "pairs"
 

@@ -26,7 +26,7 @@ from weftline.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from weftline.capabilities.indexing.embeddings.model import Model, Purpose, Vectors
+    from weftline.indexing.embeddings.model import Model, Purpose, Vectors
 
 _TENANT = "default"
 _ADMIN, AGENT = "admin", "agent"

@@ -18,9 +18,9 @@ from jsonschema import Draft202012Validator, FormatChecker
 
 from evals.results import Row
 from weftline import Weftline
-from weftline.capabilities.records.model import RECORD_TYPES
-from weftline.capabilities.records.schemas import published_schema
-from weftline.capabilities.records.validation import check_document
+from weftline.records.model import RECORD_TYPES
+from weftline.records.schemas import published_schema
+from weftline.records.validation import check_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -21,18 +21,18 @@ import msgspec
 from evals.product import AGENT, CachedEmbedder, open_product
 from evals.recommendation_sets import DOMAIN, evaluation_sets, held_out_sets
 from evals.results import Row
-from weftline.capabilities.agent_context.compaction_settings import CompactionSettings, ResolvedCompaction
-from weftline.capabilities.compaction.compactor import Compactor
-from weftline.capabilities.language_models.catalog import load_catalog
-from weftline.capabilities.recommendations.compaction_replay import views_under
-from weftline.capabilities.recommendations.model import ProposedSettings
-from weftline.capabilities.recommendations.recorded_calls import ReplayStores
-from weftline.capabilities.recommendations.replay import Replay, ReplayServices, document_of
-from weftline.capabilities.recommendations.trials import Control, try_proposal
+from weftline.insight.recommendations.compaction_replay import views_under
+from weftline.insight.recommendations.model import ProposedSettings
+from weftline.insight.recommendations.recorded_calls import ReplayStores
+from weftline.insight.recommendations.replay import Replay, ReplayServices, document_of
+from weftline.insight.recommendations.trials import Control, try_proposal
 from weftline.kernel.identity import system_actor
+from weftline.models.language_models.catalog import load_catalog
 from weftline.providers.prices import PriceTable
 from weftline.providers.tokenizers import TokenizerRegistry
+from weftline.state.agent_context.compaction_settings import CompactionSettings, ResolvedCompaction
 from weftline.storage.sql.database import Scope
+from weftline.windows.compaction.compactor import Compactor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from evals.product import Product
     from evals.recommendation_sets import EvaluationSet, Question, Work
-    from weftline.capabilities.recommendations.model import TriedCall
-    from weftline.capabilities.recommendations.replay import RecordedWindow, ReplayedCall
+    from weftline.insight.recommendations.model import TriedCall
+    from weftline.insight.recommendations.replay import RecordedWindow, ReplayedCall
 
 _MODEL = "gpt-4o"
 _BETWEEN_CALLS = timedelta(seconds=20)

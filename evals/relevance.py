@@ -26,8 +26,8 @@ from evals.relevance_cases import OTHERS, relevance_cases
 from evals.relevance_fit import left_out
 from evals.results import Row
 from evals.rulers import closed
-from weftline.capabilities.search.calibration import calibrate
-from weftline.capabilities.search.model import CONFIDENT, MAX_PASSAGE_TOKENS
+from weftline.search.calibration import calibrate
+from weftline.search.model import CONFIDENT, MAX_PASSAGE_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from evals.product import Product
     from evals.relevance_cases import RelevanceCase
-    from weftline.capabilities.search.evidence import CollectionEvidence
+    from weftline.search.evidence import CollectionEvidence
 
     Chosen = list[NDArray[np.bool_]]
 

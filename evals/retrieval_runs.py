@@ -11,10 +11,10 @@ import numpy as np
 
 from evals.retrieval_sets import SETS, recall_of
 from evals.vector_cache import VectorCache
-from weftline.capabilities.search.calibration import ranking_features
-from weftline.capabilities.search.model import Query
-from weftline.capabilities.search.ranking import score_views
-from weftline.capabilities.search.selection import select_results
+from weftline.search.calibration import ranking_features
+from weftline.search.model import Query
+from weftline.search.ranking import score_views
+from weftline.search.selection import select_results
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from evals.retrieval_sets import Corpus, Dataset, EvalQuestion
-    from weftline.capabilities.search.calibration import RankingFeatures
-    from weftline.capabilities.search.index_view import Floats, View
-    from weftline.capabilities.search.model import Ranking
+    from weftline.search.calibration import RankingFeatures
+    from weftline.search.index_view import Floats, View
+    from weftline.search.model import Ranking
     from weftline.search_index.view import CollectionView
 
 BEST = 10

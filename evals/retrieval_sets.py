@@ -13,18 +13,18 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from weftline.capabilities.indexing.chunking.chunker import split_into_chunks
-from weftline.capabilities.indexing.chunking.media_types import detect_type
-from weftline.capabilities.indexing.chunking.model import ChunkingOptions, ParsedDocument
-from weftline.capabilities.indexing.collections.model import SESSIONS, IndexedChunk, NewChunk, domain_collection
-from weftline.capabilities.indexing.entities import extract_entities, pack_entities
-from weftline.capabilities.indexing.text_analysis import index_terms
-from weftline.capabilities.search.index_view import CollectionQuery
-from weftline.capabilities.search.session_indexing.cursor import IndexItem
-from weftline.capabilities.search.session_indexing.item_text import ItemText
-from weftline.capabilities.search.session_indexing.item_text import chunks_of as message_chunks
+from weftline.indexing.chunking.chunker import split_into_chunks
+from weftline.indexing.chunking.media_types import detect_type
+from weftline.indexing.chunking.model import ChunkingOptions, ParsedDocument
+from weftline.indexing.collections.model import SESSIONS, IndexedChunk, NewChunk, domain_collection
+from weftline.indexing.entities import extract_entities, pack_entities
+from weftline.indexing.text_analysis import index_terms
 from weftline.kernel.clock import DAY_MICROS, to_micros
 from weftline.kernel.tokens import approximate_tokens
+from weftline.search.index_view import CollectionQuery
+from weftline.search.session_indexing.cursor import IndexItem
+from weftline.search.session_indexing.item_text import ItemText
+from weftline.search.session_indexing.item_text import chunks_of as message_chunks
 from weftline.search_index.snapshot import IndexSnapshot
 from weftline.search_index.view import CollectionView
 

@@ -28,8 +28,8 @@ import msgspec
 from evals.product import CachedEmbedder, open_product
 from evals.results import Row
 from evals.rulers import closed, share_by_groups
-from weftline.capabilities.injection.model import HARMLESS, Detection
 from weftline.providers.tokenizers import TokenizerRegistry
+from weftline.safety.injection.model import HARMLESS, Detection
 from weftline.validation.statements import Passages, Said, as_events, spread
 
 if TYPE_CHECKING:

@@ -11,7 +11,23 @@ from weftline.kernel.errors import Conflict, Forbidden, InternalError, NotFound,
 
 KINDS = (NotFound, Conflict, Rejected, Forbidden, Unavailable)
 # Modules that a client may import; their errors are exported by weftline.errors.
-_PUBLIC = ("weftline.kernel.", "weftline.capabilities.", "weftline.settings")
+ROOMS = (
+    "access",
+    "models",
+    "safety",
+    "history",
+    "indexing",
+    "records",
+    "sessions",
+    "state",
+    "knowledge",
+    "windows",
+    "search",
+    "exchange",
+    "prompts",
+    "insight",
+)
+_PUBLIC = ("weftline.kernel.", "weftline.settings", *(f"weftline.{room}." for room in ROOMS))
 
 
 def all_errors() -> list[type[WeftlineError]]:

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "weftline"
 _SMALL_FILE = 60
 _GENERATED = "# Written by scripts/generate.py"
-# Packages around the rooms; every other one is a room. `capabilities` only holds rooms.
+# Packages around the rooms; every other one is a room.
 _RINGS = frozenset(
     ("app", "client", "demo", "encoder", "jobs", "kernel", "providers", "schemas", "search_index", "storage", "testing")
 ) | {"transports", "validation"}
@@ -40,8 +40,8 @@ class Module:
 
     @property
     def room(self) -> str | None:
-        parts = self.name.removeprefix("capabilities.").split(".")
-        is_folder = len(parts) > 1 or (self.name not in {"", "capabilities"} and self.is_package)
+        parts = self.name.split(".")
+        is_folder = len(parts) > 1 or (self.name and self.is_package)
         return parts[0] if is_folder and parts[0] not in _RINGS else None
 
     def code_lines(self) -> int:
@@ -90,7 +90,7 @@ def size_rows(found: list[Module]) -> dict[str, str]:
     """Return every figure that needs no running server, as it is printed."""
     sizes = {module.name: module.code_lines() for module in found}
     generated = sum(sizes[module.name] for module in found if module.is_generated)
-    data = [path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix not in {".py", ".pyc"}]
+    data = [path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix not in {".py", ".pyi", ".pyc"}]
     protocols = implementations(found)
     return {
         "code lines, written by hand": f"{sum(sizes.values()) - generated:,}",

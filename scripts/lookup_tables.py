@@ -9,7 +9,7 @@ import click
 from weftline.kernel.operation import Operation
 
 _SOURCE = "# Written by scripts/generate.py from the operation registry; change the operations instead.\n"
-_PREFIX = "weftline.capabilities."
+_PREFIX = "weftline."
 _SUMMARY_CHARACTERS = 200
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from weftline.capabilities.records.schemas import SCHEMAS, all_schemas, schema_path
+from weftline.records.schemas import SCHEMAS, all_schemas, schema_path
 
 
 def schema_files() -> dict[str, str]:

@@ -13,7 +13,7 @@ from requirements_lines import FAMILIES, LINES, MISSING
 _NOTE = "<!-- Written by scripts/generate.py; run it again rather than editing this page. -->\n"
 _INTRODUCTION = """Each requirement, and the tests that show it. A requirement is *shown* if its tests would fail
 without it, *partly* shown if its tests cover only the parts they name, and *open* if no test shows it."""
-_PLACES = ("tests", "src/weftline/testing")
+_PLACES = ("tests",)
 
 
 class Mark(NamedTuple):

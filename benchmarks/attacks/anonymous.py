@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.attacks import End, attack, flood, repeated
 from benchmarks.wire import request
-from weftline.capabilities.access.model import KEY_PREFIX
+from weftline.access.model import KEY_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

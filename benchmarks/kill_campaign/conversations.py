@@ -8,15 +8,15 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.kill_campaign.kinds import INDEX_SECONDS, POLL_SECONDS, Kind, as_admin, as_agent
-from weftline.capabilities.compaction.model import OPEN_STATES
-from weftline.capabilities.metering.model import SUM_NAMES, UNITS, UsageSums
 from weftline.kernel.errors import NotFound
+from weftline.models.metering.model import SUM_NAMES, UNITS, UsageSums
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.metering import SqlUsageStore
+from weftline.windows.compaction.model import OPEN_STATES
 
 if TYPE_CHECKING:
     from weftline.app.app import App
-    from weftline.capabilities.metering.model import UsageEntry
+    from weftline.models.metering.model import UsageEntry
     from weftline.storage.sql.database import Transaction
 
 TENANT = "default"

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evals.injection import corpora
-from weftline.capabilities.compaction.facts.units import units_of
-from weftline.capabilities.injection.normal_form import normalise
-from weftline.capabilities.injection.segments import segments
-from weftline.capabilities.injection.windows import token_windows
 from weftline.encoder.wordpiece import WordPieceTokenizer
+from weftline.safety.injection.normal_form import normalise
+from weftline.safety.injection.segments import segments
+from weftline.safety.injection.windows import token_windows
+from weftline.windows.compaction.facts.units import units_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator

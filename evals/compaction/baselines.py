@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weftline.capabilities.indexing.text_analysis import terms
+from weftline.indexing.text_analysis import terms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

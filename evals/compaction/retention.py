@@ -22,24 +22,24 @@ from evals.compaction import baselines
 from evals.compaction.corpora import SETS, read_set, retained_facts
 from evals.compaction.train import load_trained, utterances
 from evals.results import Row
-from weftline.capabilities.compaction.compacted_events import compacted
-from weftline.capabilities.compaction.compactor import Compactor
-from weftline.capabilities.compaction.facts.extraction import extract_facts
-from weftline.capabilities.compaction.model import CompactionSource, StrategyName
-from weftline.capabilities.compaction.reduction import reducer
-from weftline.capabilities.compaction.strategies.choice import lay_out
-from weftline.capabilities.compaction.summariser import ExtractiveSummariser
-from weftline.capabilities.language_models.model import ConversationMessage
-from weftline.capabilities.windows.model import Category, WindowEvent
+from weftline.models.language_models.model import ConversationMessage
 from weftline.providers.tokenizers import TokenizerRegistry
+from weftline.windows.compaction.compacted_events import compacted
+from weftline.windows.compaction.compactor import Compactor
+from weftline.windows.compaction.facts.extraction import extract_facts
+from weftline.windows.compaction.model import CompactionSource, StrategyName
+from weftline.windows.compaction.reduction import reducer
+from weftline.windows.compaction.strategies.choice import lay_out
+from weftline.windows.compaction.summariser import ExtractiveSummariser
+from weftline.windows.model import Category, WindowEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from evals.compaction.corpora import Conversation
-    from weftline.capabilities.compaction.model import KeyFact
-    from weftline.capabilities.compaction.reduction.word_model import WordModel
+    from weftline.windows.compaction.model import KeyFact
+    from weftline.windows.compaction.reduction.word_model import WordModel
 
     Method = Callable[[Conversation, float], str]
 

@@ -1,6 +1,6 @@
 """Train the model of word values included in Weftline.
 
-    python -m evals.compaction.train ../shared/eval-data src/weftline/capabilities/compaction/reduction/word_model.npz
+    python -m evals.compaction.train ../shared/eval-data src/weftline/windows/compaction/reduction/word_model.npz
 
 Logistic regression: is a word part of a fact? Trained on the AMI meetings (CC BY 4.0) and the BFCL memory conversations
 (Apache-2.0); never on LoCoMo, whose licence is non-commercial: there the model meets talk of another kind. The ranks of
@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from evals.compaction.corpora import SETS, normalise, read_set, retained_facts
-from weftline.capabilities.compaction.reduction.features import word_features
-from weftline.capabilities.compaction.reduction.reducer import Utterance, reduce_texts
-from weftline.capabilities.compaction.reduction.units import split
-from weftline.capabilities.compaction.reduction.word_lists import ENGLISH
-from weftline.capabilities.compaction.reduction.word_model import WordModel, load_model
 from weftline.encoder.wordpiece import bert_vocabulary
 from weftline.providers.tokenizers import TokenizerRegistry
+from weftline.windows.compaction.reduction.features import word_features
+from weftline.windows.compaction.reduction.reducer import Utterance, reduce_texts
+from weftline.windows.compaction.reduction.units import split
+from weftline.windows.compaction.reduction.word_lists import ENGLISH
+from weftline.windows.compaction.reduction.word_model import WordModel, load_model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

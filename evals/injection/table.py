@@ -16,16 +16,16 @@ from evals.classifier.figures import read_figures
 from evals.injection import corpora
 from evals.results import Row
 from evals.rulers import closed, share_by_groups
-from weftline.capabilities.trust.precheck import precheck
 from weftline.encoder.wordpiece import WordPieceTokenizer
 from weftline.providers.injection.local import load_included
+from weftline.safety.trust.precheck import precheck
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator
 
     from evals.classifier.figures import Figure
-    from weftline.capabilities.injection.detector import EncoderDetector
-    from weftline.capabilities.injection.model import Detection
+    from weftline.safety.injection.detector import EncoderDetector
+    from weftline.safety.injection.model import Detection
 
 _DATA = Path(__file__).parents[1] / "data"
 _MESSAGES, _CLOSED = _DATA / "agent_messages.jsonl", _DATA / "injection_closed"

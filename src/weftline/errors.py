@@ -1,40 +1,19 @@
 # Written by scripts/generate.py from the error tree; change the errors instead.
 """Every error that a call can end with; weftline.kernel.errors defines the base classes."""
 
-from weftline.capabilities.access.model import AgentExists, AgentNotFound, ApiKeyNotFound, InvalidParent
-from weftline.capabilities.access.steps import BoundToStep, StepNotFound, ToolNotInStep
-from weftline.capabilities.access.tool_profiles import UnknownToolProfile
-from weftline.capabilities.agent_context.model import ContextKeyNotFound, ContextLimitExceeded, ContextNotPulled
-from weftline.capabilities.alerts.model import AlertNotFound, AlertResolved
-from weftline.capabilities.approvals.model import (
-    ApprovalClosed,
-    ApprovalExpired,
-    ApprovalInterrupted,
-    ApprovalNotFound,
-    ApprovalPending,
-    ApprovalRefused,
-    CallNotHoldable,
-    TooManyApprovals,
-)
-from weftline.capabilities.assembly.model import ContextOverBudget
-from weftline.capabilities.assembly.prompt_trust import PromptBlocked
-from weftline.capabilities.assembly.receipts import ReceiptNotFound, ReceiptPruned
-from weftline.capabilities.assembly.sent_prompt import PromptAltered
-from weftline.capabilities.assembly.usage_report import UsageConflict
-from weftline.capabilities.assembly.validate_operation import PromptOutdated
-from weftline.capabilities.board.model import InvalidKey, KeyNotFound, StoreFull, ValueTooLarge
-from weftline.capabilities.budgets.model import BudgetExceeded, BudgetNotFound
-from weftline.capabilities.compaction.model import CompactionNotFound, CompactionNotHeld
-from weftline.capabilities.events.webhooks.model import (
-    AddressNotAllowed,
-    TooManyWebhooks,
-    WebhookCannotRun,
-    WebhookNotFound,
-)
-from weftline.capabilities.guardrails.model import GuardrailApproval, GuardrailViolation, InvalidGuardrail
-from weftline.capabilities.history.branches import BranchExists, BranchInUse, BranchNotMerged
-from weftline.capabilities.history.merge import UnrelatedContexts
-from weftline.capabilities.history.model import (
+from weftline.access.model import AgentExists, AgentNotFound, ApiKeyNotFound, InvalidParent
+from weftline.access.steps import BoundToStep, StepNotFound, ToolNotInStep
+from weftline.access.teams.model import TeamExists, TeamFull, TeamNotEmpty, TeamNotFound
+from weftline.access.tool_profiles import UnknownToolProfile
+from weftline.exchange.lineage.model import ItemNotFound
+from weftline.exchange.missing_context.model import AlreadyResolved, MissingContextLimit, MissingContextNotFound
+from weftline.exchange.record_log.resolve_source import SourceElsewhere
+from weftline.exchange.record_log.source_items import SourceItemNotFound
+from weftline.exchange.transfer.bundle_format import BundleDamaged
+from weftline.exchange.transfer.policies import PolicyBuiltIn, PolicyForbidden, PolicyNotFound
+from weftline.history.branches import BranchExists, BranchInUse, BranchNotMerged
+from weftline.history.merge import UnrelatedContexts
+from weftline.history.model import (
     BranchLimit,
     BranchNotFound,
     LineNotFound,
@@ -45,87 +24,19 @@ from weftline.capabilities.history.model import (
     VersionNotFound,
     VersionPruned,
 )
-from weftline.capabilities.history.reviews import ReviewClosed, ReviewNotFound
-from weftline.capabilities.indexing.chunking.reader import DocumentUnreadable
-from weftline.capabilities.indexing.embeddings.model import (
+from weftline.history.object_storage.model import ObjectBusy, ObjectDamaged, ObjectMissing, ObjectStorageUnavailable
+from weftline.history.reviews import ReviewClosed, ReviewNotFound
+from weftline.indexing.chunking.reader import DocumentUnreadable
+from weftline.indexing.embeddings.model import (
     EmbedderUnavailable,
     EmbeddingModelUnknown,
     SemanticSearchOff,
     TextRefused,
 )
-from weftline.capabilities.indexing.model_migration.model import (
-    ModelInUse,
-    ModelMigrationInProgress,
-    ModelMigrationNotFound,
-)
-from weftline.capabilities.injection.model import DetectorUnavailable
-from weftline.capabilities.knowledge.document_review import DocumentHeld
-from weftline.capabilities.knowledge.model import (
-    DocumentNotFound,
-    DocumentNotQuarantined,
-    DocumentNotReady,
-    DocumentTooLarge,
-    DocumentVersionNotFound,
-    DomainExists,
-    DomainNotFound,
-)
-from weftline.capabilities.knowledge.sources.model import (
-    FolderRefused,
-    HookRefused,
-    SourceNotFound,
-    SourcesOverlap,
-    TooManySources,
-)
-from weftline.capabilities.knowledge.templates.model import MetadataMismatch, TemplateNotFound
-from weftline.capabilities.language_models.chat_model import ChatModelError
-from weftline.capabilities.layers.model import LayerViolation
-from weftline.capabilities.lineage.model import ItemNotFound
-from weftline.capabilities.memory.history_backend import HistoryNotKept
-from weftline.capabilities.memory.model import KeyExists, MemoryLimitExceeded, MemoryNotFound
-from weftline.capabilities.messages.categories import ProtectedCategory
-from weftline.capabilities.messages.model import MessageNotFound
-from weftline.capabilities.missing_context.model import AlreadyResolved, MissingContextLimit, MissingContextNotFound
-from weftline.capabilities.object_storage.model import (
-    ObjectBusy,
-    ObjectDamaged,
-    ObjectMissing,
-    ObjectStorageUnavailable,
-)
-from weftline.capabilities.pins.model import PinLimitExceeded, PinNotFound
-from weftline.capabilities.recommendations.model import RecommendationNotFound
-from weftline.capabilities.record_log.resolve_source import SourceElsewhere
-from weftline.capabilities.record_log.source_items import SourceItemNotFound
-from weftline.capabilities.records.recorder import RecordExists, RecordNotFound
-from weftline.capabilities.records.vocabulary import IllegalTransition
-from weftline.capabilities.search.domain_evaluation import DomainWithoutTemplate
-from weftline.capabilities.search.similar import ChunkNotFound
-from weftline.capabilities.sessions.agent_directory import RecipientNotFound
-from weftline.capabilities.sessions.members import TooManyMembers
-from weftline.capabilities.sessions.model import (
-    BoundToSession,
-    ConventionsNotFound,
-    NotMember,
-    SessionArchived,
-    SessionExists,
-    SessionInUse,
-    SessionNotFound,
-    SessionTerminated,
-)
-from weftline.capabilities.teams.model import TeamExists, TeamFull, TeamNotEmpty, TeamNotFound
-from weftline.capabilities.tools.model import RuntimeTool, ToolNameTaken, ToolNotRegistered, UnknownTool
-from weftline.capabilities.transfer.bundle_format import BundleDamaged
-from weftline.capabilities.transfer.policies import PolicyBuiltIn, PolicyForbidden, PolicyNotFound
-from weftline.capabilities.trust.gate import ContentBlocked, ContentQuarantined
-from weftline.capabilities.windows.model import (
-    EventExists,
-    EventNotFound,
-    WindowChanged,
-    WindowExists,
-    WindowInUse,
-    WindowNotFound,
-    WindowTooSmall,
-)
-from weftline.capabilities.windows.review import EventsHeld
+from weftline.indexing.model_migration.model import ModelInUse, ModelMigrationInProgress, ModelMigrationNotFound
+from weftline.indexing.pins.model import PinLimitExceeded, PinNotFound
+from weftline.insight.alerts.model import AlertNotFound, AlertResolved
+from weftline.insight.recommendations.model import RecommendationNotFound
 from weftline.kernel.errors import (
     AuthenticationError,
     Conflict,
@@ -151,7 +62,81 @@ from weftline.kernel.errors import (
     UnknownOperation,
     WeftlineError,
 )
+from weftline.knowledge.document_review import DocumentHeld
+from weftline.knowledge.model import (
+    DocumentNotFound,
+    DocumentNotQuarantined,
+    DocumentNotReady,
+    DocumentTooLarge,
+    DocumentVersionNotFound,
+    DomainExists,
+    DomainNotFound,
+)
+from weftline.knowledge.sources.model import FolderRefused, HookRefused, SourceNotFound, SourcesOverlap, TooManySources
+from weftline.knowledge.templates.model import MetadataMismatch, TemplateNotFound
+from weftline.models.budgets.model import BudgetExceeded, BudgetNotFound
+from weftline.models.language_models.chat_model import ChatModelError
+from weftline.prompts.assembly.model import ContextOverBudget
+from weftline.prompts.assembly.prompt_trust import PromptBlocked
+from weftline.prompts.assembly.receipts import ReceiptNotFound, ReceiptPruned
+from weftline.prompts.assembly.sent_prompt import PromptAltered
+from weftline.prompts.assembly.usage_report import UsageConflict
+from weftline.prompts.assembly.validate_operation import PromptOutdated
+from weftline.prompts.tools.model import RuntimeTool, ToolNameTaken, ToolNotRegistered, UnknownTool
+from weftline.records.vocabulary import IllegalTransition
+from weftline.safety.approvals.model import (
+    ApprovalClosed,
+    ApprovalExpired,
+    ApprovalInterrupted,
+    ApprovalNotFound,
+    ApprovalPending,
+    ApprovalRefused,
+    CallNotHoldable,
+    TooManyApprovals,
+)
+from weftline.safety.guardrails.model import GuardrailApproval, GuardrailViolation, InvalidGuardrail
+from weftline.safety.injection.model import DetectorUnavailable
+from weftline.safety.trust.gate import ContentBlocked, ContentQuarantined
+from weftline.search.domain_evaluation import DomainWithoutTemplate
+from weftline.search.similar import ChunkNotFound
+from weftline.sessions.agent_directory import RecipientNotFound
+from weftline.sessions.events.webhooks.model import (
+    AddressNotAllowed,
+    TooManyWebhooks,
+    WebhookCannotRun,
+    WebhookNotFound,
+)
+from weftline.sessions.members import TooManyMembers
+from weftline.sessions.messages.categories import ProtectedCategory
+from weftline.sessions.messages.model import MessageNotFound
+from weftline.sessions.model import (
+    BoundToSession,
+    ConventionsNotFound,
+    NotMember,
+    SessionArchived,
+    SessionExists,
+    SessionInUse,
+    SessionNotFound,
+    SessionTerminated,
+)
+from weftline.sessions.recorder import RecordExists, RecordNotFound
 from weftline.settings import InvalidSetting
+from weftline.state.agent_context.model import ContextKeyNotFound, ContextLimitExceeded, ContextNotPulled
+from weftline.state.board.model import InvalidKey, KeyNotFound, StoreFull, ValueTooLarge
+from weftline.state.layers.model import LayerViolation
+from weftline.state.memory.history_backend import HistoryNotKept
+from weftline.state.memory.model import KeyExists, MemoryLimitExceeded, MemoryNotFound
+from weftline.windows.compaction.model import CompactionNotFound, CompactionNotHeld
+from weftline.windows.model import (
+    EventExists,
+    EventNotFound,
+    WindowChanged,
+    WindowExists,
+    WindowInUse,
+    WindowNotFound,
+    WindowTooSmall,
+)
+from weftline.windows.review import EventsHeld
 
 __all__ = [
     "AddressNotAllowed",

@@ -16,20 +16,20 @@ from typing import Any, BinaryIO, TypeVar, Unpack, cast
 import msgspec
 from msgspec import structs
 
+from weftline.access.model import DEFAULT_TENANT
 from weftline.app.app import App
 from weftline.app.authentication import Credential, Local
 from weftline.app.dispatch import CallContext
 from weftline.app.tenants import ADMIN
-from weftline.capabilities.access.model import DEFAULT_TENANT
-from weftline.capabilities.events.operations import ReadEvents
-from weftline.capabilities.knowledge.document_operations import DocumentPut, FileOptions
-from weftline.capabilities.transfer.export import ContextExported, ExportOptions
-from weftline.capabilities.transfer.importer import ContextImported
 from weftline.client._operations import Operations
 from weftline.client._sync_operations import SyncOperations
+from weftline.exchange.transfer.export import ContextExported, ExportOptions
+from weftline.exchange.transfer.importer import ContextImported
 from weftline.kernel.call_warnings import CallWarning, collected_warnings
 from weftline.kernel.correlation import NO_CORRELATION, Correlation, CorrelationIds, in_current_trace, make_correlation
 from weftline.kernel.events import Event
+from weftline.knowledge.document_operations import DocumentPut, FileOptions
+from weftline.sessions.events.operations import ReadEvents
 from weftline.settings import Settings
 
 _CHUNK_BYTES = 65_536

@@ -14,7 +14,7 @@ from support.replays import score
 from weftline.app.app import App
 from weftline.app.authentication import Local
 from weftline.app.dispatch import CallContext
-from weftline.capabilities.recommendations import commands
+from weftline.insight.recommendations import commands
 from weftline.jobs.session_indexing import INDEX
 from weftline.jobs.session_vectors import EMBED
 from weftline.settings import Settings

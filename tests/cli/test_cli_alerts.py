@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from click import unstyle
 
-from weftline.capabilities.alerts.operations import AlertInfo, AlertList
+from weftline.insight.alerts.operations import AlertInfo, AlertList
 from weftline.kernel.clock import from_micros
 from weftline.transports.cli.formatters.alerts import FORMATTERS
 

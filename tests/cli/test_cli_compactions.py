@@ -14,16 +14,16 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from weftline.capabilities.compaction.model import CompactionState, FactKind
-from weftline.capabilities.compaction.operations import CompactionList, CompactionShown
-from weftline.capabilities.compaction.views import (
+from weftline.transports.cli.formatters.compactions import FORMATTERS
+from weftline.windows.compaction.model import CompactionState, FactKind
+from weftline.windows.compaction.operations import CompactionList, CompactionShown
+from weftline.windows.compaction.views import (
     CompactionInfo,
     FactView,
     OriginalEvent,
     ShortenedView,
     SummaryView,
 )
-from weftline.transports.cli.formatters.compactions import FORMATTERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

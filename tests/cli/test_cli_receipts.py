@@ -9,8 +9,8 @@ import click
 import msgspec
 import pytest
 
-from weftline.capabilities.assembly.operations import PromptAssembled
-from weftline.capabilities.assembly.receipt_operations import ReceiptShown
+from weftline.prompts.assembly.operations import PromptAssembled
+from weftline.prompts.assembly.receipt_operations import ReceiptShown
 from weftline.transports.cli.formatters.receipts import FORMATTERS
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import click
 import pytest
 
 from support import forked_python
-from weftline.capabilities.budgets.operations import BudgetInfo
 from weftline.kernel.operation import Response
+from weftline.models.budgets.operations import BudgetInfo
 from weftline.transports.cli.render import render, row, table
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from cli_support import CommandLine
 from click import unstyle
 
 from support.forked_python import server_process
-from weftline.capabilities.search.operations import SearchResponse, SimilarResponse
-from weftline.capabilities.search.results import PassageInfo
 from weftline.jobs import session_indexing
+from weftline.search.operations import SearchResponse, SimilarResponse
+from weftline.search.results import PassageInfo
 from weftline.transports.cli.formatters.search import render_search, render_similar
 
 if TYPE_CHECKING:

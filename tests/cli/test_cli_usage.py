@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 from click import unstyle
 
-from weftline.capabilities.metering.model import UsageSums
-from weftline.capabilities.usage.model import UsageFigures, figures
-from weftline.capabilities.usage.operations import UsageReported, UsageRow
+from weftline.insight.usage.model import UsageFigures, figures
+from weftline.insight.usage.operations import UsageReported, UsageRow
 from weftline.kernel.clock import from_micros
+from weftline.models.metering.model import UsageSums
 from weftline.transports.cli.formatters.usage import FORMATTERS
 
 if TYPE_CHECKING:
     from cli_support import CommandLine
 
-    from weftline.capabilities.metering.store import GroupBy
+    from weftline.models.metering.store import GroupBy
 
 _SONNET = "claude-sonnet-4-5"
 

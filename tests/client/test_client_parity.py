@@ -19,13 +19,13 @@ from client_support import WeftlineServer, threaded_client
 from support.attribution import SYSTEM, named_agents
 from weftline import Client, SyncClient, Weftline
 from weftline.app.registry import all_operations
-from weftline.capabilities.board.guidance import ConventionGroup, KeyConvention
-from weftline.capabilities.history.merge_reviews import ConflictResolution
-from weftline.capabilities.indexing.chunking.model import ChunkingOptions
-from weftline.capabilities.knowledge.document_operations import NewDocument
-from weftline.capabilities.sessions.model import SessionConfig
-from weftline.capabilities.transfer.policy_filter import PolicyDefinition
+from weftline.exchange.transfer.policy_filter import PolicyDefinition
+from weftline.history.merge_reviews import ConflictResolution
+from weftline.indexing.chunking.model import ChunkingOptions
 from weftline.kernel.errors import WeftlineError
+from weftline.knowledge.document_operations import NewDocument
+from weftline.sessions.model import SessionConfig
+from weftline.state.board.guidance import ConventionGroup, KeyConvention
 
 CLIENT_NAMES = ("async", "blocking", "inprocess")
 # Fields that differ from call to call: times, ids, secrets, positions and measurements.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from weftline.capabilities.sessions.model import SessionConfig
 from weftline.client._wire import outgoing
 from weftline.errors import InvalidInput
+from weftline.sessions.model import SessionConfig
 
 
 def test_path_fields_go_into_the_path_and_others_into_the_body() -> None:

@@ -12,7 +12,6 @@ import pytest
 from support.databases import new_postgres_database
 from weftline import Weftline
 from weftline.app.tenants import TenantExists
-from weftline.capabilities.sessions.model import SessionConfig
 from weftline.errors import (
     AuthenticationError,
     InvalidApiKey,
@@ -25,6 +24,7 @@ from weftline.errors import (
     SessionNotFound,
     VersionConflict,
 )
+from weftline.sessions.model import SessionConfig
 
 
 async def test_a_new_folder_can_be_used_at_once(tmp_path: Path) -> None:

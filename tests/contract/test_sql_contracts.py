@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weftline.testing import contracts
+from support import contracts
 
 pytestmark = pytest.mark.both_databases
 

@@ -10,8 +10,8 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from weftline.capabilities.records.vocabulary import EVENT_CLASSES
 from weftline.kernel.events import EventType, NewEvent
+from weftline.records.vocabulary import EVENT_CLASSES
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "concepts" / "events.md"

@@ -23,8 +23,8 @@ from support.processes import process
 from support.webhooks import wait_until
 from support.windows import create, show
 from support.world import SESSION
-from weftline.capabilities.compaction.runs import MAX_FAILURES
 from weftline.jobs.compaction import COMPACT
+from weftline.windows.compaction.runs import MAX_FAILURES
 
 if TYPE_CHECKING:
     from support.world import World

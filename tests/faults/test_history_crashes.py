@@ -13,7 +13,7 @@ import support.history_writer_process
 from support import forked_python
 from support.crash_injection import CrashPoint, crashes
 from support.world import SESSION
-from weftline.capabilities.history.model import blob_hash
+from weftline.history.model import blob_hash
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from weftline.capabilities.history.model import (
+from weftline.history.model import (
     Author,
     Change,
     ChangeKind,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from support.world import World
-    from weftline.capabilities.history.model import Damage
+    from weftline.history.model import Damage
     from weftline.storage.sql.database import Transaction
 
 pytestmark = [pytest.mark.both_databases, pytest.mark.req("SC-08")]

@@ -11,8 +11,8 @@ import pytest
 from support.bundles import exported, imported, records
 from support.crash_injection import Crash, CrashingTransaction, CrashPoint, crash_in_writes
 from support.world import SESSION, Caller
-from weftline.capabilities.transfer import restore_board
-from weftline.capabilities.transfer.bundle_format import BundleDamaged
+from weftline.exchange.transfer import restore_board
+from weftline.exchange.transfer.bundle_format import BundleDamaged
 from weftline.kernel.errors import InternalError
 from weftline.storage.sql.database import SYSTEM, Scope
 

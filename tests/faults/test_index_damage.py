@@ -24,7 +24,7 @@ from support.collection_replicas import (
 )
 from weftline.app.diagnostics.checks import CheckStatus, check_index
 from weftline.app.search.replicas import DamageAlarm
-from weftline.capabilities.search.index_view import CollectionQuery
+from weftline.search.index_view import CollectionQuery
 from weftline.search_index.segment_file import Damaged, Stamp, open_segment
 from weftline.search_index.segment_store import SegmentStore
 

@@ -12,7 +12,7 @@ from support.ingestion_process import ingestion_process, stuck_process
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, put
 from support.processes import kill_when, process
 from support.webhooks import wait_until
-from weftline.capabilities.indexing.collections.model import domain_collection
+from weftline.indexing.collections.model import domain_collection
 from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.database import Scope
 

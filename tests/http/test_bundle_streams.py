@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from support.bundles import items, seal_of
-from weftline.capabilities.transfer.export import MAX_TEXT_BYTES
+from weftline.exchange.transfer.export import MAX_TEXT_BYTES
 
 if TYPE_CHECKING:
     from support.team import Team

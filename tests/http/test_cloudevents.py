@@ -17,7 +17,7 @@ from support.team import LEGACY, MODERN, Team, call, over_http, team_process, wi
 from support.webhook_receiver import receiver
 from support.webhooks import parsed
 from weftline import Client
-from weftline.capabilities.records.vocabulary import EVENT_CLASSES
+from weftline.records.vocabulary import EVENT_CLASSES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

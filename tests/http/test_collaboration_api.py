@@ -13,8 +13,8 @@ import pytest
 
 from support.team import Team, team_process, with_timeout
 from weftline.app.app import App
-from weftline.capabilities.records.model import RECORD_TYPES
-from weftline.capabilities.records.schemas import schema_url
+from weftline.records.model import RECORD_TYPES
+from weftline.records.schemas import schema_url
 from weftline.settings import Settings
 from weftline.transports.http.application import HttpApplication
 

@@ -24,7 +24,7 @@ from support.assemblies import assemble, ingest
 from support.compaction_runs import compact, long_window
 from support.http_server import served
 from support.world import SESSION, refused
-from weftline.capabilities.metrics.history import HourMetrics
+from weftline.insight.metrics.history import HourMetrics
 from weftline.kernel.client_gone import ClientGone
 from weftline.transports.console.actions import DONE
 from weftline.transports.console.pages import PAGES

@@ -15,8 +15,8 @@ from support.bundles import small_bundle
 from support.full_run import FULL, examples
 from support.team import Team, team_process
 from weftline.app.registry import all_operations
-from weftline.capabilities.messages.model import MAX_CHARACTERS
 from weftline.kernel.fields import is_name
+from weftline.sessions.messages.model import MAX_CHARACTERS
 from weftline.transports.http.openapi import openapi_document
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from weftline.capabilities.records.model import RECORD_TYPES
-from weftline.capabilities.records.schemas import published_schema
+from weftline.records.model import RECORD_TYPES
+from weftline.records.schemas import published_schema
 
 if TYPE_CHECKING:
     from support.team import Team

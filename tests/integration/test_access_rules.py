@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.world import refused
-from weftline.capabilities.events.model import EventFilter
+from weftline.sessions.events.model import EventFilter
 
 if TYPE_CHECKING:
     from support.world import World

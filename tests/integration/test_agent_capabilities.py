@@ -9,8 +9,8 @@ import pytest
 
 from support.world import refused
 from weftline.app.registry import all_operations
-from weftline.capabilities.guidance.examples import example_request
-from weftline.capabilities.guidance.topics import TOPICS, topic_of
+from weftline.insight.guidance.examples import example_request
+from weftline.insight.guidance.topics import TOPICS, topic_of
 from weftline.kernel.identity import Actor, Permission, PrincipalKind
 from weftline.providers.tokenizers import TokenizerRegistry
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import outcome, refused
-from weftline.capabilities.access.agent_tree import MAX_DEPTH
-from weftline.capabilities.events.model import EventFilter
+from weftline.access.agent_tree import MAX_DEPTH
+from weftline.sessions.events.model import EventFilter
 
 if TYPE_CHECKING:
     from support.world import Caller, World

@@ -11,7 +11,7 @@ from support.alerts import add_calls, alert_events, by_system, called, evaluate,
 from support.assemblies import assemble
 from support.world import refused
 from weftline.app.dispatch import CallContext
-from weftline.capabilities.alerts.model import DIGEST_CLEAR, DIGEST_FROM
+from weftline.insight.alerts.model import DIGEST_CLEAR, DIGEST_FROM
 from weftline.jobs.alerts import PRUNE_ALERTS
 from weftline.kernel.alerts import TENANT_SUBJECT, agent_subject, team_subject
 

@@ -15,8 +15,8 @@ from support.world import SESSION, outcome, refused
 from weftline.app.approved_calls import ADVANCE
 from weftline.app.dispatch import CallContext
 from weftline.app.held_calls import MAX_WAITING_OF_TENANT
-from weftline.capabilities.approvals import model, service
 from weftline.kernel.guards import Guard
+from weftline.safety.approvals import model, service
 
 if TYPE_CHECKING:
     from support.world import Caller, World

@@ -13,11 +13,11 @@ from support.crash_injection import dies
 from support.public_schemas import PUBLIC, public_validator
 from support.records import correlated_call
 from support.world import SESSION, Caller, World, outcome
-from weftline.capabilities.records.event_classes import to_cloud_event
-from weftline.capabilities.records.model import decode_record
-from weftline.capabilities.records.store import Redaction
-from weftline.capabilities.records.vocabulary import OmissionReason
 from weftline.kernel.correlation import Correlation
+from weftline.records.event_classes import to_cloud_event
+from weftline.records.model import decode_record
+from weftline.records.store import Redaction
+from weftline.records.vocabulary import OmissionReason
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.events import SqlEventStore
 from weftline.storage.sql.records import SqlRecordStore

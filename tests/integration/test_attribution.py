@@ -13,9 +13,9 @@ from support.attribution import fields_that_say_who, named_agents
 from support.bundles import entries, exported, imported
 from support.world import refused
 from weftline.app.registry import all_operations
-from weftline.capabilities.records.event_classes import CloudEvent
-from weftline.capabilities.transfer.bundle_format import BundleWriter
+from weftline.exchange.transfer.bundle_format import BundleWriter
 from weftline.kernel.events import Event
+from weftline.records.event_classes import CloudEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,11 +9,11 @@ import pytest
 
 from support.world import outcome, refused
 from weftline.app.dispatch import CallContext
-from weftline.capabilities.board import board_writer as writing
-from weftline.capabilities.board.history_backend import BoardLines
-from weftline.capabilities.board.service import Boards
-from weftline.capabilities.history.line_backend import CommitMeta
-from weftline.capabilities.history.model import Change, ChangeKind, ChangeMeta, Line, Point, Version, blob_hash
+from weftline.history.line_backend import CommitMeta
+from weftline.history.model import Change, ChangeKind, ChangeMeta, Line, Point, Version, blob_hash
+from weftline.state.board import board_writer as writing
+from weftline.state.board.history_backend import BoardLines
+from weftline.state.board.service import Boards
 from weftline.storage.sql.checkouts import SqlCheckoutStore
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.history import SqlLineStore
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from support.world import Caller, World
-    from weftline.capabilities.history.model import Head
+    from weftline.history.model import Head
     from weftline.storage.sql.database import Transaction
 
 pytestmark = pytest.mark.req("CE-F25")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.world import refused
-from weftline.capabilities.history.model import blob_hash
+from weftline.history.model import blob_hash
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.history import SqlLineStore
 

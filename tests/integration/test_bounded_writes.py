@@ -11,9 +11,9 @@ from msgspec import structs
 
 from support.bundles import exported, imported
 from support.world import refused
-from weftline.capabilities.agent_context import service
-from weftline.capabilities.history import merge_operations, rollback
-from weftline.capabilities.plans.model import ALLOWANCES
+from weftline.access.plans.model import ALLOWANCES
+from weftline.history import merge_operations, rollback
+from weftline.state.agent_context import service
 from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:

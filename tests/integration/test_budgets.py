@@ -12,10 +12,10 @@ import pytest
 from support.assemblies import TASK, add_documents, assemble, ingest, receipt
 from support.processes import outcomes_in_processes
 from support.world import SESSION, Caller, outcome, refused
-from weftline.capabilities.metering.model import NewUsageEntry, UsageKey, UsageSums
 from weftline.jobs.alerts import PRUNE_ALERTS
 from weftline.kernel.call_warnings import collected_warnings
 from weftline.kernel.clock import DAY_MICROS
+from weftline.models.metering.model import NewUsageEntry, UsageKey, UsageSums
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.metering import SqlUsageStore
 

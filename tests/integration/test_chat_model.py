@@ -13,7 +13,7 @@ from support.world import World
 from weftline.app.app import App
 from weftline.app.diagnostics import CheckStatus
 from weftline.app.diagnostics.checks import check_chat_model, examine
-from weftline.capabilities.language_models.chat_model import ChatCaller, ChatMessage, ChatModelError, ChatRequest
+from weftline.models.language_models.chat_model import ChatCaller, ChatMessage, ChatModelError, ChatRequest
 from weftline.settings import InvalidSetting, Settings
 
 KEY = "sk-not-for-any-log"

@@ -24,8 +24,8 @@ from support.collection_replicas import (
     wait_for_writes,
     with_fields,
 )
-from weftline.capabilities.search.index_view import CollectionQuery
 from weftline.kernel.errors import SystemUnavailable
+from weftline.search.index_view import CollectionQuery
 from weftline.search_index.segment_file import open_segment
 from weftline.search_index.segment_merge import merge_segments
 
@@ -340,7 +340,7 @@ async def test_segments_are_merged_off_the_event_loop(
 
 @pytest.fixture
 def few_tombstones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weftline.capabilities.indexing.collections.model._MIN_RETAINED_CHANGES", 10)
+    monkeypatch.setattr("weftline.indexing.collections.model._MIN_RETAINED_CHANGES", 10)
     monkeypatch.setattr("weftline.app.search.service._MIN_PRUNED", 1)
     monkeypatch.setattr("weftline.storage.sql.collections.DELETE_BATCH_SIZE", 7)
 

@@ -9,8 +9,8 @@ import pytest
 
 from support.bundles import entries, exported, imported
 from support.world import SESSION, refused
-from weftline.capabilities.history.model import EMPTY
-from weftline.capabilities.transfer.bundle_format import BundleRecord
+from weftline.exchange.transfer.bundle_format import BundleRecord
+from weftline.history.model import EMPTY
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.history import SqlLineStore
 

@@ -13,11 +13,11 @@ from support.compactions import apply_view, summary_of
 from support.windows import ingest as ingest_events
 from support.windows import message, show
 from support.world import SESSION, World, refused
-from weftline.capabilities.compaction.model import CompactedView, FactKind, KeyFact, ShortenedEvent
-from weftline.capabilities.records.store import Redaction
 from weftline.jobs.compaction import COMPACT
+from weftline.records.store import Redaction
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.records import SqlRecordStore
+from weftline.windows.compaction.model import CompactedView, FactKind, KeyFact, ShortenedEvent
 
 SYSTEM = {"role": "system", "content": "Answer briefly."}
 DIALOG = [

@@ -16,17 +16,17 @@ from support.records import all_records
 from support.service_compactions import begin, compact, decision, draft_of, finish, in_service, summary_of
 from support.windows import create, ingest, message
 from support.world import SESSION, refused
-from weftline.capabilities.compaction.model import CompactedView
-from weftline.capabilities.records.event_classes import to_cloud_event
-from weftline.capabilities.records.model import decode_record
+from weftline.records.event_classes import to_cloud_event
+from weftline.records.model import decode_record
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.events import SqlEventStore
+from weftline.windows.compaction.model import CompactedView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from support.world import Caller, World
-    from weftline.capabilities.windows.model import WindowEvent
+    from weftline.windows.model import WindowEvent
 
 pytestmark = pytest.mark.req("AC-09")
 LINE = f"window:{SESSION}:planner"

@@ -9,12 +9,12 @@ import pytest
 from support.teams import create_team, remove_member
 from support.windows import create, show
 from support.world import SESSION, refused
-from weftline.capabilities.agent_context import definitions
-from weftline.capabilities.agent_context.compaction_settings import CompactionSettings, ResolvedCompaction
-from weftline.capabilities.windows.agent_settings import compaction_settings
+from weftline.state.agent_context import definitions
+from weftline.state.agent_context.compaction_settings import CompactionSettings, ResolvedCompaction
 from weftline.storage.sql.access import SqlAccessStore
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.history import SqlLineStore
+from weftline.windows.agent_settings import compaction_settings
 
 if TYPE_CHECKING:
     from support.world import World

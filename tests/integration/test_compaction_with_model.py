@@ -16,11 +16,11 @@ from support.summary_model import as_json, faithful, inventing_number
 from support.windows import create, ingest, message, published
 from support.world import SESSION, Caller, World
 from weftline.app.app import App
-from weftline.capabilities.compaction.compactor import Compactor
-from weftline.capabilities.compaction.model_summariser import REASONS
-from weftline.capabilities.compaction.summarisers import NOT_CONFIGURED
 from weftline.jobs.compaction import COMPACT
 from weftline.providers.chat_models.resilient import ResilientChatModel
+from weftline.windows.compaction.compactor import Compactor
+from weftline.windows.compaction.model_summariser import REASONS
+from weftline.windows.compaction.summarisers import NOT_CONFIGURED
 
 FACTS = [
     "We decided to keep the journal in PostgreSQL 16.4.",

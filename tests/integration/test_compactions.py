@@ -9,9 +9,9 @@ import pytest
 
 from support.windows import contents, create, ingest, message
 from support.world import SESSION, outcome, refused
-from weftline.capabilities.compaction import operations
-from weftline.capabilities.compaction.store import KEPT_VIEWS
-from weftline.capabilities.compaction.views import MAX_PAGE_BYTES
+from weftline.windows.compaction import operations
+from weftline.windows.compaction.store import KEPT_VIEWS
+from weftline.windows.compaction.views import MAX_PAGE_BYTES
 
 if TYPE_CHECKING:
     from support.world import Caller, World

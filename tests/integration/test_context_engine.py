@@ -11,8 +11,8 @@ from support.assemblies import TASK, add_documents, assemble, ingest, receipt, t
 from support.teams import create_team
 from support.windows import create, published
 from support.world import SESSION, World, outcome, refused
-from weftline.capabilities.assembly import service
-from weftline.capabilities.layers.prefix import render_layers, sections_of
+from weftline.prompts.assembly import service
+from weftline.state.layers.prefix import render_layers, sections_of
 
 TOPICS = ("vacation", "travel", "passwords", "parking", "canteen", "pensions", "printers", "visitors", "training")
 

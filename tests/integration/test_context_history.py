@@ -290,7 +290,7 @@ async def test_a_branch_pulled_by_a_session_is_deleted_only_when_forced(conflict
 async def test_a_custom_resolution_is_validated_like_a_push(
     conflicting: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weftline.capabilities.agent_context.model.MAX_VALUE_BYTES", 1_000)
+    monkeypatch.setattr("weftline.state.agent_context.model.MAX_VALUE_BYTES", 1_000)
     review_id = (await open_review(conflicting))["review_id"]
     deep: Any = 1
     for _ in range(40):

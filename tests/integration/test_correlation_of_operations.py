@@ -8,8 +8,8 @@ import pytest
 
 from support.world import SESSION, wire_form
 from weftline.app.dispatch import CallContext
-from weftline.capabilities.events.model import EventQuery
 from weftline.kernel.correlation import Correlation
+from weftline.sessions.events.model import EventQuery
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.events import SqlEventStore
 

@@ -10,8 +10,8 @@ from support.indexed_items import check_index_complete, indexed_texts
 from support.jobs import pause_jobs
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, put
 from support.world import SESSION, refused
-from weftline.capabilities.board.branch_entries import BranchEntries
 from weftline.jobs.cleanup import _delete_batch
+from weftline.state.board.branch_entries import BranchEntries
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.history import SqlLineStore
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import refused
-from weftline.capabilities.sessions import agent_directory
+from weftline.sessions import agent_directory
 from weftline.storage.sql.access import SqlAccessStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from support.world import Caller, World
-    from weftline.capabilities.access.model import Memberships, Principal
+    from weftline.access.model import Memberships, Principal
 
 pytestmark = pytest.mark.req("WX-03")
 

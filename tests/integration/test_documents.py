@@ -19,9 +19,9 @@ import pytest
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, long_text, put
 from support.webhooks import wait_until
 from support.world import refused
-from weftline.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
-from weftline.capabilities.knowledge.ingestion import IngestTransaction
-from weftline.capabilities.knowledge.store import QueuedDocument
+from weftline.indexing.embeddings.model import EmbedderUnavailable, TextRefused
+from weftline.knowledge.ingestion import IngestTransaction
+from weftline.knowledge.store import QueuedDocument
 from weftline.providers.document_trial import DocumentTrial
 from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.database import Scope

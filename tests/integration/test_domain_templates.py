@@ -11,7 +11,7 @@ from msgspec import structs
 from support.jobs import pause_jobs
 from support.knowledge import HANDBOOK, document, domain, embed_quickly, put
 from support.world import refused
-from weftline.capabilities.knowledge.templates import catalog
+from weftline.knowledge.templates import catalog
 
 if TYPE_CHECKING:
     from support.knowledge import QuickEmbedder

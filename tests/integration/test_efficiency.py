@@ -9,8 +9,8 @@ import pytest
 
 from support.assemblies import add_documents, assemble, ingest, receipt
 from support.world import SESSION, Caller, World, refused
-from weftline.capabilities.assembly import usage_report
-from weftline.capabilities.efficiency import scoring
+from weftline.prompts.assembly import usage_report
+from weftline.prompts.efficiency import scoring
 
 USAGE = {"input_tokens": 100, "output_tokens": 9}
 QUESTION = "Who owns the price cache, and for how long does it keep prices?"

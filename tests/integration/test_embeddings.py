@@ -18,9 +18,9 @@ from weftline.app.app import App
 from weftline.app.caches import Cache
 from weftline.app.diagnostics.checks import CheckStatus, check_embedder
 from weftline.app.search.embedding_cache import CachedEmbeddings
-from weftline.capabilities.indexing.collections.model import ChunkOwner
-from weftline.capabilities.indexing.embeddings.model import EmbeddingModelUnknown
-from weftline.capabilities.indexing.embeddings.store import Role
+from weftline.indexing.collections.model import ChunkOwner
+from weftline.indexing.embeddings.model import EmbeddingModelUnknown
+from weftline.indexing.embeddings.store import Role
 from weftline.kernel.clock import to_micros
 from weftline.kernel.identity import system_actor
 from weftline.storage.sql.database import SYSTEM, Scope

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import SESSION
-from weftline.capabilities.events.model import EventFilter
+from weftline.sessions.events.model import EventFilter
 
 if TYPE_CHECKING:
     from support.world import Caller, World

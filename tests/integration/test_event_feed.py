@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import refused
-from weftline.capabilities.events.model import EventFilter
 from weftline.kernel.errors import WeftlineError
+from weftline.sessions.events.model import EventFilter
 
 if TYPE_CHECKING:
     from support.world import Caller, World

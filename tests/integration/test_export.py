@@ -17,12 +17,12 @@ from support.statement_log import statements_of
 from support.world import SESSION, Caller, refused, wire_form
 from weftline.app import transfer
 from weftline.app.dispatch import CallContext
-from weftline.capabilities.records.store import Redaction
-from weftline.capabilities.transfer import envelope_ids, export_collector
-from weftline.capabilities.transfer.bundle_format import BundleHeader, BundleSession, BundleSnapshot
-from weftline.capabilities.transfer.policy_filter import AppliedPolicy
+from weftline.exchange.transfer import envelope_ids, export_collector
+from weftline.exchange.transfer.bundle_format import BundleHeader, BundleSession, BundleSnapshot
+from weftline.exchange.transfer.policy_filter import AppliedPolicy
 from weftline.kernel.correlation import Correlation
 from weftline.kernel.fair_queue import FairSlots
+from weftline.records.store import Redaction
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.records import SqlRecordStore
 

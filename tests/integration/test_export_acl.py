@@ -12,8 +12,8 @@ from support.bundles import contents, entries, exported, imported, items, record
 from support.contexts import knowledge_entry, pull, push
 from support.records import AT, all_records, correlated_call, envelope, item
 from support.world import SESSION, outcome
-from weftline.capabilities.transfer import export_collector
-from weftline.capabilities.transfer.bundle_format import BundleRecord, BundleSnapshot
+from weftline.exchange.transfer import export_collector
+from weftline.exchange.transfer.bundle_format import BundleRecord, BundleSnapshot
 from weftline.kernel.correlation import Correlation
 
 if TYPE_CHECKING:

@@ -17,15 +17,15 @@ from support.full_run import examples
 from support.record_strategies import records
 from support.records import AT, envelope, item
 from support.world import SESSION, refused
-from weftline.capabilities.records.model import RECORD_TYPES
-from weftline.capabilities.records.selectors import passage_digest
-from weftline.capabilities.transfer.bundle_format import BundleRecord, BundleWriter
+from weftline.exchange.transfer.bundle_format import BundleRecord, BundleWriter
+from weftline.records.model import RECORD_TYPES
+from weftline.records.selectors import passage_digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from support.world import World
-    from weftline.capabilities.records.model import Record
+    from weftline.records.model import Record
 
 pytestmark = [pytest.mark.both_databases, pytest.mark.req("AC-14")]
 

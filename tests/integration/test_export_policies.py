@@ -12,10 +12,10 @@ import pytest
 from support.bundles import contents, entries, exported, imported, items, records, texts
 from support.records import AT, item
 from support.world import SESSION, outcome, refused
-from weftline.capabilities.record_log.engine_items import EngineItem
-from weftline.capabilities.records.model import RECORD_TYPES, ContextItem
-from weftline.capabilities.records.validation import check_record
-from weftline.capabilities.transfer.policy_filter import AppliedPolicy, PolicyDefinition
+from weftline.exchange.record_log.engine_items import EngineItem
+from weftline.exchange.transfer.policy_filter import AppliedPolicy, PolicyDefinition
+from weftline.records.model import RECORD_TYPES, ContextItem
+from weftline.records.validation import check_record
 
 if TYPE_CHECKING:
     from support.world import Caller, World

@@ -13,10 +13,10 @@ import pytest
 
 from support.service_compactions import in_service
 from support.windows import create, ingest
-from weftline.capabilities.compaction.compacted_events import SummaryOfEvents, compacted
-from weftline.capabilities.compaction.facts.extraction import extract_facts
-from weftline.capabilities.compaction.verification import verify
 from weftline.validation.planted_session import PlantedSession
+from weftline.windows.compaction.compacted_events import SummaryOfEvents, compacted
+from weftline.windows.compaction.facts.extraction import extract_facts
+from weftline.windows.compaction.verification import verify
 
 if TYPE_CHECKING:
     from support.world import Caller, World

@@ -10,7 +10,7 @@ import pytest
 
 from support.contexts import knowledge_entry, push
 from support.indexed_items import ScriptedEmbeddings, check_index_complete, unembedded
-from weftline.capabilities.search.session_indexing.cursor import EMBEDDING_JOB, VectorBacklog
+from weftline.search.session_indexing.cursor import EMBEDDING_JOB, VectorBacklog
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.jobs import SqlJobStore
 

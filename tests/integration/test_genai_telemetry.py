@@ -19,9 +19,9 @@ import asyncio, contextlib, json, sys
 from opentelemetry import metrics, trace
 from weftline import Weftline
 from weftline.app.metered_chat_model import MeteredChatModel
-from weftline.capabilities.language_models.chat_model import ChatAnswer, ChatCaller, ChatModelError, ChatRequest
-from weftline.capabilities.language_models.catalog import load_catalog
-from weftline.capabilities.language_models.usage import Usage
+from weftline.models.language_models.chat_model import ChatAnswer, ChatCaller, ChatModelError, ChatRequest
+from weftline.models.language_models.catalog import load_catalog
+from weftline.models.language_models.usage import Usage
 from weftline.jobs.metering import ROLL_UP
 from weftline.kernel.clock import SystemClock
 

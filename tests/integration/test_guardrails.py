@@ -14,9 +14,9 @@ from support.bundles import exported
 from support.windows import ingest, message
 from support.world import outcome, refused
 from weftline.app.dispatch import CallContext
-from weftline.capabilities.events.model import EventFilter
-from weftline.capabilities.guardrails import conditions as compiled_conditions
 from weftline.kernel.call_warnings import collected_warnings
+from weftline.safety.guardrails import conditions as compiled_conditions
+from weftline.sessions.events.model import EventFilter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable

@@ -13,14 +13,14 @@ from support.bundles import exported
 from support.jobs import pause_jobs
 from support.world import arriving, refused
 from weftline.app.dispatch import CallContext
-from weftline.capabilities.board.operations import WriteEntry
-from weftline.capabilities.events.model import EventFilter
-from weftline.capabilities.events.operations import Events, ReadEvents
-from weftline.capabilities.events.webhooks.model import signed_headers
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import PermissionDenied, Rejected
 from weftline.kernel.fields import new_id
 from weftline.kernel.guards import ContentPiece, Guard, GuardedCall
+from weftline.sessions.events.model import EventFilter
+from weftline.sessions.events.operations import Events, ReadEvents
+from weftline.sessions.events.webhooks.model import signed_headers
+from weftline.state.board.operations import WriteEntry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

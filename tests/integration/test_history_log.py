@@ -11,7 +11,7 @@ import pytest
 
 from support.processor_time import at_most
 from support.world import refused
-from weftline.capabilities.history import log as looking_back
+from weftline.history import log as looking_back
 
 if TYPE_CHECKING:
     from support.world import Caller, World

@@ -14,8 +14,7 @@ from support.bundles import entries, exported, imported, items, records, reseale
 from support.statement_log import statements_of
 from support.world import SESSION, Caller, refused
 from weftline.app.dispatch import CallContext
-from weftline.capabilities.records.store import Redaction
-from weftline.capabilities.transfer.bundle_format import (
+from weftline.exchange.transfer.bundle_format import (
     BundleContent,
     BundleRecord,
     BundleSession,
@@ -24,6 +23,7 @@ from weftline.capabilities.transfer.bundle_format import (
 )
 from weftline.kernel.correlation import Correlation
 from weftline.kernel.events import NewEvent
+from weftline.records.store import Redaction
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.events import SqlOutbox
 from weftline.storage.sql.records import SqlRecordStore

@@ -9,7 +9,7 @@ import pytest
 from support.bundles import entries, exported, imported, items, records, texts
 from support.records import AT, all_records, item
 from support.world import SESSION, Caller, refused
-from weftline.capabilities.transfer.bundle_format import BundleSession, BundleSnapshot
+from weftline.exchange.transfer.bundle_format import BundleSession, BundleSnapshot
 
 if TYPE_CHECKING:
     from support.world import World

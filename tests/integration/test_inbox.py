@@ -10,8 +10,8 @@ import pytest
 
 from support.statement_log import statements_of
 from support.world import SESSION, outcome, refused
-from weftline.capabilities.events.model import EventFilter
-from weftline.capabilities.messages import inbox as inbox_rules
+from weftline.sessions.events.model import EventFilter
+from weftline.sessions.messages import inbox as inbox_rules
 
 if TYPE_CHECKING:
     from support.world import Caller, World

@@ -16,9 +16,9 @@ from support.light_install import hide_search_packages, search_modules
 from support.world import World, refused
 from weftline.app.diagnostics import CheckStatus
 from weftline.app.diagnostics.checks import check_detector, check_embedder, check_packages
-from weftline.capabilities.records.refs import Css
-from weftline.capabilities.records.store import MarkupResult
 from weftline.encoder.classifier import SharedClassifier
+from weftline.records.refs import Css
+from weftline.records.store import MarkupResult
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

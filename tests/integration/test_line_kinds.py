@@ -10,11 +10,11 @@ import pytest
 
 from support.world import refused
 from weftline.app.dispatch import CallContext
-from weftline.capabilities.history import line_kinds
-from weftline.capabilities.history.commits import record
-from weftline.capabilities.history.line_backend import CommitMeta
-from weftline.capabilities.history.line_kinds import AGENT, SESSION, LineKind
-from weftline.capabilities.history.model import (
+from weftline.history import line_kinds
+from weftline.history.commits import record
+from weftline.history.line_backend import CommitMeta
+from weftline.history.line_kinds import AGENT, SESSION, LineKind
+from weftline.history.model import (
     BRANCH_MARK,
     Author,
     Change,
@@ -27,11 +27,11 @@ from weftline.capabilities.history.model import (
     blob_hash,
     no_line,
 )
-from weftline.capabilities.history.store import LineStore
-from weftline.capabilities.sessions.store import SessionStore
+from weftline.history.store import LineStore
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.events import EventType, NewEvent, Outbox
 from weftline.kernel.identity import Actor
+from weftline.sessions.store import SessionStore
 from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from support.full_run import examples
 from support.world import SESSION, World, outcome, refused
-from weftline.capabilities.memory.model import MAX_VALUE_BYTES, scope_of
+from weftline.state.memory.model import MAX_VALUE_BYTES, scope_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,9 +10,9 @@ import pytest
 
 from support.world import SESSION, outcome, refused
 from weftline import Weftline
-from weftline.capabilities.history.model import LATEST, ChangeKind, blob_hash
-from weftline.capabilities.memory.model import MemoryScope, MemoryUsage
-from weftline.capabilities.memory.service import _EXPIRE_BATCH
+from weftline.history.model import LATEST, ChangeKind, blob_hash
+from weftline.state.memory.model import MemoryScope, MemoryUsage
+from weftline.state.memory.service import _EXPIRE_BATCH
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.history import SqlLineStore
 from weftline.storage.sql.memory import SqlMemoryStore

@@ -15,8 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from support.full_run import examples
 from weftline.app.app import App
-from weftline.capabilities.metering.intervals import KeptFrom, units_for
-from weftline.capabilities.metering.model import (
+from weftline.jobs.metering import ROLL_UP
+from weftline.kernel.clock import from_micros, to_micros
+from weftline.models.metering.intervals import KeptFrom, units_for
+from weftline.models.metering.model import (
     DELETED,
     UNITS,
     NewUsageEntry,
@@ -24,10 +26,8 @@ from weftline.capabilities.metering.model import (
     UsageSums,
     floor_to,
 )
-from weftline.capabilities.metering.rollup import MAX_KEYS
-from weftline.capabilities.metering.store import Retention, UsageQuery
-from weftline.jobs.metering import ROLL_UP
-from weftline.kernel.clock import from_micros, to_micros
+from weftline.models.metering.rollup import MAX_KEYS
+from weftline.models.metering.store import Retention, UsageQuery
 from weftline.settings import Settings
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.metering import SqlUsageStore
@@ -36,7 +36,7 @@ from weftline.testing.clock import FrozenClock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from weftline.capabilities.metering.store import GroupBy, UsageTotals
+    from weftline.models.metering.store import GroupBy, UsageTotals
     from weftline.storage.sql.database import Transaction
 
 SECOND = 1_000_000

@@ -12,22 +12,22 @@ import pytest
 from support import forked_python
 from support.databases import new_postgres_database
 from support.world import refused
-from weftline.capabilities.metering.model import SUM_NAMES
 from weftline.kernel.clock import to_micros
+from weftline.models.metering.model import SUM_NAMES
 from weftline.storage.migrations.runner import known_migrations, migrate, status
 from weftline.storage.sql.blobs import pack
 from weftline.storage.sql.database import SYSTEM, Scope, connect, placeholders
 from weftline.storage.sql.dialects.postgres import PostgresDatabase
 from weftline.storage.sql.receipts import SqlReceiptStore
 from weftline.storage.sql.sessions import SqlSessionStore
-from weftline.testing.contracts.receipts import receipt
+from weftline.testing.receipts import receipt
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
-    from weftline.capabilities.assembly.receipts import SavingsTotal, StoredReceipt
-    from weftline.capabilities.sessions.model import Session
+    from weftline.prompts.assembly.receipts import SavingsTotal, StoredReceipt
+    from weftline.sessions.model import Session
     from weftline.storage.sql.database import Database, Transaction
     from weftline.testing.clock import FrozenClock
 

@@ -11,10 +11,10 @@ import pytest
 
 from support.world import SESSION, Caller, outcome, refused
 from weftline.app.dispatch import CallContext
-from weftline.capabilities.events.model import EventFilter
-from weftline.capabilities.missing_context.answers import MAX_OPEN_GAPS, answer_key, question_key
-from weftline.capabilities.records.model import RECORD_TYPES, MissingContext, Record
+from weftline.exchange.missing_context.answers import MAX_OPEN_GAPS, answer_key, question_key
 from weftline.kernel.correlation import Correlation
+from weftline.records.model import RECORD_TYPES, MissingContext, Record
+from weftline.sessions.events.model import EventFilter
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.records import SqlRecordStore
 

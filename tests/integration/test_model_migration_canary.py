@@ -25,7 +25,7 @@ from support.model_migrations import (
     with_service,
 )
 from support.world import World, refused
-from weftline.capabilities.indexing.embeddings.model import EmbedderUnavailable
+from weftline.indexing.embeddings.model import EmbedderUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -126,7 +126,7 @@ async def test_shares_grow_step_by_step(world: World, app: App) -> None:
 async def test_a_model_whose_answers_differ_too_much_is_stopped(
     world: World, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weftline.capabilities.search.retriever.overlap", lambda _before, _after: 0.1)
+    monkeypatch.setattr("weftline.search.retriever.overlap", lambda _before, _after: 0.1)
     await begin(world, app, shares=[0.9])
     for query in QUERIES[:20]:
         await ask(world, app, query)
@@ -155,7 +155,7 @@ async def test_the_old_model_answers_what_the_new_one_cannot(
             raise EmbedderUnavailable
         return await of_query(actor, text, model)
 
-    monkeypatch.setattr("weftline.capabilities.search.retriever._CANARY_SECONDS", 0.05)
+    monkeypatch.setattr("weftline.search.retriever._CANARY_SECONDS", 0.05)
     monkeypatch.setattr(app.embeddings, "of_query", failing)
     assert {await ask(world, app, query) for query in QUERIES[:20]} == {MINILM}
     assert (await shown(world, app))["canary"][0]["failures"] >= 10

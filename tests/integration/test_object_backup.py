@@ -17,8 +17,8 @@ from support.s3 import CREDENTIALS, REGION, SharedBucket, new_bucket, s3_service
 from support.world import refused
 from weftline.app.objects import Objects
 from weftline.app.tenants import Tenants
-from weftline.capabilities.object_storage.model import ObjectStorageUnavailable, Pointer
-from weftline.capabilities.object_storage.store import keep_staged
+from weftline.history.object_storage.model import ObjectStorageUnavailable, Pointer
+from weftline.history.object_storage.store import keep_staged
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import DiskFull
 from weftline.providers.object_storage import Bucket, ObjectFolder
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
     from pathlib import Path
 
-    from weftline.capabilities.object_storage.store import ObjectStore
+    from weftline.history.object_storage.store import ObjectStore
     from weftline.storage.sql.database import Database, Transaction
     from weftline.testing.clock import FrozenClock
 

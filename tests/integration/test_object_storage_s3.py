@@ -24,8 +24,8 @@ from support.s3 import CREDENTIALS, REGION, SharedBucket, new_bucket, s3_service
 from support.world import World, refused
 from weftline.app.diagnostics.checks import CheckStatus, check_objects
 from weftline.app.objects import Objects
-from weftline.capabilities.object_storage.model import Pointer
-from weftline.capabilities.object_storage.store import keep_staged
+from weftline.history.object_storage.model import Pointer
+from weftline.history.object_storage.store import keep_staged
 from weftline.providers import s3_versioning
 from weftline.providers.object_storage import Bucket, connect_objects
 from weftline.providers.s3_versioning import S3Location, turn_on_versioning

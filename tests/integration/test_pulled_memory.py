@@ -12,7 +12,7 @@ from support.contexts import artifact, knowledge_entry, pull, push, read_context
 from support.indexed_items import use_scripted_embeddings
 from support.teams import add_member, create_team, remove_member
 from support.world import outcome
-from weftline.capabilities.search import pulled_memory
+from weftline.search import pulled_memory
 
 if TYPE_CHECKING:
     from support.world import Caller, World

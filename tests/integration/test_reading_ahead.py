@@ -10,11 +10,11 @@ from support.compaction_runs import compact, compactions, long_window, say
 from support.jobs import pause_jobs
 from support.windows import ingest, message
 from support.world import SESSION
-from weftline.capabilities.compaction.facts import statements
-from weftline.capabilities.compaction.facts.statements import Statement
 from weftline.encoder.classifier import TextClassifier
 from weftline.jobs.compaction import COMPACT
 from weftline.jobs.message_reading import READ
+from weftline.windows.compaction.facts import statements
+from weftline.windows.compaction.facts.statements import Statement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

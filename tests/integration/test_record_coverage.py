@@ -13,11 +13,11 @@ from support.records import envelope
 from support.service_compactions import begin, draft_of, finish, summary_of
 from weftline.app.dispatch import CallContext
 from weftline.app.registry import all_operations
-from weftline.capabilities.compaction.model import CompactedView
-from weftline.capabilities.records.event_classes import event_class_of
 from weftline.kernel.operation import Effect
+from weftline.records.event_classes import event_class_of
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.events import SqlEventStore
+from weftline.windows.compaction.model import CompactedView
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

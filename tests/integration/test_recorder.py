@@ -9,18 +9,18 @@ import pytest
 from support.records import all_records
 from support.world import SESSION, refused
 from weftline.app.dispatch import CallContext
-from weftline.capabilities.records.model import ContextBudget
-from weftline.capabilities.records.recorder import Recorder
-from weftline.capabilities.records.vocabulary import SCHEMA_VERSION
-from weftline.capabilities.sessions.model import lock_active_session
-from weftline.capabilities.sessions.store import SessionStore
+from weftline.records.model import ContextBudget
+from weftline.records.vocabulary import SCHEMA_VERSION
+from weftline.sessions.model import lock_active_session
+from weftline.sessions.recorder import Recorder
+from weftline.sessions.store import SessionStore
 from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from support.world import World
-    from weftline.capabilities.records.store import StoredRecord
+    from weftline.records.store import StoredRecord
     from weftline.storage.sql.database import Transaction
 
 

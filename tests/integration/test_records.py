@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from support.full_run import examples
 from support.records import all_records, correlated_call, envelope, event_classes, ids, record_page
 from support.world import SESSION, refused
-from weftline.capabilities.history.model import blob_hash
-from weftline.capabilities.record_log import list_records
-from weftline.capabilities.records.validation import check_record
+from weftline.exchange.record_log import list_records
+from weftline.history.model import blob_hash
 from weftline.kernel.correlation import Correlation
+from weftline.records.validation import check_record
 
 if TYPE_CHECKING:
     from support.world import World

@@ -10,7 +10,7 @@ import pytest
 
 from support.records import AT, all_records, envelope, event_classes, ids, item
 from support.world import SESSION, outcome, refused
-from weftline.capabilities.records.vocabulary import EVENT_CLASSES
+from weftline.records.vocabulary import EVENT_CLASSES
 
 if TYPE_CHECKING:
     from support.world import Caller, World

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import SESSION
-from weftline.capabilities.search import retriever
-from weftline.capabilities.search.recent_items import MAX_TOTAL_CHARACTERS
-from weftline.capabilities.search.references import resolve_references
+from weftline.search import retriever
+from weftline.search.recent_items import MAX_TOTAL_CHARACTERS
+from weftline.search.references import resolve_references
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from support.world import Caller, World
-    from weftline.capabilities.search.references import RecentItem, Reference
+    from weftline.search.references import RecentItem, Reference
 
 pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-F14")]
 

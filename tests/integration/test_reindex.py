@@ -10,7 +10,7 @@ import pytest
 from support.indexed_items import check_index_complete, indexed_texts
 from support.knowledge import HANDBOOK, QuickEmbedder, chunks, document, domain, embed_quickly, put
 from support.world import refused
-from weftline.capabilities.knowledge.domains import Domains
+from weftline.knowledge.domains import Domains
 
 if TYPE_CHECKING:
     from support.world import World

@@ -10,16 +10,16 @@ import pytest
 from support.assemblies import add_documents
 from support.world import SESSION
 from weftline.app.dispatch import CallContext
-from weftline.capabilities.assembly.retrieval import RetrievalRequest, retrieve
-from weftline.capabilities.records.store import Redaction
-from weftline.capabilities.search.model import RankingWeights
 from weftline.kernel.clock import to_micros
+from weftline.prompts.assembly.retrieval import RetrievalRequest, retrieve
+from weftline.records.store import Redaction
+from weftline.search.model import RankingWeights
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.records import SqlRecordStore
 
 if TYPE_CHECKING:
     from support.world import Caller, World
-    from weftline.capabilities.assembly.retrieval import Retrieved
+    from weftline.prompts.assembly.retrieval import Retrieved
     from weftline.testing.clock import FrozenClock
 
 pytestmark = pytest.mark.req("CE-F11")

@@ -14,7 +14,7 @@ from support.assemblies import add_documents, assemble, ingest, receipt
 from support.compactions import apply_view, summary_of
 from support.full_run import examples
 from support.world import SESSION
-from weftline.capabilities.compaction.model import CompactedView, ShortenedEvent
+from weftline.windows.compaction.model import CompactedView, ShortenedEvent
 
 if TYPE_CHECKING:
     from support.world import World

@@ -9,16 +9,16 @@ import httpx2
 import pytest
 
 from support.scripted_provider import FORMS, Answer, ScriptedProvider, invalid, scripted_provider
-from weftline.capabilities.language_models import wire
-from weftline.capabilities.language_models.catalog import load_catalog
-from weftline.capabilities.language_models.model import (
+from weftline.models.language_models import wire
+from weftline.models.language_models.catalog import load_catalog
+from weftline.models.language_models.model import (
     ConversationMessage,
     Prompt,
     PromptBlock,
     ToolCall,
     ToolDefinition,
 )
-from weftline.capabilities.language_models.usage import normalise_usage
+from weftline.models.language_models.usage import normalise_usage
 
 CATALOG = load_catalog()
 PATHS = {form: path for path, form in FORMS.items()}

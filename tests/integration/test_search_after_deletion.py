@@ -17,8 +17,8 @@ MANY = 40
 @pytest.fixture(autouse=True)
 def _quick_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
     embed_quickly(monkeypatch)
-    monkeypatch.setattr("weftline.capabilities.search.retriever._PROBE_SIZE", 10)
-    monkeypatch.setattr("weftline.capabilities.search.similar._EXTRA_ROWS", (5, 2 * MANY))
+    monkeypatch.setattr("weftline.search.retriever._PROBE_SIZE", 10)
+    monkeypatch.setattr("weftline.search.similar._EXTRA_ROWS", (5, 2 * MANY))
 
 
 @pytest.mark.req("CE-F11", part="ranking by meaning, words and recency; widening at low confidence")

@@ -9,7 +9,7 @@ import pytest
 
 from support.knowledge import HANDBOOK, domain, embed_quickly, put
 from weftline.app.diagnostics.checks import CheckStatus, check_database
-from weftline.capabilities.search.session_indexing.cursor import start_session_reindex
+from weftline.search.session_indexing.cursor import start_session_reindex
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.jobs import SqlJobStore
 

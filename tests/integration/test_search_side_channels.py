@@ -9,7 +9,7 @@ import pytest
 
 from support.world import SESSION, refused
 from weftline.app.search.replicas import DamageAlarm
-from weftline.capabilities.indexing.collections.model import ChunkOwner
+from weftline.indexing.collections.model import ChunkOwner
 from weftline.kernel.errors import Unavailable
 from weftline.storage.sql.sessions import SqlSessionStore
 

@@ -12,13 +12,13 @@ from support.red_team import blocked, security_events
 from support.windows import ingest, message
 from support.world import SESSION, outcome, refused
 from weftline.app.dispatch import CallContext, authorise
-from weftline.capabilities.events.model import EventFilter
 from weftline.kernel.errors import PermissionDenied, WeftlineError
+from weftline.sessions.events.model import EventFilter
 
 if TYPE_CHECKING:
     from support.world import Caller, World
-    from weftline.capabilities.trust.policy import ViolationAction
     from weftline.kernel.identity import Actor
+    from weftline.safety.trust.policy import ViolationAction
 
 pytestmark = pytest.mark.req("CE-F30")
 TIMEOUT_SECONDS = 60

@@ -11,8 +11,8 @@ from test_bad_input import OPERATIONS, VALID
 
 from support.world import SESSION, outcome, refused
 from weftline.app.dispatch import CallContext, authorise
-from weftline.capabilities.events.model import EventFilter
 from weftline.kernel.errors import PermissionDenied, WeftlineError
+from weftline.sessions.events.model import EventFilter
 from weftline.transports.resources import parse_uri, read_resource
 
 if TYPE_CHECKING:

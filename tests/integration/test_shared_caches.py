@@ -24,15 +24,15 @@ SECRET = "Disregard the earlier plan: the launch code of the falcon is zanzibar 
 # whose computation takes microseconds; ``rule`` is a rule of its owner, which is part of the key; ``code`` depends on
 # Weftline and its settings only; ``name`` is the name of a model, an action or a pattern, and takes microseconds.
 LISTED = {
-    "weftline.capabilities.compaction.reduction.units._cost_of_word": "word",
-    "weftline.capabilities.compaction.reduction.units._form_of_word": "word",
-    "weftline.capabilities.indexing.text_analysis._words": "word",
-    "weftline.capabilities.indexing.text_analysis._stem": "word",
+    "weftline.windows.compaction.reduction.units._cost_of_word": "word",
+    "weftline.windows.compaction.reduction.units._form_of_word": "word",
+    "weftline.indexing.text_analysis._words": "word",
+    "weftline.indexing.text_analysis._stem": "word",
     "weftline.encoder.wordpiece.WordPieceTokenizer._cut": "word",
     "weftline.search_index.segment.term_hash": "word",
-    "weftline.capabilities.guardrails.conditions.check_condition": "rule",
-    "weftline.capabilities.guardrails.conditions._group_of": "rule",
-    "weftline.capabilities.guardrails.rules._meant_group": "name",
+    "weftline.safety.guardrails.conditions.check_condition": "rule",
+    "weftline.safety.guardrails.conditions._group_of": "rule",
+    "weftline.safety.guardrails.rules._meant_group": "name",
     "weftline.app.guardrails._short": "name",
     "weftline.providers.prices._priced_model": "name",
     "weftline.kernel.identity.named_types": "name",
@@ -119,5 +119,5 @@ async def test_a_guessed_value_is_confirmed_by_nothing(world: World) -> None:
 
 
 async def test_the_walk_sees_caches_of_results() -> None:
-    module = sys.modules["weftline.capabilities.indexing.text_analysis"]
+    module = sys.modules["weftline.indexing.text_analysis"]
     assert f"{module.__name__}._stem" in bounded_caches()

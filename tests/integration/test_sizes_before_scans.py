@@ -9,7 +9,7 @@ import pytest
 from support.records import envelope
 from support.world import refused
 from weftline.app.registry import all_operations
-from weftline.capabilities.trust.scanner import ContentScanner
+from weftline.safety.trust.scanner import ContentScanner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import refused
-from weftline.capabilities.record_log import resolve_source as sources
-from weftline.capabilities.records.resolution import resolve
-from weftline.capabilities.records.selectors import passage_digest, selectors_for
+from weftline.exchange.record_log import resolve_source as sources
+from weftline.records.resolution import resolve
+from weftline.records.selectors import passage_digest, selectors_for
 
 if TYPE_CHECKING:
     from support.world import Caller, World

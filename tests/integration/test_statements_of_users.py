@@ -11,8 +11,8 @@ from support.assemblies import assemble, receipt, replay, texts
 from support.compaction_runs import compact
 from support.windows import ingest, message
 from support.world import SESSION, Caller, World
-from weftline.capabilities.assembly import service
-from weftline.capabilities.compaction.facts.extraction import extract_in_turns
+from weftline.prompts.assembly import service
+from weftline.windows.compaction.facts.extraction import extract_in_turns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,8 +10,8 @@ from test_bad_input import OPERATIONS, VALID
 from support.world import outcome, refused, wire_form
 from weftline.app.authentication import InStep
 from weftline.app.dispatch import CallContext
-from weftline.capabilities.events.model import EventFilter
 from weftline.kernel.operation import Audience
+from weftline.sessions.events.model import EventFilter
 from weftline.transports.resources import parse_uri, read_resource
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ async def test_a_step_names_tools_that_exist(world: World) -> None:
 
 
 async def test_the_number_of_steps_is_limited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weftline.capabilities.tools.step_operations.MAX_STEPS", 2)
+    monkeypatch.setattr("weftline.prompts.tools.step_operations.MAX_STEPS", 2)
     for name in ("a", "b", "a"):
         await define(world.admin, name)
     with refused("QUOTA_EXCEEDED"):

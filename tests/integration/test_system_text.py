@@ -9,8 +9,8 @@ import pytest
 from support.assemblies import assemble, ingest
 from support.red_team import blocked, security_events
 from support.world import SESSION, outcome, refused
-from weftline.capabilities.assembly.inline import drafts_of
-from weftline.capabilities.language_models import wire
+from weftline.models.language_models import wire
+from weftline.prompts.assembly.inline import drafts_of
 from weftline.validation.self_modification import attempts, system_events
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ async def plant(caller: Caller, messages: list[dict[str, Any]], *events: dict[st
     names = [draft.event_id for draft in drafts_of(wire.parse("openai_chat", messages).messages)]
     early = [{"event_id": name, **each} for name, each in zip(names, events, strict=False)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("weftline.capabilities.windows.ingest.INLINE_ID", "no id begins with this")
+        patch.setattr("weftline.windows.ingest.INLINE_ID", "no id begins with this")
         await caller.call("context.ingest", session_id=SESSION, events=early, **where)
 
 

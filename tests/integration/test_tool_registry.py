@@ -130,13 +130,13 @@ async def test_a_description_with_instructions_is_held_back(world: World) -> Non
 
 
 async def test_the_registry_is_limited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weftline.capabilities.tools.registry.MAX_TOOLS", 3)
+    monkeypatch.setattr("weftline.prompts.tools.registry.MAX_TOOLS", 3)
     await register(world.planner, tool("a"), tool("b"))
     with refused("QUOTA_EXCEEDED"):
         await register(world.admin, tool("c"), tool("d"))
     assert names(await world.admin.call("tools.list")) == []
     await register(world.stranger, tool("a"), tool("b"), tool("c"))
-    monkeypatch.setattr("weftline.capabilities.tools.registry.MAX_BYTES", 500)
+    monkeypatch.setattr("weftline.prompts.tools.registry.MAX_BYTES", 500)
     with refused("QUOTA_EXCEEDED"):
         await register(world.admin, tool("c", "x" * 400))
 

@@ -13,7 +13,7 @@ from support.bundles import contents, entries, exported, imported, records, with
 from support.full_run import examples
 from support.world import Caller, outcome
 from weftline.app.app import App
-from weftline.capabilities.transfer.bundle_format import BundleSession, BundleSnapshot
+from weftline.exchange.transfer.bundle_format import BundleSession, BundleSnapshot
 from weftline.settings import Settings
 
 if TYPE_CHECKING:

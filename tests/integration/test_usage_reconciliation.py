@@ -15,18 +15,18 @@ from support.assemblies import assemble, receipt
 from support.full_run import examples
 from support.scripted_provider import FORMS, Answer, scripted_provider
 from support.world import SESSION, outcome
-from weftline.capabilities.language_models import wire
-from weftline.capabilities.metering.model import CALL_KINDS, NewUsageEntry, UsageKey, UsageSums
-from weftline.capabilities.metering.rollup import MAX_KEYS, max_rows
 from weftline.jobs.metering import ROLL_UP
 from weftline.kernel.clock import to_micros
+from weftline.models.language_models import wire
+from weftline.models.metering.model import CALL_KINDS, NewUsageEntry, UsageKey, UsageSums
+from weftline.models.metering.rollup import MAX_KEYS, max_rows
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.metering import SqlUsageStore
 
 if TYPE_CHECKING:
     from support.scripted_provider import ScriptedProvider
     from support.world import Caller, World
-    from weftline.capabilities.language_models.usage import Usage
+    from weftline.models.language_models.usage import Usage
 
 PATHS = {form: path for path, form in FORMS.items()}
 MODELS: dict[Any, str] = {"openai_chat": "gpt-5-mini", "anthropic": "claude-sonnet-4-5"}

@@ -13,10 +13,10 @@ from msgspec import structs
 from support.assemblies import assemble, ingest
 from support.teams import create_team
 from support.world import SESSION, outcome, refused
-from weftline.capabilities.metering.model import NewUsageEntry, UsageKey, UsageSums
-from weftline.capabilities.metering.store import UsageQuery
 from weftline.jobs.metering import PRUNE_USAGE, ROLL_UP
 from weftline.kernel.clock import to_micros
+from weftline.models.metering.model import NewUsageEntry, UsageKey, UsageSums
+from weftline.models.metering.store import UsageQuery
 from weftline.providers.prices import PriceTable
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.metering import SqlUsageStore

@@ -23,7 +23,7 @@ from support.collection_replicas import (
 from support.databases import new_postgres_database
 from support.pgvector import needs_pgvector
 from support.world import refused
-from weftline.capabilities.search.index_view import CollectionQuery
+from weftline.search.index_view import CollectionQuery
 from weftline.storage.migrations.runner import migrate
 from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.database import Scope, connect

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from support.full_run import examples
 from support.world import outcome
 from weftline.app.dispatch import CallContext
-from weftline.capabilities.events.model import EventFilter
 from weftline.kernel.errors import WeftlineError
+from weftline.sessions.events.model import EventFilter
 from weftline.transports.resources import parse_uri, read_resource
 
 if TYPE_CHECKING:

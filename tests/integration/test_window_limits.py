@@ -10,8 +10,8 @@ from msgspec import structs
 from support.bundles import exported, imported, resealed
 from support.windows import contents, create, ingest, message, show
 from support.world import SESSION, refused
-from weftline.capabilities.transfer.bundle_format import BundleWindow
-from weftline.capabilities.windows import window_writer
+from weftline.exchange.transfer.bundle_format import BundleWindow
+from weftline.windows import window_writer
 
 if TYPE_CHECKING:
     from support.world import Caller, World

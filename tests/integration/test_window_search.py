@@ -8,13 +8,13 @@ import pytest
 
 from support.world import SESSION, refused
 from weftline.app.dispatch import CallContext
-from weftline.capabilities.assembly.retrieval import RetrievalRequest, retrieve
-from weftline.capabilities.search.model import RankingWeights
 from weftline.kernel.clock import to_micros
+from weftline.prompts.assembly.retrieval import RetrievalRequest, retrieve
+from weftline.search.model import RankingWeights
 
 if TYPE_CHECKING:
     from support.world import Caller, World
-    from weftline.capabilities.assembly.retrieval import Retrieved
+    from weftline.prompts.assembly.retrieval import Retrieved
 
 pytestmark = [
     pytest.mark.both_databases,

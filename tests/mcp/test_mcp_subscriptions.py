@@ -14,8 +14,8 @@ from support.team import LEGACY, MODERN, Board, ResourceUpdates, Team, call, ove
 from weftline import Weftline
 from weftline.app.authentication import Local
 from weftline.app.dispatch import CallContext
-from weftline.capabilities.events.model import EventPage
 from weftline.kernel.errors import SystemUnavailable
+from weftline.sessions.events.model import EventPage
 from weftline.transports.mcp.caller import McpCaller
 from weftline.transports.mcp.subscriptions import Watcher
 from weftline.transports.resources import parse_uri

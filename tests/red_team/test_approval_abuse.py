@@ -9,7 +9,7 @@ import pytest
 from support.approvals import pending
 from support.red_team import EVERYTHING, blocked
 from support.world import outcome, refused
-from weftline.capabilities.approvals import service
+from weftline.safety.approvals import service
 
 if TYPE_CHECKING:
     from support.world import Caller, World

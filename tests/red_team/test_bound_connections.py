@@ -18,15 +18,15 @@ from support.compactions import apply_view, summary_of
 from support.world import SESSION, Caller, outcome, refused
 from weftline.app.bound_session import works_in_session
 from weftline.app.dispatch import CallContext
-from weftline.capabilities.approvals.model import HeldCall
-from weftline.capabilities.compaction.model import CompactedView
 from weftline.jobs.session_indexing import INDEX
 from weftline.kernel.approval import HoldReason
 from weftline.kernel.errors import WeftlineError
 from weftline.kernel.operation import Audience, SessionUse
+from weftline.safety.approvals.model import HeldCall
 from weftline.storage.sql.approvals import SqlApprovalStore
 from weftline.storage.sql.database import Scope
 from weftline.transports.resources import TEMPLATES, parse_uri, read_resource
+from weftline.windows.compaction.model import CompactedView
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

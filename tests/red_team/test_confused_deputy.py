@@ -13,11 +13,11 @@ from support.jobs import pause_jobs
 from support.red_team import EVERYTHING, blocked
 from support.world import SESSION, arriving, outcome
 from weftline.app.dispatch import CallContext
-from weftline.capabilities.agent_context.model import DEFINITION
-from weftline.capabilities.events.webhooks.delivery import Deliveries
-from weftline.capabilities.events.webhooks.model import signed_headers
 from weftline.jobs.cleanup import EXPIRE
 from weftline.kernel.clock import to_micros
+from weftline.sessions.events.webhooks.delivery import Deliveries
+from weftline.sessions.events.webhooks.model import signed_headers
+from weftline.state.agent_context.model import DEFINITION
 from weftline.storage.sql.unit_of_work import SystemTransactions
 
 if TYPE_CHECKING:

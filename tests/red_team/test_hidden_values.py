@@ -24,7 +24,7 @@ from test_bad_input import VALID
 
 from support.undone import undo_writes
 from support.world import SESSION, World
-from weftline.capabilities.history.model import EMPTY, blob_hash
+from weftline.history.model import EMPTY, blob_hash
 from weftline.kernel.errors import WeftlineError
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.history import SqlLineStore
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from support.databases import EmptiedDatabase
     from support.world import Caller
-    from weftline.capabilities.history.model import StoredCommit
+    from weftline.history.model import StoredCommit
     from weftline.settings import Settings
 
 pytestmark = pytest.mark.req("CE-V", part="isolation")

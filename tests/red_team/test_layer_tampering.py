@@ -9,7 +9,7 @@ import pytest
 
 from support.red_team import blocked
 from support.world import refused
-from weftline.capabilities.history.model import blob_hash
+from weftline.history.model import blob_hash
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.history import SqlLineStore
 from weftline.storage.sql.line_signatures import LineSignatures

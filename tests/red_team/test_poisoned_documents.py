@@ -13,12 +13,12 @@ from support.jobs import pause_jobs
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, long_text, put
 from support.world import SESSION, arriving, refused
 from weftline.app.dispatch import CallContext
-from weftline.capabilities.events.webhooks.model import signed_headers
-from weftline.capabilities.injection.model import HARMLESS
-from weftline.capabilities.knowledge.ingestion import IngestTransaction
-from weftline.capabilities.knowledge.store import QueuedDocument
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import WeftlineError
+from weftline.knowledge.ingestion import IngestTransaction
+from weftline.knowledge.store import QueuedDocument
+from weftline.safety.injection.model import HARMLESS
+from weftline.sessions.events.webhooks.model import signed_headers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

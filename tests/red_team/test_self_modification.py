@@ -14,13 +14,13 @@ from support.contexts import pull, push
 from support.red_team import blocked
 from support.world import outcome, refused
 from weftline.app.dispatch import CallContext
-from weftline.capabilities.agent_context.history_backend import ContextLines
-from weftline.capabilities.agent_context.model import DEFINITION, NewValue, inline
-from weftline.capabilities.agent_context.service import Contexts
-from weftline.capabilities.history.edit_proof import EditProof
-from weftline.capabilities.history.line_backend import CommitMeta
-from weftline.capabilities.layers.history_backend import LayerLines, LockedLayer
+from weftline.history.edit_proof import EditProof
+from weftline.history.line_backend import CommitMeta
 from weftline.kernel.errors import SelfModification
+from weftline.state.agent_context.history_backend import ContextLines
+from weftline.state.agent_context.model import DEFINITION, NewValue, inline
+from weftline.state.agent_context.service import Contexts
+from weftline.state.layers.history_backend import LayerLines, LockedLayer
 from weftline.storage.sql.access import SqlAccessStore
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.unit_of_work import CallerTransactions

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from weftline.capabilities.alerts.service import Alerts
-from weftline.capabilities.efficiency.model import efficiency_of
-from weftline.capabilities.metering.model import NewUsageEntry, UsageKey, UsageSums
+from weftline.insight.alerts.service import Alerts
 from weftline.jobs.alerts import EVALUATE_ALERTS
 from weftline.kernel.clock import to_micros
 from weftline.kernel.fields import new_ordered_id
 from weftline.kernel.identity import system_actor
+from weftline.models.metering.model import NewUsageEntry, UsageKey, UsageSums
+from weftline.prompts.efficiency.model import efficiency_of
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.metering import SqlUsageStore
 from weftline.storage.sql.receipts import SqlReceiptStore
-from weftline.testing.contracts.receipts import receipt
+from weftline.testing.receipts import receipt
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

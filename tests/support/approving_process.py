@@ -12,7 +12,7 @@ from typing import Any
 from weftline.app.app import App
 from weftline.app.approved_calls import ApprovedCalls
 from weftline.app.dispatch import CallContext
-from weftline.capabilities.approvals.service import Approvals
+from weftline.safety.approvals.service import Approvals
 from weftline.settings import Settings
 from weftline.storage.sql.approvals import SqlApprovalStore
 from weftline.testing.clock import FrozenClock

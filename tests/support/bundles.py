@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from weftline.app.dispatch import CallContext
-from weftline.capabilities.records.model import RECORD_TYPES, ContextEnvelope, Producer
-from weftline.capabilities.transfer.bundle_format import (
+from weftline.exchange.transfer.bundle_format import (
     BundleContent,
     BundleHeader,
     BundleReader,
     BundleRecord,
     BundleWriter,
 )
+from weftline.records.model import RECORD_TYPES, ContextEnvelope, Producer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from support.world import Caller
-    from weftline.capabilities.transfer.importer import ContextImported
+    from weftline.exchange.transfer.importer import ContextImported
 
 Named = tuple[str, str]
 

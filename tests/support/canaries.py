@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from support.alerts import by_system
 from support.red_team import EVERYTHING
 from support.world import SESSION
-from weftline.capabilities.alerts.service import Alerts
+from weftline.insight.alerts.service import Alerts
 from weftline.kernel.alerts import TENANT_SUBJECT, agent_subject
 
 if TYPE_CHECKING:

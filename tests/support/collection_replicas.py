@@ -10,8 +10,8 @@ import numpy as np
 
 from support.collection_model import DIMENSIONS, CollectionModel, NamedCaller, check_nearest, check_view, random_chunk
 from weftline.app.search.replicas import Indexes
-from weftline.capabilities.indexing.collections.model import IndexedChunk, NewChunk
-from weftline.capabilities.search.index_view import CollectionQuery
+from weftline.indexing.collections.model import IndexedChunk, NewChunk
+from weftline.search.index_view import CollectionQuery
 from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.database import Scope
 

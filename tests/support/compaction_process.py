@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import weftline.jobs.scheduler
 from weftline.app.app import App
-from weftline.capabilities.compaction.compactor import Compactor
-from weftline.capabilities.compaction.model import CompactionState
 from weftline.jobs.compaction import CompactionJob
 from weftline.settings import Settings
 from weftline.storage.sql.compactions import SqlCompactionStore
+from weftline.windows.compaction.compactor import Compactor
+from weftline.windows.compaction.model import CompactionState
 
 if TYPE_CHECKING:
     from support.processes import ClockAhead

@@ -10,8 +10,8 @@ from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:
     from support.world import Caller, World
-    from weftline.capabilities.compaction.model import CompactedView, Compaction
-    from weftline.capabilities.compaction.store import AppliedCompaction
+    from weftline.windows.compaction.model import CompactedView, Compaction
+    from weftline.windows.compaction.store import AppliedCompaction
 
 SMALL_TALK = (
     "We talked for a while about the weather in the mountains and the long road there, which was pleasant but settled "

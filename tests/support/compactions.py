@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from weftline.capabilities.compaction.model import CompactedView, Compaction, CompactionState, Summary
-from weftline.capabilities.compaction.service import version_of
 from weftline.kernel.fields import new_ordered_id
 from weftline.storage.sql.compactions import SqlCompactionStore
 from weftline.storage.sql.database import Scope, Transaction
+from weftline.windows.compaction.model import CompactedView, Compaction, CompactionState, Summary
+from weftline.windows.compaction.service import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

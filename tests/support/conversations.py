@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from weftline.capabilities.language_models.model import ConversationMessage, Role, ToolCall
-from weftline.capabilities.trust.model import TrustLabel
-from weftline.capabilities.windows.model import Category, WindowEvent
 from weftline.kernel.tokens import approximate_tokens
+from weftline.models.language_models.model import ConversationMessage, Role, ToolCall
+from weftline.safety.trust.model import TrustLabel
+from weftline.windows.model import Category, WindowEvent
 
 _CATEGORIES = {
     "system": Category.SYSTEM,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from weftline.capabilities.events.model import EventQuery
-from weftline.capabilities.records.event_classes import to_cloud_event
 from weftline.kernel.correlation import Correlation
+from weftline.records.event_classes import to_cloud_event
+from weftline.sessions.events.model import EventQuery
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.events import SqlEventStore
 

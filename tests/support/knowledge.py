@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from support.jobs import pause_jobs
-from weftline.capabilities.indexing.collections.model import domain_collection
-from weftline.capabilities.indexing.embeddings.model import Model
+from weftline.indexing.collections.model import domain_collection
+from weftline.indexing.embeddings.model import Model
 from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.database import Scope
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import pytest
 
     from support.world import Caller, World
-    from weftline.capabilities.indexing.collections.model import Chunk
-    from weftline.capabilities.indexing.embeddings.model import Purpose
+    from weftline.indexing.collections.model import Chunk
+    from weftline.indexing.embeddings.model import Purpose
 
 DIMENSIONS = 16
 HANDBOOK = "handbook"

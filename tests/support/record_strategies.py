@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec.inspect as kinds
 from hypothesis import strategies as st
 
-from weftline.capabilities.records.constraints import Ordered, RequiresAny
-from weftline.capabilities.records.model import RECORD_TYPES
 from weftline.kernel.fields import MAX_INT
+from weftline.records.constraints import Ordered, RequiresAny
+from weftline.records.model import RECORD_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from weftline.capabilities.records.model import Record
-    from weftline.capabilities.records.refs import RecordPart
+    from weftline.records.model import Record
+    from weftline.records.refs import RecordPart
 
 _TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 _ZONES = st.integers(-18 * 60, 18 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))

@@ -5,27 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from support.assemblies import add_documents, assemble
-from weftline.capabilities.compaction.compactor import Compactor
-from weftline.capabilities.efficiency.model import ItemUse, efficiency_of
-from weftline.capabilities.language_models.catalog import load_catalog
-from weftline.capabilities.recommendations.recorded_calls import ReplayStores
-from weftline.capabilities.recommendations.replay import ReplayServices
-from weftline.capabilities.recommendations.trials import Control, try_proposal
+from weftline.insight.recommendations.recorded_calls import ReplayStores
+from weftline.insight.recommendations.replay import ReplayServices
+from weftline.insight.recommendations.trials import Control, try_proposal
 from weftline.jobs.session_indexing import INDEX
 from weftline.jobs.session_vectors import EMBED
 from weftline.kernel.identity import system_actor
+from weftline.models.language_models.catalog import load_catalog
+from weftline.prompts.efficiency.model import ItemUse, efficiency_of
 from weftline.providers.prices import PriceTable
 from weftline.providers.tokenizers import TokenizerRegistry
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.receipts import SqlReceiptStore
+from weftline.windows.compaction.compactor import Compactor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from support.world import Caller, World
-    from weftline.capabilities.recommendations.model import ProposedSettings
-    from weftline.capabilities.recommendations.replay import RecordedWindow
-    from weftline.capabilities.recommendations.trials import TrialResult
+    from weftline.insight.recommendations.model import ProposedSettings
+    from weftline.insight.recommendations.replay import RecordedWindow
+    from weftline.insight.recommendations.trials import TrialResult
 
 MODEL = "gpt-4o"
 _TOPICS = ("backups", "invoices", "holidays", "passwords", "deployments", "incidents")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weftline.app.dispatch import CallContext
-from weftline.capabilities.compaction.model import (
+from weftline.storage.sql.database import Scope
+from weftline.windows.compaction.model import (
     CompactedView,
     CompactionDraft,
     CompactionOptions,
@@ -13,16 +14,15 @@ from weftline.capabilities.compaction.model import (
     KeyFact,
     Summary,
 )
-from weftline.capabilities.compaction.service import Compactions
-from weftline.capabilities.windows.model import event_version
-from weftline.storage.sql.database import Scope
+from weftline.windows.compaction.service import Compactions
+from weftline.windows.model import event_version
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from support.world import Caller
-    from weftline.capabilities.compaction.model import Compaction
-    from weftline.capabilities.windows.model import WindowEvent
+    from weftline.windows.compaction.model import Compaction
+    from weftline.windows.model import WindowEvent
 
 
 class RunningCompaction(NamedTuple):

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from support.collection_model import NamedCaller
-from weftline.capabilities.indexing.collections.model import IndexedChunk
-from weftline.capabilities.indexing.text_analysis import index_terms
-from weftline.capabilities.search.index_view import CollectionQuery
-from weftline.capabilities.search.model import Query
-from weftline.capabilities.search.ranking import rank, score_views
+from weftline.indexing.collections.model import IndexedChunk
+from weftline.indexing.text_analysis import index_terms
+from weftline.search.index_view import CollectionQuery
+from weftline.search.model import Query
+from weftline.search.ranking import rank, score_views
 from weftline.search_index.snapshot import IndexSnapshot
 from weftline.search_index.view import CollectionView
 from weftline.testing.embedder import WordEmbedder
@@ -21,9 +21,9 @@ from weftline.testing.embedder import WordEmbedder
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.capabilities.search.index_view import Floats, View
-    from weftline.capabilities.search.model import Ranking
-    from weftline.capabilities.search.selection import ScoredCandidates
+    from weftline.search.index_view import Floats, View
+    from weftline.search.model import Ranking
+    from weftline.search.selection import ScoredCandidates
 
 NOW = 1_000_000_000_000_000
 _EMBEDDER = WordEmbedder(dimensions=256)

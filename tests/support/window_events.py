@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 from msgspec import structs
 
-from weftline.capabilities.language_models.model import ConversationMessage, ToolCall
-from weftline.capabilities.windows.model import Category, WindowEvent, message_tokens
+from weftline.models.language_models.model import ConversationMessage, ToolCall
+from weftline.windows.model import Category, WindowEvent, message_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from weftline.access.model import parse_key
 from weftline.app.app import App
 from weftline.app.dispatch import CallContext
-from weftline.capabilities.access.model import parse_key
 from weftline.kernel.errors import WeftlineError
 from weftline.settings import Settings
 from weftline.storage.sql.access import SqlAccessStore
@@ -22,7 +22,7 @@ from weftline.storage.sql.events import SqlEventStore
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
-    from weftline.capabilities.events.model import EventPage
+    from weftline.sessions.events.model import EventPage
     from weftline.testing.clock import FrozenClock
 
 SESSION = "s1"

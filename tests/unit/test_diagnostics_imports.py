@@ -7,9 +7,6 @@ import sys
 
 
 def test_the_checks_register_the_kinds_of_lines_themselves() -> None:
-    code = (
-        "import weftline.app.diagnostics.checks; from weftline.capabilities.history.line_kinds "
-        "import line_kinds; line_kinds()"
-    )
+    code = "import weftline.app.diagnostics.checks; from weftline.history.line_kinds import line_kinds; line_kinds()"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr

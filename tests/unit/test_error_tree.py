@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
-import weftline.app
-import weftline.capabilities
-import weftline.kernel
-import weftline.providers
-import weftline.storage
 from weftline.app.registry import all_operations
 from weftline.kernel.errors import Conflict, Forbidden, NotFound, Rejected, Unavailable, WeftlineError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+from error_tree import ROOMS
+
+PACKAGES = ("kernel", *ROOMS, "storage", "providers", "app")
 KINDS = (NotFound, Conflict, Rejected, Forbidden, Unavailable)
 
 
 def all_errors() -> list[type[WeftlineError]]:
-    for package in (weftline.kernel, weftline.capabilities, weftline.storage, weftline.providers, weftline.app):
+    for name in PACKAGES:
+        package = importlib.import_module(f"weftline.{name}")
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
     return sorted(set(_subclasses(WeftlineError)), key=lambda error: error.__name__)

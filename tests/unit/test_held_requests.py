@@ -11,12 +11,12 @@ from msgspec import inspect
 
 from weftline.app.held_calls import rebuild_error, stored_error
 from weftline.app.registry import all_operations
-from weftline.capabilities.approvals.model import digest_of
-from weftline.capabilities.board.model import KeyNotFound
-from weftline.capabilities.guidance.examples import example_request
+from weftline.insight.guidance.examples import example_request
 from weftline.kernel.errors import InternalError, NotFound
 from weftline.kernel.identity import system_actor
 from weftline.kernel.operation import Audience
+from weftline.safety.approvals.model import digest_of
+from weftline.state.board.model import KeyNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Composition root: wires storage, providers, jobs and capabilities into one application."""
+"""Composition root: wires storage, providers, jobs and rooms into one application."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+from weftline.access.agent_tree import AgentLimit
+from weftline.access.operations import TokenLifetimes
+from weftline.access.plans.model import DefaultPlan
+from weftline.access.steps import check_in_step
+from weftline.access.tool_profiles import UnknownToolProfile
 from weftline.app.approved_calls import ApprovedCalls
 from weftline.app.audit_writer import Auditor
 from weftline.app.authentication import Authenticator
@@ -37,33 +42,7 @@ from weftline.app.tools.catalogue import IndexedTools
 from weftline.app.tools.toolbox import WEFTLINE_TOOLS, WEFTLINE_TOOLS_CALL, Toolbox
 from weftline.app.transfer import Transfers, Uploads
 from weftline.app.wiring import Container, Singletons
-from weftline.capabilities.access.agent_tree import AgentLimit
-from weftline.capabilities.access.operations import TokenLifetimes
-from weftline.capabilities.access.steps import check_in_step
-from weftline.capabilities.access.tool_profiles import UnknownToolProfile
-from weftline.capabilities.agent_context.model import ContextLimits
-from weftline.capabilities.assembly.costs import DoubtLimit
-from weftline.capabilities.compaction.compactor import Compactor
-from weftline.capabilities.compaction.summarisers import Summarisers
-from weftline.capabilities.events.model import SESSION_END_EVENTS, EventPage
-from weftline.capabilities.events.operations import Events, ReadEvents
-from weftline.capabilities.guardrails.actions import KnownActions
-from weftline.capabilities.guardrails.guard import GuardrailGuard
-from weftline.capabilities.guardrails.service import Guardrails
-from weftline.capabilities.knowledge.document_operations import DocumentWrites
-from weftline.capabilities.knowledge.sources.model import HookRefused
-from weftline.capabilities.language_models.catalog import load_catalog
-from weftline.capabilities.language_models.token_counts import CountCache
-from weftline.capabilities.layers.rules import RuleLoader, TenantRules
-from weftline.capabilities.memory.model import MemoryLimits
-from weftline.capabilities.messages.search.searcher import Searcher
-from weftline.capabilities.messages.transcript import Transcripts
-from weftline.capabilities.pins.model import PinLimits
-from weftline.capabilities.plans.model import DefaultPlan
-from weftline.capabilities.search.pulled_memory import PulledTexts
-from weftline.capabilities.search.retriever import Retriever
-from weftline.capabilities.search.stores import SearchStores
-from weftline.capabilities.trust.scanner import ContentScanner
+from weftline.indexing.pins.model import PinLimits
 from weftline.jobs.alerts import AlertJob
 from weftline.jobs.backfill_vectors import VectorBackfill
 from weftline.jobs.cleanup import EXPIRE, EXPIRE_EVERY_SECONDS, DeferredDeletion, Expiry, ReceiptPruning
@@ -90,6 +69,11 @@ from weftline.kernel.fair_queue import FairSlots
 from weftline.kernel.guards import GuardedCall, Guards
 from weftline.kernel.loop_turns import LoopTurns
 from weftline.kernel.operation import RateClass
+from weftline.knowledge.document_operations import DocumentWrites
+from weftline.knowledge.sources.model import HookRefused
+from weftline.models.language_models.catalog import load_catalog
+from weftline.models.language_models.token_counts import CountCache
+from weftline.prompts.assembly.costs import DoubtLimit
 from weftline.providers.chat_models.factory import configured_chat_model
 from weftline.providers.document_reader import IsolatedDocumentReader
 from weftline.providers.embedders.factory import configured_embedders, semantic_search_off
@@ -100,28 +84,44 @@ from weftline.providers.local_folders import AllowedFolders
 from weftline.providers.object_storage import connect_objects
 from weftline.providers.prices import PriceTable
 from weftline.providers.tokenizers import TokenizerRegistry
+from weftline.safety.guardrails.actions import KnownActions
+from weftline.safety.guardrails.guard import GuardrailGuard
+from weftline.safety.guardrails.service import Guardrails
+from weftline.safety.trust.scanner import ContentScanner
+from weftline.search.pulled_memory import PulledTexts
+from weftline.search.retriever import Retriever
+from weftline.search.stores import SearchStores
+from weftline.sessions.events.model import SESSION_END_EVENTS, EventPage
+from weftline.sessions.events.operations import Events, ReadEvents
+from weftline.sessions.messages.search.searcher import Searcher
+from weftline.sessions.messages.transcript import Transcripts
 from weftline.settings import InvalidSetting, Settings
+from weftline.state.agent_context.model import ContextLimits
+from weftline.state.layers.rules import RuleLoader, TenantRules
+from weftline.state.memory.model import MemoryLimits
 from weftline.storage.migrations.runner import migrate
 from weftline.storage.sql.database import AccessChanged, Scope, connect
 from weftline.storage.sql.events import SqlEventStore
 from weftline.storage.sql.signature_check import removed_lines
 from weftline.storage.sql.unit_of_work import CallerTransactions
+from weftline.windows.compaction.compactor import Compactor
+from weftline.windows.compaction.summarisers import Summarisers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from weftline.app.subscribers import Subscriber
-    from weftline.capabilities.events.model import EventFilter
-    from weftline.capabilities.indexing.embeddings.model import Embedder
-    from weftline.capabilities.knowledge.sources.hooks import HookResponse
-    from weftline.capabilities.language_models.chat_model import ChatModel
-    from weftline.capabilities.metrics.model import JobFigures
-    from weftline.capabilities.trust.policy import TrustPolicy
+    from weftline.indexing.embeddings.model import Embedder
+    from weftline.insight.metrics.model import JobFigures
     from weftline.kernel.clock import Clock
     from weftline.kernel.events import Event, StoredEvent
     from weftline.kernel.identity import Actor
     from weftline.kernel.operation import Operation, Registry, Response
+    from weftline.knowledge.sources.hooks import HookResponse
+    from weftline.models.language_models.chat_model import ChatModel
+    from weftline.safety.trust.policy import TrustPolicy
+    from weftline.sessions.events.model import EventFilter
 
 # For jobs to reach their next step; all of them resume after a crash.
 _STOP_SECONDS = 1.0

@@ -17,7 +17,11 @@ from msgspec.structs import replace
 
 from weftline.app.authentication import InStep, Local
 from weftline.app.held_calls import stored_error
-from weftline.capabilities.approvals.model import (
+from weftline.kernel.approval import Approval, HoldReason
+from weftline.kernel.clock import to_micros
+from weftline.kernel.errors import AuthenticationError, InternalError, Unavailable, WeftlineError
+from weftline.kernel.fields import new_id
+from weftline.safety.approvals.model import (
     GIVE_UP_MICROS,
     PERFORM_MICROS,
     ApprovalInterrupted,
@@ -25,12 +29,8 @@ from weftline.capabilities.approvals.model import (
     CallResult,
     HeldCall,
 )
-from weftline.capabilities.approvals.service import Approvals
-from weftline.capabilities.approvals.store import PerformedElsewhere
-from weftline.kernel.approval import Approval, HoldReason
-from weftline.kernel.clock import to_micros
-from weftline.kernel.errors import AuthenticationError, InternalError, Unavailable, WeftlineError
-from weftline.kernel.fields import new_id
+from weftline.safety.approvals.service import Approvals
+from weftline.safety.approvals.store import PerformedElsewhere
 from weftline.storage.sql.access import SqlAccessStore
 from weftline.storage.sql.approvals import SqlApprovalStore
 from weftline.storage.sql.database import AccessChanged, Scope
@@ -39,10 +39,10 @@ from weftline.storage.sql.unit_of_work import SystemTransactions
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from weftline.access.model import StoredKey, StoredToken
     from weftline.app.authentication import Authenticator
     from weftline.app.dispatch import Dispatcher
     from weftline.app.wiring import Container
-    from weftline.capabilities.access.model import StoredKey, StoredToken
     from weftline.kernel.clock import Clock
     from weftline.kernel.identity import Actor
     from weftline.kernel.operation import Operation, Registry

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from weftline.capabilities.access.authentication import authenticate, enter_step, identify_local, tenant_of
+from weftline.access.authentication import authenticate, enter_step, identify_local, tenant_of
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import InvalidApiKey, TokenExpired
 from weftline.kernel.fair_queue import FairSlots
@@ -17,7 +17,7 @@ from weftline.storage.sql.access import SqlAccessStore
 from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:
-    from weftline.capabilities.access.store import TokenCodec
+    from weftline.access.store import TokenCodec
     from weftline.kernel.clock import Clock
     from weftline.kernel.identity import Actor
     from weftline.storage.sql.database import Database, Transaction

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from weftline.app.approved_calls import ADVANCE, ADVANCE_EVERY_SECONDS, ADVANCE_SOON_SECONDS
 from weftline.app.freed_memory import FreedMemory
-from weftline.capabilities.metrics.operations import COLLECTION_INTERVAL
+from weftline.insight.metrics.operations import COLLECTION_INTERVAL
 from weftline.jobs import (
     compaction,
     domain_evaluation,

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weftline.capabilities.history.line_kinds import SESSION, line_kinds, name_in
-from weftline.capabilities.sessions.model import ALL_SESSIONS, BoundToSession, session_elsewhere
+from weftline.history.line_kinds import SESSION, line_kinds, name_in
 from weftline.kernel.operation import SessionUse
+from weftline.sessions.model import ALL_SESSIONS, BoundToSession, session_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -9,8 +9,8 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
-from weftline.capabilities.metrics.history import MetricTotals
-from weftline.capabilities.metrics.model import CacheStats
+from weftline.insight.metrics.history import MetricTotals
+from weftline.insight.metrics.model import CacheStats
 from weftline.storage.sql.board import SqlEntryStore
 from weftline.storage.sql.database import Scope
 

@@ -19,17 +19,14 @@ import msgspec
 from msgspec.structs import replace
 from opentelemetry import trace
 
+from weftline.access.authentication import identify_local
+from weftline.access.model import parse_key
+from weftline.access.operations import AuthenticateAgent
+from weftline.access.steps import BoundToStep, StepNotFound, check_operation_in_step
 from weftline.app.bound_session import check_in_session, check_not_outside, fill_in_session
 from weftline.app.genai_telemetry import describe_span
 from weftline.app.held_calls import ClientApprover, HeldCalls
 from weftline.app.wiring import CallScope
-from weftline.capabilities.access.authentication import identify_local
-from weftline.capabilities.access.model import parse_key
-from weftline.capabilities.access.operations import AuthenticateAgent
-from weftline.capabilities.access.steps import BoundToStep, StepNotFound, check_operation_in_step
-from weftline.capabilities.approvals.model import CallNotHoldable, CallResult
-from weftline.capabilities.sessions.model import ALL_SESSIONS, check_not_terminated
-from weftline.capabilities.trust.scanner import is_long
 from weftline.kernel.client_gone import ClientGone, stoppable, until_client_leaves
 from weftline.kernel.correlation import NO_CORRELATION, Correlation
 from weftline.kernel.errors import (
@@ -48,6 +45,9 @@ from weftline.kernel.guards import GuardedCall
 from weftline.kernel.identity import PrincipalKind
 from weftline.kernel.operation import Audience, Effect, PreparationOutdated, RateClass
 from weftline.kernel.thread_pools import CALLER
+from weftline.safety.approvals.model import CallNotHoldable, CallResult
+from weftline.safety.trust.scanner import is_long
+from weftline.sessions.model import ALL_SESSIONS, check_not_terminated
 from weftline.storage.sql.access import SqlAccessStore
 from weftline.storage.sql.approvals import SqlApprovalStore
 from weftline.storage.sql.database import AccessChanged, Scope, caller_scope
@@ -65,10 +65,10 @@ if TYPE_CHECKING:
     from weftline.app.rate_limits import RateLimits
     from weftline.app.refusals import Refusals
     from weftline.app.wiring import Container
-    from weftline.capabilities.trust.scanner import ContentScanner, Verdicts
     from weftline.kernel.guards import EntryPoint, Guards
     from weftline.kernel.identity import Actor
     from weftline.kernel.operation import Operation, Preparation, Registry
+    from weftline.safety.trust.scanner import ContentScanner, Verdicts
     from weftline.storage.sql.database import Database, Transaction
 
 _log = logging.getLogger("weftline.calls")

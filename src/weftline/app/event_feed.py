@@ -12,11 +12,11 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from weftline.app.subscribers import Subscribers
-from weftline.capabilities.events.model import AUDIENCE_CHANGES, MEMBERS_CHANGED, EventPage, is_about_a_key
-from weftline.capabilities.sessions.model import find_session
 from weftline.kernel.errors import PermissionDenied
 from weftline.kernel.identity import ANYONE
 from weftline.kernel.loop_turns import LoopTurns
+from weftline.sessions.events.model import AUDIENCE_CHANGES, MEMBERS_CHANGED, EventPage, is_about_a_key
+from weftline.sessions.model import find_session
 from weftline.storage.sql.access import SqlAccessStore
 from weftline.storage.sql.database import AccessChanged, Scope, caller_scope
 from weftline.storage.sql.events import SqlEventStore
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from weftline.app.subscribers import Subscriber, SubscriberLimits
-    from weftline.capabilities.events.model import EventFilter
     from weftline.kernel.events import Event, StoredEvent
     from weftline.kernel.identity import Actor
+    from weftline.sessions.events.model import EventFilter
     from weftline.storage.sql.database import Database, Transaction
 
 _PAGE_SIZE = 200

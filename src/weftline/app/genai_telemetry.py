@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from opentelemetry import metrics, trace
 
-from weftline.capabilities.language_models.chat_model import ChatModelError
+from weftline.models.language_models.chat_model import ChatModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from opentelemetry.trace import Span
 
-    from weftline.capabilities.language_models.catalog import ModelLabel
-    from weftline.capabilities.language_models.usage import Usage
-    from weftline.capabilities.metering.model import UsageEntry
+    from weftline.models.language_models.catalog import ModelLabel
+    from weftline.models.language_models.usage import Usage
+    from weftline.models.metering.model import UsageEntry
 
 # Limits of the histograms, as the conventions say.
 _TOKEN_LIMITS = [4**power for power in range(14)]

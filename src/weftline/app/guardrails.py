@@ -10,14 +10,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from weftline.app.dispatch import check_access
-from weftline.capabilities.guardrails.model import TEAM as TEAM_LEVEL
-from weftline.capabilities.guardrails.rules import Counts
-from weftline.capabilities.guardrails.store import HitCount, RuleKey
-from weftline.capabilities.layers.rules import RuleLoader
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import WeftlineError
 from weftline.kernel.events import NewEvent
 from weftline.kernel.identity import CLEARANCE, PERMISSION, Permission
+from weftline.safety.guardrails.model import TEAM as TEAM_LEVEL
+from weftline.safety.guardrails.rules import Counts
+from weftline.safety.guardrails.store import HitCount, RuleKey
+from weftline.state.layers.rules import RuleLoader
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.events import SqlOutbox
 from weftline.storage.sql.guardrails import SqlHitStore
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from weftline.app.rate_limits import RateLimits
-    from weftline.capabilities.guardrails.rules import CompiledRule, RuleSet
-    from weftline.capabilities.layers.rules import TenantRules
     from weftline.kernel.clock import Clock
     from weftline.kernel.identity import Actor
+    from weftline.safety.guardrails.rules import CompiledRule, RuleSet
+    from weftline.state.layers.rules import TenantRules
     from weftline.storage.sql.database import Database, Transaction
     from weftline.storage.sql.unit_of_work import Injector
 

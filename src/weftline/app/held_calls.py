@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import msgspec
 from msgspec import structs
 
-from weftline.capabilities.approvals.model import (
+from weftline.kernel.approval import HoldReason
+from weftline.kernel.clock import to_micros
+from weftline.kernel.errors import InternalError, WeftlineError
+from weftline.safety.approvals.model import (
     ApprovalExpired,
     ApprovalPending,
     ApprovalRefused,
@@ -18,10 +21,7 @@ from weftline.capabilities.approvals.model import (
     CallNotHoldable,
     HeldError,
 )
-from weftline.capabilities.approvals.service import Approvals, CallToHold
-from weftline.kernel.approval import HoldReason
-from weftline.kernel.clock import to_micros
-from weftline.kernel.errors import InternalError, WeftlineError
+from weftline.safety.approvals.service import Approvals, CallToHold
 from weftline.storage.sql.approvals import SqlApprovalStore
 from weftline.storage.sql.database import Scope, caller_scope
 from weftline.storage.sql.unit_of_work import logged_write
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
     from weftline.app.event_feed import LiveFeed
     from weftline.app.wiring import Container
-    from weftline.capabilities.approvals.model import Decision, HeldCall
-    from weftline.capabilities.approvals.store import CallPerformer
     from weftline.kernel.clock import Clock
     from weftline.kernel.guards import GuardedCall
     from weftline.kernel.identity import Actor
     from weftline.kernel.operation import Operation
+    from weftline.safety.approvals.model import Decision, HeldCall
+    from weftline.safety.approvals.store import CallPerformer
     from weftline.storage.sql.database import Database, Transaction
 
 # Calls that wait in one process, of one tenant and in all; further ones are answered at once.

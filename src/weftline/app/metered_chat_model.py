@@ -6,23 +6,23 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from weftline.app.genai_telemetry import chat_span, describe_usage
-from weftline.capabilities.language_models.chat_model import ChatModelError
-from weftline.capabilities.language_models.prices import cost_of
-from weftline.capabilities.metering.model import DELETED, NewUsageEntry, UsageKey, UsageSums, nanos
 from weftline.jobs.runner import attempt
 from weftline.kernel.clock import to_micros
 from weftline.kernel.fields import new_id
+from weftline.models.language_models.chat_model import ChatModelError
+from weftline.models.language_models.prices import cost_of
+from weftline.models.metering.model import DELETED, NewUsageEntry, UsageKey, UsageSums, nanos
 from weftline.storage.sql.access import SqlAccessStore
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.metering import SqlUsageStore
 from weftline.storage.sql.sessions import SqlSessionStore
 
 if TYPE_CHECKING:
-    from weftline.capabilities.language_models.catalog import Catalog
-    from weftline.capabilities.language_models.chat_model import ChatAnswer, ChatCaller, ChatModel, ChatRequest
-    from weftline.capabilities.language_models.prices import Prices
-    from weftline.capabilities.language_models.usage import Usage
     from weftline.kernel.clock import Clock
+    from weftline.models.language_models.catalog import Catalog
+    from weftline.models.language_models.chat_model import ChatAnswer, ChatCaller, ChatModel, ChatRequest
+    from weftline.models.language_models.prices import Prices
+    from weftline.models.language_models.usage import Usage
     from weftline.storage.sql.database import Database, Transaction
 
 _MICROS = 1_000_000

@@ -16,12 +16,12 @@ from prometheus_client.registry import Collector
 
 from weftline.app.genai_telemetry import record_usage
 from weftline.app.trends import Sample, Series
-from weftline.capabilities.language_models.catalog import OTHER_MODEL, ModelLabel
-from weftline.capabilities.metering.model import UsageSums, dollars
-from weftline.capabilities.metrics.history import MetricTotals
-from weftline.capabilities.metrics.model import ChatModelMetrics, OperationMetrics
+from weftline.insight.metrics.history import MetricTotals
+from weftline.insight.metrics.model import ChatModelMetrics, OperationMetrics
 from weftline.kernel.client_gone import ClientGone
 from weftline.kernel.operation import Effect, RateClass
+from weftline.models.language_models.catalog import OTHER_MODEL, ModelLabel
+from weftline.models.metering.model import UsageSums, dollars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from weftline.app.dispatch import KeyOwner
-    from weftline.capabilities.language_models.chat_model import ChatCaller
-    from weftline.capabilities.language_models.usage import Usage
-    from weftline.capabilities.metering.model import UsageEntry
     from weftline.kernel.clock import Clock
     from weftline.kernel.identity import Actor
     from weftline.kernel.operation import Operation
+    from weftline.models.language_models.chat_model import ChatCaller
+    from weftline.models.language_models.usage import Usage
+    from weftline.models.metering.model import UsageEntry
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 _BOUNDS = (*map(str, _SECONDS), "+Inf")

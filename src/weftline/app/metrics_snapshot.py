@@ -19,7 +19,7 @@ from weftline.app.trends import (
     response_time_trend,
     throughput_trend,
 )
-from weftline.capabilities.metrics.history import (
+from weftline.insight.metrics.history import (
     BUCKET_SECONDS,
     RETENTION_HOURS,
     MetricBucket,
@@ -27,7 +27,7 @@ from weftline.capabilities.metrics.history import (
     MetricTotals,
     by_hour,
 )
-from weftline.capabilities.metrics.model import (
+from weftline.insight.metrics.model import (
     BackgroundWork,
     DatabasePerformance,
     MetricsReport,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from weftline.app.caches import CacheRegistry
     from weftline.app.metrics import Metrics, TenantCalls
-    from weftline.capabilities.metrics.model import JobFigures
+    from weftline.insight.metrics.model import JobFigures
     from weftline.kernel.clock import Clock
     from weftline.kernel.identity import Actor
     from weftline.storage.sql.database import Database

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from weftline.capabilities.object_storage.model import (
+from weftline.history.object_storage.model import (
     GRACE_MICROS,
     ObjectBusy,
     ObjectDamaged,
@@ -13,7 +13,7 @@ from weftline.capabilities.object_storage.model import (
     ObjectStorageUnavailable,
     Pointer,
 )
-from weftline.capabilities.object_storage.store import UploadDecision
+from weftline.history.object_storage.store import UploadDecision
 from weftline.kernel.clock import to_micros
 from weftline.kernel.thread_pools import SHORT_THREADS
 from weftline.storage.sql.database import SYSTEM, Scope
@@ -22,7 +22,7 @@ from weftline.storage.sql.object_storage import SqlObjectIndex, removals_are_hel
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from weftline.capabilities.object_storage.store import ObjectStore, UploadStart
+    from weftline.history.object_storage.store import ObjectStore, UploadStart
     from weftline.kernel.clock import Clock
     from weftline.storage.sql.database import Database, Transaction
 

@@ -12,9 +12,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from weftline.access.audit import AuditRow
 from weftline.app.rate_limits import client_network
 from weftline.app.security_events import violation_event
-from weftline.capabilities.access.audit import AuditRow
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import RateLimited, WeftlineError
 from weftline.kernel.fields import new_ordered_id

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from weftline.access.agent_tree import disable
 from weftline.app.audit_rows import audit_row
-from weftline.capabilities.access.agent_tree import disable
 from weftline.kernel.clock import to_micros
 from weftline.kernel.events import NewEvent
 from weftline.kernel.identity import CLEARANCE, HUMAN, PERMISSION, SYSTEM_ID, Permission, PrincipalKind, system_actor
@@ -17,10 +17,10 @@ from weftline.storage.sql.sessions import SqlSessionStore
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from weftline.capabilities.trust.policy import TrustPolicy
     from weftline.kernel.clock import Clock
     from weftline.kernel.errors import WeftlineError
     from weftline.kernel.identity import Actor
+    from weftline.safety.trust.policy import TrustPolicy
     from weftline.storage.sql.database import Database, Transaction
 
 # Humans with this clearance read security events; so do admins.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from weftline.capabilities.metering.model import UsageSums
-from weftline.capabilities.metering.store import UsageQuery
-from weftline.capabilities.metrics.history import RETENTION_HOURS, MetricTotals
+from weftline.insight.metrics.history import RETENTION_HOURS, MetricTotals
+from weftline.models.metering.model import UsageSums
+from weftline.models.metering.store import UsageQuery
 from weftline.storage.sql.metering import SqlUsageStore
 from weftline.storage.sql.metric_history import SqlMetricHistory
 from weftline.storage.sql.session_index import events_pending

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from weftline.access.model import DEFAULT_TENANT, Principal, new_key, new_signing_key
+from weftline.access.plans.limits import checked_limits
+from weftline.access.plans.model import PLANS, AssignedPlan
 from weftline.app.tenant_figures import tenant_figures
-from weftline.capabilities.access.model import DEFAULT_TENANT, Principal, new_key, new_signing_key
-from weftline.capabilities.plans.limits import checked_limits
-from weftline.capabilities.plans.model import PLANS, AssignedPlan
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import Conflict, InvalidInput, NotFound
 from weftline.kernel.fields import is_name
@@ -23,8 +23,8 @@ from weftline.storage.sql.signed_lists import SignedLists
 from weftline.storage.sql.tenants import add_tenant, tenant_names
 
 if TYPE_CHECKING:
+    from weftline.access.plans.model import Plan
     from weftline.app.tenant_figures import TenantFigures
-    from weftline.capabilities.plans.model import Plan
     from weftline.kernel.clock import Clock
     from weftline.settings import Settings
     from weftline.storage.sql.database import Database, Transaction

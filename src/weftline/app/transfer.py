@@ -12,37 +12,37 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import structs
 
-from weftline.capabilities.access.audit import AuditTrail
-from weftline.capabilities.knowledge.document_content import check_size, pack_content
-from weftline.capabilities.knowledge.document_operations import (
-    PreparedDocument,
-    add_document,
-    document_meta,
-    put_response,
-)
-from weftline.capabilities.transfer.bundle_format import BundleWriter
-from weftline.capabilities.transfer.export import (
+from weftline.access.audit import AuditTrail
+from weftline.exchange.transfer.bundle_format import BundleWriter
+from weftline.exchange.transfer.export import (
     MAX_TEXT_BYTES,
     ExportContext,
     ExportService,
     export_context,
     finish_export,
 )
-from weftline.capabilities.transfer.importer import (
+from weftline.exchange.transfer.importer import (
     ContextImported,
     ImportContext,
     ImportService,
     import_context,
     planned_session,
 )
-from weftline.capabilities.transfer.prov_json import ProvWriter
-from weftline.capabilities.transfer.restore_plan import SessionPlanner, record_key
-from weftline.capabilities.transfer.scan_bundle import scan_bundle
-from weftline.capabilities.transfer.validate_bundle import validate_bundle
+from weftline.exchange.transfer.prov_json import ProvWriter
+from weftline.exchange.transfer.restore_plan import SessionPlanner, record_key
+from weftline.exchange.transfer.scan_bundle import scan_bundle
+from weftline.exchange.transfer.validate_bundle import validate_bundle
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import ContentTooLarge, InvalidInput
 from weftline.kernel.fair_queue import FairSlots
 from weftline.kernel.thread_pools import DOCUMENT_THREADS, SHORT_THREADS
+from weftline.knowledge.document_content import check_size, pack_content
+from weftline.knowledge.document_operations import (
+    PreparedDocument,
+    add_document,
+    document_meta,
+    put_response,
+)
 from weftline.storage.sql.unit_of_work import CallerTransactions
 
 if TYPE_CHECKING:
@@ -50,18 +50,18 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from weftline.app.dispatch import CallContext, Dispatcher, Incoming
-    from weftline.capabilities.knowledge.document_operations import AddDocument, DocumentPut, DocumentWrites
-    from weftline.capabilities.sessions.model import Session
-    from weftline.capabilities.transfer.export import ContextExported, ExportFormat, PreparedExport
-    from weftline.capabilities.transfer.export_collector import ExportSink
-    from weftline.capabilities.transfer.restore_plan import ImportPlan
-    from weftline.capabilities.transfer.validate_bundle import BundleReport
-    from weftline.capabilities.trust.scanner import ContentScanner
+    from weftline.exchange.transfer.export import ContextExported, ExportFormat, PreparedExport
+    from weftline.exchange.transfer.export_collector import ExportSink
+    from weftline.exchange.transfer.restore_plan import ImportPlan
+    from weftline.exchange.transfer.validate_bundle import BundleReport
     from weftline.kernel.clock import Clock
     from weftline.kernel.events import StoredEvent
     from weftline.kernel.guards import GuardedCall, Guards
     from weftline.kernel.identity import Actor
     from weftline.kernel.ports import Transactions
+    from weftline.knowledge.document_operations import AddDocument, DocumentPut, DocumentWrites
+    from weftline.safety.trust.scanner import ContentScanner
+    from weftline.sessions.model import Session
     from weftline.storage.sql.database import Database
     from weftline.storage.sql.unit_of_work import Injector
 

@@ -12,13 +12,13 @@ from collections import deque
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
-from weftline.capabilities.metrics.history import BUCKET_SECONDS, MetricTotals
-from weftline.capabilities.metrics.model import Trend
+from weftline.insight.metrics.history import BUCKET_SECONDS, MetricTotals
+from weftline.insight.metrics.model import Trend
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from weftline.capabilities.metrics.history import MetricBucket
+    from weftline.insight.metrics.history import MetricBucket
 
 _HOUR = 3_600.0
 _MIN_SECONDS = 600.0

@@ -12,41 +12,26 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, g
 import msgspec
 
 import weftline.app.line_kinds  # noqa: F401 - registers them
+from weftline.access.agent_tree import AgentLimit
+from weftline.access.audit import AuditFilter, AuditStore, AuditTrail
+from weftline.access.operations import TokenLifetimes
+from weftline.access.plans.model import DefaultPlan
+from weftline.access.plans.store import PlanStore
+from weftline.access.store import AccessStore, AgentInstructions, LineKeys, TokenCodec
+from weftline.access.teams.store import TeamContents, TeamStore
 from weftline.app.audit_writer import CallAuditTrail
 from weftline.app.search.service import IndexLag
 from weftline.app.session_acl_cache import CallSessionAcl, SessionAclCache
-from weftline.capabilities.access.agent_tree import AgentLimit
-from weftline.capabilities.access.audit import AuditFilter, AuditStore, AuditTrail
-from weftline.capabilities.access.operations import TokenLifetimes
-from weftline.capabilities.access.store import AccessStore, AgentInstructions, LineKeys, TokenCodec
-from weftline.capabilities.agent_context.critical import CriticalEditStore, SessionLayers
-from weftline.capabilities.agent_context.definitions import InitialDefinition
-from weftline.capabilities.agent_context.model import ContextLimits
-from weftline.capabilities.agent_context.store import SnapshotStore
-from weftline.capabilities.alerts.evaluation import AlertSettingsCache
-from weftline.capabilities.alerts.service import Alerts
-from weftline.capabilities.alerts.store import AgentCalls, AlertStore
-from weftline.capabilities.approvals.store import ApprovalStore, CallPerformer, HeldCallObserver
-from weftline.capabilities.assembly.conversation import PreparedEventCache
-from weftline.capabilities.assembly.costs import DoubtLimit
-from weftline.capabilities.assembly.gather import PromptCache
-from weftline.capabilities.assembly.receipts import ReceiptStore
-from weftline.capabilities.assembly.records import ReceiptRecordReader
-from weftline.capabilities.board.store import EntryObserver, EntryStore, ReadTally
-from weftline.capabilities.budgets.store import BudgetStore
-from weftline.capabilities.compaction.review import HeldCompactions
-from weftline.capabilities.compaction.runner import CompactionRunner
-from weftline.capabilities.compaction.store import CompactionStore, FactCache, ViewCache
-from weftline.capabilities.compaction.trigger import CompactionWaker, MessageReader, ThresholdTrigger
-from weftline.capabilities.events.model import EventImport, EventStore, Feed
-from weftline.capabilities.events.webhooks.store import WebhookSender, WebhookStore
-from weftline.capabilities.guardrails.actions import KnownActions
-from weftline.capabilities.guardrails.service import Guardrails
-from weftline.capabilities.guardrails.store import CallerGuardrails, HitStore
-from weftline.capabilities.guidance.operations import AllowedOperations
-from weftline.capabilities.history.line_backend import LineBackends
-from weftline.capabilities.history.line_kinds import line_kinds
-from weftline.capabilities.history.store import (
+from weftline.exchange.lineage.item_labels import StoredItemLabels
+from weftline.exchange.lineage.store import LineageStore
+from weftline.exchange.missing_context.answers import GapAnswers
+from weftline.exchange.transfer.export import Exporter
+from weftline.exchange.transfer.importer import Importer
+from weftline.exchange.transfer.policies import PolicyStore
+from weftline.history.line_backend import LineBackends
+from weftline.history.line_kinds import line_kinds
+from weftline.history.object_storage.store import ObjectIndex, Staging
+from weftline.history.store import (
     CheckoutStore,
     LineStore,
     Pruner,
@@ -56,53 +41,18 @@ from weftline.capabilities.history.store import (
     ReviewStore,
     SnapshotIndex,
 )
-from weftline.capabilities.indexing.chunking.reader import DocumentReader
-from weftline.capabilities.indexing.collections.store import CollectionStore
-from weftline.capabilities.indexing.embeddings.model import Embeddings
-from weftline.capabilities.indexing.embeddings.store import TenantModelStore, VectorStore
-from weftline.capabilities.indexing.model_migration.model import ModelMigrationStore
-from weftline.capabilities.injection.model import InjectionDetector
-from weftline.capabilities.knowledge.domains import DomainAuditFilter
-from weftline.capabilities.knowledge.sources.store import SourceControl, SourceStore
-from weftline.capabilities.knowledge.store import DocumentStore, DomainStore
-from weftline.capabilities.language_models.catalog import Catalog
-from weftline.capabilities.language_models.factors import TokenFactorStore
-from weftline.capabilities.language_models.prices import Prices
-from weftline.capabilities.language_models.token_counts import CountCache
-from weftline.capabilities.layers.rules import RuleLoader, TenantRules
-from weftline.capabilities.layers.service import Layers
-from weftline.capabilities.layers.store import LayerStore, LayerTexts
-from weftline.capabilities.layers.team_contents import LayersAndMemoryOfTeams
-from weftline.capabilities.lineage.item_labels import StoredItemLabels
-from weftline.capabilities.lineage.store import LineageStore
-from weftline.capabilities.memory.model import MemoryLimits
-from weftline.capabilities.memory.store import MemoryStore
-from weftline.capabilities.messages.search.searcher import Searcher
-from weftline.capabilities.messages.store import InboxStore, MessagePages, MessageStore, ReplyObserver
-from weftline.capabilities.metering.store import UsageStore
-from weftline.capabilities.metrics.model import MetricsSource
-from weftline.capabilities.missing_context.answers import GapAnswers
-from weftline.capabilities.object_storage.store import ObjectIndex, Staging
-from weftline.capabilities.pins.model import PinLimits
-from weftline.capabilities.pins.store import PinStore
-from weftline.capabilities.plans.model import DefaultPlan
-from weftline.capabilities.plans.store import PlanStore
-from weftline.capabilities.records.store import MarkupReader, ReceiptRecords, RecordStore
-from weftline.capabilities.search.retriever import Retriever
-from weftline.capabilities.search.stores import KnownSessions, Lag
-from weftline.capabilities.sessions.store import ConventionStore, SessionStore
-from weftline.capabilities.teams.store import TeamContents, TeamStore
-from weftline.capabilities.tools.catalogue import ToolCatalogue
-from weftline.capabilities.tools.selection import SelectionMetrics
-from weftline.capabilities.tools.store import SelectionStore, StepStore, ToolStore
-from weftline.capabilities.transfer.export import Exporter
-from weftline.capabilities.transfer.importer import Importer
-from weftline.capabilities.transfer.policies import PolicyStore
-from weftline.capabilities.trust.gate import CallVerdicts, ItemLabels
-from weftline.capabilities.trust.policy import TrustPolicies
-from weftline.capabilities.trust.scanner import ContentScanner, Verdicts
-from weftline.capabilities.windows.agent_settings import SettingsCache
-from weftline.capabilities.windows.store import CompactionQueue, EventCache, WindowStore
+from weftline.indexing.chunking.reader import DocumentReader
+from weftline.indexing.collections.store import CollectionStore
+from weftline.indexing.embeddings.model import Embeddings
+from weftline.indexing.embeddings.store import TenantModelStore, VectorStore
+from weftline.indexing.model_migration.model import ModelMigrationStore
+from weftline.indexing.pins.model import PinLimits
+from weftline.indexing.pins.store import PinStore
+from weftline.insight.alerts.evaluation import AlertSettingsCache
+from weftline.insight.alerts.service import Alerts
+from weftline.insight.alerts.store import AgentCalls, AlertStore
+from weftline.insight.guidance.operations import AllowedOperations
+from weftline.insight.metrics.model import MetricsSource
 from weftline.kernel.alerts import AlertPort
 from weftline.kernel.approval import Approval
 from weftline.kernel.clock import Clock
@@ -113,6 +63,50 @@ from weftline.kernel.guards import ImpliedCalls
 from weftline.kernel.identity import Actor
 from weftline.kernel.ports import Cooperative, JobStore, Termination, Transactions
 from weftline.kernel.tokens import TokenCounters
+from weftline.knowledge.domains import DomainAuditFilter
+from weftline.knowledge.sources.store import SourceControl, SourceStore
+from weftline.knowledge.store import DocumentStore, DomainStore
+from weftline.models.budgets.store import BudgetStore
+from weftline.models.language_models.catalog import Catalog
+from weftline.models.language_models.factors import TokenFactorStore
+from weftline.models.language_models.prices import Prices
+from weftline.models.language_models.token_counts import CountCache
+from weftline.models.metering.store import UsageStore
+from weftline.prompts.assembly.conversation import PreparedEventCache
+from weftline.prompts.assembly.costs import DoubtLimit
+from weftline.prompts.assembly.gather import PromptCache
+from weftline.prompts.assembly.receipts import ReceiptStore
+from weftline.prompts.assembly.records import ReceiptRecordReader
+from weftline.prompts.tools.catalogue import ToolCatalogue
+from weftline.prompts.tools.selection import SelectionMetrics
+from weftline.prompts.tools.store import SelectionStore, StepStore, ToolStore
+from weftline.records.store import MarkupReader, ReceiptRecords, RecordStore
+from weftline.safety.approvals.store import ApprovalStore, CallPerformer, HeldCallObserver
+from weftline.safety.guardrails.actions import KnownActions
+from weftline.safety.guardrails.service import Guardrails
+from weftline.safety.guardrails.store import CallerGuardrails, HitStore
+from weftline.safety.injection.model import InjectionDetector
+from weftline.safety.trust.gate import CallVerdicts, ItemLabels
+from weftline.safety.trust.policy import TrustPolicies
+from weftline.safety.trust.scanner import ContentScanner, Verdicts
+from weftline.search.retriever import Retriever
+from weftline.search.stores import KnownSessions, Lag
+from weftline.sessions.events.model import EventImport, EventStore, Feed
+from weftline.sessions.events.webhooks.store import WebhookSender, WebhookStore
+from weftline.sessions.messages.search.searcher import Searcher
+from weftline.sessions.messages.store import InboxStore, MessagePages, MessageStore, ReplyObserver
+from weftline.sessions.store import ConventionStore, SessionStore
+from weftline.state.agent_context.critical import CriticalEditStore, SessionLayers
+from weftline.state.agent_context.definitions import InitialDefinition
+from weftline.state.agent_context.model import ContextLimits
+from weftline.state.agent_context.store import SnapshotStore
+from weftline.state.board.store import EntryObserver, EntryStore, ReadTally
+from weftline.state.layers.rules import RuleLoader, TenantRules
+from weftline.state.layers.service import Layers
+from weftline.state.layers.store import LayerStore, LayerTexts
+from weftline.state.layers.team_contents import LayersAndMemoryOfTeams
+from weftline.state.memory.model import MemoryLimits
+from weftline.state.memory.store import MemoryStore
 from weftline.storage.sql.access import SqlAccessStore, SqlAuditStore
 from weftline.storage.sql.agent_calls import SqlAgentCalls
 from weftline.storage.sql.agent_context import SqlSnapshotStore
@@ -153,13 +147,19 @@ from weftline.storage.sql.tools import SqlSelectionStore, SqlStepStore, SqlToolS
 from weftline.storage.sql.unit_of_work import CallerTransactions
 from weftline.storage.sql.webhooks import SqlWebhookStore
 from weftline.storage.sql.windows import SqlWindowStore
+from weftline.windows.agent_settings import SettingsCache
+from weftline.windows.compaction.review import HeldCompactions
+from weftline.windows.compaction.runner import CompactionRunner
+from weftline.windows.compaction.store import CompactionStore, FactCache, ViewCache
+from weftline.windows.compaction.trigger import CompactionWaker, MessageReader, ThresholdTrigger
+from weftline.windows.store import CompactionQueue, EventCache, WindowStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from weftline.capabilities.approvals.model import HeldCall
-    from weftline.capabilities.trust.model import TrustLabel
-    from weftline.capabilities.trust.policy import TrustPolicy
+    from weftline.safety.approvals.model import HeldCall
+    from weftline.safety.trust.model import TrustLabel
+    from weftline.safety.trust.policy import TrustPolicy
     from weftline.storage.sql.database import Database, Transaction
 
     Source = Callable[["CallScope"], Any]

@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Unpack
 
-    from weftline.capabilities.knowledge.document_operations import DocumentPut, FileOptions
-    from weftline.capabilities.transfer.export import ContextExported, ExportOptions
-    from weftline.capabilities.transfer.importer import ContextImported
+    from weftline.exchange.transfer.export import ContextExported, ExportOptions
+    from weftline.exchange.transfer.importer import ContextImported
     from weftline.kernel.correlation import Correlation, CorrelationIds
+    from weftline.knowledge.document_operations import DocumentPut, FileOptions
 
 
 class SyncClient(SyncOperations):
@@ -231,7 +231,7 @@ class _Connection:
 
     def download(self, request: Outgoing, file: BinaryIO) -> ContextExported:
         """Write an export to a file as it arrives, and return its description."""
-        from weftline.capabilities.transfer.export import FACTS_HEADER  # noqa: PLC0415 - only an export needs the slice
+        from weftline.exchange.transfer.export import FACTS_HEADER  # noqa: PLC0415 - only an export needs the slice
 
         headers = {**trace_headers(self.correlation), "Content-Type": "application/json"}
         timeout = httpx2.Timeout(self._timeout_seconds, read=TRANSFER_SECONDS)

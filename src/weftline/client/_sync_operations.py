@@ -13,36 +13,101 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Any, Literal
 
-    from weftline.capabilities.access.audit import AuditLog
-    from weftline.capabilities.access.operations import (
-        AgentCreated,
-        AgentUpdated,
-        ApiKeyCreated,
-        ApiKeyList,
-        TokenIssued,
+    from weftline.access.audit import AuditLog
+    from weftline.access.operations import AgentCreated, AgentUpdated, ApiKeyCreated, ApiKeyList, TokenIssued
+    from weftline.exchange.lineage.operations import ItemForgotten, ItemTraced
+    from weftline.exchange.missing_context.operations import (
+        MissingListed,
+        MissingReported,
+        MissingResolved,
+        PossibleSource,
     )
-    from weftline.capabilities.agent_context.alert_settings import AlertSettings
-    from weftline.capabilities.agent_context.compaction_settings import CompactionSettings
-    from weftline.capabilities.agent_context.copy_context import ContextCopied
-    from weftline.capabilities.agent_context.definitions import AgentDefined, DefinitionRead
-    from weftline.capabilities.agent_context.pull import ContextPulled, ContextRead, ContextStatus
-    from weftline.capabilities.agent_context.push import ContextPushed, Knowledge, RemovedKey
-    from weftline.capabilities.alerts.operations import AlertInfo, AlertList
-    from weftline.capabilities.approvals.operations import ApprovalDecided, ApprovalList, ApprovalShown
-    from weftline.capabilities.assembly.get_context import ContextResponse
-    from weftline.capabilities.assembly.operations import PromptAssembled
-    from weftline.capabilities.assembly.receipt_operations import (
-        PromptReplayed,
-        ReceiptList,
-        ReceiptShown,
-        SavingsReport,
+    from weftline.exchange.missing_context.requests import MissingRequested
+    from weftline.exchange.record_log.add import LifecycleSet, RecordsAdded
+    from weftline.exchange.record_log.list_records import Records
+    from weftline.exchange.record_log.redact import ItemRedacted, ItemRevealed
+    from weftline.exchange.record_log.resolve_source import SourceResolved
+    from weftline.exchange.record_log.show import RecordSchema, RecordShown
+    from weftline.exchange.transfer.export import ContextExported
+    from weftline.exchange.transfer.importer import ContextImported
+    from weftline.exchange.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
+    from weftline.exchange.transfer.policy_filter import PolicyDefinition
+    from weftline.history.bisect import Bisected
+    from weftline.history.branches import BranchDeleted, Branches, BranchInfo, Switched
+    from weftline.history.diff import Differences
+    from weftline.history.log import Blamed, CommitShown, ContextState, Log
+    from weftline.history.merge_operations import Merged
+    from weftline.history.merge_reviews import ConflictResolution, ReviewDropped, ReviewInfo, ReviewResolved, Reviews
+    from weftline.history.retention import HistoryPruned, PruneLog, RetentionCleared, RetentionRule, RetentionRuleList
+    from weftline.history.rollback import RolledBack
+    from weftline.history.snapshots import SnapshotDeleted, SnapshotList, SnapshotTaken
+    from weftline.history.verify import Verified
+    from weftline.indexing.chunking.model import ChunkingOptions
+    from weftline.indexing.embeddings.operations import EmbeddedTexts
+    from weftline.indexing.model_migration.operations import ModelList, ModelMigrationInfo
+    from weftline.insight.alerts.operations import AlertInfo, AlertList
+    from weftline.insight.guidance.operations import UsageGuidance
+    from weftline.insight.guidance.plan import PlanShown
+    from weftline.insight.metrics.operations import Performance
+    from weftline.insight.recommendations.model import ProposedSettings
+    from weftline.insight.recommendations.operations import AdviceList, AdviceShown, AdviceTried
+    from weftline.insight.usage.operations import UsageExported, UsageReported
+    from weftline.kernel.operation import Success
+    from weftline.knowledge.document_operations import DocumentPut, DocumentsPut, NewDocument
+    from weftline.knowledge.document_queries import DocumentDeleted, DocumentList, DocumentText
+    from weftline.knowledge.document_review import DocumentDiscarded
+    from weftline.knowledge.documents import DocumentInfo
+    from weftline.knowledge.domain_operations import DomainDeleted, DomainDetails, DomainInfo, DomainList
+    from weftline.knowledge.sources.operations import SourceAdded, SourceInfo, SourceList, SourceRemoved, SyncRequested
+    from weftline.knowledge.templates.model import DomainTemplate
+    from weftline.knowledge.templates.operations import TemplateInfo, TemplateList
+    from weftline.models.budgets.operations import BudgetDeleted, BudgetInfo, BudgetList
+    from weftline.prompts.assembly.get_context import ContextResponse
+    from weftline.prompts.assembly.operations import PromptAssembled
+    from weftline.prompts.assembly.receipt_operations import PromptReplayed, ReceiptList, ReceiptShown, SavingsReport
+    from weftline.prompts.assembly.usage_report import MetricsEmitted
+    from weftline.prompts.assembly.validate_operation import PromptValidated
+    from weftline.prompts.tools.catalogue import ToolDescription, ToolsFound
+    from weftline.prompts.tools.operations import RegisteredToolList, ToolDraft, ToolsRegistered, ToolsSelected
+    from weftline.prompts.tools.step_operations import StepInfo, StepList
+    from weftline.safety.approvals.operations import ApprovalDecided, ApprovalList, ApprovalShown
+    from weftline.safety.guardrails.model import Guardrail
+    from weftline.safety.trust.policy import TrustPolicy
+    from weftline.search.domain_evaluation import EvaluationInfo
+    from weftline.search.entity_operations import EntityListing
+    from weftline.search.operations import SearchResponse, SimilarResponse
+    from weftline.search.pin_operations import PinInfo, PinList, PinRemoved
+    from weftline.search.session_indexing.reindex import ReindexStatus
+    from weftline.sessions.agent_directory import AgentList
+    from weftline.sessions.events.operations import Events
+    from weftline.sessions.events.webhooks.operations import (
+        DeliveryList,
+        WebhookCreated,
+        WebhookDeleted,
+        WebhookInfo,
+        WebhookList,
+        WebhookReplayed,
+        WebhookTested,
     )
-    from weftline.capabilities.assembly.usage_report import MetricsEmitted
-    from weftline.capabilities.assembly.validate_operation import PromptValidated
-    from weftline.capabilities.board.admin_view import Inspection
-    from weftline.capabilities.board.check import BoardCheck
-    from weftline.capabilities.board.guidance import ConventionGroup, ConventionNames, ConventionsDefined, Guidance
-    from weftline.capabilities.board.operations import (
+    from weftline.sessions.member_operations import AgentReinstated, MembersAdded, MembersRemoved
+    from weftline.sessions.messages.inbox_operations import InboxPage
+    from weftline.sessions.messages.operations import MessageAdded, Messages, VisibilityChanged
+    from weftline.sessions.messages.search.by_sender_and_time import MessagesBySender, MessagesByTime
+    from weftline.sessions.messages.search.operations import MessageSearchResponse
+    from weftline.sessions.messages.session_overview import SessionFound, SessionOverview
+    from weftline.sessions.model import SessionConfig
+    from weftline.sessions.operations import SessionArchivedAt, SessionCreated, SessionDeleted, SessionList
+    from weftline.sessions.teams.operations import MemberChanged, TeamDeleted, TeamInfo, TeamList, TeamShown
+    from weftline.state.agent_context.alert_settings import AlertSettings
+    from weftline.state.agent_context.compaction_settings import CompactionSettings
+    from weftline.state.agent_context.copy_context import ContextCopied
+    from weftline.state.agent_context.definitions import AgentDefined, DefinitionRead
+    from weftline.state.agent_context.pull import ContextPulled, ContextRead, ContextStatus
+    from weftline.state.agent_context.push import ContextPushed, Knowledge, RemovedKey
+    from weftline.state.board.admin_view import Inspection
+    from weftline.state.board.check import BoardCheck
+    from weftline.state.board.guidance import ConventionGroup, ConventionNames, ConventionsDefined, Guidance
+    from weftline.state.board.operations import (
         Comparison,
         EntriesRead,
         EntryDeleted,
@@ -55,8 +120,17 @@ if TYPE_CHECKING:
         SnapshotRestored,
         Snapshots,
     )
-    from weftline.capabilities.budgets.operations import BudgetDeleted, BudgetInfo, BudgetList
-    from weftline.capabilities.compaction.operations import (
+    from weftline.state.layers.guardrail_operations import (
+        GuardrailList,
+        GuardrailsChecked,
+        GuardrailsTested,
+        SampleCounts,
+    )
+    from weftline.state.layers.operations import LayerDefined, LayerList, LayersShown
+    from weftline.state.memory.admin_view import MemoryInspected, MemoryOverview
+    from weftline.state.memory.operations import MemoryDeleted, MemoryFound, MemoryListed, MemorySet
+    from weftline.windows.checkpoints import Checkpoint, CheckpointBranched, CheckpointRestored, Checkpoints
+    from weftline.windows.compaction.operations import (
         CompactionDropped,
         CompactionExpanded,
         CompactionList,
@@ -64,120 +138,12 @@ if TYPE_CHECKING:
         ContextCompacted,
         FactList,
     )
-    from weftline.capabilities.compaction.views import CompactionInfo
-    from weftline.capabilities.events.operations import Events
-    from weftline.capabilities.events.webhooks.operations import (
-        DeliveryList,
-        WebhookCreated,
-        WebhookDeleted,
-        WebhookInfo,
-        WebhookList,
-        WebhookReplayed,
-        WebhookTested,
-    )
-    from weftline.capabilities.guardrails.model import Guardrail
-    from weftline.capabilities.guidance.operations import UsageGuidance
-    from weftline.capabilities.guidance.plan import PlanShown
-    from weftline.capabilities.history.bisect import Bisected
-    from weftline.capabilities.history.branches import BranchDeleted, Branches, BranchInfo, Switched
-    from weftline.capabilities.history.diff import Differences
-    from weftline.capabilities.history.log import Blamed, CommitShown, ContextState, Log
-    from weftline.capabilities.history.merge_operations import Merged
-    from weftline.capabilities.history.merge_reviews import (
-        ConflictResolution,
-        ReviewDropped,
-        ReviewInfo,
-        ReviewResolved,
-        Reviews,
-    )
-    from weftline.capabilities.history.retention import (
-        HistoryPruned,
-        PruneLog,
-        RetentionCleared,
-        RetentionRule,
-        RetentionRuleList,
-    )
-    from weftline.capabilities.history.rollback import RolledBack
-    from weftline.capabilities.history.snapshots import SnapshotDeleted, SnapshotList, SnapshotTaken
-    from weftline.capabilities.history.verify import Verified
-    from weftline.capabilities.indexing.chunking.model import ChunkingOptions
-    from weftline.capabilities.indexing.embeddings.operations import EmbeddedTexts
-    from weftline.capabilities.indexing.model_migration.operations import ModelList, ModelMigrationInfo
-    from weftline.capabilities.knowledge.document_operations import DocumentPut, DocumentsPut, NewDocument
-    from weftline.capabilities.knowledge.document_queries import DocumentDeleted, DocumentList, DocumentText
-    from weftline.capabilities.knowledge.document_review import DocumentDiscarded
-    from weftline.capabilities.knowledge.documents import DocumentInfo
-    from weftline.capabilities.knowledge.domain_operations import DomainDeleted, DomainDetails, DomainInfo, DomainList
-    from weftline.capabilities.knowledge.sources.operations import (
-        SourceAdded,
-        SourceInfo,
-        SourceList,
-        SourceRemoved,
-        SyncRequested,
-    )
-    from weftline.capabilities.knowledge.templates.model import DomainTemplate
-    from weftline.capabilities.knowledge.templates.operations import TemplateInfo, TemplateList
-    from weftline.capabilities.layers.guardrail_operations import (
-        GuardrailList,
-        GuardrailsChecked,
-        GuardrailsTested,
-        SampleCounts,
-    )
-    from weftline.capabilities.layers.operations import LayerDefined, LayerList, LayersShown
-    from weftline.capabilities.lineage.operations import ItemForgotten, ItemTraced
-    from weftline.capabilities.memory.admin_view import MemoryInspected, MemoryOverview
-    from weftline.capabilities.memory.operations import MemoryDeleted, MemoryFound, MemoryListed, MemorySet
-    from weftline.capabilities.messages.inbox_operations import InboxPage
-    from weftline.capabilities.messages.operations import MessageAdded, Messages, VisibilityChanged
-    from weftline.capabilities.messages.search.by_sender_and_time import MessagesBySender, MessagesByTime
-    from weftline.capabilities.messages.search.operations import MessageSearchResponse
-    from weftline.capabilities.messages.session_overview import SessionFound, SessionOverview
-    from weftline.capabilities.metrics.operations import Performance
-    from weftline.capabilities.missing_context.operations import (
-        MissingListed,
-        MissingReported,
-        MissingResolved,
-        PossibleSource,
-    )
-    from weftline.capabilities.missing_context.requests import MissingRequested
-    from weftline.capabilities.recommendations.model import ProposedSettings
-    from weftline.capabilities.recommendations.operations import AdviceList, AdviceShown, AdviceTried
-    from weftline.capabilities.record_log.add import LifecycleSet, RecordsAdded
-    from weftline.capabilities.record_log.list_records import Records
-    from weftline.capabilities.record_log.redact import ItemRedacted, ItemRevealed
-    from weftline.capabilities.record_log.resolve_source import SourceResolved
-    from weftline.capabilities.record_log.show import RecordSchema, RecordShown
-    from weftline.capabilities.search.domain_evaluation import EvaluationInfo
-    from weftline.capabilities.search.entity_operations import EntityListing
-    from weftline.capabilities.search.operations import SearchResponse, SimilarResponse
-    from weftline.capabilities.search.pin_operations import PinInfo, PinList, PinRemoved
-    from weftline.capabilities.search.session_indexing.reindex import ReindexStatus
-    from weftline.capabilities.sessions.agent_directory import AgentList
-    from weftline.capabilities.sessions.member_operations import AgentReinstated, MembersAdded, MembersRemoved
-    from weftline.capabilities.sessions.model import SessionConfig
-    from weftline.capabilities.sessions.operations import SessionArchivedAt, SessionCreated, SessionDeleted, SessionList
-    from weftline.capabilities.teams.operations import MemberChanged, TeamDeleted, TeamInfo, TeamList, TeamShown
-    from weftline.capabilities.tools.catalogue import ToolDescription, ToolsFound
-    from weftline.capabilities.tools.operations import RegisteredToolList, ToolDraft, ToolsRegistered, ToolsSelected
-    from weftline.capabilities.tools.step_operations import StepInfo, StepList
-    from weftline.capabilities.transfer.export import ContextExported
-    from weftline.capabilities.transfer.importer import ContextImported
-    from weftline.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
-    from weftline.capabilities.transfer.policy_filter import PolicyDefinition
-    from weftline.capabilities.trust.policy import TrustPolicy
-    from weftline.capabilities.usage.operations import UsageExported, UsageReported
-    from weftline.capabilities.windows.checkpoints import (
-        Checkpoint,
-        CheckpointBranched,
-        CheckpointRestored,
-        Checkpoints,
-    )
-    from weftline.capabilities.windows.ingest import Ingested, NewWindowEvent
-    from weftline.capabilities.windows.operations import WindowDeleted, WindowEventPopped, WindowEvents, WindowList
-    from weftline.capabilities.windows.review import EventsReleased
-    from weftline.capabilities.windows.shared_windows import WindowRefreshed, WindowRoutes
-    from weftline.capabilities.windows.views import WindowView
-    from weftline.kernel.operation import Success
+    from weftline.windows.compaction.views import CompactionInfo
+    from weftline.windows.ingest import Ingested, NewWindowEvent
+    from weftline.windows.operations import WindowDeleted, WindowEventPopped, WindowEvents, WindowList
+    from weftline.windows.review import EventsReleased
+    from weftline.windows.shared_windows import WindowRefreshed, WindowRoutes
+    from weftline.windows.views import WindowView
 
 
 class SyncAdviseOperations:

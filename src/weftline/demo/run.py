@@ -18,17 +18,17 @@ from urllib.parse import urlsplit
 
 import httpx2
 
+from weftline.access.model import DEFAULT_TENANT, AgentExists
 from weftline.app.app import App
 from weftline.app.authentication import Local
 from weftline.app.dispatch import CallContext
 from weftline.app.tenants import ADMIN
-from weftline.capabilities.access.model import DEFAULT_TENANT, AgentExists
-from weftline.capabilities.knowledge.model import DomainExists
 from weftline.demo.narration import Narrator
 from weftline.demo.project import CHUNKING, DOMAIN, FINDER, FIXER, ORCHESTRATOR, documents
 from weftline.demo.story import Cast, Played, play
 from weftline.demo.week import play_week
 from weftline.kernel.errors import SystemUnavailable
+from weftline.knowledge.model import DomainExists
 from weftline.settings import Settings
 
 if TYPE_CHECKING:

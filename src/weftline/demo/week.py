@@ -10,17 +10,17 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from weftline.access.model import DEFAULT_TENANT
 from weftline.app.app import App
 from weftline.app.authentication import Local
 from weftline.app.dispatch import CallContext
 from weftline.app.tenants import ADMIN
-from weftline.capabilities.access.model import DEFAULT_TENANT
-from weftline.capabilities.events.webhooks.model import RETRY_AFTER_SECONDS
 from weftline.demo.project import DOMAIN, FINDER, FIXER, MODEL, ORCHESTRATOR, conversation
 from weftline.jobs.alerts import EVALUATE_ALERTS
 from weftline.jobs.compaction import COMPACT
 from weftline.jobs.webhook_delivery import DELIVER
 from weftline.kernel.errors import WeftlineError
+from weftline.sessions.events.webhooks.model import RETRY_AFTER_SECONDS
 
 if TYPE_CHECKING:
     from weftline.settings import Settings

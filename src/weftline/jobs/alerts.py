@@ -10,11 +10,11 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from weftline.capabilities.alerts.evaluation import AlertEvaluation
-from weftline.capabilities.alerts.model import KEEP_MICROS, STALE_MICROS
-from weftline.capabilities.budgets.model import period_start
+from weftline.insight.alerts.evaluation import AlertEvaluation
+from weftline.insight.alerts.model import KEEP_MICROS, STALE_MICROS
 from weftline.jobs.scheduler import Work
 from weftline.kernel.ports import Progress
+from weftline.models.budgets.model import period_start
 from weftline.storage.sql.agent_calls import tenants_with_new_calls
 from weftline.storage.sql.alerts import tenants_with_old_alerts
 from weftline.storage.sql.database import SYSTEM
@@ -22,7 +22,7 @@ from weftline.storage.sql.jobs import SqlJobStore
 from weftline.storage.sql.unit_of_work import SystemTransactions
 
 if TYPE_CHECKING:
-    from weftline.capabilities.alerts.evaluation import EvaluationRound
+    from weftline.insight.alerts.evaluation import EvaluationRound
     from weftline.jobs.runner import Lease, LeaseRunner
     from weftline.jobs.scheduler import JobQueue
     from weftline.storage.sql.database import Transaction

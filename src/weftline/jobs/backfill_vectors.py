@@ -6,9 +6,9 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from weftline.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
-from weftline.capabilities.indexing.embeddings.model_selection import is_semantic, known_models_to_fill
-from weftline.capabilities.indexing.model_migration.migration import models_in_use
+from weftline.indexing.embeddings.model import EmbedderUnavailable, TextRefused
+from weftline.indexing.embeddings.model_selection import is_semantic, known_models_to_fill
+from weftline.indexing.model_migration.migration import models_in_use
 from weftline.kernel.clock import DAY_MICROS
 from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.embeddings import SqlTenantModelStore
@@ -17,8 +17,8 @@ from weftline.storage.sql.jobs import SqlJobStore
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from weftline.capabilities.indexing.collections.model import Chunk
-    from weftline.capabilities.indexing.embeddings.model import Embeddings
+    from weftline.indexing.collections.model import Chunk
+    from weftline.indexing.embeddings.model import Embeddings
     from weftline.jobs.runner import Lease, LeaseRunner
     from weftline.storage.sql.database import Transaction
 

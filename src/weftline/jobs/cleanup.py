@@ -10,16 +10,16 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from weftline.capabilities.board.service import Boards
-from weftline.capabilities.history.model import MAIN, branch_of
-from weftline.capabilities.indexing.collections.model import collection_domain
-from weftline.capabilities.memory.model import scope_of
-from weftline.capabilities.memory.service import Memories
-from weftline.capabilities.sessions.model import session_of
+from weftline.history.board_lines import session_of
+from weftline.history.model import MAIN, branch_of
+from weftline.indexing.collections.model import collection_domain
 from weftline.jobs.runner import attempt
 from weftline.jobs.scheduler import Work
 from weftline.kernel.clock import DAY_MICROS, to_micros
 from weftline.kernel.identity import system_actor
+from weftline.state.board.service import Boards
+from weftline.state.memory.model import scope_of
+from weftline.state.memory.service import Memories
 from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.database import SYSTEM, Scope
 from weftline.storage.sql.deferred_deletions import SqlDeferredDeletions

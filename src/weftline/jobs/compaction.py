@@ -11,36 +11,36 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING
 
-from weftline.capabilities.access.authentication import identify_local
-from weftline.capabilities.approvals.model import TooManyApprovals
-from weftline.capabilities.approvals.service import Approvals, CallToHold
-from weftline.capabilities.compaction.model import CompactionState
-from weftline.capabilities.compaction.model_summariser import ModelSummariser
-from weftline.capabilities.compaction.operations import ApplyCompaction, apply_compaction
-from weftline.capabilities.compaction.review import hold_reason
-from weftline.capabilities.compaction.runs import CompactionRuns, reason_to_skip
-from weftline.capabilities.compaction.service import with_figures
+from weftline.access.authentication import identify_local
 from weftline.jobs.runner import LeaseLost, attempt
 from weftline.jobs.scheduler import Work
 from weftline.kernel.errors import AuthenticationError
 from weftline.kernel.identity import principal_of
 from weftline.kernel.thread_pools import COMPACTION_THREADS, short_turns
+from weftline.safety.approvals.model import TooManyApprovals
+from weftline.safety.approvals.service import Approvals, CallToHold
 from weftline.storage.sql.access import SqlAccessStore
 from weftline.storage.sql.compactions import SqlCompactionStore, due_compactions
 from weftline.storage.sql.database import SYSTEM, Scope
 from weftline.storage.sql.jobs import SqlJobStore
 from weftline.storage.sql.unit_of_work import SystemTransactions
+from weftline.windows.compaction.model import CompactionState
+from weftline.windows.compaction.model_summariser import ModelSummariser
+from weftline.windows.compaction.operations import ApplyCompaction, apply_compaction
+from weftline.windows.compaction.review import hold_reason
+from weftline.windows.compaction.runs import CompactionRuns, reason_to_skip
+from weftline.windows.compaction.service import with_figures
 
 if TYPE_CHECKING:
-    from weftline.capabilities.compaction.compactor import Compactor
-    from weftline.capabilities.compaction.model import Compaction, CompactionDraft
-    from weftline.capabilities.compaction.runs import FrozenCut
-    from weftline.capabilities.compaction.summarisers import Summarisers
     from weftline.jobs.runner import Lease, LeaseRunner
     from weftline.jobs.scheduler import JobQueue, Scheduler
     from weftline.kernel.identity import Actor
     from weftline.storage.sql.database import Transaction
     from weftline.storage.sql.unit_of_work import Injector
+    from weftline.windows.compaction.compactor import Compactor
+    from weftline.windows.compaction.model import Compaction, CompactionDraft
+    from weftline.windows.compaction.runs import FrozenCut
+    from weftline.windows.compaction.summarisers import Summarisers
 
 COMPACT = "compaction.run"
 # Few of them compute at a time; the others wait for a language model.

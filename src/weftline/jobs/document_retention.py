@@ -6,9 +6,9 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from weftline.capabilities.knowledge.documents import Documents
 from weftline.jobs.log_retention import judged_time
 from weftline.jobs.scheduler import Work
+from weftline.knowledge.documents import Documents
 from weftline.storage.sql.database import SYSTEM
 from weftline.storage.sql.knowledge import expired_documents, tenants_with_expired_documents
 from weftline.storage.sql.unit_of_work import SystemTransactions

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from weftline.capabilities.alerts.service import Alerts
-from weftline.capabilities.search.domain_evaluation import evaluate
+from weftline.insight.alerts.service import Alerts
 from weftline.jobs.scheduler import Work
 from weftline.kernel.alerts import TENANT_SUBJECT
 from weftline.kernel.identity import system_actor
+from weftline.search.domain_evaluation import evaluate
 from weftline.storage.sql.access import SqlAccessStore
 from weftline.storage.sql.database import SYSTEM, AccessChanged
 from weftline.storage.sql.knowledge import SqlDomainStore, domains_to_evaluate
 from weftline.storage.sql.unit_of_work import SystemTransactions
 
 if TYPE_CHECKING:
-    from weftline.capabilities.knowledge.model import Domain
-    from weftline.capabilities.search.retriever import Retriever
     from weftline.jobs.runner import Lease, LeaseRunner
     from weftline.jobs.scheduler import JobQueue
     from weftline.kernel.identity import Actor
+    from weftline.knowledge.model import Domain
+    from weftline.search.retriever import Retriever
     from weftline.storage.sql.database import Transaction
     from weftline.storage.sql.unit_of_work import Injector
 

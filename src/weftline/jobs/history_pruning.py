@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from weftline.capabilities.history.model import SYSTEM
-from weftline.capabilities.history.pruning import HistoryPruning, PruneJobCursor, PruneRequest, PruneTotals
-from weftline.capabilities.history.store import PruningRun
+from weftline.history.model import SYSTEM
+from weftline.history.pruning import HistoryPruning, PruneJobCursor, PruneRequest, PruneTotals
+from weftline.history.store import PruningRun
 from weftline.jobs.runner import LeaseLost
 from weftline.kernel.clock import DAY_MICROS
 from weftline.kernel.errors import WeftlineError

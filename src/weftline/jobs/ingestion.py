@@ -10,12 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from weftline.capabilities.indexing.text_analysis import index_terms
-from weftline.capabilities.knowledge.document_chunks import build_chunks
-from weftline.capabilities.knowledge.document_layout import lay_out
-from weftline.capabilities.knowledge.document_scan import blocked_reason, needs_review, scan_document
-from weftline.capabilities.knowledge.ingestion import EmbeddedBatch, IngestTransaction
-from weftline.capabilities.knowledge.store import QueuedDocument
+from weftline.indexing.text_analysis import index_terms
 from weftline.jobs.backfill_vectors import ModelVectors
 from weftline.jobs.runner import attempt, renewing
 from weftline.jobs.scheduler import Work
@@ -23,6 +18,11 @@ from weftline.kernel.errors import Unavailable, WeftlineError
 from weftline.kernel.fair_queue import FairSlots
 from weftline.kernel.fields import new_id
 from weftline.kernel.thread_pools import CALLER, DOCUMENT_THREADS
+from weftline.knowledge.document_chunks import build_chunks
+from weftline.knowledge.document_layout import lay_out
+from weftline.knowledge.document_scan import blocked_reason, needs_review, scan_document
+from weftline.knowledge.ingestion import EmbeddedBatch, IngestTransaction
+from weftline.knowledge.store import QueuedDocument
 from weftline.providers.document_trial import DocumentTrial
 from weftline.storage.sql.database import SYSTEM
 from weftline.storage.sql.knowledge import documents_pending, release_all, tenants_with_pending
@@ -31,15 +31,15 @@ from weftline.storage.sql.unit_of_work import SystemTransactions
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from weftline.capabilities.indexing.chunking.reader import DocumentReader
-    from weftline.capabilities.indexing.embeddings.model import Embeddings
-    from weftline.capabilities.knowledge.document_chunks import ChunkLayout
-    from weftline.capabilities.knowledge.document_scan import DocumentScan
-    from weftline.capabilities.knowledge.ingestion import ClaimedDocument
-    from weftline.capabilities.knowledge.model import Document
-    from weftline.capabilities.trust.scanner import ContentScanner
+    from weftline.indexing.chunking.reader import DocumentReader
+    from weftline.indexing.embeddings.model import Embeddings
     from weftline.jobs.scheduler import JobQueue
     from weftline.kernel.ports import JobMetrics
+    from weftline.knowledge.document_chunks import ChunkLayout
+    from weftline.knowledge.document_scan import DocumentScan
+    from weftline.knowledge.ingestion import ClaimedDocument
+    from weftline.knowledge.model import Document
+    from weftline.safety.trust.scanner import ContentScanner
     from weftline.storage.sql.database import Database
     from weftline.storage.sql.unit_of_work import Injector
 

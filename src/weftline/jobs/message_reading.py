@@ -12,20 +12,20 @@ from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from weftline.capabilities.compaction.facts.extraction import ReadAhead
-from weftline.capabilities.windows.service import Windows
 from weftline.jobs.scheduler import Work
 from weftline.kernel.thread_pools import CALLER, short_turns
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.unit_of_work import SystemTransactions
+from weftline.windows.compaction.facts.extraction import ReadAhead
+from weftline.windows.service import Windows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.capabilities.windows.model import WindowEvent
     from weftline.jobs.scheduler import JobQueue, Scheduler
     from weftline.storage.sql.database import Database
     from weftline.storage.sql.unit_of_work import Injector
+    from weftline.windows.model import WindowEvent
 
 READ = "compaction.read"
 # A process that was noted something wakes the job; nothing is found by polling.

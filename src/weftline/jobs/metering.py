@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from weftline.capabilities.metering.store import Retention
-from weftline.capabilities.plans.service import Plans
+from weftline.access.plans.service import Plans
 from weftline.jobs.scheduler import Work
 from weftline.kernel.clock import to_micros
 from weftline.kernel.identity import system_actor
+from weftline.models.metering.store import Retention
 from weftline.storage.sql.database import SYSTEM, Scope
 from weftline.storage.sql.metering import SqlUsageStore, tenants_to_prune_usage, tenants_to_roll_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.capabilities.metering.model import UsageEntry
     from weftline.jobs.scheduler import JobQueue
     from weftline.kernel.clock import Clock
+    from weftline.models.metering.model import UsageEntry
     from weftline.storage.sql.database import Database, Transaction
     from weftline.storage.sql.unit_of_work import Injector
 

@@ -7,12 +7,12 @@ from collections import defaultdict, deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from weftline.capabilities.indexing.model_migration.evaluation import TOP_K, Probe, ProbeResults, compare
-from weftline.capabilities.indexing.model_migration.migration import MigrationSteps
-from weftline.capabilities.search.index_view import CollectionQuery, Views
+from weftline.indexing.model_migration.evaluation import TOP_K, Probe, ProbeResults, compare
+from weftline.indexing.model_migration.migration import MigrationSteps
 from weftline.jobs.scheduler import Work
 from weftline.kernel.errors import WeftlineError
 from weftline.kernel.identity import system_actor
+from weftline.search.index_view import CollectionQuery, Views
 from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.database import SYSTEM
 from weftline.storage.sql.model_migrations import SqlModelMigrationStore, migrating_tenants
@@ -21,9 +21,9 @@ from weftline.storage.sql.unit_of_work import SystemTransactions
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
 
-    from weftline.capabilities.indexing.embeddings.model import Embeddings
-    from weftline.capabilities.indexing.model_migration.canary import QuerySample
-    from weftline.capabilities.indexing.model_migration.model import ModelComparison, ModelMigration
+    from weftline.indexing.embeddings.model import Embeddings
+    from weftline.indexing.model_migration.canary import QuerySample
+    from weftline.indexing.model_migration.model import ModelComparison, ModelMigration
     from weftline.jobs.runner import Lease, LeaseRunner
     from weftline.jobs.scheduler import JobQueue
     from weftline.storage.sql.unit_of_work import Injector

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weftline.capabilities.knowledge.ingestion import IngestTransaction
 from weftline.jobs.scheduler import Work
 from weftline.kernel.fields import new_id
 from weftline.kernel.ports import Progress
+from weftline.knowledge.ingestion import IngestTransaction
 from weftline.storage.sql.database import SYSTEM, Scope
 from weftline.storage.sql.jobs import SqlJobStore
 from weftline.storage.sql.knowledge import tenants_reindexing

@@ -13,15 +13,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
-from weftline.capabilities.indexing.embeddings.model import TextRefused
-from weftline.capabilities.indexing.embeddings.model_selection import (
+from weftline.indexing.embeddings.model import TextRefused
+from weftline.indexing.embeddings.model_selection import (
     has_required_models,
     is_semantic,
     known_models_to_fill,
 )
-from weftline.capabilities.indexing.model_migration.migration import models_in_use
-from weftline.capabilities.search.persistent_memory import text_of_value
-from weftline.capabilities.search.session_indexing.cursor import (
+from weftline.indexing.model_migration.migration import models_in_use
+from weftline.jobs.backfill_vectors import ModelVectors
+from weftline.jobs.scheduler import Work
+from weftline.kernel.errors import WeftlineError
+from weftline.kernel.ports import Progress
+from weftline.kernel.thread_pools import SHORT_THREADS
+from weftline.search.persistent_memory import text_of_value
+from weftline.search.session_indexing.cursor import (
     INDEXING_JOB,
     REINDEXING_JOB,
     IndexCursor,
@@ -29,18 +34,13 @@ from weftline.capabilities.search.session_indexing.cursor import (
     is_reindex_unchanged,
     start_session_reindex,
 )
-from weftline.capabilities.search.session_indexing.indexer import (
+from weftline.search.session_indexing.indexer import (
     EVENT_BATCH_SIZE,
     TEXT_BATCH_SIZE,
     Indexer,
     PreparedChange,
 )
-from weftline.capabilities.search.session_indexing.item_text import chunks_of
-from weftline.jobs.backfill_vectors import ModelVectors
-from weftline.jobs.scheduler import Work
-from weftline.kernel.errors import WeftlineError
-from weftline.kernel.ports import Progress
-from weftline.kernel.thread_pools import SHORT_THREADS
+from weftline.search.session_indexing.item_text import chunks_of
 from weftline.storage.sql.database import SYSTEM
 from weftline.storage.sql.embeddings import SqlTenantModelStore
 from weftline.storage.sql.events import SqlEventStore
@@ -51,15 +51,15 @@ from weftline.storage.sql.unit_of_work import SystemTransactions
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from weftline.capabilities.indexing.collections.model import NewChunk
-    from weftline.capabilities.indexing.embeddings.model import Embeddings
-    from weftline.capabilities.object_storage.store import Staging
-    from weftline.capabilities.search.session_indexing.cursor import IndexItem
-    from weftline.capabilities.search.session_indexing.indexer import IndexingRound, ItemChange
-    from weftline.capabilities.search.session_indexing.item_text import ItemText
+    from weftline.history.object_storage.store import Staging
+    from weftline.indexing.collections.model import NewChunk
+    from weftline.indexing.embeddings.model import Embeddings
     from weftline.jobs.runner import Lease, LeaseRunner
     from weftline.jobs.scheduler import JobQueue
     from weftline.kernel.ports import JobMetrics
+    from weftline.search.session_indexing.cursor import IndexItem
+    from weftline.search.session_indexing.indexer import IndexingRound, ItemChange
+    from weftline.search.session_indexing.item_text import ItemText
     from weftline.storage.sql.database import Transaction
     from weftline.storage.sql.unit_of_work import Injector
 

@@ -10,11 +10,11 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from weftline.capabilities.indexing.embeddings.model import TextRefused
-from weftline.capabilities.indexing.embeddings.model_selection import known_models_to_fill
-from weftline.capabilities.indexing.model_migration.migration import models_in_use
-from weftline.capabilities.search.session_indexing.cursor import EMBEDDING_JOB, VectorBacklog
+from weftline.indexing.embeddings.model import TextRefused
+from weftline.indexing.embeddings.model_selection import known_models_to_fill
+from weftline.indexing.model_migration.migration import models_in_use
 from weftline.jobs.scheduler import Work
+from weftline.search.session_indexing.cursor import EMBEDDING_JOB, VectorBacklog
 from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.database import SYSTEM
 from weftline.storage.sql.embeddings import SqlTenantModelStore
@@ -24,8 +24,8 @@ from weftline.storage.sql.session_index import tenants_to_embed
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from weftline.capabilities.indexing.collections.model import Chunk
-    from weftline.capabilities.indexing.embeddings.model import Embeddings
+    from weftline.indexing.collections.model import Chunk
+    from weftline.indexing.embeddings.model import Embeddings
     from weftline.jobs.runner import Lease, LeaseRunner
     from weftline.jobs.scheduler import JobQueue
     from weftline.kernel.ports import JobMetrics

@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from msgspec import structs
 
-from weftline.capabilities.knowledge.document_content import check_size, decode_content, pack_content
-from weftline.capabilities.knowledge.document_operations import AddDocument, add_document, document_meta
-from weftline.capabilities.knowledge.documents import DocumentMeta
-from weftline.capabilities.knowledge.model import MAX_DOCUMENT_BYTES, DocumentTooLarge
-from weftline.capabilities.knowledge.sources.hooks import HookResponse, is_signed, parse_hook_body, verify_call
-from weftline.capabilities.knowledge.sources.model import (
+from weftline.jobs.runner import LeaseLost
+from weftline.jobs.scheduler import Work
+from weftline.kernel.errors import InvalidInput, QuotaExceeded, Unavailable, WeftlineError
+from weftline.kernel.fields import is_name
+from weftline.kernel.guards import GuardedCall
+from weftline.kernel.thread_pools import SHORT_THREADS
+from weftline.knowledge.document_content import check_size, decode_content, pack_content
+from weftline.knowledge.document_operations import AddDocument, add_document, document_meta
+from weftline.knowledge.documents import DocumentMeta
+from weftline.knowledge.model import MAX_DOCUMENT_BYTES, DocumentTooLarge
+from weftline.knowledge.sources.hooks import HookResponse, is_signed, parse_hook_body, verify_call
+from weftline.knowledge.sources.model import (
     SYNC_REQUESTED,
     HookRefused,
     KnowledgeSource,
@@ -24,19 +30,13 @@ from weftline.capabilities.knowledge.sources.model import (
     is_token_of,
     listing_fingerprint,
 )
-from weftline.capabilities.knowledge.sources.sync import (
+from weftline.knowledge.sources.sync import (
     SourceDocuments,
     SourceItem,
     SourceSync,
     SourceUnavailable,
     plan_sync,
 )
-from weftline.jobs.runner import LeaseLost
-from weftline.jobs.scheduler import Work
-from weftline.kernel.errors import InvalidInput, QuotaExceeded, Unavailable, WeftlineError
-from weftline.kernel.fields import is_name
-from weftline.kernel.guards import GuardedCall
-from weftline.kernel.thread_pools import SHORT_THREADS
 from weftline.storage.sql.database import SYSTEM, Scope
 from weftline.storage.sql.knowledge_sources import SqlSourceStore, sources_to_look_at
 from weftline.storage.sql.unit_of_work import SystemTransactions, logged_write
@@ -44,14 +44,14 @@ from weftline.storage.sql.unit_of_work import SystemTransactions, logged_write
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from weftline.capabilities.knowledge.document_operations import NewDocument
-    from weftline.capabilities.knowledge.sources.hooks import HookBody, SignedCall
-    from weftline.capabilities.knowledge.sources.model import SourceFile, SourceKind
-    from weftline.capabilities.knowledge.sources.store import Fetcher, FolderReader
     from weftline.jobs.runner import Lease, LeaseRunner
     from weftline.jobs.scheduler import JobQueue
     from weftline.kernel.guards import EntryPoint, Guards
     from weftline.kernel.identity import Actor
+    from weftline.knowledge.document_operations import NewDocument
+    from weftline.knowledge.sources.hooks import HookBody, SignedCall
+    from weftline.knowledge.sources.model import SourceFile, SourceKind
+    from weftline.knowledge.sources.store import Fetcher, FolderReader
     from weftline.storage.sql.database import Transaction
     from weftline.storage.sql.unit_of_work import Injector
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weftline.capabilities.events.webhooks.delivery import Deliveries
-from weftline.capabilities.events.webhooks.model import Attempt, delivery_id_of, host_of, signed_headers
-from weftline.capabilities.events.webhooks.operations import WebhookRegistry
-from weftline.capabilities.records.event_classes import CloudEvent
 from weftline.jobs.scheduler import Work
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import WeftlineError
 from weftline.kernel.fields import new_id
+from weftline.records.event_classes import CloudEvent
+from weftline.sessions.events.webhooks.delivery import Deliveries
+from weftline.sessions.events.webhooks.model import Attempt, delivery_id_of, host_of, signed_headers
+from weftline.sessions.events.webhooks.operations import WebhookRegistry
 from weftline.storage.sql.access import SqlAccessStore
 from weftline.storage.sql.database import SYSTEM, Scope
 from weftline.storage.sql.unit_of_work import CallerTransactions, SystemTransactions
@@ -30,13 +30,13 @@ from weftline.storage.sql.webhooks import release_all, webhooks_waiting
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.capabilities.events.webhooks.delivery import DeliveryRound, OutgoingEvent
-    from weftline.capabilities.events.webhooks.model import Webhook
-    from weftline.capabilities.events.webhooks.store import WebhookHttpClient
     from weftline.jobs.scheduler import JobQueue
     from weftline.kernel.clock import Clock
     from weftline.kernel.identity import Actor
     from weftline.kernel.ports import JobMetrics
+    from weftline.sessions.events.webhooks.delivery import DeliveryRound, OutgoingEvent
+    from weftline.sessions.events.webhooks.model import Webhook
+    from weftline.sessions.events.webhooks.store import WebhookHttpClient
     from weftline.storage.sql.database import Database
     from weftline.storage.sql.unit_of_work import Injector
 

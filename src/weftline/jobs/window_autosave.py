@@ -5,18 +5,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from weftline.capabilities.windows.autosave import Autosaves
 from weftline.jobs.runner import attempt
 from weftline.kernel.clock import to_micros
 from weftline.kernel.identity import system_actor
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.windows import SqlWindowStore
+from weftline.windows.autosave import Autosaves
 
 if TYPE_CHECKING:
-    from weftline.capabilities.windows.model import WindowSettings
     from weftline.kernel.clock import Clock
     from weftline.storage.sql.database import Database, Transaction
     from weftline.storage.sql.unit_of_work import Injector
+    from weftline.windows.model import WindowSettings
 
 AUTOSAVE = "windows.autosave"
 # A window is saved this long after its first change since the last autosave.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from weftline.capabilities.indexing.chunking.media_types import declared_type, detect_type
-from weftline.capabilities.indexing.chunking.model import CodeSymbol, ParsedDocument
-from weftline.capabilities.indexing.chunking.reader import DocumentUnreadable, decode_document
-from weftline.capabilities.indexing.chunking.strategies.markdown import title_of_markdown
+from weftline.indexing.chunking.media_types import declared_type, detect_type
+from weftline.indexing.chunking.model import CodeSymbol, ParsedDocument
+from weftline.indexing.chunking.reader import DocumentUnreadable, decode_document
+from weftline.indexing.chunking.strategies.markdown import title_of_markdown
 from weftline.providers.extras import INSTALL, NOT_INSTALLED, is_installed
 from weftline.providers.workers.pool import WorkerFailed, WorkerPool
 

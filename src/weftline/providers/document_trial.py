@@ -14,16 +14,16 @@ from pathlib import Path
 
 import msgspec
 
-from weftline.capabilities.indexing.chunking.reader import DocumentUnreadable
-from weftline.capabilities.indexing.text_analysis import index_terms
-from weftline.capabilities.knowledge.document_chunks import build_chunks
-from weftline.capabilities.knowledge.document_layout import lay_out
-from weftline.capabilities.knowledge.document_scan import scan_document
-from weftline.capabilities.knowledge.model import Document, Domain
-from weftline.capabilities.trust.scanner import ContentScanner
+from weftline.indexing.chunking.reader import DocumentUnreadable
+from weftline.indexing.text_analysis import index_terms
 from weftline.kernel.errors import WeftlineError
+from weftline.knowledge.document_chunks import build_chunks
+from weftline.knowledge.document_layout import lay_out
+from weftline.knowledge.document_scan import scan_document
+from weftline.knowledge.model import Document, Domain
 from weftline.providers.document_reader import IsolatedDocumentReader
 from weftline.providers.workers.pool import worker_environment
+from weftline.safety.trust.scanner import ContentScanner
 
 _SECONDS = 300.0
 _MEMORY_BYTES = 4 * 2**30

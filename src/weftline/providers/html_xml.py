@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weftline.capabilities.records.refs import Css, XPath
-from weftline.capabilities.records.store import EnclosingElement, MarkupResult
 from weftline.providers.extras import NOT_INSTALLED, is_installed
 from weftline.providers.workers.pool import WorkerFailed, WorkerPool
+from weftline.records.refs import Css, XPath
+from weftline.records.store import EnclosingElement, MarkupResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,10 +13,10 @@ from urllib.parse import urljoin, urlsplit
 import httpcore2
 import msgspec
 
-from weftline.capabilities.events.webhooks.model import AddressNotAllowed
-from weftline.capabilities.knowledge.model import MediaType
-from weftline.capabilities.knowledge.sources.store import FetchResult
+from weftline.knowledge.model import MediaType
+from weftline.knowledge.sources.store import FetchResult
 from weftline.providers.webhook_sender import CheckedNetwork, Reach, failure_of
+from weftline.sessions.events.webhooks.model import AddressNotAllowed
 
 if TYPE_CHECKING:
     import ssl

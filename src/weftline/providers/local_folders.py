@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from weftline.capabilities.knowledge.sources.model import (
+from weftline.kernel.thread_pools import DOCUMENT_THREADS
+from weftline.knowledge.sources.model import (
     MAX_FOLDER_DEPTH,
     MAX_FOLDER_ENTRIES,
     FolderRefused,
@@ -16,12 +17,11 @@ from weftline.capabilities.knowledge.sources.model import (
     is_excluded_folder,
     is_included,
 )
-from weftline.kernel.thread_pools import DOCUMENT_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from weftline.capabilities.knowledge.sources.model import KnowledgeSource
+    from weftline.knowledge.sources.model import KnowledgeSource
 
 # Placeholder in a configured folder, replaced by the tenant: isolates tenants.
 _TENANT = "{tenant}"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast, get_args
 from urllib.parse import urlsplit
 
-from weftline.capabilities.object_storage.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable
+from weftline.history.object_storage.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable
 from weftline.kernel.errors import DiskFull
 from weftline.kernel.thread_pools import SHORT_THREADS
 from weftline.providers.s3_versioning import S3Location, turn_on_versioning
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from obstore.store import S3Config, S3Store
 
-    from weftline.capabilities.object_storage.store import ObjectStore
+    from weftline.history.object_storage.store import ObjectStore
     from weftline.settings import Settings
 
 # on: with versions where the bucket can; required: only with versions; off: the bucket stays as it is.

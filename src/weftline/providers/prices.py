@@ -7,14 +7,14 @@ from functools import cache, lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from weftline.capabilities.language_models.prices import Rates
 from weftline.kernel.thread_pools import DOCUMENT_THREADS
+from weftline.models.language_models.prices import Rates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from weftline.capabilities.language_models.catalog import CacheRules, ModelInfo
+    from weftline.models.language_models.catalog import CacheRules, ModelInfo
 
 # Providers whose models have one price. Open models cost what their host asks: its name is part of theirs, groq/MODEL.
 _PROVIDERS = {"anthropic", "deepseek", "google", "mistral", "openai", "x-ai"}

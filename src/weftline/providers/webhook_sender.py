@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import httpcore2
 
-from weftline.capabilities.events.webhooks.model import AddressNotAllowed, Attempt, host_of
+from weftline.sessions.events.webhooks.model import AddressNotAllowed, Attempt, host_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weftline.capabilities.search.index_view import NearestRows
+from weftline.search.index_view import NearestRows
 from weftline.search_index.view import CollectionView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.capabilities.indexing.collections.model import NearChunk
-    from weftline.capabilities.indexing.collections.store import VectorSearch
-    from weftline.capabilities.search.index_view import Audiences, CollectionQuery, Floats, Rows
+    from weftline.indexing.collections.model import NearChunk
+    from weftline.indexing.collections.store import VectorSearch
+    from weftline.search.index_view import Audiences, CollectionQuery, Floats, Rows
     from weftline.search_index.snapshot import IndexSnapshot
 
 # Up to this many visible rows are compared exactly; up to the second number if the HNSW scan would exceed the third.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from weftline.capabilities.search.top_k import largest
+from weftline.search.top_k import largest
 from weftline.search_index.dot_products import code_dots, half_dots, packed_codes, to_floats
 
 if TYPE_CHECKING:

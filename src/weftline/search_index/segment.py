@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from weftline.capabilities.indexing.collections.model import SOURCES
+from weftline.indexing.collections.model import SOURCES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from weftline.capabilities.indexing.collections.model import IndexedChunk
+    from weftline.indexing.collections.model import IndexedChunk
     from weftline.search_index.quantized_vectors import Vectors
 
 NO_ROWS: NDArray[np.uint32] = np.empty(0, np.uint32)

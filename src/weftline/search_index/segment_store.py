@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from weftline.capabilities.indexing.collections.model import retained_changes
+from weftline.indexing.collections.model import retained_changes
 from weftline.search_index.paths import DAMAGED_SUFFIX
 from weftline.search_index.segment_file import FORMAT, Damaged, open_segment, stamp_of, write_segment
 from weftline.search_index.snapshot import IndexSnapshot, SegmentView, intact_view, merge_live_rows
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from weftline.capabilities.indexing.collections.model import CollectionState
+    from weftline.indexing.collections.model import CollectionState
     from weftline.search_index.segment_file import Stamp
 
 _MANIFEST = "list"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from weftline.capabilities.search.index_view import Columns, NearestRows
-from weftline.capabilities.search.top_k import largest
 from weftline.kernel.thread_pools import SEARCH_THREADS
+from weftline.search.index_view import Columns, NearestRows
+from weftline.search.top_k import largest
 from weftline.search_index.segment import POSITION_BITS, term_hash
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weftline.capabilities.search.index_view import Audiences, CollectionQuery, Floats, Postings, Rows
+    from weftline.search.index_view import Audiences, CollectionQuery, Floats, Postings, Rows
     from weftline.search_index.snapshot import IndexSnapshot, SegmentView
     from weftline.search_index.visibility_masks import RowMask
 

@@ -1,1 +1,1 @@
-"""How things are kept: the capabilities' ports, implemented once in SQL for SQLite and PostgreSQL."""
+"""How things are kept: the rooms' ports, implemented once in SQL for SQLite and PostgreSQL."""

@@ -1,1 +1,1 @@
-"""For those who test against Weftline: contract suites, and a clock that can be moved."""
+"""For those who test against Weftline: a clock that can be moved, embedders, servers, receipts."""

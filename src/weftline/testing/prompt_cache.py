@@ -22,12 +22,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from weftline.capabilities.language_models.catalog import CacheRules, ModelInfo
-from weftline.capabilities.language_models.content import CACHE_MARKS
-from weftline.capabilities.language_models.model import WireForm
-from weftline.capabilities.language_models.prices import Rates
-from weftline.capabilities.language_models.usage import Usage
 from weftline.kernel.tokens import TokenCounter, approximate_tokens
+from weftline.models.language_models.catalog import CacheRules, ModelInfo
+from weftline.models.language_models.content import CACHE_MARKS
+from weftline.models.language_models.model import WireForm
+from weftline.models.language_models.prices import Rates
+from weftline.models.language_models.usage import Usage
 
 # Breakpoints that OpenAI considers when it looks for an entry.
 _OPENAI_READS = 80

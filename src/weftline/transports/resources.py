@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from weftline.capabilities.board.operations import Keys
-from weftline.capabilities.events.model import EventFilter
-from weftline.capabilities.history.model import MAIN
-from weftline.capabilities.metrics.history import RETENTION_HOURS
-from weftline.capabilities.metrics.operations import COLLECTION_INTERVAL
+from weftline.history.model import MAIN
+from weftline.insight.metrics.history import RETENTION_HOURS
+from weftline.insight.metrics.operations import COLLECTION_INTERVAL
 from weftline.kernel.errors import NotFound
 from weftline.kernel.identity import ANYONE
+from weftline.sessions.events.model import EventFilter
+from weftline.state.board.operations import Keys
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weftline.capabilities.compaction.facts.extraction import extract_facts
-from weftline.capabilities.compaction.model import is_stated
-from weftline.capabilities.compaction.verification import verify
-from weftline.capabilities.language_models.model import ConversationMessage
-from weftline.capabilities.windows.model import Category, WindowEvent
+from weftline.models.language_models.model import ConversationMessage
 from weftline.validation.model import Figure, all_of, share_at_least
 from weftline.validation.statements import Material, Passages, Said, as_events, packaged, spread
 from weftline.validation.temporary_weftline import temporary_weftline
+from weftline.windows.compaction.facts.extraction import extract_facts
+from weftline.windows.compaction.model import is_stated
+from weftline.windows.compaction.verification import verify
+from weftline.windows.model import Category, WindowEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

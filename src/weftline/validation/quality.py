@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from weftline.capabilities.language_models.chat_model import ChatCaller, ChatMessage, ChatRequest
 from weftline.demo.project import STEPS, conversation, documents
 from weftline.kernel.errors import InvalidInput
+from weftline.models.language_models.chat_model import ChatCaller, ChatMessage, ChatRequest
 from weftline.providers.chat_models.factory import NO_METER, configured_chat_model
 from weftline.validation.project import prepare_project, prompts_of_steps
 from weftline.validation.review import AnswerPair
@@ -16,8 +16,8 @@ from weftline.validation.temporary_weftline import TENANT, temporary_weftline
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from weftline.capabilities.language_models.chat_model import ChatModel
     from weftline.demo.project import Step
+    from weftline.models.language_models.chat_model import ChatModel
     from weftline.settings import Settings
     from weftline.validation.model import Figure
 

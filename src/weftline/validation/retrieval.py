@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from random import Random
 
-    from weftline.capabilities.search.domain_evaluation import EvaluationInfo
+    from weftline.search.domain_evaluation import EvaluationInfo
     from weftline.settings import Settings
     from weftline.validation.statements import Said
     from weftline.validation.temporary_weftline import TenantCaller

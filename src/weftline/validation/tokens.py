@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weftline.capabilities.metering.model import savings_ratio
+from weftline.models.metering.model import savings_ratio
 from weftline.validation.model import Figure, all_of, share_at_least
 from weftline.validation.project import prepare_project, prompts_of_steps
 from weftline.validation.temporary_weftline import temporary_weftline
@@ -12,7 +12,7 @@ from weftline.validation.temporary_weftline import temporary_weftline
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.capabilities.assembly.receipt_operations import SavingsReport
+    from weftline.prompts.assembly.receipt_operations import SavingsReport
     from weftline.settings import Settings
 
 _LEAST_SAVED = 60.0

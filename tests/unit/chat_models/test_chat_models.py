@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from support.scripted_provider import Answer, ScriptedProvider, scripted_provider
-from weftline.capabilities.language_models.chat_model import (
+from weftline.models.language_models.chat_model import (
     ChatAnswer,
     ChatCaller,
     ChatMessage,
@@ -22,7 +22,7 @@ from weftline.capabilities.language_models.chat_model import (
     ChatRequest,
     decode_answer,
 )
-from weftline.capabilities.language_models.usage import Usage
+from weftline.models.language_models.usage import Usage
 from weftline.providers.chat_models.factory import configured_chat_model
 from weftline.settings import InvalidSetting, Settings
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from weftline.capabilities.assembly.model import digest_of
-from weftline.capabilities.assembly.receipts import ReceiptBlock
-from weftline.capabilities.history.text_diff import DiffBudget, text_diff
+from weftline.history.text_diff import DiffBudget, text_diff
+from weftline.prompts.assembly.model import digest_of
+from weftline.prompts.assembly.receipts import ReceiptBlock
 from weftline.transports.console.branch_graph import LANE, MARGIN, STEP, Lane, draw
 from weftline.transports.console.charts import Part, segments
 from weftline.transports.console.item_links import item_link, owner_of

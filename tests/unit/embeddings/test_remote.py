@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.contracts import EmbedderContract
 from support.embedding_service import DIMENSIONS, Answer, EmbeddingService, embedding_service
-from weftline.capabilities.indexing.embeddings.model import Embedder, EmbedderUnavailable, TextRefused
+from weftline.indexing.embeddings.model import Embedder, EmbedderUnavailable, TextRefused
 from weftline.kernel.tokens import approximate_tokens
 from weftline.providers.embedders.factory import configured_embedders
 from weftline.providers.embedders.remote import RemoteEmbedder
 from weftline.settings import InvalidSetting, Settings
-from weftline.testing.contracts import EmbedderContract
 
 KEY = "sk-not-for-any-log"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from weftline.capabilities.history.model import (
+from weftline.history.model import (
     EMPTY,
     Author,
     Change,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weftline.capabilities.history.model import (
+from weftline.history.model import (
     EMPTY,
     Author,
     Change,
@@ -23,7 +23,7 @@ from weftline.capabilities.history.model import (
     Version,
     blob_hash,
 )
-from weftline.capabilities.history.three_way import common_ground, common_past, common_pasts, states_apart
+from weftline.history.three_way import common_ground, common_past, common_pasts, states_apart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

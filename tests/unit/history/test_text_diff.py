@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from support.processor_time import at_most
-from weftline.capabilities.history.conflicts import last_change
-from weftline.capabilities.history.model import Change, ChangeKind, ChangeMeta, Version
-from weftline.capabilities.history.text_diff import DiffBudget, changed_ranges, text_diff
+from weftline.history.conflicts import last_change
+from weftline.history.model import Change, ChangeKind, ChangeMeta, Version
+from weftline.history.text_diff import DiffBudget, changed_ranges, text_diff
 
 pytestmark = pytest.mark.req("CE-F24")
 

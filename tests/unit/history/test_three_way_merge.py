@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from weftline.capabilities.history.model import Change, ChangeKind, ChangeMeta, Version, blob_hash
-from weftline.capabilities.history.three_way import same_content, three_way
+from weftline.history.model import Change, ChangeKind, ChangeMeta, Version, blob_hash
+from weftline.history.three_way import same_content, three_way
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from weftline.capabilities.history.three_way import State
+    from weftline.history.three_way import State
 
 pytestmark = pytest.mark.req("CE-F25")
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from support.processor_time import at_most
-from weftline.capabilities.indexing.entities import (
+from weftline.indexing.entities import (
     MAX_ENTITIES,
     MAX_VALUE_LENGTH,
     entity_index_terms,
@@ -17,7 +17,7 @@ from weftline.capabilities.indexing.entities import (
     query_entity_terms,
     unpack_entities,
 )
-from weftline.capabilities.indexing.text_analysis import terms
+from weftline.indexing.text_analysis import terms
 from weftline.kernel.clock import to_micros
 
 # A Tuesday.

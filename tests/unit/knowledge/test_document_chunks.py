@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
-from weftline.capabilities.indexing.chunking.model import ChunkingOptions, ParsedDocument
-from weftline.capabilities.indexing.collections.model import NewChunk
-from weftline.capabilities.knowledge.document_chunks import ChunkLayout, build_chunks, plan_chunks
-from weftline.testing.contracts.knowledge import DOCUMENT, DOMAIN
+from support.contracts.knowledge import DOCUMENT, DOMAIN
+from weftline.indexing.chunking.model import ChunkingOptions, ParsedDocument
+from weftline.indexing.collections.model import NewChunk
+from weftline.knowledge.document_chunks import ChunkLayout, build_chunks, plan_chunks
 
 TEXT = "# Leave\n\n" + "Thirty days. " * 40 + "\n\n## Abroad\n\n" + "Ask first. " * 40
 

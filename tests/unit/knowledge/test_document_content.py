@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weftline.capabilities.history.model import ValueDamaged
-from weftline.capabilities.knowledge.document_content import (
+from weftline.history.model import ValueDamaged
+from weftline.kernel.errors import InvalidInput
+from weftline.knowledge.document_content import (
     compress,
     compressed_text,
     decode_content,
@@ -16,8 +17,7 @@ from weftline.capabilities.knowledge.document_content import (
     pack_content,
     storable_text,
 )
-from weftline.capabilities.knowledge.model import MAX_DOCUMENT_BYTES, DocumentTooLarge, check_document_id
-from weftline.kernel.errors import InvalidInput
+from weftline.knowledge.model import MAX_DOCUMENT_BYTES, DocumentTooLarge, check_document_id
 
 
 @given(st.binary(max_size=2_000))

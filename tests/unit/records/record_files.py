@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import msgspec
 from jsonschema import Draft202012Validator, FormatChecker
 
-from weftline.capabilities.records.model import RECORD_TYPES, Record
-from weftline.capabilities.records.schemas import published_schema
+from weftline.records.model import RECORD_TYPES, Record
+from weftline.records.schemas import published_schema
 
 FOLDER = Path(__file__).parents[2] / "data" / "records"
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from support.full_run import examples
-from weftline.capabilities.records.vocabulary import IllegalTransition, Lifecycle, check_transition, next_states
+from weftline.records.vocabulary import IllegalTransition, Lifecycle, check_transition, next_states
 
 STATES = get_args(Lifecycle)
 ALLOWED = {

@@ -19,7 +19,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from support.record_strategies import JSON, records
 from support.world import refused
-from weftline.capabilities.records.mappings import (
+from weftline.records.mappings import (
     a2a,
     cloudevents,
     json_schema,
@@ -27,11 +27,11 @@ from weftline.capabilities.records.mappings import (
     opentelemetry,
     web_annotation,
 )
-from weftline.capabilities.records.mappings import mcp as native_mcp
-from weftline.capabilities.records.mappings import prov as native_prov
-from weftline.capabilities.records.mappings.natives import ItemNaming
-from weftline.capabilities.records.model import ContextEvent, ContextItem, Record
-from weftline.capabilities.records.refs import (
+from weftline.records.mappings import mcp as native_mcp
+from weftline.records.mappings import prov as native_prov
+from weftline.records.mappings.natives import ItemNaming
+from weftline.records.model import ContextEvent, ContextItem, Record
+from weftline.records.refs import (
     A2aMapping,
     ByteRange,
     CloudEventsMapping,
@@ -51,8 +51,8 @@ from weftline.capabilities.records.refs import (
     WebAnnotationMapping,
     XPath,
 )
-from weftline.capabilities.records.validation import check_record
-from weftline.capabilities.records.vocabulary import EVENT_CLASSES
+from weftline.records.validation import check_record
+from weftline.records.vocabulary import EVENT_CLASSES
 
 pytestmark = pytest.mark.req("AC-12")
 

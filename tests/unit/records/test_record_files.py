@@ -10,14 +10,14 @@ import pytest
 from record_files import FOLDER, INVALID, VALID, decoded, raw_records, schema_validator, type_of
 
 from support.public_schemas import PUBLIC, public_validator
-from weftline.capabilities.records.model import RECORD_TYPES
-from weftline.capabilities.records.refs import Mapping, Selector
-from weftline.capabilities.records.validation import Problem, check_document, check_record
+from weftline.records.model import RECORD_TYPES
+from weftline.records.refs import Mapping, Selector
+from weftline.records.validation import Problem, check_document, check_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from weftline.capabilities.records.refs import RecordPart
+    from weftline.records.refs import RecordPart
 
 pytestmark = pytest.mark.req("AC-01")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weftline.capabilities.records.record_ids import MessageItemId, PullId, VersionId, event_seq_of
+from weftline.records.record_ids import MessageItemId, PullId, VersionId, event_seq_of
 
 LOG = "urn:weftline:0123456789"
 

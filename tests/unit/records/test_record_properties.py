@@ -14,14 +14,14 @@ from record_files import VALID, decoded, raw_records, schema_validator, type_of
 from support.full_run import examples
 from support.public_schemas import PUBLIC, public_validator
 from support.record_strategies import JSON, records
-from weftline.capabilities.records.model import RECORD_TYPES
-from weftline.capabilities.records.validation import check_record, parse_record
-from weftline.capabilities.records.validation_errors import InvalidRecord
+from weftline.records.model import RECORD_TYPES
+from weftline.records.validation import check_record, parse_record
+from weftline.records.validation_errors import InvalidRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from weftline.capabilities.records.refs import RecordPart
+    from weftline.records.refs import RecordPart
 
 pytestmark = pytest.mark.req("AC-01")
 EXAMPLES = examples(30)

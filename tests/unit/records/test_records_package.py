@@ -8,9 +8,9 @@ import sys
 import pytest
 
 import weftline.records
-from weftline.capabilities.records.model import RECORD_TYPES
-from weftline.capabilities.records.refs import Mapping, Selector
 from weftline.records import resolve, source_ref, validate
+from weftline.records.model import RECORD_TYPES
+from weftline.records.refs import Mapping, Selector
 
 pytestmark = pytest.mark.req("AC-12")
 

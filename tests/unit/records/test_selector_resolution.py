@@ -10,8 +10,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec import UNSET, structs
 
-from weftline.capabilities.records.model import ContextSourceRef
-from weftline.capabilities.records.refs import (
+from weftline.providers.html_xml import IsolatedMarkupReader
+from weftline.records.model import ContextSourceRef
+from weftline.records.refs import (
     ByteRange,
     Css,
     CustomSelector,
@@ -23,10 +24,9 @@ from weftline.capabilities.records.refs import (
     TextQuote,
     XPath,
 )
-from weftline.capabilities.records.resolution import PassageResolution, resolve
-from weftline.capabilities.records.selectors import SourceContent, passage_digest, selectors_for, source_ref
-from weftline.capabilities.records.text_quote import find_quote, find_similar
-from weftline.providers.html_xml import IsolatedMarkupReader
+from weftline.records.resolution import PassageResolution, resolve
+from weftline.records.selectors import SourceContent, passage_digest, selectors_for, source_ref
+from weftline.records.text_quote import find_quote, find_similar
 
 pytestmark = pytest.mark.req("AC-05")
 

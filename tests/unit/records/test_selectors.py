@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weftline.capabilities.records.refs import (
+from weftline.records.refs import (
     ByteRange,
     Css,
     CustomSelector,
@@ -18,7 +18,7 @@ from weftline.capabilities.records.refs import (
     TextQuote,
     XPath,
 )
-from weftline.capabilities.records.selectors import (
+from weftline.records.selectors import (
     SelectedPassage,
     SourceContent,
     passage_digest,

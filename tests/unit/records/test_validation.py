@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.record_strategies import JSON
-from weftline.capabilities.records.model import RECORD_TYPES, ContextEvent, ContextInjection
-from weftline.capabilities.records.validation import (
+from weftline.records.model import RECORD_TYPES, ContextEvent, ContextInjection
+from weftline.records.validation import (
     ID_FIELDS,
     MAX_DEPTH,
     Problem,
@@ -19,7 +19,7 @@ from weftline.capabilities.records.validation import (
     check_record,
     parse_record,
 )
-from weftline.capabilities.records.validation_errors import InvalidRecord
+from weftline.records.validation_errors import InvalidRecord
 
 pytestmark = pytest.mark.req("AC-01")
 ITEM: dict[str, Any] = {

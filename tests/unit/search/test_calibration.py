@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.small_collections import document_collection, message_collection, ranked, scored
-from weftline.capabilities.search.calibration import (
+from weftline.search.calibration import (
     RELIABLE_SCORE,
     Calibration,
     RankingFeatures,

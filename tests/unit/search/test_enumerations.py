@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from support.processor_time import at_most
-from weftline.capabilities.search.enumerations import options_in
-from weftline.capabilities.search.references import RecentItem, expanded_query, may_refer, resolve_references
+from weftline.search.enumerations import options_in
+from weftline.search.references import RecentItem, expanded_query, may_refer, resolve_references
 
 pytestmark = pytest.mark.req("CE-F14")
 

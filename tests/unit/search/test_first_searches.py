@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 async def test_searches_wait_until_ranking_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    name = "weftline.capabilities.search.ranking"
+    name = "weftline.search.ranking"
 
     def load(_: str) -> ModuleType:
         # As an import does: the module is listed first, and filled then.

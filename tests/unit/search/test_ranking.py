@@ -18,12 +18,12 @@ from support.small_collections import (
     text_row,
     view_of,
 )
-from weftline.capabilities.indexing.collections.model import WINDOWS
-from weftline.capabilities.indexing.entities import Entity, pack_entities
-from weftline.capabilities.search.calibration import RELIABLE_SCORE
-from weftline.capabilities.search.model import MIN_PROBABILITY, Query, RankingWeights
-from weftline.capabilities.search.selection import UNSURE_RESULTS, select_results
+from weftline.indexing.collections.model import WINDOWS
+from weftline.indexing.entities import Entity, pack_entities
 from weftline.kernel.clock import DAY_MICROS
+from weftline.search.calibration import RELIABLE_SCORE
+from weftline.search.model import MIN_PROBABILITY, Query, RankingWeights
+from weftline.search.selection import UNSURE_RESULTS, select_results
 from weftline.search_index.snapshot import IndexSnapshot
 from weftline.search_index.view import CollectionView
 

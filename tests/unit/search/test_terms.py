@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from weftline.capabilities.indexing.text_analysis import MAX_WORD_LENGTH, _stem, index_terms, query_terms, terms
+from weftline.indexing.text_analysis import MAX_WORD_LENGTH, _stem, index_terms, query_terms, terms
 
 SYLLABLES = ("con", "dis", "file", "lan", "mo", "plan", "re", "sta", "tra", "vi")
 ENDINGS = ("ations", "edly", "fulness", "ing", "ional", "ities", "ness", "ously", "s", "tion")

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weftline.capabilities.language_models.model import ConversationMessage
-from weftline.capabilities.windows.budget import Fit, SizedEvent, budgets_for, fit, shorten
-from weftline.capabilities.windows.model import Category, WindowEvent, WindowTooSmall
 from weftline.kernel.tokens import approximate_tokens
+from weftline.models.language_models.model import ConversationMessage
+from weftline.windows.budget import Fit, SizedEvent, budgets_for, fit, shorten
+from weftline.windows.model import Category, WindowEvent, WindowTooSmall
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

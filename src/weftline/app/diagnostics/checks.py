@@ -26,9 +26,9 @@ from weftline.app.diagnostics.search_checks import (
     check_session_indexing,
     check_vector_indexes,
 )
-from weftline.capabilities.language_models.chat_model import ChatModelError
 from weftline.kernel.clock import from_micros
 from weftline.kernel.errors import WeftlineError
+from weftline.models.language_models.chat_model import ChatModelError
 from weftline.providers.chat_models.factory import NO_METER, PROBE, configured_chat_model
 from weftline.providers.embedders.factory import configured_embedders, semantic_search_off
 from weftline.providers.injection.factory import configured_detector

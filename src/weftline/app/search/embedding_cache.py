@@ -13,8 +13,8 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from weftline.capabilities.indexing.embeddings.model import Embedded, EmbeddingModelUnknown, SemanticSearchOff
-from weftline.capabilities.indexing.embeddings.model_selection import usable_model
+from weftline.indexing.embeddings.model import Embedded, EmbeddingModelUnknown, SemanticSearchOff
+from weftline.indexing.embeddings.model_selection import usable_model
 from weftline.kernel.clock import DAY_MICROS, to_micros
 from weftline.storage.sql.database import SYSTEM, Scope, caller_scope
 from weftline.storage.sql.embeddings import SqlTenantModelStore, SqlVectorStore
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from weftline.app.caches import Cache
     from weftline.app.metrics import Metrics
-    from weftline.capabilities.indexing.embeddings.model import Embedder, Model, Purpose, Vectors
-    from weftline.capabilities.indexing.embeddings.store import CachedKind, CachedVector
+    from weftline.indexing.embeddings.model import Embedder, Model, Purpose, Vectors
+    from weftline.indexing.embeddings.store import CachedKind, CachedVector
     from weftline.kernel.clock import Clock
     from weftline.kernel.identity import Actor
     from weftline.storage.sql.database import Database, Transaction

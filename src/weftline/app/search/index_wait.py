@@ -11,9 +11,9 @@ from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from weftline.capabilities.search.session_indexing.cursor import EMBEDDING_JOB, VectorBacklog
 from weftline.jobs.session_indexing import INDEX
 from weftline.jobs.session_vectors import EMBED
+from weftline.search.session_indexing.cursor import EMBEDDING_JOB, VectorBacklog
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.events import SqlEventStore
 from weftline.storage.sql.jobs import SqlJobStore

@@ -8,7 +8,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from weftline.capabilities.indexing.collections.model import collection_domain
+from weftline.indexing.collections.model import collection_domain
 from weftline.jobs.runner import attempt
 from weftline.kernel.thread_pools import SEARCH_THREADS
 from weftline.search_index.segment_file import Damaged
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weftline.app.background_tasks import BackgroundTasks
-    from weftline.capabilities.indexing.collections.model import CollectionState, IndexedChunk, Removal
+    from weftline.indexing.collections.model import CollectionState, IndexedChunk, Removal
     from weftline.search_index.segment_store import LoadedSnapshot, SegmentStore
     from weftline.storage.sql.database import Database, Transaction
 

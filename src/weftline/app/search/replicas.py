@@ -11,18 +11,18 @@ from msgspec.structs import replace
 
 from weftline.app.background_tasks import BackgroundTasks
 from weftline.app.search.replica import CollectionReplica, Name
-from weftline.capabilities.alerts.service import Alerts
-from weftline.capabilities.indexing.collections.model import MEMORY, SESSIONS, WINDOWS, collection_domain, index_damaged
-from weftline.capabilities.knowledge.domains import cleared_for, domain_event
-from weftline.capabilities.search.session_indexing.cursor import (
+from weftline.indexing.collections.model import MEMORY, SESSIONS, WINDOWS, collection_domain, index_damaged
+from weftline.insight.alerts.service import Alerts
+from weftline.kernel.alerts import TENANT_SUBJECT
+from weftline.kernel.identity import ANYONE, system_actor
+from weftline.kernel.thread_pools import SEARCH_THREADS
+from weftline.knowledge.domains import cleared_for, domain_event
+from weftline.search.session_indexing.cursor import (
     REINDEXING_JOB,
     IndexCursor,
     ReindexRange,
     start_session_reindex,
 )
-from weftline.kernel.alerts import TENANT_SUBJECT
-from weftline.kernel.identity import ANYONE, system_actor
-from weftline.kernel.thread_pools import SEARCH_THREADS
 from weftline.search_index.paths import folder_name
 from weftline.search_index.pgvector_view import PgvectorView
 from weftline.search_index.segment_store import SegmentStore
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
     from weftline.app.metrics import Metrics
     from weftline.app.search.replica import Alarm
-    from weftline.capabilities.indexing.collections.model import IndexedChunk
-    from weftline.capabilities.indexing.collections.store import VectorSearch
-    from weftline.capabilities.search.index_view import Audiences, CollectionQuery, View
+    from weftline.indexing.collections.model import IndexedChunk
+    from weftline.indexing.collections.store import VectorSearch
     from weftline.kernel.clock import Clock
     from weftline.kernel.events import Outbox
+    from weftline.search.index_view import Audiences, CollectionQuery, View
     from weftline.storage.sql.database import Database, Transaction
 
 _MAX_BYTES_IN_MEMORY = 2**30

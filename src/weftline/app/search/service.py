@@ -7,16 +7,16 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from weftline.capabilities.indexing.collections.model import SOURCES
-from weftline.capabilities.search.session_indexing.cursor import (
+from weftline.indexing.collections.model import SOURCES
+from weftline.jobs.runner import attempt
+from weftline.kernel.thread_pools import SEARCH_THREADS, SHORT_THREADS
+from weftline.search.session_indexing.cursor import (
     EMBEDDING_JOB,
     VectorBacklog,
     changed_memory,
     pending_source,
 )
-from weftline.capabilities.search.stores import PendingEvents
-from weftline.jobs.runner import attempt
-from weftline.kernel.thread_pools import SEARCH_THREADS, SHORT_THREADS
+from weftline.search.stores import PendingEvents
 from weftline.search_index.paths import remove_unknown
 from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.database import SYSTEM, Scope
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
     from weftline.app.metrics import Metrics
     from weftline.app.search.replicas import Indexes
-    from weftline.capabilities.indexing.collections.model import CollectionState, IndexedChunk, Source
-    from weftline.capabilities.search.index_view import Audiences, CollectionQuery, View
-    from weftline.capabilities.search.model import Query, Ranking
-    from weftline.capabilities.search.retriever import Embed
-    from weftline.capabilities.search.scope import RequestedScope
-    from weftline.capabilities.search.stores import SearchStores
+    from weftline.indexing.collections.model import CollectionState, IndexedChunk, Source
     from weftline.kernel.clock import Clock
     from weftline.kernel.events import NewEvent, StoredEvent
     from weftline.kernel.identity import Actor
     from weftline.kernel.ports import Transactions
+    from weftline.search.index_view import Audiences, CollectionQuery, View
+    from weftline.search.model import Query, Ranking
+    from weftline.search.retriever import Embed
+    from weftline.search.scope import RequestedScope
+    from weftline.search.stores import SearchStores
     from weftline.storage.sql.database import Database, Transaction
 
 # Every search checks at most this many unindexed events for its caller.
@@ -51,7 +51,7 @@ _MAX_NEWEST = 200
 _MIN_PRUNED = 1_000
 _REPORT_INTERVAL = timedelta(minutes=1)
 # Imported by the first search, because it is slow to import.
-_RANKING = "weftline.capabilities.search.ranking"
+_RANKING = "weftline.search.ranking"
 _loaded: dict[str, Any] = {}
 
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from weftline.access.steps import check_in_step
 from weftline.app.dispatch import check_access
 from weftline.app.search.service import rank
 from weftline.app.tools.needs import NEEDS, synonyms_of
 from weftline.app.tools.toolbox import WEFTLINE_TOOLS
-from weftline.capabilities.access.steps import check_in_step
-from weftline.capabilities.indexing.collections.model import embedded_text
-from weftline.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
-from weftline.capabilities.indexing.embeddings.model_selection import serving_model
-from weftline.capabilities.language_models.model import ToolDefinition
-from weftline.capabilities.search.index_view import CollectionQuery
-from weftline.capabilities.search.model import Query, RankingWeights
-from weftline.capabilities.tools.catalogue import DescribeTool, FoundTool, RankedTool, ToolDescription
-from weftline.capabilities.tools.definitions import summary
-from weftline.capabilities.tools.model import TOOLS, RuntimeTool
-from weftline.capabilities.tools.registry import visible_owners
+from weftline.indexing.collections.model import embedded_text
+from weftline.indexing.embeddings.model import EmbedderUnavailable, TextRefused
+from weftline.indexing.embeddings.model_selection import serving_model
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import UnknownOperation
 from weftline.kernel.thread_pools import SEARCH_THREADS
+from weftline.models.language_models.model import ToolDefinition
+from weftline.prompts.tools.catalogue import DescribeTool, FoundTool, RankedTool, ToolDescription
+from weftline.prompts.tools.definitions import summary
+from weftline.prompts.tools.model import TOOLS, RuntimeTool
+from weftline.prompts.tools.registry import visible_owners
+from weftline.search.index_view import CollectionQuery
+from weftline.search.model import Query, RankingWeights
 from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.database import Scope, caller_scope
 from weftline.storage.sql.embeddings import SqlTenantModelStore
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from weftline.app.search.service import SearchIndexes
     from weftline.app.tools.tool_index import ToolIndex
     from weftline.app.tools.toolbox import Toolbox, ToolEntry, ToolView
-    from weftline.capabilities.indexing.embeddings.model import Vectors
-    from weftline.capabilities.search.index_view import View
-    from weftline.capabilities.search.model import Ranked
-    from weftline.capabilities.tools.model import RegisteredTool
+    from weftline.indexing.embeddings.model import Vectors
     from weftline.kernel.clock import Clock
     from weftline.kernel.identity import Actor
+    from weftline.prompts.tools.model import RegisteredTool
+    from weftline.search.index_view import View
+    from weftline.search.model import Ranked
     from weftline.storage.sql.database import Database, Transaction
 
 # Tools have no importance and no age: the best few are returned, however well they fit.

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from weftline.access.steps import is_in_step
+from weftline.access.tool_profiles import parse_tool_profile
 from weftline.app.bound_session import LINE_FIELDS, works_in_session
 from weftline.app.dispatch import authorise, may_use
 from weftline.app.tools.lean_views import LEAN_TOOLS, lean_schema
-from weftline.capabilities.access.steps import is_in_step
-from weftline.capabilities.access.tool_profiles import parse_tool_profile
 from weftline.kernel.errors import InvalidInput, UnknownOperation, close_names
 from weftline.kernel.identity import Permission
 from weftline.kernel.operation import Audience, Effect

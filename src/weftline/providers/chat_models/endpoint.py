@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import httpx2
 
-from weftline.capabilities.language_models.chat_model import ChatModelError
+from weftline.models.language_models.chat_model import ChatModelError
 from weftline.providers.chat_models.wire import is_too_long, malformed
 
 if TYPE_CHECKING:
-    from weftline.capabilities.language_models.chat_model import ChatAnswer, ChatErrorKind, ChatRequest
+    from weftline.models.language_models.chat_model import ChatAnswer, ChatErrorKind, ChatRequest
     from weftline.providers.chat_models.wire import ChatWire, RequestOptions
 
 _MAX_BYTES = 8 * 2**20

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from weftline.capabilities.language_models.chat_model import ChatCaller, ChatMessage, ChatRequest
+from weftline.models.language_models.chat_model import ChatCaller, ChatMessage, ChatRequest
 from weftline.settings import InvalidSetting
 
 if TYPE_CHECKING:
-    from weftline.capabilities.language_models.chat_model import ChatMeter, ChatModel
-    from weftline.capabilities.language_models.usage import Usage
+    from weftline.models.language_models.chat_model import ChatMeter, ChatModel
+    from weftline.models.language_models.usage import Usage
     from weftline.providers.chat_models.wire import ChatWire
     from weftline.settings import Settings
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weftline.capabilities.language_models.chat_model import ChatAnswer
+from weftline.models.language_models.chat_model import ChatAnswer
 from weftline.providers.chat_models.wire import RequestOptions, malformed, refused, usage_of
 
 if TYPE_CHECKING:
-    from weftline.capabilities.language_models.chat_model import ChatRequest
+    from weftline.models.language_models.chat_model import ChatRequest
 
 OPENAI_URL = "https://api.openai.com/v1"
 _SCHEMA_NAME = "answer"

@@ -8,15 +8,15 @@ import random
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from weftline.capabilities.language_models.chat_model import ChatModelError
 from weftline.kernel.errors import ServerBusy
 from weftline.kernel.fair_queue import FairSlots
+from weftline.models.language_models.chat_model import ChatModelError
 from weftline.providers.chat_models.circuit_breaker import CircuitBreaker
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from weftline.capabilities.language_models.chat_model import ChatAnswer, ChatMeter, ChatRequest
+    from weftline.models.language_models.chat_model import ChatAnswer, ChatMeter, ChatRequest
     from weftline.providers.chat_models.endpoint import ChatEndpoint
 
 _log = logging.getLogger("weftline.chat_models")

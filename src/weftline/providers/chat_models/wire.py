@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from weftline.capabilities.language_models.chat_model import ChatModelError
-from weftline.capabilities.language_models.usage import normalise_usage
 from weftline.kernel.errors import InvalidInput
+from weftline.models.language_models.chat_model import ChatModelError
+from weftline.models.language_models.usage import normalise_usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from weftline.capabilities.language_models.chat_model import ChatAnswer, ChatRequest
-    from weftline.capabilities.language_models.usage import Usage
+    from weftline.models.language_models.chat_model import ChatAnswer, ChatRequest
+    from weftline.models.language_models.usage import Usage
 
 # Parts of the errors with which endpoints say that the input exceeds the context, in lower case.
 _TOO_LONG = (

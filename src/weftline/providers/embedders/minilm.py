@@ -15,7 +15,6 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from weftline.capabilities.indexing.embeddings.model import EmbedderUnavailable
 from weftline.encoder.bert import (
     WIDTH,
     EncoderLayer,
@@ -30,13 +29,14 @@ from weftline.encoder.bert import (
 from weftline.encoder.installed import SHA256, WeightsUnreadable, installed_weights
 from weftline.encoder.onnx_files import FLOAT, INT64, Graph
 from weftline.encoder.wordpiece import WordPieceTokenizer
+from weftline.indexing.embeddings.model import EmbedderUnavailable
 from weftline.providers.embedders.local import MINILM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.capabilities.indexing.embeddings.model import Vectors
     from weftline.encoder.onnx_files import Array
+    from weftline.indexing.embeddings.model import Vectors
 
 _INSTALL = "Run pip install --force-reinstall weftline where Weftline runs; weftline doctor checks it."
 _LAYERS = 6

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnxruntime
 
-from weftline.capabilities.injection.model import Detection, DetectorUnavailable
-from weftline.capabilities.injection.normal_form import normalise
-from weftline.capabilities.injection.segments import segments
 from weftline.encoder.wordpiece import WordPieceTokenizer, bert_vocabulary
 from weftline.providers.extras import is_installed
+from weftline.safety.injection.model import Detection, DetectorUnavailable
+from weftline.safety.injection.normal_form import normalise
+from weftline.safety.injection.segments import segments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from weftline.capabilities.injection.model import InjectionDetector
+    from weftline.safety.injection.model import InjectionDetector
 
     Tokenize = Callable[[str, int], list[int]]
 

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING
 
 import msgspec
 
-from weftline.capabilities.object_storage.model import ObjectDamaged, ObjectMissing, Pointer
+from weftline.history.object_storage.model import ObjectDamaged, ObjectMissing, Pointer
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import Conflict, DiskFull
 from weftline.storage.backup.archive import (
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from weftline.capabilities.object_storage.store import ObjectStore
+    from weftline.history.object_storage.store import ObjectStore
     from weftline.kernel.clock import Clock
     from weftline.storage.backup.archive import Progress
     from weftline.storage.backup.tables import ObjectRow, Table

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weftline.capabilities.object_storage.model import ObjectBusy, ObjectDamaged, ObjectState, Pointer
+from weftline.history.object_storage.model import ObjectBusy, ObjectDamaged, ObjectState, Pointer
 from weftline.kernel.errors import Conflict
 from weftline.storage.backup.archive import (
     BackupUnusable,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from weftline.capabilities.object_storage.store import Staging
+    from weftline.history.object_storage.store import Staging
     from weftline.kernel.clock import Clock
     from weftline.storage.backup.archive import Manifest, Progress, TableContent
     from weftline.storage.backup.tables import ObjectRow, Table

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weftline.capabilities.access.audit import AuditQuery, AuditRow
-from weftline.capabilities.access.model import Memberships, Principal, SigningKey, StoredKey, StoredToken
+from weftline.access.audit import AuditQuery, AuditRow
+from weftline.access.model import Memberships, Principal, SigningKey, StoredKey, StoredToken
 from weftline.kernel.fields import MAX_INT
 from weftline.kernel.identity import Permission, PrincipalKind, names_of_type
 from weftline.storage.sql.database import SqlStore

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weftline.capabilities.alerts.conditions import RecentCall
-from weftline.capabilities.alerts.store import AgentsWithCalls
+from weftline.insight.alerts.conditions import RecentCall
+from weftline.insight.alerts.store import AgentsWithCalls
 from weftline.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:

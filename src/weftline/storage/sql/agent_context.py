@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weftline.capabilities.agent_context.model import pin_holder
-from weftline.capabilities.agent_context.store import PinnedContext
-from weftline.capabilities.history.composite_lines import PartVersion
-from weftline.capabilities.history.model import BRANCH_MARK, ChangeKind
+from weftline.history.composite_lines import PartVersion
+from weftline.history.model import BRANCH_MARK, ChangeKind
+from weftline.state.agent_context.model import pin_holder
+from weftline.state.agent_context.store import PinnedContext
 from weftline.storage.sql.blobs import SqlBlobs
 from weftline.storage.sql.database import BATCH_SIZE, SqlStore, flat_batches
 from weftline.storage.sql.history import SqlLineStore
@@ -20,7 +20,7 @@ from weftline.storage.sql.history_rows import VERSION, version
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from weftline.capabilities.history.model import Point, Version
+    from weftline.history.model import Point, Version
     from weftline.storage.sql.database import Transaction
 
 

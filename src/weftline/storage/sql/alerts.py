@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weftline.capabilities.alerts.model import Alert, AlertState
+from weftline.insight.alerts.model import Alert, AlertState
 from weftline.kernel.alerts import ALERT_CONDITIONS, AlertSubject, agent_subject
 from weftline.storage.sql.database import SqlStore, placeholders
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.capabilities.alerts.store import AlertFilter, AlertReader
+    from weftline.insight.alerts.store import AlertFilter, AlertReader
     from weftline.kernel.alerts import AlertCondition
     from weftline.storage.sql.database import Row, Transaction, Value
 

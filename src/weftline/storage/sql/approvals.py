@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from weftline.capabilities.approvals.model import RELEASE, ApprovalState, CallResult, HeldCall
-from weftline.capabilities.approvals.store import Pending, PerformedElsewhere
 from weftline.kernel.approval import HoldReason
 from weftline.kernel.correlation import Correlation
 from weftline.kernel.identity import Permission
+from weftline.safety.approvals.model import RELEASE, ApprovalState, CallResult, HeldCall
+from weftline.safety.approvals.store import Pending, PerformedElsewhere
 from weftline.storage.sql.blobs import pack, text_of
 from weftline.storage.sql.database import SqlStore, batches, placeholders
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.capabilities.approvals.model import Hold
     from weftline.kernel.approval import Approval
+    from weftline.safety.approvals.model import Hold
     from weftline.storage.sql.database import Row, Transaction
 
 _COLUMNS = """approval_id, caller_id, caller, session_id, operation, request, digest, hold, reason, permissions,

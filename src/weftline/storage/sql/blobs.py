@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
-from weftline.capabilities.history.model import ValueDamaged
+from weftline.history.model import ValueDamaged
 from weftline.storage.sql.database import SqlStore, batches, placeholders
 from weftline.storage.sql.object_storage import SqlObjectIndex
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weftline.capabilities.board.model import Entry, EntryWithValue
 from weftline.kernel.identity import ANYONE, named_types
+from weftline.state.board.model import Entry, EntryWithValue
 from weftline.storage.sql.acl_column import decode_patterns, encode_patterns
 from weftline.storage.sql.blobs import text_of
 from weftline.storage.sql.database import SqlStore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weftline.capabilities.history.store import Checkout
+from weftline.history.store import Checkout
 from weftline.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:

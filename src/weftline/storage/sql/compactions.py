@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import structs
 
-from weftline.capabilities.compaction.model import CompactedView, Compaction, CompactionState
-from weftline.capabilities.compaction.store import KEPT_COMPACTIONS, KEPT_VIEWS, AppliedCompaction
 from weftline.storage.sql.blobs import pack, text_of
 from weftline.storage.sql.database import SqlStore
+from weftline.windows.compaction.model import CompactedView, Compaction, CompactionState
+from weftline.windows.compaction.store import KEPT_COMPACTIONS, KEPT_VIEWS, AppliedCompaction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,8 +16,8 @@ from weftline.settings import InvalidSetting
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 
-    from weftline.capabilities.indexing.collections.store import VectorSearch
-    from weftline.capabilities.metrics.model import DatabaseMetrics
+    from weftline.indexing.collections.store import VectorSearch
+    from weftline.insight.metrics.model import DatabaseMetrics
     from weftline.kernel.events import NewEvent
     from weftline.kernel.identity import Actor
 

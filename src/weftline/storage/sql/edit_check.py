@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weftline.capabilities.access.model import actor_for
-from weftline.capabilities.agent_context.model import ContextLine
-from weftline.capabilities.agent_context.permissions import check_may_define, find_agent
-from weftline.capabilities.history.line_kinds import is_signed
-from weftline.capabilities.layers.history_backend import check_may_change
-from weftline.capabilities.layers.model import LayerViolation, is_layer_line, name_of
+from weftline.access.model import actor_for
+from weftline.history.line_kinds import is_signed
 from weftline.kernel.errors import InvalidInput, SelfModification
+from weftline.state.agent_context.model import ContextLine
+from weftline.state.agent_context.permissions import check_may_define, find_agent
+from weftline.state.layers.history_backend import check_may_change
+from weftline.state.layers.model import LayerViolation, is_layer_line, name_of
 from weftline.storage.sql.access import SqlAccessStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from weftline.capabilities.history.edit_proof import EditProof
+    from weftline.history.edit_proof import EditProof
     from weftline.storage.sql.database import Transaction
 
 

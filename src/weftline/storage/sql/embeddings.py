@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, get_args
 
-from weftline.capabilities.indexing.embeddings.store import SHARE_UNITS, CachedKind, CachedVector, TenantModel
+from weftline.indexing.embeddings.store import SHARE_UNITS, CachedKind, CachedVector, TenantModel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from weftline.capabilities.indexing.embeddings.store import Role
+    from weftline.indexing.embeddings.store import Role
     from weftline.storage.sql.database import Transaction
 
 # Owner of cached vectors that belong to no tenant: not a valid tenant name.

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import structs
 
-from weftline.capabilities.board.model import intersect_acls
-from weftline.capabilities.board.read_acl import KeyVersion, later_key_acls
-from weftline.capabilities.events.model import is_about_a_key
-from weftline.capabilities.history.model import line_name
-from weftline.capabilities.sessions.model import line_of
+from weftline.history.board_lines import line_of
+from weftline.history.model import line_name
 from weftline.kernel.clock import from_micros, to_micros
 from weftline.kernel.correlation import NO_CORRELATION, Correlation
 from weftline.kernel.events import Event, EventType, NewEvent, Origin, StoredEvent
 from weftline.kernel.identity import ANYONE, SYSTEM_ID, named_types, principal_of
+from weftline.sessions.events.model import is_about_a_key
+from weftline.state.board.model import intersect_acls
+from weftline.state.board.read_acl import KeyVersion, later_key_acls
 from weftline.storage.sql.access import note_named_types
 from weftline.storage.sql.acl_column import decode_audience, decode_patterns, encode_patterns
 from weftline.storage.sql.database import SqlStore, batches, placeholders
@@ -27,8 +27,8 @@ from weftline.storage.sql.history import SqlLineStore
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from weftline.capabilities.events.model import EventQuery
     from weftline.kernel.clock import Clock
+    from weftline.sessions.events.model import EventQuery
     from weftline.storage.sql.database import Row, Transaction, Value
 
 # An event of a session is for the session's members of now; its own copy counts outside sessions, and for the deletion

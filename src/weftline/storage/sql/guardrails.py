@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weftline.capabilities.guardrails.store import HitCount, RuleKey
+from weftline.safety.guardrails.store import HitCount, RuleKey
 from weftline.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import structs
 
-from weftline.capabilities.history.line_kinds import has_acls, is_signed
-from weftline.capabilities.history.model import (
+from weftline.history.line_kinds import has_acls, is_signed
+from weftline.history.model import (
     BRANCH_MARK,
     EMPTY,
     LATEST,
@@ -21,7 +21,7 @@ from weftline.capabilities.history.model import (
     branch_of,
     trunk_of,
 )
-from weftline.capabilities.history.store import Pin
+from weftline.history.store import Pin
 from weftline.storage.sql.blobs import SqlBlobs, unpack
 from weftline.storage.sql.checkouts import note_branch_gone
 from weftline.storage.sql.database import BATCH_SIZE, batches
@@ -40,9 +40,9 @@ from weftline.storage.sql.version_lookup import versions_at, versions_numbered, 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from weftline.capabilities.history.edit_proof import EditProof
-    from weftline.capabilities.history.model import Change, ChangeMeta, Commit, Damage, Point, StoredCommit, Version
-    from weftline.capabilities.history.store import ChangeRef, Limits, OriginalVersion, PruneCursor, Pruned
+    from weftline.history.edit_proof import EditProof
+    from weftline.history.model import Change, ChangeMeta, Commit, Damage, Point, StoredCommit, Version
+    from weftline.history.store import ChangeRef, Limits, OriginalVersion, PruneCursor, Pruned
     from weftline.storage.sql.database import Row, Transaction, Value
 
 _HEAD = "SELECT line_id, seq, head, weight, next_expiry_at, step FROM lines WHERE tenant = $1 AND line_id = $2 "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weftline.capabilities.history.model import (
+from weftline.history.model import (
     Author,
     Change,
     ChangeKind,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from weftline.capabilities.history.line_kinds import is_signed
-from weftline.capabilities.history.model import EMPTY, ChangeKind, ChangeMeta, Damage, Tag, trunk_of
-from weftline.capabilities.sessions.model import is_main_board, session_of
+from weftline.history.board_lines import is_main_board, session_of
+from weftline.history.line_kinds import is_signed
+from weftline.history.model import EMPTY, ChangeKind, ChangeMeta, Damage, Tag, trunk_of
 from weftline.storage.sql.acl_column import decode_patterns
 from weftline.storage.sql.blobs import unpack
 from weftline.storage.sql.history_rows import ALL_KEYS, CHANGE, COMMIT, by_commit, decode_meta, recorded
@@ -19,7 +19,7 @@ from weftline.storage.sql.trust_column import decode_label
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from weftline.capabilities.history.model import Change, StoredCommit
+    from weftline.history.model import Change, StoredCommit
     from weftline.storage.sql.database import Row, Transaction
 
 _PAGE_SIZE = 500

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weftline.capabilities.messages.model import UnreadMessage
+from weftline.sessions.messages.model import UnreadMessage
 from weftline.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.capabilities.messages.model import Message, MessageHandle
+    from weftline.sessions.messages.model import Message, MessageHandle
 
 _ADD = """
 INSERT INTO inbox (tenant, recipient_id, session_id, message_id, sender, sent_at) VALUES ($1, $2, $3, $4, $5, $6)

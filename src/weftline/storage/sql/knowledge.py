@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weftline.capabilities.indexing.chunking.model import ChunkingOptions
-from weftline.capabilities.indexing.collections.model import domain_collection
-from weftline.capabilities.knowledge.model import Document, Domain, Quarantine
-from weftline.capabilities.knowledge.store import (
+from weftline.indexing.chunking.model import ChunkingOptions
+from weftline.indexing.collections.model import domain_collection
+from weftline.kernel.clock import DAY_MICROS
+from weftline.kernel.identity import named_types
+from weftline.knowledge.model import Document, Domain, Quarantine
+from weftline.knowledge.store import (
     Backlog,
     IncompleteDocument,
     LeasedDocument,
@@ -17,10 +19,8 @@ from weftline.capabilities.knowledge.store import (
     Requeued,
     StoredContent,
 )
-from weftline.capabilities.knowledge.templates.model import DomainEvaluation, DomainTemplate
-from weftline.capabilities.trust.model import TrustLabel
-from weftline.kernel.clock import DAY_MICROS
-from weftline.kernel.identity import named_types
+from weftline.knowledge.templates.model import DomainEvaluation, DomainTemplate
+from weftline.safety.trust.model import TrustLabel
 from weftline.storage.sql.acl_column import decode_patterns, encode_patterns
 from weftline.storage.sql.collections import in_json
 from weftline.storage.sql.database import SqlStore, placeholders
@@ -31,7 +31,7 @@ from weftline.storage.sql.knowledge_sources import erase_sources
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from weftline.capabilities.knowledge.model import DocumentState
+    from weftline.knowledge.model import DocumentState
     from weftline.storage.sql.database import Row, Transaction, Value
 
 _DOMAIN = """

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from weftline.capabilities.knowledge.sources.model import KnowledgeSource, SyncCounts, SyncedFile
 from weftline.kernel.fields import MAX_INT
+from weftline.knowledge.sources.model import KnowledgeSource, SyncCounts, SyncedFile
 from weftline.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from weftline.capabilities.knowledge.sources.hooks import SignedCall
+    from weftline.knowledge.sources.hooks import SignedCall
     from weftline.storage.sql.database import Row, Transaction, Value
 
 _SOURCE = """

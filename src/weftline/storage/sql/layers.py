@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weftline.capabilities.agent_context.critical import CriticalEdit
-from weftline.capabilities.agent_context.model import pin_holder
-from weftline.capabilities.history.composite_lines import PartVersion
-from weftline.capabilities.layers.store import LayerPin, ListedLayer
+from weftline.history.composite_lines import PartVersion
+from weftline.state.agent_context.critical import CriticalEdit
+from weftline.state.agent_context.model import pin_holder
+from weftline.state.layers.store import LayerPin, ListedLayer
 from weftline.storage.sql.database import SqlStore, batches
 from weftline.storage.sql.signed_lists import list_violation, seal
 

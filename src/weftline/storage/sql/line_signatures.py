@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from weftline.capabilities.history.model import Change
+    from weftline.history.model import Change
     from weftline.storage.sql.database import Transaction
 
 _encode = msgspec.json.Encoder().encode

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weftline.capabilities.lineage.store import (
+from weftline.exchange.lineage.store import (
     MIN_COPIED_BYTES,
     Derivation,
     DerivedSummary,
     SentPrompt,
     StoredVersion,
 )
-from weftline.capabilities.records.item_refs import ItemRef
+from weftline.records.item_refs import ItemRef
 from weftline.storage.sql.blobs import text_of
 from weftline.storage.sql.database import BATCH_SIZE, SqlStore, batches, placeholders
 from weftline.storage.sql.pruning import forget_values

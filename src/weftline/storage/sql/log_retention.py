@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from weftline.capabilities.search.session_indexing.cursor import INDEXING_JOB, REINDEXING_JOB, IndexCursor
+from weftline.search.session_indexing.cursor import INDEXING_JOB, REINDEXING_JOB, IndexCursor
 from weftline.storage.sql.database import SqlStore
 from weftline.storage.sql.jobs import SqlJobStore
 

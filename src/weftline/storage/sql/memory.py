@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weftline.capabilities.memory.model import MemoryEntry, MemoryEntryWithValue, MemoryScope, MemoryUsage, ScopeSize
+from weftline.state.memory.model import MemoryEntry, MemoryEntryWithValue, MemoryScope, MemoryUsage, ScopeSize
 from weftline.storage.sql.blobs import SqlBlobs, text_of
 from weftline.storage.sql.database import SqlStore
 from weftline.storage.sql.trust_column import decode_label, encode_label
@@ -12,7 +12,7 @@ from weftline.storage.sql.trust_column import decode_label, encode_label
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from weftline.capabilities.memory.model import KeyRange, MemoryCursor
+    from weftline.state.memory.model import KeyRange, MemoryCursor
     from weftline.storage.sql.database import Row, Transaction
 
 _COLUMNS = """

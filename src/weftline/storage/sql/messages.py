@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from weftline.capabilities.messages.model import (
+from weftline.sessions.messages.model import (
     DIRECT,
     LAST,
     AudienceCount,
@@ -25,7 +25,7 @@ from weftline.storage.sql.trust_column import decode_label, encode_label
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from weftline.capabilities.messages.model import Excerpt, TranscriptRange
+    from weftline.sessions.messages.model import Excerpt, TranscriptRange
     from weftline.storage.sql.database import Row, Value
 
 _MESSAGE = """

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from weftline.capabilities.metering.intervals import KeptFrom, cover, units_for, widened
-from weftline.capabilities.metering.model import (
+from weftline.kernel.clock import from_micros
+from weftline.models.metering.intervals import KeptFrom, cover, units_for, widened
+from weftline.models.metering.model import (
     DELETED,
     OTHER,
     SUM_NAMES,
@@ -20,7 +21,7 @@ from weftline.capabilities.metering.model import (
     UsageSums,
     floor_to,
 )
-from weftline.capabilities.metering.rollup import (
+from weftline.models.metering.rollup import (
     UsageInterval,
     add_to,
     max_rows,
@@ -28,16 +29,15 @@ from weftline.capabilities.metering.rollup import (
     within_intervals,
     within_limit,
 )
-from weftline.capabilities.metering.store import UsageDetail, UsageGroup, UsagePage, UsageTotals
-from weftline.kernel.clock import from_micros
+from weftline.models.metering.store import UsageDetail, UsageGroup, UsagePage, UsageTotals
 from weftline.storage.sql.database import SqlStore, batches, placeholders
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from weftline.capabilities.metering.intervals import Interval
-    from weftline.capabilities.metering.model import NewUsageEntry, Unit
-    from weftline.capabilities.metering.store import Retention, UsageQuery
+    from weftline.models.metering.intervals import Interval
+    from weftline.models.metering.model import NewUsageEntry, Unit
+    from weftline.models.metering.store import Retention, UsageQuery
     from weftline.storage.sql.database import Row, Transaction, Value
 
 _MICROS = 1_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weftline.capabilities.metrics.history import MetricBucket, MetricRow, MetricTotals
+from weftline.insight.metrics.history import MetricBucket, MetricRow, MetricTotals
 from weftline.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weftline.capabilities.indexing.model_migration.canary import Canary
-from weftline.capabilities.indexing.model_migration.model import ModelComparison, ModelMigration
+from weftline.indexing.model_migration.canary import Canary
+from weftline.indexing.model_migration.model import ModelComparison, ModelMigration
 
 if TYPE_CHECKING:
     from weftline.storage.sql.database import Row, Transaction

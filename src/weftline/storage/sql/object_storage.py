@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weftline.capabilities.object_storage.model import GRACE_MICROS, PENDING_MICROS, ObjectState
-from weftline.capabilities.object_storage.store import StoredObject, UploadDecision, UploadStart
+from weftline.history.object_storage.model import GRACE_MICROS, PENDING_MICROS, ObjectState
+from weftline.history.object_storage.store import StoredObject, UploadDecision, UploadStart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

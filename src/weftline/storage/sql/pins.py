@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weftline.capabilities.pins.model import ItemPlace, PinnedItem
+from weftline.indexing.pins.model import ItemPlace, PinnedItem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from weftline.capabilities.plans.model import AssignedPlan
+from weftline.access.plans.model import AssignedPlan
 from weftline.storage.sql.database import SqlStore
 
 _SET_PLAN = """

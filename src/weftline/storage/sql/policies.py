@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weftline.capabilities.transfer.policies import ExportPolicy
-from weftline.capabilities.transfer.policy_filter import PolicyDefinition
+from weftline.exchange.transfer.policies import ExportPolicy
+from weftline.exchange.transfer.policy_filter import PolicyDefinition
 from weftline.kernel.identity import named_types, principal_of
 from weftline.storage.sql.access import note_named_types
 from weftline.storage.sql.database import SqlStore

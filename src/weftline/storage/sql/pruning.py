@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weftline.capabilities.history.store import PruneCursor, Pruned
+from weftline.history.store import PruneCursor, Pruned
 from weftline.storage.sql.blobs import SqlBlobs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.capabilities.history.store import Limits
+    from weftline.history.store import Limits
     from weftline.storage.sql.database import Transaction
 
 # Only the versions right before the retained ones are scanned: constant cost for a long history.

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import structs
 
-from weftline.capabilities.assembly.receipts import Receipt, ReportedUsage, SavingsTotal, StoredReceipt
-from weftline.capabilities.efficiency.model import Efficiency
+from weftline.prompts.assembly.receipts import Receipt, ReportedUsage, SavingsTotal, StoredReceipt
+from weftline.prompts.efficiency.model import Efficiency
 from weftline.storage.sql.blobs import pack, text_of
 from weftline.storage.sql.database import SqlStore, batches, placeholders
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weftline.capabilities.records.refs import Ref
-from weftline.capabilities.records.store import ITEM_TYPE, Redaction, StoredRecord
-from weftline.capabilities.sessions.model import member_patterns
+from weftline.records.refs import Ref
+from weftline.records.store import ITEM_TYPE, Redaction, StoredRecord
+from weftline.sessions.model import member_patterns
 from weftline.storage.sql.acl_column import decode_patterns, encode_patterns
 from weftline.storage.sql.blobs import pack, text_of
 from weftline.storage.sql.database import SqlStore, batches, placeholders

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weftline.capabilities.history.retention_rules import Pruning, StoredRule
-from weftline.capabilities.history.store import Rule
+from weftline.history.retention_rules import Pruning, StoredRule
+from weftline.history.store import Rule
 from weftline.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:

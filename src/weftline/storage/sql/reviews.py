@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weftline.capabilities.history.model import BRANCH_MARK
-from weftline.capabilities.history.reviews import ConflictHashes, Review, ReviewState
-from weftline.capabilities.history.store import IndexedSnapshot
+from weftline.history.model import BRANCH_MARK
+from weftline.history.reviews import ConflictHashes, Review, ReviewState
+from weftline.history.store import IndexedSnapshot
 from weftline.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.capabilities.history.store import SnapshotPosition
+    from weftline.history.store import SnapshotPosition
     from weftline.storage.sql.database import Row, Transaction
 
 _REVIEW = """

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weftline.capabilities.history.model import blob_hash, trunk_of
-from weftline.capabilities.history.store import OriginalVersion
+from weftline.history.model import blob_hash, trunk_of
+from weftline.history.store import OriginalVersion
 from weftline.storage.sql.blobs import SqlBlobs, text_of
 from weftline.storage.sql.history_rows import decode_meta
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.capabilities.history.model import ChangeMeta
+    from weftline.history.model import ChangeMeta
     from weftline.storage.sql.database import Transaction
 
 _ORIGINALS = """

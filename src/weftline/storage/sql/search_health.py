@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weftline.capabilities.indexing.collections.model import LOCK_ORDER
+from weftline.indexing.collections.model import LOCK_ORDER
 
 if TYPE_CHECKING:
     from weftline.storage.sql.database import Transaction

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from weftline.capabilities.history.reviews import ReviewState
-from weftline.capabilities.sessions.deletion import SessionContent
+from weftline.history.reviews import ReviewState
 from weftline.kernel.identity import principal_of
+from weftline.sessions.deletion import SessionContent
 from weftline.storage.sql.database import batches, placeholders
 
 if TYPE_CHECKING:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from weftline.capabilities.indexing.collections.item_ids import MemoryKey
-from weftline.capabilities.indexing.collections.model import MEMORY, SESSIONS, WINDOWS
-from weftline.capabilities.search.items import WindowPlace
-from weftline.capabilities.search.session_indexing.cursor import (
+from weftline.indexing.collections.item_ids import MemoryKey
+from weftline.indexing.collections.model import MEMORY, SESSIONS, WINDOWS
+from weftline.kernel.ports import Progress
+from weftline.search.items import WindowPlace
+from weftline.search.session_indexing.cursor import (
     EMBEDDING_JOB,
     INDEXING_JOB,
     REINDEXING_JOB,
     IndexCursor,
     pending_events,
 )
-from weftline.kernel.ports import Progress
 from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.events import SqlEventStore
 from weftline.storage.sql.jobs import SqlJobStore

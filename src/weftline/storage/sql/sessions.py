@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weftline.capabilities.history.line_kinds import SESSION
-from weftline.capabilities.history.model import Head, branch_of
-from weftline.capabilities.indexing.collections.model import SESSIONS, WINDOWS
-from weftline.capabilities.search.items import WindowPlace
-from weftline.capabilities.sessions.model import Session, SessionConfig, line_of
+from weftline.history.board_lines import line_of
+from weftline.history.line_kinds import SESSION
+from weftline.history.model import Head, branch_of
+from weftline.indexing.collections.model import SESSIONS, WINDOWS
 from weftline.kernel.identity import named_types
+from weftline.search.items import WindowPlace
+from weftline.sessions.model import Session, SessionConfig
 from weftline.storage.sql.acl_column import decode_audience, encode_audience
 from weftline.storage.sql.agent_context import erase_snapshots
 from weftline.storage.sql.approvals import erase_approvals
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
-    from weftline.capabilities.history.line_kinds import LineKind
-    from weftline.capabilities.sessions.deletion import SessionContent
-    from weftline.capabilities.sessions.store import SessionCursor
+    from weftline.history.line_kinds import LineKind
+    from weftline.sessions.deletion import SessionContent
+    from weftline.sessions.store import SessionCursor
     from weftline.storage.sql.database import Row
 
 _SESSION = """

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from weftline.capabilities.history.composite_lines import PartVersion
-from weftline.capabilities.history.line_kinds import line_kinds
-from weftline.capabilities.history.model import ValueDamaged, VersionPruned
-from weftline.capabilities.layers.model import LayerViolation
-from weftline.capabilities.layers.service import verified_state
+from weftline.history.composite_lines import PartVersion
+from weftline.history.line_kinds import line_kinds
+from weftline.history.model import ValueDamaged, VersionPruned
+from weftline.state.layers.model import LayerViolation
+from weftline.state.layers.service import verified_state
 from weftline.storage.sql.database import SYSTEM, Scope
 from weftline.storage.sql.history import SqlLineStore
 from weftline.storage.sql.history_verify import find_damage, unsigned_versions

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weftline.capabilities.layers.model import LayerViolation
+from weftline.state.layers.model import LayerViolation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weftline.capabilities.teams.model import Member, Team
+from weftline.access.teams.model import Member, Team
 from weftline.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:

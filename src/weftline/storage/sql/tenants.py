@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from weftline.capabilities.access.model import DEFAULT_TENANT
+from weftline.access.model import DEFAULT_TENANT
 
 if TYPE_CHECKING:
     from weftline.storage.sql.database import Transaction

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weftline.capabilities.language_models.factors import TokenFactor
+from weftline.models.language_models.factors import TokenFactor
 
 if TYPE_CHECKING:
     from weftline.storage.sql.database import Transaction

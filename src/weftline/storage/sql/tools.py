@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weftline.capabilities.tools.model import RecordedSelection, RegisteredTool, RegistrySize, StepDefinition
+from weftline.prompts.tools.model import RecordedSelection, RegisteredTool, RegistrySize, StepDefinition
 from weftline.storage.sql.database import SqlStore, batches, placeholders
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from weftline.capabilities.trust.model import TrustLabel
+from weftline.safety.trust.model import TrustLabel
 
 _decoder = msgspec.json.Decoder(TrustLabel)
 _encoder = msgspec.json.Encoder()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from weftline.capabilities.metrics.model import ConnectionStats, DatabaseMetrics, PoolStats, SystemInfo
+from weftline.insight.metrics.model import ConnectionStats, DatabaseMetrics, PoolStats, SystemInfo
 
 _SLOW_SECONDS = 0.05
 

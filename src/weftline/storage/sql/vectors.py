@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from weftline.capabilities.indexing.collections.model import NearChunk, PackedVectors
+from weftline.indexing.collections.model import NearChunk, PackedVectors
 from weftline.storage.sql.collections import SqlCollectionStore, in_json
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.dialects.postgres_vectors import partition_of, swap_bytes

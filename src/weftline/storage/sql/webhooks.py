@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
-from weftline.capabilities.events.webhooks.model import Webhook
-from weftline.capabilities.events.webhooks.store import Delivery, DeliveryCounts, DueDelivery
+from weftline.sessions.events.webhooks.model import Webhook
+from weftline.sessions.events.webhooks.store import Delivery, DeliveryCounts, DueDelivery
 from weftline.storage.sql.acl_column import decode_patterns, encode_patterns
 from weftline.storage.sql.database import SqlStore
 from weftline.storage.sql.jobs import RowLease
@@ -15,7 +15,7 @@ from weftline.storage.sql.jobs import RowLease
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.capabilities.events.webhooks.model import Attempt, DeliveryState, WebhookState
+    from weftline.sessions.events.webhooks.model import Attempt, DeliveryState, WebhookState
     from weftline.storage.sql.database import Row, Transaction
 
 _WEBHOOK = """

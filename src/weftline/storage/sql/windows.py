@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import structs
 
-from weftline.capabilities.windows.model import Category, WindowRoute, WindowSettings
-from weftline.capabilities.windows.store import IndexedCheckpoint
 from weftline.kernel.identity import TEAM
 from weftline.storage.sql.database import SqlStore
 from weftline.storage.sql.session_index import remove_window_from_index
+from weftline.windows.model import Category, WindowRoute, WindowSettings
+from weftline.windows.store import IndexedCheckpoint
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

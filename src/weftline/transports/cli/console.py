@@ -87,7 +87,7 @@ def _sign_in_on_data_folder(target: Target, port: int | None, *, opens: bool) ->
 
 
 async def _link_on_server(target: Target) -> str:
-    from weftline.capabilities.access.model import parse_key  # noqa: PLC0415 - help needs no operations
+    from weftline.access.model import parse_key  # noqa: PLC0415 - help needs no operations
     from weftline.kernel.errors import InvalidApiKey  # noqa: PLC0415 - likewise
     from weftline.transports.console.paths import link_to  # noqa: PLC0415 - likewise
 

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 
 import click
 
-from weftline.capabilities.access.tool_profiles import parse_tool_profile
+from weftline.access.tool_profiles import parse_tool_profile
 from weftline.kernel.fields import is_name
 from weftline.transports.cli.base import Command
 from weftline.transports.cli.completion import complete_name

@@ -24,8 +24,8 @@ from weftline.transports.cli.render import show
 from weftline.transports.cli.text_params import TemplateFile
 
 if TYPE_CHECKING:
-    from weftline.capabilities.knowledge.document_operations import FileOptions
     from weftline.client._client import Client
+    from weftline.knowledge.document_operations import FileOptions
     from weftline.open import Weftline
     from weftline.transports.cli.target import Target
 
@@ -156,7 +156,7 @@ async def _add(
 
 
 async def _ensure_domain(weftline: Client | Weftline, domain: str, options: dict[str, Any]) -> None:
-    from weftline.capabilities.knowledge.model import DomainExists  # noqa: PLC0415 - help needs no operations
+    from weftline.knowledge.model import DomainExists  # noqa: PLC0415 - help needs no operations
 
     try:
         await weftline.knowledge.create_domain(domain, **options)

@@ -13,9 +13,9 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from weftline.capabilities.knowledge.documents import DocumentInfo
-    from weftline.capabilities.knowledge.model import DocumentState
     from weftline.client._client import Client
+    from weftline.knowledge.documents import DocumentInfo
+    from weftline.knowledge.model import DocumentState
     from weftline.open import Weftline
 
     DocumentFilter = Callable[[str], bool]

@@ -16,8 +16,8 @@ from weftline.transports.cli.params import AnyValue
 from weftline.transports.cli.render import escape_controls, show
 
 if TYPE_CHECKING:
-    from weftline.capabilities.agent_context.pull import ContextPulled
-    from weftline.capabilities.agent_context.push import ContextPushed
+    from weftline.state.agent_context.pull import ContextPulled
+    from weftline.state.agent_context.push import ContextPushed
     from weftline.transports.cli.target import Target
 
 _TYPES = click.Choice(["conversation_context", "learned_knowledge", "team_preferences", "work_artifacts"])

@@ -16,7 +16,7 @@ from weftline.transports.cli.render import show
 from weftline.transports.cli.resolve import resolve
 
 if TYPE_CHECKING:
-    from weftline.capabilities.records.validation import ValidationReport
+    from weftline.records.validation import ValidationReport
 
 _STANDARD_INPUT = "-"
 _IS_PROV = "is PROV-JSON, which holds no records; validate an export in the format ndjson or json instead"
@@ -73,10 +73,10 @@ def _validated(name: str) -> FileReport:
 
 
 def _check(document: bytes) -> ValidationReport:
-    from weftline.capabilities.records.validation import Problem, ValidationReport, check_document  # noqa: PLC0415 - likewise
-    from weftline.capabilities.transfer.bundle_format import is_bundle  # noqa: PLC0415 - help needs no record types
-    from weftline.capabilities.transfer.prov_json import is_prov  # noqa: PLC0415 - likewise
-    from weftline.capabilities.transfer.validate_bundle import check_bundle  # noqa: PLC0415 - likewise
+    from weftline.exchange.transfer.bundle_format import is_bundle  # noqa: PLC0415 - help needs no record types
+    from weftline.exchange.transfer.prov_json import is_prov  # noqa: PLC0415 - likewise
+    from weftline.exchange.transfer.validate_bundle import check_bundle  # noqa: PLC0415 - likewise
+    from weftline.records.validation import Problem, ValidationReport, check_document  # noqa: PLC0415 - likewise
 
     if is_prov(document):
         return ValidationReport(0, [Problem(1, "$", _IS_PROV)])

@@ -20,7 +20,7 @@ from weftline.transports.cli.params import Json
 from weftline.transports.cli.render import show
 
 if TYPE_CHECKING:
-    from weftline.capabilities.records.resolution import PassageResolution
+    from weftline.records.resolution import PassageResolution
     from weftline.transports.cli.target import Target
 
 _STANDARD_INPUT = "-"

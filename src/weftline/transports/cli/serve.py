@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from weftline.capabilities.access.tool_profiles import parse_tool_profile
+from weftline.access.tool_profiles import parse_tool_profile
 from weftline.kernel.correlation import make_correlation
 from weftline.kernel.errors import Unavailable
 from weftline.transports.cli.base import Command, DataFolderCommand

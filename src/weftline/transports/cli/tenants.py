@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING
 
 import click
 
+from weftline.access.plans.limits import LIMITS, parse_limits
+from weftline.access.plans.model import PLANS, AssignedPlan, limit_text
 from weftline.app.tenants import default_plan
-from weftline.capabilities.metering.model import UsageSums
-from weftline.capabilities.plans.limits import LIMITS, parse_limits
-from weftline.capabilities.plans.model import PLANS, AssignedPlan, limit_text
-from weftline.capabilities.usage.model import UsageFigures, figures
+from weftline.insight.usage.model import UsageFigures, figures
 from weftline.kernel.clock import to_micros
 from weftline.kernel.operation import Response
 from weftline.kernel.timestamps import parse_timestamp
+from weftline.models.metering.model import UsageSums
 from weftline.transports.cli.base import JSON, DataFolderGroup
 from weftline.transports.cli.formatters.usage import render_tenants
 from weftline.transports.cli.render import show
 from weftline.transports.cli.target import opened
 
 if TYPE_CHECKING:
+    from weftline.access.plans.model import Plan
     from weftline.app.tenant_figures import TenantFigures
     from weftline.app.tenants import NewTenant
-    from weftline.capabilities.plans.model import Plan
     from weftline.transports.cli.target import Target
 
 _FEW_EVENTS = 1_000

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import BinaryIO
 
-    from weftline.capabilities.transfer.export import ContextExported
-    from weftline.capabilities.transfer.importer import ContextImported
+    from weftline.exchange.transfer.export import ContextExported
+    from weftline.exchange.transfer.importer import ContextImported
     from weftline.transports.cli.target import Target
 
 _STANDARD = "-"

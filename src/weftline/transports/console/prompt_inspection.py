@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from weftline.capabilities.layers.prefix import sections_of
+from weftline.state.layers.prefix import sections_of
 from weftline.transports.console.charts import Part, segments
 from weftline.transports.console.item_links import item_link
 from weftline.transports.console.text_changes import compared as diffs_of
@@ -14,9 +14,9 @@ from weftline.transports.console.text_changes import compared as diffs_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from weftline.capabilities.assembly.receipt_operations import ReceiptShown
-    from weftline.capabilities.assembly.receipts import ReceiptBlock
-    from weftline.capabilities.history.text_diff import TextDiff
+    from weftline.history.text_diff import TextDiff
+    from weftline.prompts.assembly.receipt_operations import ReceiptShown
+    from weftline.prompts.assembly.receipts import ReceiptBlock
     from weftline.transports.console.charts import Rectangle
 
 IN_PROMPT, SHORTENED = "in the prompt", "shortened"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from weftline.capabilities.assembly.model import digest_of
-from weftline.capabilities.layers.prefix import sections_of
+from weftline.prompts.assembly.model import digest_of
+from weftline.state.layers.prefix import sections_of
 from weftline.transports.console.item_links import item_link
 from weftline.transports.console.text_changes import as_text
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from weftline.capabilities.assembly.receipt_operations import ReceiptShown
-    from weftline.capabilities.assembly.receipts import ReceiptBlock
-    from weftline.capabilities.windows.views import WindowEventView
+    from weftline.prompts.assembly.receipt_operations import ReceiptShown
+    from weftline.prompts.assembly.receipts import ReceiptBlock
+    from weftline.windows.views import WindowEventView
 
     Messages = Sequence[Mapping[str, Any]]
 

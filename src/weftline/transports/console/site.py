@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
     from weftline.app.app import App
     from weftline.app.dispatch import CallContext
-    from weftline.capabilities.events.model import EventPage
     from weftline.kernel.identity import Actor
+    from weftline.sessions.events.model import EventPage
     from weftline.transports.console.view import Page
     from weftline.transports.http.streams import OpenStreams
 

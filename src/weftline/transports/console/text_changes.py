@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weftline.capabilities.history.text_diff import DiffBudget, TextDiff, text_diff
+from weftline.history.text_diff import DiffBudget, TextDiff, text_diff
 from weftline.kernel.thread_pools import TEXT_THREADS
 
 if TYPE_CHECKING:

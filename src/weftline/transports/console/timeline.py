@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from weftline.capabilities.assembly.receipt_operations import ReceiptSummary
+    from weftline.prompts.assembly.receipt_operations import ReceiptSummary
 
 _INGESTED = "window.ingested"
 # What events are called; the others by their own names.

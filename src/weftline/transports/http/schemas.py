@@ -9,8 +9,8 @@ import msgspec
 from starlette.responses import Response
 from starlette.routing import Route
 
-from weftline.capabilities.records.model import RECORD_TYPES
-from weftline.capabilities.records.schemas import (
+from weftline.records.model import RECORD_TYPES
+from weftline.records.schemas import (
     MEDIA_TYPE,
     SCHEMAS,
     published_schema,
@@ -18,7 +18,7 @@ from weftline.capabilities.records.schemas import (
     schema_id,
     schema_url,
 )
-from weftline.capabilities.records.vocabulary import SCHEMA_VERSION
+from weftline.records.vocabulary import SCHEMA_VERSION
 from weftline.transports.http.http_io import context_of
 
 if TYPE_CHECKING:

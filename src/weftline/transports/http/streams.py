@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from starlette.routing import Route
 
-from weftline.capabilities.events.operations import Events, ReadEvents
-from weftline.capabilities.records.event_classes import CloudEvent, to_cloud_event
 from weftline.kernel.errors import InvalidInput, Unavailable, WeftlineError
 from weftline.kernel.fields import MAX_INT
+from weftline.records.event_classes import CloudEvent, to_cloud_event
+from weftline.sessions.events.operations import Events, ReadEvents
 from weftline.transports.http.http_io import admit, error_body, refuse
 from weftline.transports.http.rest import OperationEndpoint
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from weftline.app.app import App
     from weftline.app.dispatch import CallContext
     from weftline.app.subscribers import Subscriber
-    from weftline.capabilities.events.model import EventPage
     from weftline.kernel.events import Event, StoredEvent
     from weftline.kernel.identity import Actor
+    from weftline.sessions.events.model import EventPage
 
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),

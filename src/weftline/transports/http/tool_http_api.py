@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import msgspec
 from starlette.routing import Route
 
-from weftline.capabilities.metrics.operations import COLLECTION_INTERVAL
+from weftline.insight.metrics.operations import COLLECTION_INTERVAL
 from weftline.kernel.call_warnings import collected_warnings
 from weftline.kernel.client_gone import ClientGone
 from weftline.kernel.errors import InvalidInput, WeftlineError
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from weftline.app.app import App
     from weftline.app.dispatch import CallContext
-    from weftline.capabilities.events.model import EventFilter
     from weftline.kernel.identity import Actor
+    from weftline.sessions.events.model import EventFilter
 
 
 class _Shim(ABC):

@@ -10,7 +10,7 @@ import msgspec
 from starlette.datastructures import Headers
 from starlette.routing import Route
 
-from weftline.capabilities.transfer.export import FACTS_HEADER
+from weftline.exchange.transfer.export import FACTS_HEADER
 from weftline.kernel.client_gone import ClientGone
 from weftline.kernel.errors import InvalidInput, WeftlineError
 from weftline.transports.http.http_io import (

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
     from weftline.app.held_calls import ClientAnswer
-    from weftline.capabilities.approvals.model import HeldCall
+    from weftline.safety.approvals.model import HeldCall
     from weftline.transports.mcp.caller import Context
 
 _INPUT = "approval"

@@ -16,14 +16,14 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from msgspec import structs
 from starlette.routing import Route
 
+from weftline.access.tool_profiles import parse_tool_profile
 from weftline.app.authentication import InStep
 from weftline.app.dispatch import CallContext
-from weftline.capabilities.access.tool_profiles import parse_tool_profile
-from weftline.capabilities.sessions.model import SessionNotFound
 from weftline.kernel.client_gone import ClientGone
 from weftline.kernel.correlation import NO_CORRELATION
 from weftline.kernel.errors import Unavailable, WeftlineError
 from weftline.kernel.fields import is_name
+from weftline.sessions.model import SessionNotFound
 from weftline.transports.http.http_io import context_of, note_caller, refuse
 from weftline.transports.mcp.caller import McpCaller, WeftlineUser
 from weftline.transports.mcp.elicitation import StreamsForElicitation

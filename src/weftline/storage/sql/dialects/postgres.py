@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 import asyncpg
 
-from weftline.capabilities.metrics.model import SystemInfo
+from weftline.insight.metrics.model import SystemInfo
 from weftline.kernel.errors import DiskFull, InternalError, InvalidInput, PoolNotInitialized, SystemUnavailable
 from weftline.kernel.fair_queue import FairSlots
 from weftline.storage.sql.database import SYSTEM, AccessChanged, SnapshotRows
@@ -39,7 +39,7 @@ from weftline.storage.sql.vectors import PgVectors, drop_unused_indexes
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 
-    from weftline.capabilities.metrics.model import DatabaseMetrics
+    from weftline.insight.metrics.model import DatabaseMetrics
     from weftline.kernel.events import NewEvent
     from weftline.storage.sql.database import Row, Scope, Transaction, Value
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
-from weftline.capabilities.metrics.model import SystemInfo
+from weftline.insight.metrics.model import SystemInfo
 from weftline.kernel.errors import (
     DiskFull,
     InternalError,
@@ -51,7 +51,7 @@ from weftline.storage.sql.usage import Connections, StorageUsage, database_figur
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 
-    from weftline.capabilities.metrics.model import DatabaseMetrics
+    from weftline.insight.metrics.model import DatabaseMetrics
     from weftline.kernel.events import NewEvent
     from weftline.storage.sql.database import Row, Scope, Transaction, Value
 

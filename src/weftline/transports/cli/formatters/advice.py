@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from weftline.capabilities.recommendations.model import MIN_CALLS
+from weftline.insight.recommendations.model import MIN_CALLS
 from weftline.transports.cli.formatters.receipts import aligned
 from weftline.transports.cli.render import escape_controls, indent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from weftline.capabilities.recommendations.model import Trial, TriedCall
-    from weftline.capabilities.recommendations.operations import AdviceList, AdviceShown, AdviceTried
+    from weftline.insight.recommendations.model import Trial, TriedCall
+    from weftline.insight.recommendations.operations import AdviceList, AdviceShown, AdviceTried
 
 _BAR = 28
 _MAX_CALLS = 12

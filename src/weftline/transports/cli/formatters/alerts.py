@@ -11,7 +11,7 @@ from weftline.transports.cli.render import block, cell, escape_controls, indent
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from weftline.capabilities.alerts.operations import AlertInfo, AlertList
+    from weftline.insight.alerts.operations import AlertInfo, AlertList
 
 _COLOURS = {"open": "red", "acknowledged": "yellow", "resolved": "green"}
 

@@ -12,7 +12,7 @@ from weftline.transports.cli.render import block, cell, escape_controls, indent
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from weftline.capabilities.approvals.operations import ApprovalDecided, ApprovalInfo, ApprovalList, ApprovalShown
+    from weftline.safety.approvals.operations import ApprovalDecided, ApprovalInfo, ApprovalList, ApprovalShown
 
 _COLOURS = {"pending": "yellow", "refused": "red", "expired": "red"}
 _COMPACTION = "compaction.apply"

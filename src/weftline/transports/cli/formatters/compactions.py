@@ -18,7 +18,7 @@ from weftline.transports.cli.render import cell, counted, escape_controls, inden
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from weftline.capabilities.compaction.operations import (
+    from weftline.windows.compaction.operations import (
         CompactionDropped,
         CompactionExpanded,
         CompactionList,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         ContextCompacted,
         FactList,
     )
-    from weftline.capabilities.compaction.views import (
+    from weftline.windows.compaction.views import (
         CompactionInfo,
         FactPlace,
         FactView,

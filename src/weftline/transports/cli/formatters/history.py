@@ -12,10 +12,10 @@ from weftline.transports.cli.render import block, cell, counted, escape_controls
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from weftline.capabilities.history.diff import Differences, KeyDiff
-    from weftline.capabilities.history.log import ChangeInfo, CommitInfo, CommitShown, Log
-    from weftline.capabilities.history.merge_operations import ConflictInfo, Merged, Side
-    from weftline.capabilities.history.merge_reviews import ReviewInfo, Reviews
+    from weftline.history.diff import Differences, KeyDiff
+    from weftline.history.log import ChangeInfo, CommitInfo, CommitShown, Log
+    from weftline.history.merge_operations import ConflictInfo, Merged, Side
+    from weftline.history.merge_reviews import ReviewInfo, Reviews
 
 _SHORT_HASH = 10
 _SIGNS = {"write": click.style("+", fg="green"), "delete": click.style("-", fg="red")}

@@ -11,16 +11,16 @@ from weftline.transports.cli.render import block, cell, escape_controls, indent
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from weftline.capabilities.missing_context.answers import GapRequest
-    from weftline.capabilities.missing_context.operations import (
+    from weftline.exchange.missing_context.answers import GapRequest
+    from weftline.exchange.missing_context.operations import (
         MissingInfo,
         MissingListed,
         MissingReported,
         MissingResolved,
     )
-    from weftline.capabilities.missing_context.requests import MissingRequested
-    from weftline.capabilities.records.model import CandidateSource
-    from weftline.capabilities.records.refs import Ref
+    from weftline.exchange.missing_context.requests import MissingRequested
+    from weftline.records.model import CandidateSource
+    from weftline.records.refs import Ref
 
 _COLOURS = {"blocking": "red", "high": "red", "medium": "yellow"}
 

@@ -14,17 +14,17 @@ from weftline.transports.cli.render import block, cell, counted, escape_controls
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from weftline.capabilities.assembly.model import OmittedCandidate, Shortening
-    from weftline.capabilities.assembly.operations import PromptAssembled
-    from weftline.capabilities.assembly.receipt_operations import (
+    from weftline.insight.usage.model import UsageFigures
+    from weftline.prompts.assembly.model import OmittedCandidate, Shortening
+    from weftline.prompts.assembly.operations import PromptAssembled
+    from weftline.prompts.assembly.receipt_operations import (
         PromptReplayed,
         ReceiptList,
         ReceiptShown,
         SavingsReport,
     )
-    from weftline.capabilities.assembly.receipts import CountingMethod, ReceiptBlock, Savings, SavingsTotal
-    from weftline.capabilities.efficiency.model import Efficiency, EfficiencyBasis, ItemUse
-    from weftline.capabilities.usage.model import UsageFigures
+    from weftline.prompts.assembly.receipts import CountingMethod, ReceiptBlock, Savings, SavingsTotal
+    from weftline.prompts.efficiency.model import Efficiency, EfficiencyBasis, ItemUse
 
 _BAR_WIDTH = 40
 _SHARE_WIDTH = 12

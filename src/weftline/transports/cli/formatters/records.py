@@ -12,10 +12,10 @@ from weftline.transports.cli.render import block, cell, counted, escape_controls
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from weftline.capabilities.record_log.add import LifecycleSet, RecordsAdded
-    from weftline.capabilities.record_log.list_records import ListedRecord, Records
-    from weftline.capabilities.record_log.show import RecordSchema, RecordShown
-    from weftline.capabilities.records.resolution import PassageResolution
+    from weftline.exchange.record_log.add import LifecycleSet, RecordsAdded
+    from weftline.exchange.record_log.list_records import ListedRecord, Records
+    from weftline.exchange.record_log.show import RecordSchema, RecordShown
+    from weftline.records.resolution import PassageResolution
     from weftline.transports.cli.records import FileProblem, FileReport, ValidationSummary
 
 _WIDTH = 100

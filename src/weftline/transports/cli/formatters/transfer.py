@@ -11,10 +11,10 @@ from weftline.transports.cli.render import block, cell, counted, escape_controls
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from weftline.capabilities.transfer.export import ContextExported
-    from weftline.capabilities.transfer.importer import ContextImported
-    from weftline.capabilities.transfer.policies import PolicyInfo, PolicyList
-    from weftline.capabilities.transfer.policy_filter import PolicyDefinition
+    from weftline.exchange.transfer.export import ContextExported
+    from weftline.exchange.transfer.importer import ContextImported
+    from weftline.exchange.transfer.policies import PolicyInfo, PolicyList
+    from weftline.exchange.transfer.policy_filter import PolicyDefinition
 
 _CONTENT = {"full": "exported", "reference": "digest only", "none": "not exported"}
 _BLOCKED = {"omit": "omitted", "policy_blocked": "listed without content"}

@@ -12,8 +12,8 @@ from weftline.transports.cli.render import escape_controls
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from weftline.capabilities.usage.model import UsageFigures
-    from weftline.capabilities.usage.operations import UsageExported, UsageReported
+    from weftline.insight.usage.model import UsageFigures
+    from weftline.insight.usage.operations import UsageExported, UsageReported
     from weftline.transports.cli.tenants import TenantsUsage
 
 _BARS = "▁▂▃▄▅▆▇█"

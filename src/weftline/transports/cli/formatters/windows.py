@@ -12,8 +12,8 @@ from weftline.transports.cli.render import block, cell, counted, escape_controls
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from weftline.capabilities.windows.operations import WindowEvents
-    from weftline.capabilities.windows.views import RouteView, WindowEventView, WindowView
+    from weftline.windows.operations import WindowEvents
+    from weftline.windows.views import RouteView, WindowEventView, WindowView
 
 
 def _render_window(window: WindowView) -> str:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from weftline.capabilities.access.operations import AgentInfo
+    from weftline.access.operations import AgentInfo
     from weftline.transports.console.view import PageView
 
 _ENTRIES = 50

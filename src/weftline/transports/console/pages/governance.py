@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from weftline.capabilities.records.item_refs import DocumentName
 from weftline.kernel.errors import InvalidInput, NotFound, WeftlineError
+from weftline.records.item_refs import DocumentName
 from weftline.transports.console.item_links import item_link
 from weftline.transports.console.paths import PATH
 from weftline.transports.console.text_changes import as_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weftline.capabilities.history.revisions import HEAD
+from weftline.history.revisions import HEAD
 from weftline.transports.console.branch_graph import Lane, draw
 from weftline.transports.console.text_changes import as_text, compared
 from weftline.transports.console.view import Page, whole_number
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from weftline.capabilities.history.diff import Differences
-    from weftline.capabilities.history.merge_operations import ConflictInfo
-    from weftline.capabilities.history.text_diff import TextDiff
+    from weftline.history.diff import Differences
+    from weftline.history.merge_operations import ConflictInfo
+    from weftline.history.text_diff import TextDiff
     from weftline.transports.console.view import PageView
 
 _LISTED_BRANCHES = 50

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from weftline.capabilities.assembly.receipt_operations import PromptReplayed, ReceiptShown, ReceiptSummary
+    from weftline.prompts.assembly.receipt_operations import PromptReplayed, ReceiptShown, ReceiptSummary
     from weftline.transports.console.prompt_reading import Messages, PromptAnswer
     from weftline.transports.console.view import PageView
 

@@ -1,0 +1,1 @@
+"""Who, and what they may."""

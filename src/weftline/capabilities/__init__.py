@@ -1,1 +1,0 @@
-"""What the product does, a folder each. None imports a driver or a framework."""

@@ -1,1 +1,0 @@
-"""Tenants, principals (agents and humans), API keys, tokens and the audit log."""

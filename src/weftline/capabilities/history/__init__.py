@@ -1,1 +1,0 @@
-"""One content-addressed history for everything that changes."""

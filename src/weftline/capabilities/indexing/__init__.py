@@ -1,1 +1,0 @@
-"""Indexing: collections of chunks, chunking, embeddings and text analysis."""

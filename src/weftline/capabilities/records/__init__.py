@@ -1,1 +1,0 @@
-"""Agent Context records: types, JSON Schemas, validation, selectors, mappings to other formats, and their storage."""

@@ -1,1 +1,0 @@
-"""Search over documents, messages, boards and memories: ranking and results."""

@@ -1,1 +1,0 @@
-"""Sessions: one unit of work each, with create, archive and delete."""

@@ -1,1 +1,0 @@
-"""Windows: one agent's conversation in one session, with a token limit and budgets by category."""

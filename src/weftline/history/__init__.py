@@ -1,0 +1,1 @@
+"""What is stored, and every earlier version of it."""

@@ -1,0 +1,1 @@
+"""What it cost, and what would be better."""

@@ -1,0 +1,159 @@
+"""The caller's capabilities: its role, the operations it may use by topic, and advice on each topic."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Protocol
+
+import msgspec
+from msgspec import structs
+
+from weftline.indexing.embeddings.model import Embeddings
+from weftline.insight.guidance.examples import example_request
+from weftline.insight.guidance.topics import TOPICS, GuidanceType, topic_of
+from weftline.kernel.identity import Actor, Permission, PrincipalKind
+from weftline.kernel.operation import Effect, Operation, RateClass, Request, Response, SessionUse, operation
+
+_TOPICS_OF_SEARCH = ("search", "knowledge")
+AccessLevel = Literal["READ_ONLY", "AGENT", "ADMIN"]
+
+
+class AllowedOperations(Protocol):
+    """The operations and rate limits that apply to a caller."""
+
+    async def to(self, actor: Actor) -> list[Operation]:
+        """Return the operations a caller may use."""
+        ...
+
+    def limit(self, rate: RateClass) -> str:
+        """Return the rate limit of a class of calls; empty if there is none."""
+        ...
+
+
+# A caller with a credential is not anonymous.
+_CALLERS_RATES = [rate for rate in RateClass if rate is not RateClass.ANONYMOUS]
+
+
+class GetUsageGuidance(Request):
+    """The topic of guidance."""
+
+    guidance_type: Annotated[
+        GuidanceType,
+        msgspec.Meta(description="A topic. operations: your role, what to do first, and the tools of every topic."),
+    ] = "operations"
+
+
+class UsageGuidance(Response, kw_only=True, omit_defaults=False):
+    """Who you are, and advice: an overview with all topics, or one topic with its operations."""
+
+    success: Literal[True] = True
+    guidance_type: str
+    agent_id: str
+    agent_type: str
+    access_level: AccessLevel
+    permissions: list[str]
+    not_granted: list[str]
+    advice: Annotated[list[str], msgspec.Meta(description="What to do first, or how to use the topic.")]
+    topics: Annotated[
+        dict[str, list[str]], msgspec.Meta(description="The tools that you may call, by topic. In the overview.")
+    ] = msgspec.field(default_factory=dict)
+    operations: Annotated[
+        dict[str, str],
+        msgspec.Meta(description="The tools, and actions of tools, that you may call. In a topic."),
+    ] = msgspec.field(default_factory=dict)
+    example: Annotated[
+        dict[str, Any], msgspec.Meta(description="Arguments of the topic's first operation. In a topic.")
+    ] = msgspec.field(default_factory=dict)
+    rate_limits: Annotated[
+        dict[str, str], msgspec.Meta(description="Your rate limits, by class of calls. In troubleshooting.")
+    ] = msgspec.field(default_factory=dict)
+
+
+@operation(
+    "agent.capabilities",
+    tool="get_usage_guidance",
+    http="GET /v1/usage-guidance",
+    permission=None,
+    rate=RateClass.SESSION,
+    effect=Effect.OWN_TRANSACTIONS,
+    session=SessionUse.NONE,
+)
+async def get_usage_guidance(
+    request: GetUsageGuidance, actor: Actor, allowed: AllowedOperations, embeddings: Embeddings
+) -> UsageGuidance:
+    """Get your role, what to do first and the topics of guidance, or one topic: its operations and advice."""
+    operations = await allowed.to(actor)
+    topic = request.guidance_type
+    guidance = UsageGuidance(
+        guidance_type=topic,
+        agent_id=actor.principal_id,
+        agent_type=actor.agent_type,
+        access_level=_access_level(actor),
+        permissions=sorted(actor.permissions),
+        not_granted=sorted(set(Permission) - {Permission.AUDIT} - actor.permissions),
+        advice=[*_first_steps(actor, operations), *_words_only(embeddings)],
+    )
+    if topic == "operations":
+        return structs.replace(guidance, topics=_tools_by_topic(operations))
+    covered = [each for each in operations if topic_of(each.name) == topic]
+    if TOPICS[topic].operations and not covered:
+        return structs.replace(guidance, advice=["Your credential permits none of the operations of this topic."])
+    return structs.replace(
+        guidance,
+        advice=[*TOPICS[topic].advice, *(_words_only(embeddings) if topic in _TOPICS_OF_SEARCH else ())],
+        operations={_call_name(each): each.summary for each in covered},
+        example={_call_name(each): example_request(each, actor) for each in covered[:1]},
+        rate_limits={rate: allowed.limit(rate) for rate in _CALLERS_RATES} if topic == "troubleshooting" else {},
+    )
+
+
+def _words_only(embeddings: Embeddings) -> list[str]:
+    """Return how to search where nothing is embedded."""
+    off = embeddings.off_reason()
+    return [f"Semantic search is off: {off}. search finds words: use those of the text."] if off else []
+
+
+def _first_steps(actor: Actor, operations: list[Operation]) -> list[str]:
+    """Return what to do first, for the role of the caller."""
+    names = {operation.name for operation in operations}
+    steps = {
+        "session.create": "Create a session for a task with create_session, and tell the other agents its id.",
+        "board.list_keys": "Join a task: list_keys of shared_context, then get_messages.",
+        "search.query": "Look for what is known with search before you ask or repeat work.",
+        "board.write": "Write conclusions to the board with shared_context, news to the others with add_message.",
+        "context.push": "Keep what should outlast the session with push_context, private notes with set_memory.",
+        "context.assemble": "Let assemble_context build the prompt of your next model call within its budget.",
+        "tools.search": "Find, describe and call tools that are not in your list with weftline_tools.",
+        "agent.create": "Create agents with create_agent, and retire them with update_agent and disabled.",
+        "audit.list": "See what was denied or changed with get_audit_log.",
+    }
+    more = "For the operations of a topic, call get_usage_guidance with guidance_type set to it."
+    return [_role(actor), *(step for name, step in steps.items() if name in names), more]
+
+
+def _role(actor: Actor) -> str:
+    if actor.is_admin:
+        return "You are an admin: you manage the agents and settings of your tenant."
+    if actor.is_subagent:
+        return "You are a sub-agent: work in the session you were given."
+    if actor.kind is PrincipalKind.HUMAN:
+        return "You are a human: you decide what agents may not, such as conflicting merges."
+    return "You are an orchestrator: you create sessions and give work to other agents."
+
+
+def _tools_by_topic(operations: list[Operation]) -> dict[str, list[str]]:
+    topics: dict[str, list[str]] = {name: [] for name in TOPICS}
+    for each in operations:
+        tools = topics[topic_of(each.name)]
+        if each.tool not in tools:
+            tools.append(each.tool)
+    return {name: tools for name, tools in topics.items() if tools or not TOPICS[name].operations}
+
+
+def _call_name(each: Operation) -> str:
+    return f"{each.tool} {each.action}" if each.action else each.tool
+
+
+def _access_level(actor: Actor) -> AccessLevel:
+    if actor.is_admin:
+        return "ADMIN"
+    return "AGENT" if Permission.WRITE in actor.permissions else "READ_ONLY"

@@ -1,0 +1,1 @@
+"""What models are, cost and may cost."""

@@ -1,0 +1,386 @@
+"""Receipts: the full record of one assembly, from which its prompt can be shown again, byte for byte."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+from msgspec import structs
+
+from weftline.kernel.errors import Conflict, NotFound
+from weftline.models.budgets.model import BudgetName, Charge
+from weftline.models.language_models.model import BlockKind, ConversationMessage, Prompt, ToolDefinition
+from weftline.prompts.assembly.model import (
+    BlockPacking,
+    Candidate,
+    Modelled,
+    OmittedCandidate,
+    PlanMode,
+    PlannedBlock,
+    RepeatedCandidate,
+    Shortening,
+    digest_of,
+)
+from weftline.prompts.efficiency.model import Efficiency
+from weftline.records.item_refs import ItemRef, item_hash
+from weftline.safety.trust.model import Source, Trust
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+# Layers and the task are not items.
+_WITHOUT_ITEMS = frozenset({"layer", "task"})
+_encode = msgspec.json.Encoder(order="sorted").encode
+decode_messages = msgspec.json.Decoder(tuple[ConversationMessage, ...]).decode
+_tools = msgspec.json.Decoder(tuple[ToolDefinition, ...]).decode
+
+
+class ReceiptNotFound(NotFound):
+    """The receipt does not exist, or you may not read it."""
+
+    code = "RECEIPT_NOT_FOUND"
+    hint = "List your receipts with `receipt.list`."
+    related = ("receipts",)
+
+
+def no_receipt(receipt_id: str) -> ReceiptNotFound:
+    return ReceiptNotFound(f"There is no receipt '{receipt_id}'.", resource_type="receipt", resource_id=receipt_id)
+
+
+class ReceiptPruned(Conflict):
+    """Retention or a redaction removed content of this prompt, so it cannot be shown again."""
+
+    code = "RECEIPT_PRUNED"
+    hint = "The receipt itself still shows which items the prompt had; `receipt.show` lists them."
+    related = ("receipts",)
+
+
+class ReceiptBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A block of the prompt. ``digest`` names its messages in the text store; ``items`` are versions by ref.
+
+    ``covers`` are the versions of what it contains in a shorter form: the events of a summary. ``source`` and ``trust``
+    are those of its least trusted item. ``spans`` are where the texts of several items begin and end in its message.
+    """
+
+    block_id: str
+    kind: BlockKind
+    digest: str
+    tokens: int
+    cache_point: bool = False
+    items: dict[str, str] = msgspec.field(default_factory=dict)
+    covers: dict[str, str] = msgspec.field(default_factory=dict)
+    source: Source = Source.DOCUMENT
+    trust: Trust = Trust.UNTRUSTED
+    spans: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """Return the versions of everything that its text was made of, by ref."""
+        return {**self.covers, **self.items}
+
+
+class TokenLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """The limit of the prompt: the smallest of the budget, the window's limit, and the model's less its output."""
+
+    limit: int
+    token_budget: int | None
+    window_tokens: int
+    model_tokens: int
+    reserved_output_tokens: int
+
+
+class CountingMethod(msgspec.Struct, frozen=True, kw_only=True):
+    """How tokens were counted: exactly, or by an estimate times a factor times a safety margin.
+
+    ``learned``: the factor comes from the usage that providers reported. ``raw_tokens``: the estimate without both.
+    """
+
+    exact: bool
+    factor: float
+    margin: float
+    learned: bool
+    raw_tokens: int
+
+
+class Savings(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens and money of a prompt against the conversation alone: what the agent would send without Weftline.
+
+    That is ``naive_baseline_tokens`` and ``naive_cost``; ``savings_ratio`` is negative if the prompt has more tokens.
+    ``document_tokens`` are those of the whole documents of which evidence is in the prompt; with them, the prompt saves
+    ``savings_ratio_with_documents``. ``cached_tokens`` are expected to be read from the provider's cache. Money is in
+    US dollars, None without a known price.
+    """
+
+    naive_baseline_tokens: int
+    document_tokens: int = 0
+    engine_assembled_tokens: int
+    savings_ratio: float
+    savings_ratio_with_documents: float = 0.0
+    cached_tokens: int
+    naive_cached_tokens: int
+    cost: float | None = None
+    naive_cost: float | None = None
+
+
+class ToolSavings(msgspec.Struct, frozen=True, kw_only=True):
+    """Tools that were chosen for the task: their number and tokens, against all that could have been loaded.
+
+    Tokens are estimated alike for both. ``kept``: the list of the previous prompt. ``named``: further ones, by name.
+    ``registered``: names as registered, by those in the prompt, where providers do not take them.
+    """
+
+    available: int
+    available_tokens: int
+    loaded: int
+    loaded_tokens: int
+    saved_tokens: int
+    kept: bool
+    named: tuple[str, ...] = ()
+    registered: dict[str, str] = {}
+
+
+class CompactionUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What the compaction of the window saved in a prompt.
+
+    ``events`` are the events that ``summaries`` and shorter contents stand for, ``quoted`` those of them of which
+    passages are in the prompt as well, because the task asks for them.
+    """
+
+    compaction_id: str
+    version: str
+    summaries: int
+    events: int
+    quoted: int
+    original_tokens: int
+    tokens: int
+
+
+class Confidence(msgspec.Struct, frozen=True, kw_only=True):
+    """How sure retrieval was. See the fields of the same names in the answer of a search.
+
+    ``widened``: the prompt has doubtful passages, which may have ``doubt_tokens``. ``fallback``: nothing was evidence,
+    so the newest turns of the conversation have the room. ``pending_by_words``: something of the agent was found by its
+    words only, not yet by its meaning.
+    """
+
+    confidence: float | None
+    widened: bool
+    fallback: str | None
+    pending_documents: int
+    pending_events: int
+    doubt_tokens: int = 0
+    pending_by_words: bool = False
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What was assembled, from what, and why. Texts are not in it but in the text store, by digest.
+
+    ``documents`` are the URIs of the documents that chunks in the prompt belong to, by ref. ``estimate``: its expected
+    efficiency; receipts from before have none. ``budgets`` are those that it counted for, ``downgraded_by`` the spent
+    ones because of which it has fewer passages. ``step`` is the step of a task that the caller was in, ``teams`` are
+    those of the agent. ``repeated``, ``packings`` and ``readings`` are for replays: candidates with the ref of another
+    one, the blocks that the plan considered, and the messages without room that were read for what they state.
+    """
+
+    receipt_id: str
+    session_id: str
+    agent_id: str
+    requested_by: str
+    created_at: int
+    previous_id: str | None
+    model: str | None
+    task_digest: str
+    mode: PlanMode
+    reason: str
+    modelled: Modelled | None
+    limits: TokenLimits
+    counting: CountingMethod
+    tokens: int
+    tools_tokens: int
+    tools_digest: str
+    blocks: tuple[ReceiptBlock, ...]
+    candidates: tuple[Candidate, ...]
+    omitted: tuple[OmittedCandidate, ...]
+    shortened: tuple[Shortening, ...]
+    versions: dict[str, str]
+    window_tokens: dict[str, int]
+    window_budgets: dict[str, int]
+    confidence: Confidence
+    savings: Savings
+    prompt_hash: str
+    max_output_tokens: int
+    timing_ms: dict[str, float]
+    cache_ttl: str | None = None
+    tool_savings: ToolSavings | None = None
+    documents: dict[str, str] = msgspec.field(default_factory=dict)
+    compaction: CompactionUse | None = None
+    estimate: Efficiency | None = None
+    budgets: tuple[BudgetName, ...] = ()
+    downgraded_by: tuple[BudgetName, ...] = ()
+    step: str = ""
+    teams: tuple[str, ...] = ()
+    repeated: tuple[RepeatedCandidate, ...] = ()
+    packings: tuple[BlockPacking, ...] = ()
+    readings: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def charge(self) -> Charge:
+        """Return what the call adds to its budgets until its usage is reported."""
+        return Charge.of_call(self.tokens, self.savings.cost)
+
+    @property
+    def item_hashes(self) -> bytes:
+        """Return the hashes of the items in the prompt, to find the prompts that an item was in."""
+        refs = {ref for block in self.blocks if block.kind not in _WITHOUT_ITEMS for ref in block.sources}
+        uris = (ItemRef.parse(self.documents.get(ref, ref)) for ref in refs)
+        return b"".join(sorted({item_hash(ref.item) for ref in uris if ref is not None}))
+
+
+class ReportedUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the provider reported for the call of a receipt."""
+
+    model: str
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    cost: float | None = None
+    latency_ms: float | None = None
+    quality_score: float | None = None
+    reported_at: int = 0
+    response_id: str | None = None
+
+
+class StoredReceipt(msgspec.Struct, frozen=True):
+    """A receipt, the reported usage of its call, and how its answer used the prompt (``scored``), where reported."""
+
+    receipt: Receipt
+    usage: ReportedUsage | None
+    scored: Efficiency | None = None
+
+    @property
+    def efficiency(self) -> Efficiency | None:
+        """Return the efficiency by the answer, else the estimate."""
+        return self.scored or self.receipt.estimate
+
+
+class SavingsTotal(msgspec.Struct, frozen=True, kw_only=True):
+    """Sums over receipts. Reported figures cover the calls with reported usage, ``reported`` of them.
+
+    ``naive_baseline_tokens`` and ``naive_cost`` are those of the conversations alone, ``document_tokens`` those of the
+    whole documents with evidence in a prompt.
+    """
+
+    group: str
+    calls: int
+    naive_baseline_tokens: int
+    document_tokens: int
+    engine_assembled_tokens: int
+    cached_tokens: int
+    cost: float | None
+    naive_cost: float | None
+    reported: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    reported_cost: float | None
+
+
+# Blocks of receipts, and what was made of them, by digest.
+MadeBlocks = dict[str, tuple[ReceiptBlock, PlannedBlock]]
+
+
+class ReceiptStore(Protocol):
+    """Receipts and their texts of the transaction's tenant."""
+
+    async def add(self, receipt: Receipt, texts: Mapping[str, bytes]) -> None:
+        """Store a receipt and those of its texts that are new in its session."""
+        ...
+
+    async def find(self, receipt_id: str) -> StoredReceipt | None: ...
+
+    async def last_id(self, session_id: str, agent_id: str) -> str | None:
+        """Return the id of the latest receipt of a window."""
+        ...
+
+    async def texts(self, session_id: str, digests: Iterable[str]) -> dict[str, bytes]:
+        """Return the stored texts among these digests."""
+        ...
+
+    async def page(
+        self,
+        session_id: str | None,
+        agent_id: str | None,
+        before: tuple[int, str] | None,
+        limit: int,
+        *,
+        max_clearance: int,
+    ) -> Sequence[StoredReceipt]:
+        """Return receipts of agents up to a clearance, newest first, before a creation time and id."""
+        ...
+
+    async def report(self, receipt_id: str, usage: ReportedUsage) -> bool:
+        """Store the usage of a receipt's call; False if some was reported before."""
+        ...
+
+    async def score(self, receipt_id: str, efficiency: Efficiency) -> bool:
+        """Store how the answer of a receipt's call used the prompt; False if that is known already."""
+        ...
+
+    async def totals(
+        self, by: str, session_id: str | None, agent_id: str | None, since: int, until: int, *, max_clearance: int
+    ) -> Sequence[SavingsTotal]:
+        """Return sums over agents up to a clearance: by agent, session or model, or over all (``tenant``)."""
+        ...
+
+    async def prune(self, before: int, limit: int) -> int:
+        """Delete receipts created before a time, and texts that no other receipt of the session has."""
+        ...
+
+
+def blocks_with_texts(
+    receipt: Receipt, texts: Mapping[str, bytes], made: MadeBlocks | None = None
+) -> tuple[tuple[PlannedBlock, ...], tuple[ToolDefinition, ...]]:
+    """Return the blocks and tools of a receipt's prompt; raises ReceiptPruned if a text is missing or differs.
+
+    ``made`` are blocks of other receipts of the session: a prompt mostly has those of the one before it.
+    """
+    digests = {block.digest for block in receipt.blocks} | {receipt.tools_digest}
+    lost = sorted(digest for digest in digests if digest not in texts)
+    if lost:
+        raise ReceiptPruned(f"{len(lost)} of {len(digests)} texts of this prompt were removed.", lost=len(lost))
+    made = {} if made is None else made
+    blocks = tuple(_planned(block, texts[block.digest], made) for block in receipt.blocks)
+    return blocks, _tools(texts[receipt.tools_digest])
+
+
+def _planned(block: ReceiptBlock, text: bytes, made: MadeBlocks) -> PlannedBlock:
+    stored = structs.replace(block, cache_point=False)
+    known = made.get(block.digest)
+    if known is not None and known[0] == stored:
+        return known[1]
+    planned = PlannedBlock(
+        block_id=block.block_id,
+        kind=block.kind,
+        messages=decode_messages(text),
+        tokens=block.tokens,
+        items=block.items,
+        covers=block.covers,
+        source=block.source,
+        trust=block.trust,
+        spans=block.spans,
+    )
+    made[block.digest] = (stored, planned)
+    return planned
+
+
+def texts_of(blocks: Iterable[PlannedBlock], tools: tuple[ToolDefinition, ...]) -> dict[str, bytes]:
+    """Return the texts of a prompt by digest."""
+    values: list[Any] = [block.messages for block in blocks]
+    return {digest_of(value).hex(): _encode(value) for value in [*values, tools]}
+
+
+def prompt_hash(prompt: Prompt) -> str:
+    """Return the hash of a prompt in neutral form."""
+    return f"sha256:{digest_of(prompt).hex()}"

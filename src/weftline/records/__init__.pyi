@@ -1,0 +1,1 @@
+from weftline.public_records import *  # noqa: F403 - what it exports

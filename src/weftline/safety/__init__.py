@@ -1,0 +1,1 @@
+"""Secrets, attacks, trust, approvals and guardrails."""

@@ -1,0 +1,420 @@
+"""Retriever: resolves the scope, ranks by keywords and meaning, then reads what is still readable."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from msgspec import structs
+
+from weftline.access.plans.model import Allowance
+from weftline.indexing.collections.model import MEMORY
+from weftline.indexing.embeddings.model import EmbedderUnavailable, Embeddings, TextRefused
+from weftline.indexing.embeddings.model_selection import query_model, semantic_search_off, serving_model
+from weftline.indexing.model_migration.canary import QuerySample, overlap, rank_correlation
+from weftline.kernel.clock import Clock, to_micros
+from weftline.kernel.events import NewEvent
+from weftline.kernel.identity import PRINCIPAL
+from weftline.kernel.thread_pools import SEARCH_THREADS
+from weftline.search.model import Query, Ranked, Ranking, RankingWeights
+from weftline.search.passages import ChunkPassage, read_handle, read_numbers, read_siblings
+from weftline.search.persistent_memory import readable_places
+from weftline.search.pulled_memory import PulledMemory, PulledTexts, pulled_memory
+from weftline.search.recent_items import recent_items
+from weftline.search.references import expanded_query, may_refer, resolve_references
+from weftline.search.scope import resolve_scope
+from weftline.sessions.messages.model import ADMINS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from weftline.indexing.embeddings.model import Vectors
+    from weftline.kernel.identity import Actor
+    from weftline.kernel.ports import Transactions
+    from weftline.search.index_view import CollectionQuery, View, Views
+    from weftline.search.references import Reference
+    from weftline.search.scope import RequestedScope
+    from weftline.search.stores import IndexWait, SearchStores
+
+# Expired items, and those of a session being deleted, stay in the collection for a short time. So they are detected by
+# reading this many of the nearest results, up to this many times.
+_PROBE_SIZE = 256
+_MAX_PROBES = 16
+_OFF_FOR_SESSION = "turned off for this session"
+_MODEL_UNAVAILABLE = "the embedding model is unavailable"
+# A query that the model being migrated to does not embed in time is answered by the serving one.
+_CANARY_SECONDS = 2.0
+
+
+# Embeds texts, one row each; None if the model is unavailable and only keywords can be matched.
+Embed = Callable[["Sequence[str]"], Awaitable["Vectors | None"]]
+
+
+class Rank(Protocol):
+    """Ranks the rows of views for a query."""
+
+    async def __call__(self, query: Query, views: Sequence[View], embed: Embed) -> Ranking: ...
+
+
+class SearchReporter(Protocol):
+    """Reports searches without relevant results, without delaying the search."""
+
+    async def report(self, actor: Actor, event: NewEvent) -> None: ...
+
+
+class QueryTrials(Protocol):
+    """Compares two models on the queries of a tenant that migrates between them."""
+
+    def record_query(self, tenant: str, collection: str, text: str) -> None:
+        """Remember a query if the tenant migrates."""
+        ...
+
+    def compare_later(self, tenant: str, work: Callable[[], Coroutine[Any, Any, QuerySample | None]]) -> None:
+        """Compare a query in the background, unless one is being compared."""
+        ...
+
+    def count_failure(self, tenant: str) -> None:
+        """Count a query that the new model could not answer."""
+        ...
+
+
+class _NewModelFailed(Exception):
+    """The model being migrated to could not embed a query."""
+
+
+class SearchRequest(NamedTuple):
+    """A query and the scope to search."""
+
+    query: Query
+    filters: RequestedScope
+
+
+class SearchHit(NamedTuple):
+    """A result with its score and its text."""
+
+    ranked: Ranked
+    passage: ChunkPassage
+
+
+class SearchScope(NamedTuple):
+    """What is searched, with which model, and what the plan allows.
+
+    ``partial``: a replica is being rebuilt, so not everything can be found yet. ``semantic_off``: why nothing
+    in scope has vectors; empty if something may. ``own_pending``: the unindexed events that the caller itself caused.
+    ``own_by_words``: its last chunk of each collection that is found by words only so far.
+    ``fallback_model``: the serving model, if the one it is being migrated to answers this query. ``pulled``: the memory
+    of the session, if it has a snapshot.
+    """
+
+    queries: Sequence[CollectionQuery]
+    model: str
+    allowance: Allowance
+    pending_documents: int
+    pending_events: int
+    partial: bool = False
+    semantic_off: str = ""
+    own_pending: tuple[int, ...] = ()
+    own_by_words: Mapping[str, int] = MappingProxyType({})
+    fallback_model: str | None = None
+    pulled: PulledMemory | None = None
+
+    def with_fallback(self) -> SearchScope:
+        """Return the same scope for the serving model."""
+        return self if self.fallback_model is None else self._replace(model=self.fallback_model, fallback_model=None)
+
+
+class RetrievalResult(NamedTuple):
+    """Results of a search, and pinned items. ``model`` is None if only keywords were matched.
+
+    ``unreadable``: candidates, as (collection, number), that the caller may not read any more. ``references``: what
+    phrases of the query stand for, such as "that file".
+    """
+
+    hits: list[SearchHit]
+    pinned: list[SearchHit]
+    ranking: Ranking
+    scope: SearchScope
+    model: str | None
+    unreadable: frozenset[tuple[str, int]] = frozenset()
+    references: tuple[Reference, ...] = ()
+
+    @property
+    def lexical_only(self) -> str:
+        """Return why only keywords were matched; empty if meaning was matched, too."""
+        return "" if self.model else self.scope.semantic_off or _MODEL_UNAVAILABLE
+
+
+@dataclass(frozen=True, slots=True)
+class Retriever:
+    """Searches everything a caller may read."""
+
+    stores: Transactions[SearchStores]
+    views: Views
+    embeddings: Embeddings
+    rank: Rank
+    clock: Clock
+    # Called with tenant, collection and query text: a model migration replays recent queries to compare models.
+    trials: QueryTrials
+    reporter: SearchReporter
+    index_wait: IndexWait
+    pulled_texts: PulledTexts
+
+    async def find(self, actor: Actor, request: SearchRequest) -> RetrievalResult:
+        """Return the best results, best first, and the pinned items in scope."""
+        (result,) = await self.find_each(actor, [request.query], request.filters)
+        return result
+
+    async def find_each(
+        self, actor: Actor, queries: Sequence[Query], filters: RequestedScope, *, report: bool = True
+    ) -> list[RetrievalResult]:
+        """Return the results of several queries in one scope, with references to recent items of a named session.
+
+        ``report``: tell those who improve the search if nothing is relevant.
+        """
+        scope, views = await self.open_scope(actor, filters, queries[0].text)
+        references = [await self._references(actor, query.text, filters) for query in queries]
+        for query, collection_query in product(queries, scope.queries):
+            self.trials.record_query(actor.tenant, collection_query.collection, query.text)
+        expanded = [
+            structs.replace(query, text=expanded_query(query.text, found))
+            for query, found in zip(queries, references, strict=True)
+        ]
+        capped = [_within_plan(query, scope.allowance) for query in expanded]
+        started = time.monotonic()
+        try:
+            ranked = await self._rank_each(actor, capped, scope, views)
+        except _NewModelFailed:
+            self.trials.count_failure(actor.tenant)
+            scope = scope.with_fallback()
+            ranked = await self._rank_each(actor, capped, scope, await self._open_views(actor, scope))
+        if scope.fallback_model is not None and len(queries) == 1:
+            taken = time.monotonic() - started
+            self.trials.compare_later(actor.tenant, partial(self._compare, actor, capped[0], ranked[0], taken))
+        results = [result._replace(references=found) for result, found in zip(ranked, references, strict=True)]
+        if report and not scope.partial and not any(result.ranking.relevant for result in results):
+            await self.reporter.report(actor, _low_relevance(actor, queries[0], filters, results[0].ranking))
+        return results
+
+    async def _rank_each(
+        self, actor: Actor, queries: Sequence[Query], scope: SearchScope, views: Sequence[View]
+    ) -> list[RetrievalResult]:
+        embed = partial(self._embed_queries, actor, scope)
+        return await asyncio.gather(*(self._ranked(actor, query, scope, views, embed) for query in queries))
+
+    async def _compare(self, actor: Actor, query: Query, after: RetrievalResult, taken: float) -> QuerySample | None:
+        """Answer a query with the serving model too, and compare; None if that model is unavailable."""
+        scope, started = after.scope.with_fallback(), time.monotonic()
+        (before,) = await self._rank_each(actor, [query], scope, await self._open_views(actor, scope))
+        if before.model is None or after.model is None:
+            return None
+        old, new = ([(hit.ranked.collection, hit.ranked.number) for hit in result.hits] for result in (before, after))
+        return QuerySample(
+            overlap=overlap(old, new),
+            correlation=rank_correlation(old, new),
+            results_before=len(old),
+            results_after=len(new),
+            confidence_before=before.ranking.confidence,
+            confidence_after=after.ranking.confidence,
+            ms_before=1_000 * (time.monotonic() - started),
+            ms_after=1_000 * taken,
+        )
+
+    async def _references(self, actor: Actor, query: str, filters: RequestedScope) -> tuple[Reference, ...]:
+        if filters.session_id is None or not may_refer(query):
+            return ()
+        recent = await self.stores.read(actor, partial(recent_items, filters.session_id, filters.window), heavy=True)
+        return tuple(await SEARCH_THREADS.run(resolve_references, query, recent, actor.principal_id))
+
+    async def open_scope(
+        self, actor: Actor, filters: RequestedScope, query: str | None = None
+    ) -> tuple[SearchScope, list[View]]:
+        """Resolve a scope, wait briefly for what the caller has just written, and open the views.
+
+        A query may be among those that the model being migrated to answers.
+        """
+        resolve = partial(self._resolve, filters, query)
+        scope, started = await self.stores.read(actor, resolve, heavy=True), asyncio.get_running_loop().time()
+        if scope.own_pending and await self.index_wait.until_indexed(actor, scope.own_pending):
+            scope = _without_indexed(await self.stores.read(actor, resolve, heavy=True), scope.own_pending)
+        if scope.own_by_words and await self.index_wait.until_embedded(actor, scope.own_by_words, started):
+            scope = scope._replace(own_by_words={})
+        if scope.pulled is not None:
+            scope = scope._replace(pulled=await self.pulled_texts.chunk(actor, scope.pulled))
+        views = await self._open_views(actor, scope)
+        return scope._replace(partial=any(view.lag for view in views)), views
+
+    async def read(self, actor: Actor, ranked: Iterable[Ranked], scope: SearchScope) -> list[SearchHit]:
+        """Return the chunks that the caller may read now, in the same order."""
+        candidates = list(ranked)
+        keys = [(each.collection, each.number) for each in candidates]
+        passages = await self.stores.read(actor, partial(read_numbers, keys, scope.pulled), heavy=True)
+        return [
+            SearchHit(each, passages[chunk_id])
+            for each in candidates
+            if (chunk_id := f"{each.collection}/{each.number}") in passages
+        ]
+
+    async def open_passage(self, actor: Actor, handle: str, filters: RequestedScope) -> ChunkPassage | None:
+        """Return the passage of a search result, by its chunk id; None if the caller may not read it in this scope."""
+        passage = await self.stores.read(actor, partial(read_handle, handle, filters))
+        return passage if passage is not None and filters.includes_session(passage.session_id) else None
+
+    async def _open_views(self, actor: Actor, scope: SearchScope, gone: Iterable[tuple[str, int]] = ()) -> list[View]:
+        """Open the views of a scope, without chunks that were found to be deleted."""
+        without: defaultdict[str, set[int]] = defaultdict(set)
+        for collection, number in gone:
+            without[collection].add(number)
+        wishes = [query._replace(without=query.without.union(without[query.collection])) for query in scope.queries]
+        opened = (self.views.open(actor.tenant, query, actor, scope.model) for query in wishes)
+        views = list(await asyncio.gather(*opened))
+        pulled = scope.pulled
+        if pulled is not None and pulled.chunks:
+            chunks = await self.pulled_texts.indexed_chunks(actor, pulled, None if scope.semantic_off else scope.model)
+            query = next(query for query in wishes if query.collection == MEMORY)
+            # The index has all of the others.
+            views.append(await self.views.open_chunks(chunks, query._replace(places=None, items=None), actor))
+        return views
+
+    def now(self) -> int:
+        return to_micros(self.clock.now())
+
+    async def _resolve(self, filters: RequestedScope, query: str | None, stores: SearchStores) -> SearchScope:
+        pending = await stores.lag.pending(stores.actor, filters, readable_places(stores.actor))
+        pulled = await pulled_memory(filters, pending.memories, stores)
+        visible = await resolve_scope(filters, stores, pulled)
+        listed, known = await stores.models.listed(), self.embeddings.models()
+        model, fallback = (serving_model(listed, known), None) if query is None else query_model(listed, known, query)
+        semantic_off = await self._semantic_off(filters, stores)
+        return SearchScope(
+            visible.queries,
+            model.name,
+            await stores.domains.plans.allowance(),
+            visible.pending_documents,
+            pending.total,
+            semantic_off=semantic_off,
+            own_pending=pending.own,
+            own_by_words={} if semantic_off else pending.by_words,
+            fallback_model=None if fallback is None else fallback.name,
+            pulled=pulled,
+        )
+
+    async def _semantic_off(self, filters: RequestedScope, stores: SearchStores) -> str:
+        """Return why nothing in scope has vectors; empty if something may."""
+        if reason := await semantic_search_off(stores.models, self.embeddings):
+            return reason
+        if filters.session_id is None or filters.searched_sources - filters.in_sessions - {"event"}:
+            return ""
+        session = await stores.sessions.find(filters.session_id)
+        return "" if session is None or session.config.semantic_search else _OFF_FOR_SESSION
+
+    async def _embed_queries(self, actor: Actor, scope: SearchScope, texts: Sequence[str]) -> Vectors | None:
+        if scope.semantic_off:
+            return None
+        limit = None if scope.fallback_model is None else _CANARY_SECONDS
+        try:
+            async with asyncio.timeout(limit):
+                found = await asyncio.gather(*(self.embeddings.of_query(actor, text, scope.model) for text in texts))
+        except (EmbedderUnavailable, TextRefused, TimeoutError) as error:
+            if scope.fallback_model is not None:
+                raise _NewModelFailed from error
+            return None
+        from numpy import stack  # noqa: PLC0415 - an embedder has loaded it already
+
+        return stack(found)
+
+    async def _ranked(
+        self, actor: Actor, query: Query, scope: SearchScope, views: Sequence[View], embed: Embed
+    ) -> RetrievalResult:
+        """Rank; if results are gone, rank again without them, so that they affect neither order nor statistics."""
+        ranking = await self.rank(query, views, embed)
+        found = await self._read_all(actor, ranking, scope)
+        unreadable = _unreadable(ranking, found)
+        if unreadable:
+            readable_views, probed = await self._readable_views(actor, query, scope, embed)
+            ranking = await self.rank(query, readable_views, embed)
+            found = await self._read_all(actor, ranking, scope)
+            unreadable |= probed | _unreadable(ranking, found)
+        hits, pinned = ([hit for hit in found if hit.ranked.pinned is pinned] for pinned in (False, True))
+        model = scope.model if ranking.by_meaning else None
+        return RetrievalResult(hits, pinned, ranking, scope, model, frozenset(unreadable))
+
+    async def _read_all(self, actor: Actor, ranking: Ranking, scope: SearchScope) -> list[SearchHit]:
+        return await self.read(actor, [*ranking.ranked, *ranking.pinned], scope)
+
+    async def _readable_views(
+        self, actor: Actor, query: Query, scope: SearchScope, embed: Embed
+    ) -> tuple[list[View], set[tuple[str, int]]]:
+        """Open the views without unreadable chunks near the query; also return those chunks."""
+        probe = structs.replace(
+            query,
+            top_k=_PROBE_SIZE,
+            max_results=None,
+            purpose="answer",
+            low_confidence=True,
+            complete=False,
+            weights=RankingWeights(),
+        )
+        views, gone, found = await self._open_views(actor, scope), set[tuple[str, int]](), set[tuple[str, int]]()
+        for _ in range(_MAX_PROBES):
+            ranking = await self.rank(probe, views, embed)
+            unreadable = _unreadable(ranking, await self._read_all(actor, ranking, scope))
+            if not unreadable:
+                break
+            found |= unreadable
+            gone |= unreadable | await self.stores.read(actor, partial(read_siblings, unreadable), heavy=True)
+            views = await self._open_views(actor, scope, gone)
+        return views, found
+
+
+def _without_indexed(scope: SearchScope, indexed: Collection[int]) -> SearchScope:
+    """Do not count events that were indexed before their turn; the cursor has not passed them yet."""
+    known = len(set(scope.own_pending) & set(indexed))
+    return scope._replace(pending_events=max(0, scope.pending_events - known))
+
+
+def _within_plan(query: Query, allowance: Allowance) -> Query:
+    """Return a query with as many results as the plan allows; QuotaExceeded if it tunes a search that cannot be."""
+    if query.tuned:
+        allowance.check_tuning()
+    most = allowance.results
+    return structs.replace(
+        query,
+        top_k=query.top_k if most is None else min(query.top_k, most),
+        max_results=most,
+        weights=query.weights if allowance.tuning else RankingWeights(),
+    )
+
+
+def _chunk_keys(ranked: Iterable[Ranked]) -> set[tuple[str, int]]:
+    return {(each.collection, each.number) for each in ranked}
+
+
+def _unreadable(ranking: Ranking, hits: Iterable[SearchHit]) -> set[tuple[str, int]]:
+    return _chunk_keys([*ranking.ranked, *ranking.pinned]) - _chunk_keys(hit.ranked for hit in hits)
+
+
+def _low_relevance(actor: Actor, query: Query, filters: RequestedScope, ranking: Ranking) -> NewEvent:
+    """Return the event for those who improve the search results; it does not contain the query."""
+    return NewEvent(
+        type="search.low_relevance",
+        session_id=None,
+        subject=actor.principal_id,
+        actor=actor.participant,
+        readable_by=(f"{PRINCIPAL}{actor.principal_id}", ADMINS),
+        data={
+            # Not every admin may know their names.
+            "domains": len(filters.domains),
+            "in_session": filters.session_id,
+            "sources": sorted(filters.searched_sources),
+            "searched": ranking.searched,
+            "confidence": ranking.confidence,
+            "min_score": query.weights.min_score,
+        },
+    )

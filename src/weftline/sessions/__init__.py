@@ -1,0 +1,1 @@
+"""Where agents meet, and what they say."""

@@ -1,0 +1,1 @@
+"""Teams: their members and descriptions, and who may see them."""

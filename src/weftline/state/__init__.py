@@ -1,0 +1,1 @@
+"""What agents share, know and are."""

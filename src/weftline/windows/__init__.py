@@ -1,0 +1,1 @@
+"""Each agent's conversation, long and short."""

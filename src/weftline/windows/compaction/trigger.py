@@ -1,0 +1,90 @@
+"""Queues compactions of windows that have reached their threshold, in the transaction that adds the events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+from msgspec import structs
+
+from weftline.kernel.clock import Clock, to_micros
+from weftline.kernel.fields import new_ordered_id
+from weftline.kernel.identity import Actor
+from weftline.windows.compaction.model import OPEN_STATES, Compaction, CompactionOptions, CompactionState
+from weftline.windows.compaction.store import CompactionStore
+from weftline.windows.store import LineCompaction
+
+if TYPE_CHECKING:
+    from weftline.state.agent_context.compaction_settings import ResolvedCompaction
+    from weftline.windows.compaction.model import CompactionTrigger
+    from weftline.windows.model import Window
+
+
+class CompactionWaker(Protocol):
+    """Wakes the job that runs compactions."""
+
+    def wake(self) -> None:
+        """Run what is queued soon. The transaction that queued it may not have ended yet."""
+        ...
+
+
+class MessageReader(Protocol):
+    """Reads in the background what the messages of windows state."""
+
+    def note(self, tenant: str, session_id: str, line_id: str) -> None:
+        """Read what is new in a line soon. The transaction that adds it may not have ended yet."""
+        ...
+
+
+class ThresholdTrigger(msgspec.Struct, frozen=True):
+    """Implements the CompactionQueue of windows."""
+
+    actor: Actor
+    store: CompactionStore
+    waker: CompactionWaker
+    reader: MessageReader
+    clock: Clock
+
+    async def of_line(self, line_id: str) -> LineCompaction:
+        newest, applied = await self.store.newest(line_id)
+        if newest is None:
+            return LineCompaction()
+        saved = 0 if applied is None else applied.saved_tokens
+        return LineCompaction(saved, newest.window_tokens, newest.state in OPEN_STATES)
+
+    def foresee(self, window: Window) -> None:
+        self.reader.note(self.actor.tenant, window.session_id, window.line_id)
+
+    async def add(self, window: Window, settings: ResolvedCompaction, tokens: int) -> None:
+        options = CompactionOptions(settings.strategy, settings.target, settings.keep_recent, settings.model)
+        now = to_micros(self.clock.now())
+        if await self.store.add(queued(window, options, "threshold", self.actor, now, tokens)):
+            self.waker.wake()
+
+    async def restored(self, line_id: str) -> None:
+        for compaction_id in {each.compaction_id for each in await self.store.newest(line_id) if each is not None}:
+            known = await self.store.lock(compaction_id)
+            # A run begins with the size that the line has then.
+            if known is not None and known.state not in OPEN_STATES:
+                await self.store.save(structs.replace(known, window_tokens=0, saved_tokens=0))
+
+
+def queued(
+    window: Window, options: CompactionOptions, trigger: CompactionTrigger, actor: Actor, now: int, tokens: int
+) -> Compaction:
+    """Return a new compaction of a window with this many tokens."""
+    return Compaction(
+        compaction_id=new_ordered_id(),
+        session_id=window.session_id,
+        agent_id=window.agent_id,
+        line_id=window.line_id,
+        requested_by=actor.participant,
+        trigger=trigger,
+        state=CompactionState.QUEUED,
+        strategy=options.strategy,
+        target=options.target,
+        keep_recent=options.keep_recent,
+        model=options.model,
+        created_at=now,
+        window_tokens=tokens,
+    )

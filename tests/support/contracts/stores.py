@@ -1,0 +1,105 @@
+"""The stores that a contract suite needs from the backend under test."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from weftline.access.audit import AuditStore
+from weftline.access.plans.store import PlanStore
+from weftline.access.store import AccessStore, LineKeys
+from weftline.access.teams.store import TeamStore
+from weftline.exchange.lineage.store import LineageStore
+from weftline.exchange.transfer.policies import PolicyStore
+from weftline.history.object_storage.store import ObjectIndex
+from weftline.history.store import (
+    CheckoutStore,
+    LineStore,
+    PruningLog,
+    RetentionRules,
+    ReviewStore,
+    SnapshotIndex,
+)
+from weftline.indexing.collections.store import CollectionStore
+from weftline.indexing.embeddings.store import TenantModelStore, VectorStore
+from weftline.indexing.model_migration.model import ModelMigrationStore
+from weftline.indexing.pins.store import PinStore
+from weftline.insight.alerts.store import AlertStore
+from weftline.insight.metrics.history import MetricHistoryStore
+from weftline.kernel.events import Outbox
+from weftline.kernel.ports import JobStore
+from weftline.knowledge.sources.store import SourceStore
+from weftline.knowledge.store import DocumentStore, DomainStore
+from weftline.models.budgets.store import BudgetStore
+from weftline.models.language_models.factors import TokenFactorStore
+from weftline.models.metering.store import UsageStore
+from weftline.prompts.assembly.receipts import ReceiptStore
+from weftline.prompts.tools.store import SelectionStore, StepStore, ToolStore
+from weftline.records.store import RecordStore
+from weftline.safety.approvals.store import ApprovalStore
+from weftline.safety.guardrails.store import HitStore
+from weftline.sessions.events.model import EventImport, EventStore
+from weftline.sessions.events.webhooks.store import WebhookStore
+from weftline.sessions.messages.store import InboxStore, MessageStore
+from weftline.sessions.store import ConventionStore, SessionStore
+from weftline.state.agent_context.critical import CriticalEditStore
+from weftline.state.agent_context.store import SnapshotStore
+from weftline.state.board.store import EntryStore
+from weftline.state.layers.store import LayerStore
+from weftline.state.memory.store import MemoryStore
+from weftline.windows.compaction.store import CompactionStore
+from weftline.windows.store import WindowStore
+
+
+class ContractStores(Protocol):
+    """Every store of one tenant; each method call is one transaction."""
+
+    access: AccessStore
+    alerts: AlertStore
+    approvals: ApprovalStore
+    audit: AuditStore
+    compactions: CompactionStore
+    conventions: ConventionStore
+    critical_edits: CriticalEditStore
+    documents: DocumentStore
+    domains: DomainStore
+    entries: EntryStore
+    events: EventStore
+    hits: HitStore
+    jobs: JobStore
+    layers: LayerStore
+    lineage: LineageStore
+    line_keys: LineKeys
+    lines: LineStore
+    memory: MemoryStore
+    inbox: InboxStore
+    messages: MessageStore
+    metric_history: MetricHistoryStore
+    model_migrations: ModelMigrationStore
+    objects: ObjectIndex
+    outbox: Outbox
+    past: EventImport
+    plans: PlanStore
+    budgets: BudgetStore
+    policies: PolicyStore
+    receipts: ReceiptStore
+    prunings: PruningLog
+    records: RecordStore
+    retention: RetentionRules
+    reviews: ReviewStore
+    sessions: SessionStore
+    collections: CollectionStore
+    snapshot_index: SnapshotIndex
+    sources: SourceStore
+    snapshots: SnapshotStore
+    checkouts: CheckoutStore
+    teams: TeamStore
+    tools: ToolStore
+    steps: StepStore
+    selections: SelectionStore
+    tenant_models: TenantModelStore
+    token_factors: TokenFactorStore
+    pins: PinStore
+    usage: UsageStore
+    vectors: VectorStore
+    webhooks: WebhookStore
+    windows: WindowStore
