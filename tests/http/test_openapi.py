@@ -43,7 +43,7 @@ CHUNKING = {"chunk_tokens": 64, "overlap_tokens": 8}
 # The schema does not define which scopes match a caller, which actions exist, and what a condition in CEL is. It only
 # counts, so that later requests are not prohibited.
 GUARDRAILS = [{"name": "count", "prohibited_action": ["board.delete"], "condition": "true", "dry_run": True}]
-NO_FILTER = {"domain": None, "domains": None, "since": None, "until": None}
+NO_FILTER = dict.fromkeys(("domain", "domains", "prefix", "owner", "since", "until"))
 # Valid values of fields whose rules the schema does not express, such as one of two fields being required.
 VALID_FIELDS: dict[str, dict[str, Any]] = {
     "/v1/agents/{agent_id}/definition": {"guardrails": GUARDRAILS},

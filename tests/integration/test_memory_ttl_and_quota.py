@@ -217,7 +217,7 @@ async def test_deleting_a_session_deletes_its_memory(world: World) -> None:
     assert [row[0] for row in blobs] == [b'"of the agent"']
     await world.planner.create_session(SESSION)
     assert await world.planner.memory_keys(session_id=SESSION) == []
-    assert (await world.planner.remember("here", 1, session_id=SESSION))["version"] == 1
+    assert (await world.planner.remember("here", 1, session_id=SESSION))["version"] == 2
 
 
 async def test_a_session_is_deleted_during_memory_writes(world: World) -> None:

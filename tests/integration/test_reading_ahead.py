@@ -101,3 +101,11 @@ async def test_a_window_that_is_gone_is_not_read(world: World, read: list[str]) 
     await world.app.scheduler.drain(READ)
     assert read
     assert not [each for each in world.app.scheduler.figures(None) if each.name == READ]
+
+
+async def test_a_window_of_many_megabytes_is_not_read_ahead(world: World, read: list[str]) -> None:
+    await long_window(world.analysis, turns=30, limit=5_000)
+    await world.sql("UPDATE windows SET stored_bytes = $1", 5 * 2**20)
+    await say(world.analysis, 60, first=30)
+    await world.app.scheduler.drain(READ)
+    assert read == []

@@ -143,11 +143,12 @@ async def test_restored_values_are_recorded_like_writes(world: World) -> None:
 
 async def test_records_of_a_branch_name_it_and_are_deleted_with_it(world: World) -> None:
     await world.planner.write("a", "1")
-    for _ in range(2):
+    for versions in ("2", "1"), ("3", "3"):
         await world.planner.call("history.branch", context_id="board:s1", branch="try")
         await world.planner.write("a", "2", branch="try")
         await world.planner.write("only", "1", branch="try")
-        assert (await ids(world.planner, session_id="s1"))[-2:] == ["board:s1@try/a/1.2", "board:s1@try/only/1.1"]
+        named = [f"board:s1@try/{key}/1.{number}" for key, number in zip(("a", "only"), versions, strict=True)]
+        assert (await ids(world.planner, session_id="s1"))[-2:] == named
         world.clock.advance(seconds=1)
         await world.planner.call("history.delete_branch", context_id="board:s1", branch="try", force=True)
         assert await ids(world.planner, session_id="s1") == ["session:s1", "board:s1/a/1.1"]

@@ -115,7 +115,7 @@ async def test_deleting_a_session_deletes_its_contents(world: World) -> None:
     assert "session.delete" in [row["action"] for row in await world.admin.audit()]
     fresh = await world.planner.create_session("s1")
     assert await fresh.keys() == []
-    assert (await fresh.write("goal", "new"))["version"] == 1
+    assert (await fresh.write("goal", "new"))["version"] == 2
 
 
 @pytest.mark.req("SC-01")

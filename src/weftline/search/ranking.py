@@ -78,11 +78,15 @@ async def rank(query: Query, views: Sequence[View], embed: Embed) -> Ranking:
 async def score_views(query: Query, views: Sequence[View], embed: Embed) -> ScoredCandidates:
     """Return the candidates with their signals."""
     parsed = await SEARCH_THREADS.run(_parse, query, views)
-    queries = [each for each in (*parsed.by_view, *parsed.conversation) if each.view.size]
+    queries = [*parsed.by_view, *parsed.conversation]
     vectors = await _embed_parts(parsed.texts, {part for each in queries for part in each.parts}, embed)
-    found = await asyncio.gather(*(_score(each, query, vectors) for each in queries))
-    first = sum(1 for each in parsed.by_view if each.view.size)
-    return ScoredCandidates(found[:first], found[first:], vectors is not None, len(set(terms(query.text))))
+    by_view, conversation = await asyncio.gather(
+        *(
+            asyncio.gather(*(_score(each, query, vectors) for each in of_views if each.view.size))
+            for of_views in (parsed.by_view, parsed.conversation)
+        )
+    )
+    return ScoredCandidates(by_view, conversation, vectors is not None, len(set(terms(query.text))))
 
 
 def _parse(query: Query, views: Sequence[View]) -> _ParsedQuery:

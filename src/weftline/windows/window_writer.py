@@ -63,6 +63,8 @@ if TYPE_CHECKING:
 _RETRY_GROWTH = 0.05
 # From this part of the threshold on, a compaction is foreseen.
 _FORESEEN = 0.5
+# Windows with more than about a million tokens of talk are not: they would stay in memory while they are read.
+_MOST_FORESEEN_BYTES = 4 * 2**20
 
 
 @dataclass(slots=True)
@@ -421,7 +423,7 @@ class WindowWriter:
         if tokens / limit <= tokens_before / limit_before:
             return
         settings = await self.service.compaction(self.window)
-        if tokens / limit >= settings.threshold * _FORESEEN:
+        if tokens / limit >= settings.threshold * _FORESEEN and self.owner.stored_bytes <= _MOST_FORESEEN_BYTES:
             self.service.compactions.foresee(self.window)
         if tokens / limit < settings.threshold:
             return
