@@ -16,7 +16,7 @@ from weftline.jobs.scheduler import Work
 from weftline.kernel.thread_pools import CALLER, short_turns
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.unit_of_work import SystemTransactions
-from weftline.windows.compaction.facts.extraction import ReadAhead
+from weftline.windows.compaction.facts.extraction import WindowReader
 from weftline.windows.service import Windows
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _WAKE_SECONDS = 1.0
 _TURN_SECONDS = 5.0
 # Pause after a step, as a multiple of its time: a quarter of a core at most.
 _REST = 3.0
-# Windows whose reading is continued; another one begins anew, which costs little: its sentences are remembered longer.
+# Windows whose progress is kept. One that was dropped is read from its start, mostly from the cache of sentences.
 _MAX_WINDOWS = 16
 
 
@@ -49,7 +49,7 @@ class MessageReading:
         self._windows = SystemTransactions(database, injector, Windows)
         # Lines with messages to read.
         self._grown: dict[Work, None] = {}
-        self._known: OrderedDict[Work, ReadAhead] = OrderedDict()
+        self._known: OrderedDict[Work, WindowReader] = OrderedDict()
 
     def note(self, tenant: str, session_id: str, line_id: str) -> None:
         """Read what is new in a line soon."""
@@ -68,7 +68,7 @@ class MessageReading:
         session_id, line_id = work.item
         look = self._windows.doing(partial(_events, session_id, line_id))
         events = await self._database.read(Scope(work.tenant), look, heavy=True)
-        reading = self._known.setdefault(work, ReadAhead())
+        reading = self._known.setdefault(work, WindowReader())
         self._known.move_to_end(work)
         if len(self._known) > _MAX_WINDOWS:
             self._known.popitem(last=False)

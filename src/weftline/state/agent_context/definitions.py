@@ -201,7 +201,7 @@ class InitialDefinition(msgspec.Struct, frozen=True):
         contexts = self.contexts
         if contexts.actor.kind is PrincipalKind.HUMAN:
             check_clearance(contexts.actor, EDITOR_CLEARANCE, "Giving an agent instructions")
-        # Whoever may create an agent is above it; the store checks this again, by the tree that now has the agent.
+        # Only an ancestor or an admin may create an agent. The store checks the proof against the new agent tree.
         proof = EditProof(ContextLine(agent_id, DEFINITION, None).line_id, contexts.actor.principal_id)
         context = await contexts.open(agent_id)
         part = await context.part(DEFINITION)

@@ -120,7 +120,7 @@ class PromptChanges(NamedTuple):
         for block in receipt.blocks:
             change, beside = _change(block, known), block.block_id
             if change == "new" and block.kind != "conversation":
-                # What was found for another task has another id, and stands in the place of what was found before.
+                # Passages of another task have another id: they are compared with those in the previous prompt.
                 replaced = next((each for each in gone if each.kind == block.kind), None)
                 if replaced is not None:
                     gone.remove(replaced)

@@ -10,7 +10,7 @@ from msgspec import structs
 from support.window_events import assistant, from_user, numbered
 from weftline.encoder.classifier import TextClassifier
 from weftline.windows.compaction.facts import statements
-from weftline.windows.compaction.facts.extraction import ReadAhead, extract_facts
+from weftline.windows.compaction.facts.extraction import WindowReader, extract_facts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,7 @@ async def test_another_history_is_read_from_its_beginning(monkeypatch: pytest.Mo
     """After a rollback other events follow those that were read ahead."""
     said = [f"The crane of berth {number} is painted on day {number}." for number in range(9)]
     events = numbered([from_user(text) for text in said])
-    ahead = ReadAhead()
+    ahead = WindowReader()
     while await ahead.read(events):
         pass
     others = numbered([*map(from_user, said[:3]), *(assistant(f"{text} Or later.") for text in said[3:])])

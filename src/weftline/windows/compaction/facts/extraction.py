@@ -90,7 +90,7 @@ async def extract_in_turns(events: Sequence[WindowEvent], earlier: Sequence[KeyF
     return log.facts
 
 
-class ReadAhead:
+class WindowReader:
     """Reads the events of a growing window once, so that a compaction or a prompt finds what they state.
 
     What they state is remembered where every extraction looks (statements.py). The newest events are read alone: what
