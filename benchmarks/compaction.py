@@ -31,7 +31,7 @@ from weftline.indexing.text_analysis import stem, tokens, words
 from weftline.kernel.tokens import approximate_tokens
 from weftline.models.language_models.model import ConversationMessage, ToolCall
 from weftline.windows.compaction.compactor import Compactor
-from weftline.windows.compaction.facts.extraction import ReadAhead
+from weftline.windows.compaction.facts.extraction import WindowReader
 from weftline.windows.compaction.model import CompactionSource
 from weftline.windows.compaction.summariser import ExtractiveSummariser
 from weftline.windows.model import Category, WindowEvent, message_tokens
@@ -239,8 +239,8 @@ def _read_ahead(name: str, events: list[WindowEvent]) -> Row:
     """Measure a first compaction of messages that were read in the background as they came."""
 
     async def read(events: list[WindowEvent]) -> None:
-        ahead = ReadAhead()
-        while await ahead.read(events):
+        reader = WindowReader()
+        while await reader.read(events):
             pass
 
     others = [structs.replace(event, item_id=f"another {event.item_id}") for event in events]
