@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hashlib
 import reprlib
+import threading
 import time
 import zlib
 from collections import Counter
@@ -673,6 +674,50 @@ async def test_slow_documents_of_one_agent_do_not_hold_up_those_of_others(
     await library.app.scheduler.drain("knowledge.ingest")
     assert read_order.index("handbook") <= 2
     assert len(read_order) == 31
+
+
+@pytest.mark.req("CE-T", part="all limits of what exists")
+async def test_a_small_document_is_ready_before_the_large_ones_of_its_author(
+    library: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table, a mailbox and a notebook are queued first; each is read once the small one is ready."""
+    large = {
+        "table.csv": "day,place,amount\n" + "".join(f"{each},Oslo,{each * 7}\n" for each in range(400)),
+        "mail.mbox": "".join(
+            f"From a@b.c Mon Jan  1 10:00:00 2026\nFrom: a@b.c\nSubject: Note {each}\n\nHello {each}.\n\n"
+            for each in range(100)
+        ),
+        "notebook.ipynb": msgspec.json.encode(
+            {
+                "cells": [{"cell_type": "code", "source": [f"print({each})"], "outputs": []} for each in range(120)],
+                "metadata": {},
+                "nbformat": 4,
+            }
+        ).decode(),
+    }
+    indexed = threading.Event()
+    ingestion = library.app.ingestion
+    read_document, count_document = ingestion._reader.read, ingestion._metrics.count_document
+
+    def read_late(content: bytes, media_type: str | None, name: str) -> Any:
+        assert name not in large or indexed.wait(20), f"{name} was read first"
+        return read_document(content, media_type, name)
+
+    def count(outcome: str) -> None:
+        indexed.set()
+        count_document(outcome)
+
+    monkeypatch.setattr("weftline.jobs.ingestion.LARGE_BYTES", 5_000)
+    monkeypatch.setattr(ingestion._reader, "read", read_late)
+    monkeypatch.setattr(ingestion._metrics, "count_document", count)
+    for name, text in large.items():
+        assert len(text) > 5_000
+        await put(library.planner, name, text)
+    await put(library.planner, "small.md", TEXT)
+    await library.app.scheduler.drain("knowledge.ingest")
+    done = [subject.partition("/")[2] for kind, subject in await document_events(library) if kind == "document.indexed"]
+    assert done[0] == "small.md"
+    assert set(done) == {"small.md", *large}
 
 
 async def test_several_processes_index_each_document_once(library: World, embedder: QuickEmbedder) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import sys
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from weakref import WeakValueDictionary
 from weftline.indexing.text_analysis import index_terms
 from weftline.jobs.backfill_vectors import ModelVectors
 from weftline.jobs.runner import attempt, renewing
-from weftline.jobs.scheduler import Work
+from weftline.jobs.scheduler import Work, long_share
 from weftline.kernel.errors import Unavailable, WeftlineError
 from weftline.kernel.fair_queue import FairSlots
 from weftline.kernel.fields import new_id
@@ -50,6 +51,9 @@ CONCURRENCY = 6
 PER_TENANT = 4
 # And of one participant, so that there is always room for another one of its tenant.
 PER_AUTHOR = 3
+# Content of this size and more is large: reading it takes seconds. Large documents take at most half of each limit and
+# have a parsing slot of their own, so that small ones never wait for them.
+LARGE_BYTES = 256 * 1024
 _COUNT_EVERY_SECONDS = 5.0
 _RELEASE_SECONDS = 5.0
 # Before a document is retried for which something was unavailable.
@@ -81,9 +85,9 @@ class Ingestion:
         self._holder = new_id("worker")
         self._ingests = SystemTransactions(database, injector, IngestTransaction)
         self._vectors = ModelVectors()
-        # One document of a tenant is parsed at a time, so that those of other tenants never all wait for it; those who
-        # added documents take turns.
-        self._parsing: WeakValueDictionary[str, FairSlots] = WeakValueDictionary()
+        # One small and one large document of a tenant are parsed at a time, so that those of other tenants never all
+        # wait for them; those who added documents take turns.
+        self._parsing: WeakValueDictionary[tuple[str, bool], FairSlots] = WeakValueDictionary()
         self._count_at = 0.0
         self._has_claimed = False
 
@@ -91,9 +95,8 @@ class Ingestion:
         """Return queued documents of the tenants whose turn it is."""
         await self._count_pending()
         tenants = await self._database.read(SYSTEM, tenants_with_pending)
-        groups = Counter(work.group for work in queue.running.values())
-        busy = {group for group, count in groups.items() if count >= PER_AUTHOR}
-        return [work for tenant in queue.tenants_with_room(tenants) for work in await self._queued(tenant, busy)]
+        running = queue.running.values()
+        return [work for tenant in queue.tenants_with_room(tenants) for work in await self._queued(tenant, running)]
 
     async def run(self, work: Work) -> bool:
         """Index one document, unless another process does; return whether it was claimed."""
@@ -107,24 +110,30 @@ class Ingestion:
                 async with asyncio.timeout(_RELEASE_SECONDS):
                     await self._database.write(SYSTEM, partial(release_all, holder=self._holder))
 
-    async def _queued(self, tenant: str, busy: Collection[str] = ()) -> list[Work]:
-        """Return the oldest documents, and the oldest of others than those who added most of them."""
+    async def _queued(self, tenant: str, running: Collection[Work] = ()) -> list[Work]:
+        """Return the oldest large and the oldest small documents, and some of other authors than most of them."""
         found: list[Work] = []
-        at_limit = [author for each, _, author in (group.partition(_OF) for group in busy) if each == tenant]
 
         async def look() -> None:
-            queued = await self._ingests.read(tenant, lambda ingest: ingest.queued(2 * CONCURRENCY, at_limit))
-            found.extend(_work(tenant, each) for each in queued)
-            crowd = [name for name, count in Counter(each.added_by for each in queued).items() if count > PER_AUTHOR]
-            if len(queued) == 2 * CONCURRENCY and crowd:
-                others = [*at_limit, *crowd]
-                queued = await self._ingests.read(tenant, lambda ingest: ingest.queued(CONCURRENCY, others))
-                known = {work.item for work in found}
-                found.extend(work for each in queued if (work := _work(tenant, each)).item not in known)
+            for large in (True, False):
+                found.extend(_work(tenant, each) for each in await self._oldest(tenant, running, large=large))
 
         # A tenant whose models this process does not know must not hold up the others.
         await attempt("queued documents", look(), tenant=tenant)
         return found
+
+    async def _oldest(self, tenant: str, running: Collection[Work], *, large: bool) -> list[QueuedDocument]:
+        sizes = range(LARGE_BYTES, sys.maxsize) if large else range(LARGE_BYTES)
+        groups = Counter(work.group for work in running)
+        long = Counter(work.group for work in running if large and work.long)
+        busy = [each for each in groups if groups[each] >= PER_AUTHOR or long[each] >= long_share(PER_AUTHOR)]
+        at_limit = [author for each, _, author in (group.partition(_OF) for group in busy) if each == tenant]
+        queued = [*await self._ingests.read(tenant, lambda ingest: ingest.queued(2 * CONCURRENCY, sizes, at_limit))]
+        crowd = [name for name, count in Counter(each.added_by for each in queued).items() if count > PER_AUTHOR]
+        if len(queued) == 2 * CONCURRENCY and crowd:
+            others = [*at_limit, *crowd]
+            queued += await self._ingests.read(tenant, lambda ingest: ingest.queued(CONCURRENCY, sizes, others))
+        return list(dict.fromkeys(queued))
 
     async def _count_pending(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -183,7 +192,7 @@ class Ingestion:
 
     async def _parsed(self, tenant: str, taken: ClaimedDocument) -> tuple[ChunkLayout, DocumentScan]:
         document = taken.document
-        slots = self._parsing.setdefault(tenant, FairSlots(1))
+        slots = self._parsing.setdefault((tenant, document.bytes >= LARGE_BYTES), FairSlots(1))
         # In one turn: a document that is read quickly does not wait for slow ones twice.
         async with slots.hold(tenant, document.added_by):
             layout = await DOCUMENT_THREADS.run(lay_out, self._reader, document, taken.domain, taken.content)
@@ -224,5 +233,10 @@ class Ingestion:
 
 def _work(tenant: str, queued: QueuedDocument) -> Work:
     # If a process stopped while it indexed a document, this is tried alone: it may stop this one as well.
-    item = (queued.domain, queued.document_id)
-    return Work(tenant, item, group=f"{tenant}{_OF}{queued.added_by}", exclusive=queued.attempts > 0)
+    return Work(
+        tenant,
+        (queued.domain, queued.document_id),
+        group=f"{tenant}{_OF}{queued.added_by}",
+        exclusive=queued.attempts > 0,
+        long=queued.bytes >= LARGE_BYTES,
+    )

@@ -45,6 +45,8 @@ class Work(NamedTuple):
     group: str = ""
     # Runs while nothing else of its job does.
     exclusive: bool = False
+    # May take long: takes at most half of each limit, so that short work never waits for it.
+    long: bool = False
 
     @property
     def key(self) -> Key:
@@ -76,6 +78,11 @@ class Job:
 
 
 DueSource: TypeAlias = "Callable[[JobQueue], Awaitable[Sequence[Work]]]"
+
+
+def long_share(limit: int) -> int:
+    """Return how much of a limit long work may take."""
+    return (limit + 1) // 2
 
 
 def backoff_seconds(failures: int, jitter: float) -> float:
@@ -121,13 +128,11 @@ class JobQueue:
         """Take the next piece of work within the limits: of the tenant that was served longest ago."""
         if self._room() <= 0:
             return None
-        running = Counter(work.tenant for work in self.running.values())
-        groups = Counter(work.group for work in self.running.values())
-        for tenant, queue in self._ready.items():
-            if running[tenant] >= self.job.per_tenant:
-                continue
+        has_room = self._limits([*self.running.values()], int)
+        has_long_room = self._limits([work for work in self.running.values() if work.long], long_share)
+        for queue in self._ready.values():
             for position, work in enumerate(queue):
-                if groups[work.group] >= self.job.per_group:
+                if not has_room(work) or (work.long and not has_long_room(work)):
                     continue
                 if work.exclusive and self.running:
                     # Nothing else starts before it, so that it is never postponed for ever.
@@ -168,6 +173,14 @@ class JobQueue:
         if queue:
             # Last: tenants are kept in the order of their turns.
             self._ready[work.tenant] = queue
+
+    def _limits(self, running: Sequence[Work], share: Callable[[int], int]) -> Callable[[Work], bool]:
+        """Return what tells whether a share of each limit leaves room for a piece of work beside what runs."""
+        tenants, groups = Counter(work.tenant for work in running), Counter(work.group for work in running)
+        total, per_tenant, per_group = map(share, (self.job.concurrency, self.job.per_tenant, self.job.per_group))
+        return lambda work: (
+            len(running) < total and tenants[work.tenant] < per_tenant and groups[work.group] < per_group
+        )
 
     def _room(self) -> int:
         if any(work.exclusive for work in self.running.values()):

@@ -102,9 +102,9 @@ class IngestTransaction(msgspec.Struct, frozen=True):
     def now(self) -> int:
         return to_micros(self.clock.now())
 
-    async def queued(self, limit: int, not_of: Sequence[str] = ()) -> Sequence[QueuedDocument]:
-        """Return the next queued documents; an error if this process does not have the tenant's models."""
-        queued = await self.documents.queued(self.now, limit, not_of)
+    async def queued(self, limit: int, sizes: range, not_of: Sequence[str] = ()) -> Sequence[QueuedDocument]:
+        """Return the next queued documents of these sizes; an error if this process lacks the tenant's models."""
+        queued = await self.documents.queued(self.now, limit, sizes, not_of)
         if queued and await is_semantic(self.models, self.embeddings):
             await self._models()
         return queued

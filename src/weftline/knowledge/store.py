@@ -40,6 +40,7 @@ class QueuedDocument(NamedTuple):
     document_id: str
     attempts: int = 0
     added_by: str = ""
+    bytes: int = 0
 
 
 class Requeued(NamedTuple):
@@ -158,8 +159,8 @@ class DocumentStore(Protocol):
         """Delete the content of one version."""
         ...
 
-    async def queued(self, now: int, limit: int, not_of: Sequence[str] = ()) -> Sequence[QueuedDocument]:
-        """Return queued documents without a lease, oldest first; none that these participants added.
+    async def queued(self, now: int, limit: int, sizes: range, not_of: Sequence[str] = ()) -> Sequence[QueuedDocument]:
+        """Return queued documents of these sizes without a lease, oldest first; none that these participants added.
 
         After four attempts that ended with their process, a document rests before each further one.
         """

@@ -20,6 +20,7 @@ from weftline.knowledge.templates.model import (
 )
 from weftline.safety.trust.model import Source, Trust, TrustLabel
 
+ALL_SIZES = range(1_000)
 DOMAIN = Domain(
     domain="handbook",
     description="How we work",
@@ -245,9 +246,9 @@ class DocumentStoreContract:
 
     async def test_a_document_has_one_lease_until_it_is_released_or_expires(self, stores: ContractStores) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)
-        assert [each[:3] for each in await stores.documents.queued(10, 9)] == [(*NAMES, 0)]
+        assert [each[:3] for each in await stores.documents.queued(10, 9, ALL_SIZES)] == [(*NAMES, 0)]
         assert await stores.documents.claim(*NAMES, "me", 10, 20) == LeasedDocument(DOCUMENT, "", 0)
-        assert list(await stores.documents.queued(19, 9)) == []
+        assert list(await stores.documents.queued(19, 9, ALL_SIZES)) == []
         assert await stores.documents.claim(*NAMES, "you", 19, 30) is None
         assert await stores.documents.renew_lease(*NAMES, 1, "you", 30) is None
         assert await stores.documents.renew_lease(*NAMES, 1, "me", 25) == LeasedDocument(DOCUMENT, "", 1)
@@ -271,11 +272,11 @@ class DocumentStoreContract:
         assert [await starts("me", 10), await starts("you", 11)] == [0, 1]
         # A claim by the same holder is not counted as a failed attempt.
         assert [await starts("you", 12), await starts("me", 13)] == [2, 2]
-        assert [each[:3] for each in await stores.documents.queued(14, 9)] == [(*NAMES, 3)]
+        assert [each[:3] for each in await stores.documents.queued(14, 9, ALL_SIZES)] == [(*NAMES, 3)]
         assert [await starts("you", 14)] == [3]
         after_rest = 15 + 15_000_000
-        assert list(await stores.documents.queued(after_rest - 1, 9)) == []
-        assert [each[:3] for each in await stores.documents.queued(after_rest, 9)] == [(*NAMES, 4)]
+        assert list(await stores.documents.queued(after_rest - 1, 9, ALL_SIZES)) == []
+        assert [each[:3] for each in await stores.documents.queued(after_rest, 9, ALL_SIZES)] == [(*NAMES, 4)]
         await stores.documents.advance(*NAMES, done=2, total=5, layout_hash="c1")
         assert [await starts("me", 15), await starts("you", 16)] == [0, 1]
         await stores.documents.end_lease(*NAMES, "you", 0, interrupted=True)
@@ -288,7 +289,14 @@ class DocumentStoreContract:
     async def test_the_queue_is_first_in_first_out(self, stores: ContractStores) -> None:
         for name, queued in (("a", 30), ("b", 10), ("c", 20)):
             await stores.documents.put(structs.replace(DOCUMENT, document_id=name), b"x", queued)
-        assert [each.document_id for each in await stores.documents.queued(99, 2)] == ["b", "c"]
+        assert [each.document_id for each in await stores.documents.queued(99, 2, ALL_SIZES)] == ["b", "c"]
+
+    async def test_small_and_large_documents_are_queued_apart(self, stores: ContractStores) -> None:
+        for name, size in (("a", 9), ("b", 10), ("c", 11)):
+            await stores.documents.put(structs.replace(DOCUMENT, document_id=name, bytes=size), b"x", 10)
+        small, large = [await stores.documents.queued(99, 9, sizes) for sizes in (range(10), range(10, 2**62))]
+        assert [each.document_id for each in small] == ["a"]
+        assert {each.document_id: each.bytes for each in large} == {"b": 10, "c": 11}
 
     async def test_a_new_version_ends_the_indexing_of_the_old_one(self, stores: ContractStores) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)
@@ -329,13 +337,13 @@ class DocumentStoreContract:
         await stores.documents.quarantine(DOCUMENT, held)
         found = await stores.documents.find(*NAMES)
         assert found == structs.replace(DOCUMENT, state="quarantined", quarantine=held)
-        assert list(await stores.documents.queued(99, 9)) == []
+        assert list(await stores.documents.queued(99, 9, ALL_SIZES)) == []
         assert await stores.documents.backlog("handbook") == Backlog(pending=0, failed=0, quarantined=1)
         await stores.documents.release(DOCUMENT, "human:dana", 7)
         released = await stores.documents.find(*NAMES)
         assert released == structs.replace(DOCUMENT, released="f1", released_by="human:dana")
         assert released.is_released
-        assert [each[:3] for each in await stores.documents.queued(99, 9)] == [(*NAMES, 0)]
+        assert [each[:3] for each in await stores.documents.queued(99, 9, ALL_SIZES)] == [(*NAMES, 0)]
         await stores.documents.put(later(DOCUMENT, 2), b"y", 8)
         again = await stores.documents.find(*NAMES)
         assert again is not None

@@ -77,6 +77,7 @@ def test_a_backlog_of_one_tenant_never_delays_another_by_more_than_a_turn(
             wait=st.just(0.0),
             group=st.sampled_from(["", "host", "other"]),
             exclusive=st.booleans(),
+            long=st.booleans(),
         ),
         unique_by=lambda work: work.key,
     ),
@@ -96,6 +97,10 @@ def test_concurrency_limits_hold_and_all_work_is_done(
         assert max(Counter(work.tenant for work in running).values()) <= per_tenant
         assert max(Counter(work.group for work in running).values()) <= per_group
         assert len(running) == 1 or not any(work.exclusive for work in running)
+        long = [work for work in running if work.long]
+        assert len(long) <= (concurrency + 1) // 2
+        assert max(Counter(work.tenant for work in long).values(), default=0) <= (per_tenant + 1) // 2
+        assert max(Counter(work.group for work in long).values(), default=0) <= (per_group + 1) // 2
         jobs.finish(running[0], 0.0, failed=False)
         done.append(running[0])
     assert sorted(work.key for work in done) == sorted(work.key for work in works)

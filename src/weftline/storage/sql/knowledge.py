@@ -220,13 +220,14 @@ WHERE tenant = $1 AND domain = $2 AND document_id = $3 AND version = $4
 # after the other nor delay other documents for ever.
 _LEFT_OUT, _NOBODY = 8, " "
 _QUEUED = f"""
-SELECT domain, document_id, attempts, added_by FROM documents
+SELECT domain, document_id, attempts, added_by, bytes FROM documents
 WHERE tenant = $1 AND state = 'pending' AND queued_at > 0
   AND lease_until + CASE WHEN attempts < 4 THEN 0
                          WHEN attempts < 18 THEN (attempts - 3) * (attempts - 3) * 15000000
                          ELSE 3600000000 END <= $2
-  AND added_by NOT IN ({placeholders(3, _LEFT_OUT)})
-ORDER BY queued_at LIMIT ${3 + _LEFT_OUT}
+  AND bytes >= $3 AND bytes < $4
+  AND added_by NOT IN ({placeholders(5, _LEFT_OUT)})
+ORDER BY queued_at LIMIT ${5 + _LEFT_OUT}
 """  # noqa: S608 - constants only
 _CLAIM = f"""
 {_DOCUMENT}
@@ -399,9 +400,9 @@ class SqlDocumentStore(SqlStore):
             version,
         )
 
-    async def queued(self, now: int, limit: int, not_of: Sequence[str] = ()) -> Sequence[QueuedDocument]:
+    async def queued(self, now: int, limit: int, sizes: range, not_of: Sequence[str] = ()) -> Sequence[QueuedDocument]:
         left_out = [*not_of, *[_NOBODY] * _LEFT_OUT][:_LEFT_OUT]
-        rows = await self._tx.all(_QUEUED, self._tenant, now, *left_out, limit)
+        rows = await self._tx.all(_QUEUED, self._tenant, now, sizes.start, sizes.stop, *left_out, limit)
         return [QueuedDocument(*row) for row in rows]
 
     async def claim(self, domain: str, document_id: str, holder: str, now: int, until: int) -> LeasedDocument | None:
