@@ -13,7 +13,7 @@ import pytest
 from support.bundles import exported
 from support.windows import ingest, message
 from support.world import outcome, refused
-from weftline.app.dispatch import CallContext
+from weftline.app.dispatch import CallContext, Dispatcher
 from weftline.kernel.call_warnings import collected_warnings
 from weftline.safety.guardrails import conditions as compiled_conditions
 from weftline.sessions.events.model import EventFilter
@@ -785,6 +785,29 @@ async def test_a_session_is_not_deleted_with_what_a_rule_protects(
     deleted = await outcome(planner.call("session.delete", session_id=session))
     assert deleted == ("GUARDRAIL_VIOLATION" if prohibits else "ok")
     assert await outcome(planner.read("goal")) == ("ok" if prohibits else "SESSION_NOT_FOUND")
+
+
+@pytest.mark.req("CE-F35")
+@pytest.mark.both_databases
+@pytest.mark.parametrize("added", ["key", "window"])
+async def test_what_is_added_during_the_check_of_a_deletion_is_checked_too(
+    world: World, monkeypatch: pytest.MonkeyPatch, added: str
+) -> None:
+    await world.planner.write("goal", "ship")
+    await define(world.admin, rule("board.delete", "arguments.key == 'late'"), rule("window.delete", name="windows"))
+    write, waiting = Dispatcher._write, [added]
+
+    async def add_before_the_transaction(dispatcher: Any, call: Any, *args: Any) -> Any:
+        if call.operation.name == "session.delete" and waiting:
+            waiting.clear()
+            await (world.planner.write("late", "kept") if added == "key" else ingest(world.planner, message("hello")))
+        return await write(dispatcher, call, *args)
+
+    monkeypatch.setattr(Dispatcher, "_write", add_before_the_transaction)
+    assert (
+        await outcome(world.planner.call("session.delete", session_id=world.planner.session)) == "GUARDRAIL_VIOLATION"
+    )
+    assert await world.planner.value("goal") == "ship"
 
 
 @pytest.mark.req("CE-F35")

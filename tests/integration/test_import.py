@@ -193,6 +193,33 @@ async def test_a_deleted_session_can_be_imported_again(world: World) -> None:
     assert (await world.admin.inspect())["history_intact"]
 
 
+@pytest.mark.req("SC-07")
+@pytest.mark.both_databases
+async def test_an_import_under_the_name_of_a_deleted_session_repeats_no_version(world: World) -> None:
+    await world.planner.write("goal", "mail dana@example.com")
+    await world.analysis.write("plan", "of the analysis", readable_by=["human:*", "orchestrator", "principal:analysis"])
+    await world.planner.write("gone", "a")
+    await world.planner.delete("gone")
+    await world.admin.call("records.redact", item_id=f"{BOARD}/goal/1.1", state="masked", reason="pii")
+    bundle = await exported(world.admin)
+    read = [(await world.planner.write("goal", f"later {number}"))["version"] for number in range(3)]
+    await world.admin.call("session.delete", session_id=SESSION, force=True)
+    await imported(world.admin, bundle)
+    shown = {key: await world.planner.read(key) for key in ("goal", "plan")}
+    assert {entry["version"] for entry in shown.values()} == {read[-1] + 1}
+    assert shown["plan"]["written_by"] == "subagent:analysis"
+    assert [each["version"] for each in (await world.planner.history("plan"))["versions"]] == [1, read[-1] + 1]
+    for number in (1, *read):
+        with refused("VERSION_CONFLICT"):
+            await world.planner.write("goal", "unseen", if_version=number)
+    assert (await world.planner.write("gone", "again"))["version"] > read[-1]
+    with refused("KEY_NOT_FOUND"):
+        await world.review.read("plan")
+    assert items(await exported(world.admin))[f"{BOARD}/goal/1.{read[-1] + 1}"]["redaction_state"] == "masked"
+    assert (await world.admin.inspect())["history_intact"]
+    assert (await imported(world.admin, bundle)).unchanged
+
+
 async def test_an_archived_session_is_imported_as_archived(world: World, importer: Caller, clock: FrozenClock) -> None:
     await fill_session(world)
     await world.planner.call("session.archive", session_id=SESSION)
@@ -633,19 +660,19 @@ async def test_an_item_without_content_reserves_its_id(world: World, importer: C
     await world.planner.say("hidden as well")
     await redact_items(world, f"{BOARD}/goal/1.2", f"message:{SESSION}/2")
     bundle = await transferred(world, importer)
-    # The same holds when the import is exported and imported again.
-    for _ in range(2):
+    # The same holds when the import is exported and imported again; no version of the deleted session repeats.
+    for version in (3, 4):
         assert await importer.keys() == []
         assert await importer.say("next") == 3
         await importer.write("goal", "mine")
         again = await exported(importer)
         names = [name for kind, name in _all_records(again) if kind == "context_item"]
         assert len(names) == len(set(names))
-        assert texts(again)[f"{BOARD}/goal/2.3"] == "mine"
+        assert texts(again)[f"{BOARD}/goal/2.{version}"] == "mine"
         assert items(again).items() >= items(bundle).items()
         assert (await importer.inspect())["history_intact"]
         await importer.call("session.delete", session_id=SESSION, force=True)
-        await imported(importer, _without(again, f"{BOARD}/goal/2.3", f"message:{SESSION}/3"))
+        await imported(importer, _without(again, f"{BOARD}/goal/2.{version}", f"message:{SESSION}/3"))
 
 
 def _all_records(bundle: bytes) -> list[tuple[str, str]]:

@@ -160,6 +160,10 @@ class KeyNumber(NamedTuple):
     def of(cls, change: Change) -> KeyNumber:
         return cls(change.incarnation, change.version)
 
+    def not_below(self, before: KeyNumber) -> KeyNumber:
+        """Return the numbers with at least this version."""
+        return KeyNumber(self.incarnation, max(self.version, before.version))
+
     @property
     def next(self) -> KeyNumber:
         return KeyNumber(self.incarnation, self.version + 1)

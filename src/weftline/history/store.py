@@ -175,7 +175,7 @@ class LineStore(Protocol):
         ...
 
     async def last_number(self, line_id: str, key: str) -> KeyNumber:
-        """Return the numbers of the last change of a key; those before its first if it never existed."""
+        """Return the numbers that a key counts on from: of its last change, or of an erased line of the same name."""
         ...
 
     async def before_first(self, line_id: str) -> KeyNumber:

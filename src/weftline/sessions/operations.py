@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
+from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import structs
@@ -27,7 +28,7 @@ from weftline.kernel.operation import Audience, Effect, RateClass, Request, Resp
 from weftline.kernel.ports import Transactions
 from weftline.kernel.tokens import TokenCounters
 from weftline.safety.trust.gate import GATE_ERRORS, ContentGate, IncomingContent, submitted, submitted_value
-from weftline.sessions.deletion import StoredContent, check_rules, check_unused, removed_content
+from weftline.sessions.deletion import CheckedDeletions, StoredContent, check_rules, check_unused, removed_content
 from weftline.sessions.members import (
     MAX_MEMBERS,
     Member,
@@ -148,7 +149,7 @@ class SessionArchivedAt(Response, kw_only=True, omit_defaults=False):
     archived_at: datetime
 
 
-class DeleteSession(Request):
+class DeleteSession(Request, weakref=True, eq=False):
     """The session to delete."""
 
     session_id: SessionId
@@ -289,11 +290,15 @@ async def archive_session(
     return SessionArchivedAt(session_id=session.session_id, archived_at=now)
 
 
+# Of parsed requests, so that the transaction deletes nothing that was not checked.
+_checked: WeakKeyDictionary[DeleteSession, CheckedDeletions] = WeakKeyDictionary()
+
+
 async def check_deletion(
     request: DeleteSession, actor: Actor, stored: Transactions[StoredContent], implied: ImpliedCalls
 ) -> None:
     """Check the rules about what is deleted with the session."""
-    await check_rules(request.session_id, actor, stored, implied)
+    _checked[request] = await check_rules(request.session_id, actor, stored, implied)
 
 
 @_write_operation(
@@ -312,6 +317,7 @@ async def delete_session(request: DeleteSession, members: Members, lines: LineSt
     forced. The audit log keeps an entry.
     """
     session, sessions = await members.lock_managed(request.session_id), members.sessions
+    await _checked.get(request, CheckedDeletions()).confirm(session, StoredContent(sessions, lines))
     content = await sessions.content(session)
     if not request.force:
         check_unused(session, members.actor, content)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
@@ -22,21 +24,23 @@ from weftline.exchange.transfer.restore_plan import (
 )
 from weftline.exchange.transfer.restore_windows import NewWindow, WindowStep
 from weftline.history.board_lines import line_of
-from weftline.history.model import Head
+from weftline.history.model import Author, Commit, Head, new_salt
 from weftline.history.snapshot_quota import SnapshotQuota
 from weftline.history.store import LineStore
 from weftline.indexing.pins.model import ItemPlace, PinLimitExceeded
 from weftline.indexing.pins.service import Pins
-from weftline.kernel.clock import Clock, from_micros
+from weftline.kernel.clock import Clock, from_micros, to_micros
 from weftline.kernel.events import Event, NewEvent, Outbox, StoredEvent
 from weftline.kernel.identity import ANYONE, Actor, principal_of
 from weftline.kernel.ports import Cooperative
 from weftline.records.model import ContextItem
+from weftline.records.record_ids import VersionId
 from weftline.records.store import RecordStore, StoredRecord
 from weftline.sessions.events.model import EventImport, EventStore
 from weftline.sessions.messages.store import MessageStore
 from weftline.sessions.recorder import RecordExists
 from weftline.sessions.store import SessionStore
+from weftline.state.board.board_writer import change_of
 from weftline.state.board.store import EntryStore
 from weftline.windows.store import WindowStore
 
@@ -46,12 +50,15 @@ if TYPE_CHECKING:
     from weftline.exchange.transfer.restore_plan import ImportPlan, Step
     from weftline.exchange.transfer.validate_bundle import BundleReport, EntryWithContent
     from weftline.sessions.model import Session
+    from weftline.state.board.model import Entry
 
 T = TypeVar("T")
 IMPORTED: Final = "session.imported"
 _RECORD_ADDED = "record.added"
+_NUMBERED_ON = "imported under the name of a deleted session: versions go on above its own"
 _BATCH = 200
 _ENTRIES_PER_YIELD = 50
+_written_by = attrgetter("written_by")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -83,6 +90,8 @@ class SessionRestore:
     session: Session
     _head: Head = field(init=False)
     _windows: dict[str, Head] = field(default_factory=dict)
+    # The highest version of a key in an erased session of the same name.
+    _erased_version: int = 0
     _first_event: int = 0
     _counts: dict[str, int] = field(default_factory=lambda: {"records": 0, "skipped": 0})
 
@@ -93,6 +102,7 @@ class SessionRestore:
         """Restore everything and return the counts."""
         stores, session = self.stores, self.session
         await stores.lines.create(self._head.line_id)
+        self._erased_version = (await stores.lines.before_first(self._head.line_id)).version
         for step in plan.content:
             await self._take(step)
         await stores.messages.set_last_message(session.session_id, self.bundle.last_message, plan.last_sent_at)
@@ -115,7 +125,7 @@ class SessionRestore:
             case NewTag(tag):
                 await stores.lines.tag(self._head.line_id, tag)
             case NewEntries(entries):
-                await stores.entries.put_all(session_id, entries)
+                await stores.entries.put_all(session_id, await self._number_on(entries))
             case NextExpiry(at):
                 await stores.lines.set_next_expiry(self._head.line_id, at)
             case WindowStep() | NewWindow():
@@ -130,6 +140,31 @@ class SessionRestore:
             case NewRecords(records):
                 await self._store_records(records)
         await stores.cooperative.yield_to_loop()
+
+    async def _number_on(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """Write current values once more, above the versions of an erased session of this name, so that none repeats.
+
+        The bundle's own versions stay as they are: its records name them.
+        """
+        old = [entry for entry in entries if entry.version <= self._erased_version]
+        if not old:
+            return entries
+        new = [structs.replace(entry, version=self._erased_version + 1) for entry in old]
+        now = to_micros(self.stores.clock.now())
+        for author, some in groupby(sorted(new, key=_written_by), _written_by):
+            line_id, seq = self._head.line_id, self._head.seq + 1
+            who, changes = Author(author, principal_of(author)), tuple(change_of(entry) for entry in some)
+            commit = Commit(line_id, seq, who, now, _NUMBERED_ON, None, changes, salt=new_salt())
+            self._head = await self.stores.lines.append_all(self._head, [(commit, self._head.weight)])
+        names = {self._item_id(before): self._item_id(after) for before, after in zip(old, new, strict=True)}
+        redactions = await self.stores.records.redactions([*names])
+        await self.stores.records.redact(
+            *(structs.replace(each, record_id=names[name]) for name, each in redactions.items())
+        )
+        return [*(entry for entry in entries if entry.version > self._erased_version), *new]
+
+    def _item_id(self, entry: Entry) -> str:
+        return str(VersionId(self._head.line_id, entry.key, entry.incarnation, entry.version))
 
     async def _take_window(self, step_of_window: WindowStep | NewWindow) -> None:
         if isinstance(step_of_window, NewWindow):

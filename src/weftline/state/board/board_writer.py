@@ -287,7 +287,7 @@ class BoardWriter(BoardView):
         if self.branch is None:
             return current.number.next
         before = await lines.before_first(self.line_id)
-        return KeyNumber(current.incarnation, max(current.version, before.version)).next
+        return current.number.not_below(before).next
 
     async def _last_numbers(self, versions: Sequence[Version], now: Mapping[str, Entry]) -> dict[str, KeyNumber]:
         """Return the last numbers of keys that do not exist now, as far as they existed before."""
@@ -296,8 +296,9 @@ class BoardWriter(BoardView):
             return {}
         lines = self.boards.lines
         last = await lines.last_changes(self.line_id, gone, LATEST)
-        numbers = dict.fromkeys(gone, await lines.before_first(self.line_id))
-        return numbers | {each.change.key: KeyNumber.of(each.change) for each in last}
+        before = await lines.before_first(self.line_id)
+        known = {each.change.key: KeyNumber.of(each.change) for each in last}
+        return dict.fromkeys(gone, before) | {key: number.not_below(before) for key, number in known.items()}
 
     def _new_entry(
         self, version: Version, present: Entry | None, past: Mapping[str, KeyNumber], commit_meta: CommitMeta

@@ -163,7 +163,9 @@ UPDATE lines SET seq = $1, head = $2, weight = $3, next_expiry_at = $4, step = $
 WHERE tenant = $6 AND line_id = $7
 """
 _LAST_NUMBER = """
-SELECT incarnation, version FROM changes WHERE tenant = $1 AND line_id = $2 AND key = $3 AND seq <= $4
+SELECT incarnation, version,
+       (SELECT last_version FROM erased_lines WHERE erased_lines.tenant = $1 AND erased_lines.line_id = $2)
+FROM changes WHERE tenant = $1 AND line_id = $3 AND key = $4 AND seq <= $5
 ORDER BY seq DESC LIMIT 1
 """
 _ERASED = "SELECT last_version FROM erased_lines WHERE tenant = $1 AND line_id = $2"
@@ -446,9 +448,10 @@ class SqlLineStore:
 
     async def last_number(self, line_id: str, key: str) -> KeyNumber:
         for commits in await self._ancestry(line_id):
-            row = await self._tx.one(_LAST_NUMBER, self._tenant, commits.line_id, key, commits.upto)
+            row = await self._tx.one(_LAST_NUMBER, self._tenant, line_id, commits.line_id, key, commits.upto)
             if row is not None:
-                return KeyNumber(*row)
+                incarnation, version, erased = row
+                return KeyNumber(incarnation, max(version, erased or 0))
         return await self.before_first(line_id)
 
     async def before_first(self, line_id: str) -> KeyNumber:
