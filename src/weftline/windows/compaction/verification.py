@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from weftline.windows.compaction.facts.literals import literals_in
-from weftline.windows.compaction.facts.normal_form import normal_form, one_line, plain_form
+from weftline.windows.compaction.facts.normal_form import normal_form, normal_line, one_line, plain_form
 from weftline.windows.compaction.facts.units import units_of
 from weftline.windows.compaction.model import FactKind, KeyFact
 
@@ -96,7 +96,7 @@ def invented_literals(text: str, source: str) -> list[str]:
             if not searched.has_literal(literal.kind, literal.text):
                 invented[literal.text] = None
     for number in _numbers(normal_form(_LIST_NUMBER.sub("", text))):
-        if number not in searched.numbers and not any(number in _normal(known) for known in invented):
+        if number not in searched.numbers and not any(number in normal_line(known) for known in invented):
             invented[number] = None
     return list(invented)
 
@@ -156,21 +156,21 @@ class _SearchedText:
             return _has_bounded(self.plain, _plain(literal))
         if kind is FactKind.QUOTE:
             return _has_bounded(self.folded, _plain(literal).casefold())
-        return _has_bounded(self.normal, _normal(literal))
+        return _has_bounded(self.normal, normal_line(literal))
 
     def _has_verbatim(self, fact: KeyFact) -> bool:
         """Tell whether a statement is there word for word, and nothing around it negates or extends it."""
-        wanted = _normal(fact.text).rstrip(".!;, ")
+        wanted = normal_line(fact.text).rstrip(".!;, ")
         is_value = fact.kind in _VALUES
         # A line ends what may negate it; a statement may go over lines.
         return any(_has_unchanged(text, wanted, is_value=is_value) for text in (self.lines, self.normal))
 
     def _has_words(self, fact: KeyFact) -> bool:
         """Tell whether one sentence has all words of a statement, in order, with its literals and its negations."""
-        wanted = _Sentence.of(_normal(fact.text))
+        wanted = _Sentence.of(normal_line(fact.text))
         if not wanted.terms:
             return False
-        literals = [_normal(literal) for literal in fact.literals]
+        literals = [normal_line(literal) for literal in fact.literals]
         rarest = min(wanted.terms, key=lambda term: len(self.places.get(term, ())))
         for number in self.places.get(rarest, ())[-_MAX_CANDIDATES:]:
             sentence = self.sentences[number]
@@ -185,7 +185,7 @@ class _SearchedText:
             return False
         if self._has_verbatim(fact):
             return True
-        clause, value = _Sentence.of(_normal(fact.text)), _Sentence.of(literal)
+        clause, value = _Sentence.of(normal_line(fact.text)), _Sentence.of(literal)
         context = set(clause.terms) - set(value.terms)
         # Other numbers and identifiers of the clause are not context.
         named = {term for term in context if any(map(str.isdigit, term))}
@@ -237,10 +237,6 @@ def _keeps_sense(clause: _Sentence, sentence: _Sentence) -> bool:
     return not Counter(clause.critical) - Counter(sentence.critical)
 
 
-def _normal(text: str) -> str:
-    return one_line(normal_form(text))
-
-
 def _plain(text: str) -> str:
     return one_line(plain_form(text))
 
@@ -266,7 +262,7 @@ def _is_changed(text: str, start: int, end: int, *, is_value: bool) -> bool:
     if any(word.translate(_APOSTROPHE) in CRITICAL_WORDS for word in around):
         return True
     after = _NEXT_WORD.match(text, end)
-    return text[end - 1].isdigit() and after is not None and _normal(f"5 {after[1]}") != f"5 {after[1]}"
+    return text[end - 1].isdigit() and after is not None and normal_line(f"5 {after[1]}") != f"5 {after[1]}"
 
 
 def _has_bounded(text: str, wanted: str) -> bool:

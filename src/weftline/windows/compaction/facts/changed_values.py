@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from weftline.indexing.text_analysis import FILLER_WORDS, stem, strip_accents
-from weftline.windows.compaction.facts.normal_form import normal_form, one_line
+from weftline.windows.compaction.facts.normal_form import normal_line
 from weftline.windows.compaction.facts.subjects import NEGATIVE, words_listed
 from weftline.windows.compaction.facts.values import WEEKDAYS, WORDS_OF_NUMBERS, normal_values
 
@@ -92,7 +92,7 @@ def read_values(text: str) -> ValuesRead | None:
     """Return the values of a statement and its other words; None if it has no value."""
     if not _DIGIT.search(text) and _VALUE_WORDS.isdisjoint(_LETTERS.findall(text.casefold())):
         return None
-    spoken = _QUOTED.sub(" ", one_line(normal_form(text)))
+    spoken = _QUOTED.sub(" ", normal_line(text))
     words = _WORD.findall(normal_values(" ".join(_NUMBERS.get(word, word) for word in _WORD.findall(spoken))))
     is_stated = "?" not in words and _SUPPOSED.search(spoken) is None
     read, clause, taken = ValuesRead([], [], set(), is_stated, not NEGATIVE.isdisjoint(words)), 0, -1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 
 from weftline.windows.compaction.facts.values import normal_values
 
@@ -26,18 +27,30 @@ _TYPOGRAPHY = str.maketrans(
 _EMPHASIS = re.compile(r"(?=[`*_])(?:`{1,3}|(?<!\w)[*_]{1,3}(?=\S)|(?<=\S)[*_]{1,3}(?!\w))")
 _BLOCK_MARK = re.compile(r"^[ \t]{0,20}(?:#{1,6}[ ]|>[ ]?|[-+*\u2022][ ](?:\[[ xX]\][ ])?)|\|", re.MULTILINE)
 
+# A text without any of these characters has none of those.
+_MARKDOWN = re.compile(r"[`*_#>|+\u2022-]")
+# A fact is compared in several ways, one after the other.
+REMEMBERED = 1_024
+
 
 def plain_form(text: str) -> str:
     """Return a text without typography and markdown; case, numbers and lines stay."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", _INVISIBLE.sub("", text)).translate(_TYPOGRAPHY)
-    text = _EMPHASIS.sub("", _BLOCK_MARK.sub(" ", text))
+    if _MARKDOWN.search(text) is not None:
+        text = _EMPHASIS.sub("", _BLOCK_MARK.sub(" ", text))
     return "\n".join(" ".join(line.split()) for line in text.split("\n"))
 
 
 def normal_form(text: str) -> str:
     """Return the form in which statements are compared."""
     return "\n".join(map(normal_values, plain_form(text).split("\n"))).casefold()
+
+
+@lru_cache(REMEMBERED)
+def normal_line(text: str) -> str:
+    """Return the normal form of a text as one line."""
+    return one_line(normal_form(text))
 
 
 def one_line(text: str) -> str:

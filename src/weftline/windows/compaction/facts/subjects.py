@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from weftline.indexing.text_analysis import FILLER_WORDS, stem
-from weftline.windows.compaction.facts.normal_form import normal_form, one_line
+from weftline.windows.compaction.facts.normal_form import REMEMBERED, normal_line
 from weftline.windows.compaction.facts.values import WEEKDAYS
 from weftline.windows.compaction.model import FactKind
 
@@ -117,9 +118,10 @@ class Subject(NamedTuple):
     value: tuple[str, ...]
 
 
+@lru_cache(REMEMBERED)
 def content_terms(text: str) -> tuple[str, ...]:
     """Return the stemmed words of a text that carry its meaning, in order."""
-    found = (word.strip(_EDGES) for word in _WORD.findall(one_line(normal_form(text))))
+    found = (word.strip(_EDGES) for word in _WORD.findall(normal_line(text)))
     return tuple(dict.fromkeys(stem(word) for word in found if word and word not in _IGNORED))
 
 
@@ -184,7 +186,7 @@ def _slot(fact: KeyFact, who: str) -> Subject | None:
     Prohibitions of different things differ by a number at most: their numbers are part of the subject. So is, beside
     another number, one that names what it follows: ward 3 gets four beds, ward 5 two.
     """
-    words = [word.strip(_EDGES) for word in _WORD.findall(one_line(normal_form(fact.text)))]
+    words = [word.strip(_EDGES) for word in _WORD.findall(normal_line(fact.text))]
     bare = [word.replace("'", "") for word in words if word]
     is_prohibition = not NEGATIVE.isdisjoint(bare) and _COMPARED.isdisjoint(bare)
     about: set[str] = set()

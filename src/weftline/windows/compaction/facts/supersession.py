@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from weftline.windows.compaction.facts.changed_values import ValuesRead, gives_another, read_values
-from weftline.windows.compaction.facts.normal_form import normal_form, one_line, plain_form
+from weftline.windows.compaction.facts.normal_form import normal_line, one_line, plain_form
 from weftline.windows.compaction.facts.questions import NOT_YET
 from weftline.windows.compaction.facts.statements import replaces
 from weftline.windows.compaction.facts.subjects import (
@@ -235,7 +235,7 @@ class FactLog:
 
 def _text_key(fact: KeyFact) -> tuple[str, ...]:
     if fact.kind in _STATEMENTS or fact.kind in _OPEN or fact.kind in {FactKind.ERROR, FactKind.PENDING_CALL}:
-        return fact.kind, one_line(normal_form(fact.text)).rstrip(".!?;,")
+        return fact.kind, normal_line(fact.text).rstrip(".!?;,")
     if fact.kind in _VALUES:
         # The same value with the same first word of its clause is a repetition.
         terms = content_terms(fact.text)
