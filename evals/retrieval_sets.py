@@ -289,6 +289,7 @@ def as_indexed(number: int, chunk: NewChunk, vector: bytes | None) -> IndexedChu
         item=chunk.item,
         version=chunk.version,
         ordinal=chunk.ordinal,
+        kind=chunk.kind,
         speaker=chunk.speaker,
         timestamp=chunk.timestamp,
         tokens=chunk.tokens,

@@ -54,7 +54,7 @@ def test_a_refused_call_is_not_performed(launch: CommandLine, held: str) -> None
 
 
 def test_an_approved_call_that_fails_ends_with_1(launch: CommandLine, held: str) -> None:
-    launch.run("session", "archive", "launch")
+    launch.run("session", "archive", "launch", "--yes")
     failed = launch.run("approval", "approve", held, code=1).stdout
     assert failed.startswith("Approved. board.write of scout failed with SESSION_ARCHIVED: ")
 

@@ -20,8 +20,12 @@ if TYPE_CHECKING:
 TAKES_AWAY = re.compile(
     r"\b(delete|remove|revoke|rotate|prune|purge|erase|clear|cancel|drop|forget|unpin|unroute)", re.IGNORECASE
 )
-# Those that replace a whole state by an earlier one, or by that of another agent.
-REPLACES = {"history.rollback", "board.restore_snapshot", "window.restore", "context.copy"}
+# Those that can be undone or lose nothing, and ask because others work with what they replace or take away.
+ASKS = {
+    *("history.rollback", "board.restore_snapshot", "window.restore", "context.copy", "session.archive"),
+    *("board.delete", "session.remove_members", "team.remove_member", "step.remove", "tools.remove"),
+    "history.clear_retention",
+}
 # Those that take something away that another call brings back.
 UNDONE_BY = {
     "board.delete": "history.rollback",
@@ -75,7 +79,7 @@ def test_an_operation_that_deletes_must_state_whether_it_is_destructive() -> Non
 def test_every_command_that_destroys_or_replaces_has_the_option_yes_and_no_other_has() -> None:
     for each in all_operations():
         options = {param.name for param in command_for(each).params}
-        assert ("yes" in options) == (each.destructive or each.name in REPLACES), each.name
+        assert ("yes" in options) == (each.destructive or each.name in ASKS), each.name
 
 
 def any_of(param: click.Parameter) -> str:
@@ -195,8 +199,12 @@ def test_a_destructive_command_says_what_it_removed(launch: CommandLine) -> None
     assert launch.run("signing-key", "rotate", "--yes").stdout == "Replaced signing key.\n"
 
 
-def test_a_deleted_board_entry_needs_no_confirmation_because_history_has_it(launch: CommandLine) -> None:
+def test_deleting_a_board_entry_asks_though_history_has_it(launch: CommandLine) -> None:
     launch.run("board", "write", "goal", "Ship")
-    launch.run("board", "delete", "goal")
+    refused = launch.json("board", "delete", "goal", code=1)
+    assert refused["code"] == "CONFIRMATION_NEEDED"
+    assert "deletes the key for everyone, and keeps its history: board launch goal" in refused["error"]
+    assert "Ship" in launch.run("board", "read", "goal").stdout
+    launch.run("board", "delete", "goal", "--yes")
     launch.run("history", "rollback", "board:launch", "1", "--yes")
     assert "Ship" in launch.run("board", "read", "goal").stdout

@@ -115,7 +115,7 @@ def test_a_version_conflict_shows_who_changed_what(launch: CommandLine) -> None:
     assert "and write with --if-version 2." in " ".join(shown)
     assert re.fullmatch(r"Changed by human:admin at \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", shown[1])
     assert shown[2:5] == ["  @@ -1 +1 @@", "  -Ship on Friday", "  +Ship on Monday"]
-    launch.run("board", "delete", "goal")
+    launch.run("board", "delete", "goal", "--yes")
     gone = launch.run("board", "write", "goal", "Ship now", "--if-version", "2", code=1).stderr
     assert "Deleted by human:admin at " in gone
 

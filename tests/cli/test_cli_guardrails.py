@@ -25,7 +25,7 @@ def test_a_command_is_refused_and_a_warning_is_shown(launch: CommandLine) -> Non
     launch.run("layer", "define", "tenant", "--guardrails", RULES)
     written = launch.run("--as", "scout", "board", "write", "goal", "Ship")
     assert "Warning: The guardrail 'soon' of the tenant prohibits board.write." in written.stderr
-    refused = launch.run("--as", "scout", "board", "delete", "goal", code=3)
+    refused = launch.run("--as", "scout", "board", "delete", "goal", "--yes", code=3)
     assert "The guardrail 'no-delete' of the tenant prohibits board.delete: Keep it." in refused.output
     assert launch.json("board", "read", "goal")["value"] == "Ship"
 

@@ -19,7 +19,7 @@ def board(launch: CommandLine) -> CommandLine:
     launch.run("board", "write", "goal", "ship\non Friday", "--reason", "kick-off", "--step", "plan")
     launch.run("board", "write", "plan", "one")
     launch.run("board", "write", "goal", "ship\non Monday")
-    launch.run("board", "delete", "plan")
+    launch.run("board", "delete", "plan", "--yes")
     return launch
 
 
@@ -111,7 +111,7 @@ def conflicting(board: CommandLine) -> CommandLine:
     """Return a command line with a board and a branch that conflict."""
     board.run("history", "branch", BOARD, "try")
     board.run("board", "write", "goal", "ship\non Tuesday")
-    board.run("board", "delete", "goal", "--branch", "try")
+    board.run("board", "delete", "goal", "--branch", "try", "--yes")
     return board
 
 

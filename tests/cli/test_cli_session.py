@@ -56,7 +56,7 @@ def test_a_session_from_beginning_to_end(cli: CommandLine) -> None:
     actions = [entry["action"] for entry in cli.json("audit", "list")["entries"]]
     assert actions == ["board.restore_snapshot", "agent.create"]
     assert cli.json("session", "get", "launch")["session"]["metadata"] == {"ticket": 7}
-    assert cli.json("session", "archive", "launch")["success"]
+    assert cli.json("session", "archive", "launch", "--yes")["success"]
     assert "SESSION_ARCHIVED" in cli.run("board", "write", "goal", "again", code=1).stderr
 
 

@@ -174,7 +174,7 @@ async def test_a_text_is_embedded_once_for_its_readers(world: World, embedder: Q
         await world.planner.say("the deploy is on Friday", visibility="private")
     await world.index_sessions()
     # A vector that items with other readers shared would tell them about each other.
-    assert sorted(embedder.embedded) == ["plan\nship it", *["planner: the deploy is on Friday"] * 3]
+    assert sorted(embedder.embedded) == ["a test\nplan\nship it", *["planner: the deploy is on Friday"] * 3]
     embedder.embedded.clear()
     await world.admin.call("knowledge.reindex_all")
     await world.index_sessions()

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from support.world import SESSION, refused
+from weftline.indexing.collections.model import DECISION, DIRECT_PRIOR, FACT, PRIORS, SOURCES
 from weftline.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ pytestmark = [
 
 # Relevance alone.
 RELEVANCE_ONLY = {"recency_weight": 0, "importance_weight": 0}
+# The signals that the prior of a kind multiplies.
+MATCH = {"lexical", "lexical_around", "semantic", "semantic_around", "speaker", "entities"}
 HANDBOOK = """# Handbook
 
 ## Leave
@@ -62,6 +65,61 @@ async def add_domain_with_document(world: World, text: str = HANDBOOK, domain: s
 async def put(world: World, text: str, domain: str = "handbook", document_id: str = "rules.md", **about: Any) -> None:
     await world.admin.call("knowledge.add_document", domain=domain, document_id=document_id, text=text, **about)
     await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
+
+
+async def test_conclusions_count_more_than_what_they_were_drawn_from(world: World) -> None:
+    await add_domain_with_document(world, "The price cache keeps prices.")
+    await world.planner.write("findings", "The price cache keeps prices too short.")
+    said = {
+        "decision": {"content": "The price cache goes back to minutes.", "category": "DECISION"},
+        "fact": {"content": "The price cache keeps three seconds.", "category": "FACT"},
+        "to a reader": {"content": "Could you look at the price cache?", "recipient_id": "planner"},
+        "to everyone": {"content": "Somebody mentioned the price cache."},
+    }
+    for message in said.values():
+        await world.analysis.say(**message)
+    await world.index_sessions()
+    found = await search(world.planner, "price cache", explain=True, low_confidence=True)
+    share = {
+        result["text"]: result["signals"].get("kind", 0)
+        / sum(value for name, value in result["signals"].items() if name in MATCH)
+        for result in found["results"]
+    }
+    assert share["The price cache keeps prices."] == share[said["to everyone"]["content"]] == 0
+    assert share["The price cache keeps prices too short."] == pytest.approx(SOURCES["board"].prior, abs=0.01)
+    assert share[said["decision"]["content"]] == pytest.approx(PRIORS[DECISION], abs=0.01)
+    assert share[said["fact"]["content"]] == pytest.approx(PRIORS[FACT], abs=0.01)
+    assert share[said["to a reader"]["content"]] == pytest.approx(DIRECT_PRIOR, abs=0.01)
+
+
+async def test_a_conclusion_is_found_by_the_question_of_its_session(world: World) -> None:
+    await world.planner.call("session.create", session_id="orders", purpose="Find out why orders became slow")
+    await world.planner.in_session("orders").write("findings", "The release cut the cache from 300 s to 3 s.")
+    await add_domain_with_document(world, "The order form has three pages. Orders are printed at noon.")
+    await world.index_sessions()
+    found = await search(world.planner, "why are orders slow")
+    assert (found["results"][0]["source"], found["results"][0]["key"]) == ("board", "findings")
+
+
+async def test_the_keys_of_a_board_support_each_other_within_what_the_reader_sees(world: World) -> None:
+    await world.planner.write("problem", "Parcels reach the wrong chute.")
+    await world.planner.write("cause", "Forty rows are missing since Monday.")
+    await world.planner.write("suspicion", "Ann mixed up parcels and chutes.", readable_by=["principal:planner"])
+    await world.index_sessions()
+
+    async def support(caller: Caller) -> float:
+        found = await search(
+            caller, "parcels in the wrong chute", session_id=SESSION, explain=True, low_confidence=True
+        )
+        (signals,) = (each["signals"] for each in found["results"] if each.get("key") == "cause")
+        assert signals["lexical"] == 0
+        return signals["lexical_around"]
+
+    before = await support(world.analysis)
+    assert before > 0
+    await world.planner.delete("suspicion")
+    await world.index_sessions()
+    assert await support(world.analysis) == before
 
 
 async def test_one_search_covers_all_readable_sources(world: World) -> None:

@@ -75,8 +75,8 @@ async def test_messages_keys_and_memories_are_indexed_in_their_collections(
     assert await indexed_texts(world) == {"s1:1": ["we ship on Friday"], "s1:key/goal": ["ship it"]}
     assert await indexed_texts(world, "memory") == {"planner:/tea": ["green"], "planner:s1/cups": ['{"count":2}']}
     assert sorted(embeddings.texts) == [
+        "a test\ngoal\nship it",
         'cups\n{"count":2}',
-        "goal\nship it",
         "planner: we ship on Friday",
         "tea\ngreen",
     ]
@@ -92,7 +92,7 @@ async def test_a_chunk_has_author_timestamp_and_audience(world: World, embedding
     assert await columns(world, "1") == ('["principal:planner"]', "planner", "", 1, at, "message")
     assert await columns(world, "2") == ("", "analysis", "", 0, at, "message")
     readers = '["orchestrator","human:*"]'
-    assert await columns(world, "key/plan") == (readers, "orchestrator:planner", "plan", 0, at, "board")
+    assert await columns(world, "key/plan") == (readers, "orchestrator:planner", "a test\nplan", 0, at, "board")
 
 
 async def test_an_overwritten_value_is_not_indexed(world: World, embeddings: ScriptedEmbeddings) -> None:
@@ -102,7 +102,7 @@ async def test_an_overwritten_value_is_not_indexed(world: World, embeddings: Scr
     await world.planner.write("goal", "third")
     await world.index_sessions()
     assert await indexed_texts(world) == {"s1:key/goal": ["third"]}
-    assert embeddings.texts == ["goal\nfirst", "goal\nthird"]
+    assert embeddings.texts == ["a test\ngoal\nfirst", "a test\ngoal\nthird"]
     await check_index_complete(world)
 
 
@@ -689,7 +689,7 @@ async def test_what_is_superseded_or_deleted_before_its_turn_is_never_embedded(
     await world.app.scheduler.drain("search.index_sessions")
     await world.planner.call("session.delete", session_id="gone", force=True)
     await world.index_sessions()
-    assert embeddings.texts == ["goal\ngoal 99"]
+    assert embeddings.texts == ["a test\ngoal\ngoal 99"]
     await check_index_complete(world)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weftline.indexing.collections.model import IndexedChunk
+from weftline.indexing.collections.model import DECISION, PROSE, IndexedChunk
 from weftline.indexing.entities import entity_index_terms
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def random_chunk(random: np.random.Generator, number: int, **given: Any) -> Inde
         "item": str(random.integers(6)),
         "version": int(random.integers(1, 3)),
         "ordinal": number,
+        "kind": str(random.choice([PROSE, DECISION])),
         "speaker": str(random.choice(["", "ann", "bob"])),
         "timestamp": int(random.integers(1_000)),
         "tokens": int(random.integers(1, 500)),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from support.collection_model import NamedCaller
-from weftline.indexing.collections.model import IndexedChunk
+from weftline.indexing.collections.model import PROSE, IndexedChunk
 from weftline.indexing.text_analysis import index_terms
 from weftline.search.index_view import CollectionQuery
 from weftline.search.model import Query
@@ -104,6 +104,7 @@ def _indexed_chunk(number: int, row: Row, source: str, vector: Floats) -> Indexe
         "item": str(number),
         "version": 1,
         "ordinal": 0,
+        "kind": PROSE,
         "speaker": "",
         "timestamp": NOW,
         "tokens": 10,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _AGENTS = (ORCHESTRATOR, FINDER, FIXER)
-_PATIENCE_SECONDS = 20.0
+_PATIENCE_SECONDS = 60.0
 _DAY_SECONDS = 86_400
 
 

@@ -245,7 +245,8 @@ def penalise_duplicates(scores: Scores) -> None:
     order = np.lexsort((scores.columns.number, -scores.total))
     penalty = np.zeros(len(order), np.float32)
     if not scores.view.is_conversation:
-        in_short = scores.window_sizes[order] <= _SHORT_DOCUMENT_CHUNKS
+        # Each conclusion is a statement of its own.
+        in_short = (scores.window_sizes[order] <= _SHORT_DOCUMENT_CHUNKS) & (scores.columns.prior[order] == 0)
         penalty[order] += SAME_DOCUMENT_PENALTY * (in_short & _repeated_lines(scores.columns.line[order]))
     if scores.vectors is not None:
         best = order[:_CONSIDERED]

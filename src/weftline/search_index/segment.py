@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from weftline.indexing.collections.model import SOURCES
+from weftline.indexing.collections.model import DIRECT_PRIOR, PRIORS, SOURCES
+from weftline.kernel.identity import PRINCIPAL
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,11 +31,18 @@ _MAX_POSITION = (1 << POSITION_BITS) - 1
 
 
 class VisibilityGroup(NamedTuple):
-    """Determines visibility: rows of the same group are visible to the same callers."""
+    """Determines visibility: rows of the same group are visible to the same callers, and of the same prior."""
 
     source: str
     place: str
     scope: str
+    kind: str = ""
+
+    @property
+    def prior(self) -> float:
+        """Return by which part a match counts more; the ACL of a message to one reader has its two sides."""
+        is_direct = self.source == "message" and self.scope.count(f'"{PRINCIPAL}') > 1
+        return max(SOURCES[self.source].prior, PRIORS.get(self.kind, 0.0), DIRECT_PRIOR if is_direct else 0.0)
 
 
 class Dictionary(NamedTuple):
@@ -137,11 +145,11 @@ class Segment:
 
     @cached_property
     def prior(self) -> NDArray[np.float32]:
-        """Return the prior of each group, by its kind of source."""
-        return np.array([SOURCES[group.source].prior for group in self.groups], np.float32)
+        """Return the prior of each group."""
+        return np.array([group.prior for group in self.groups], np.float32)
 
     def prior_of(self, rows: NDArray[np.integer]) -> NDArray[np.float32]:
-        """Return the prior of rows, by their kind of source."""
+        """Return the prior of rows."""
         prior: NDArray[np.float32] = self.prior[self.columns.group[rows]]
         return prior
 
@@ -194,10 +202,12 @@ def term_hash(term: str) -> int:
 
 
 def line_position_of(chunk: IndexedChunk) -> LinePosition:
-    """Return the line of a chunk: a session or window for turns of a conversation, else the item's version."""
+    """Return the line of a chunk: a session or window for turns of a conversation, a board, else the item's version."""
     if SOURCES[chunk.source].is_spoken and chunk.item.isdecimal():
         position = int(chunk.item) << _PART_BITS | min(chunk.ordinal, _MAX_PARTS - 1)
         return LinePosition(name_hash(chunk.source, chunk.place), min(position, _MAX_POSITION))
+    if SOURCES[chunk.source].is_together:
+        return LinePosition(name_hash(chunk.source, chunk.place), min(chunk.number, _MAX_POSITION))
     line = line_hash(chunk.source, chunk.place, chunk.item, chunk.version)
     return LinePosition(line, min(chunk.ordinal, _MAX_POSITION))
 

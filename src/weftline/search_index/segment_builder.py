@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from weftline.indexing.collections.model import PRIORS
 from weftline.indexing.entities import entity_index_terms
 from weftline.search_index.ivf import arrange_vectors, unclustered
 from weftline.search_index.quantized_vectors import Vectors, no_vectors, quantise, scales
@@ -40,7 +41,7 @@ _ROW_BITS = 32
 def build_segment(chunks: Sequence[IndexedChunk]) -> Segment:
     """Build a segment from chunks sorted by number."""
     postings, length = _postings(chunks)
-    group, groups = _encode(VisibilityGroup(chunk.source, chunk.place, chunk.scope) for chunk in chunks)
+    group, groups = _encode(_group(chunk) for chunk in chunks)
     speaker, speakers = _encode(chunk.speaker for chunk in chunks)
     positions = [line_position_of(chunk) for chunk in chunks]
     line, lines = _encode_numbers([each.line for each in positions])
@@ -63,6 +64,11 @@ def build_segment(chunks: Sequence[IndexedChunk]) -> Segment:
         items=items,
     )
     return Segment(facts, postings, _vectors(chunks), groups, speakers)
+
+
+def _group(chunk: IndexedChunk) -> VisibilityGroup:
+    kind = chunk.kind if chunk.kind in PRIORS else ""
+    return VisibilityGroup(chunk.source, chunk.place, chunk.scope, kind)
 
 
 def _postings(chunks: Sequence[IndexedChunk]) -> tuple[TermPostings, NDArray[np.int32]]:

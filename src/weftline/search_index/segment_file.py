@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-FORMAT = 1
+FORMAT = 2
 _MAGIC = b"WEFTLINE"
 _END = struct.Struct("<QI8s")
 _ALIGNMENT = 64

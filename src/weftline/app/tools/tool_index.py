@@ -56,6 +56,7 @@ def _chunk(number: int, document: ToolDocument, vector: bytes | None) -> Indexed
         item=document.name,
         version=1,
         ordinal=0,
+        kind="",
         speaker="",
         timestamp=0,
         tokens=approximate_tokens(document.text),

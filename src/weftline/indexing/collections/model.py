@@ -20,25 +20,32 @@ class SourceKind(NamedTuple):
     """A kind of searchable source. ``collection`` is None where each domain has its own.
 
     ``is_spoken``: items are numbered turns of a conversation, each with a speaker. ``prior``: by which part a match
-    counts more than one of a document, because a conclusion outranks what it was drawn from.
+    counts more than one of a document, because a conclusion outranks what it was drawn from. ``is_together``: the items
+    of a place are about one subject, so that each supports the others.
     """
 
     collection: str | None
     base_importance: float
     is_spoken: bool = False
     prior: float = 0.0
+    is_together: bool = False
 
 
 # Every kind of searchable source: a new kind needs one entry here. Text written on purpose (board, memory) is more
-# important than a message. The prior was chosen on the open half of `make evals ARGS=board_answers`: the largest with
-# which questions without an answer are not taken for answered.
+# important than a message. All priors were chosen on the open half of `make evals ARGS=board_answers`: the largest with
+# which no document loses its place, and no conclusion of another session comes first.
 SOURCES = {
     "document": SourceKind(None, 0.5),
     "message": SourceKind(SESSIONS, 0.35, is_spoken=True),
-    "board": SourceKind(SESSIONS, 0.6, prior=0.3),
+    "board": SourceKind(SESSIONS, 0.6, prior=0.3, is_together=True),
     "memory": SourceKind(MEMORY, 0.6),
     "event": SourceKind(WINDOWS, 0.35, is_spoken=True),
 }
+# Priors of messages whose category says that something was settled, by the kind of their chunks, and of messages to one
+# reader.
+PROSE, DECISION, FACT = "prose", "decision", "fact"
+PRIORS = {DECISION: 0.25, FACT: 0.15}
+DIRECT_PRIOR = 0.5
 if TYPE_CHECKING:
     Source = str
 else:
@@ -109,7 +116,7 @@ class NewChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     timestamp: int
     version: int = 1
     scope: str = WHOLE_PLACE
-    kind: str = "prose"
+    kind: str = PROSE
     heading: str = ""
     speaker: str = ""
     importance: float = 0.5
@@ -198,6 +205,7 @@ class IndexedChunk(msgspec.Struct, frozen=True, gc=False):
     item: str
     version: int
     ordinal: int
+    kind: str
     speaker: str
     timestamp: int
     tokens: int

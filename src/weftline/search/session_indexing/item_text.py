@@ -14,7 +14,7 @@ from weftline.history.store import LineStore
 from weftline.indexing.chunking.chunker import split_into_chunks
 from weftline.indexing.chunking.model import ChunkingOptions, ParsedDocument
 from weftline.indexing.collections.item_ids import MemoryKey, key_of_item
-from weftline.indexing.collections.model import SOURCES, WHOLE_PLACE, ChunkOwner, NewChunk, embedded_text
+from weftline.indexing.collections.model import PROSE, SOURCES, WHOLE_PLACE, ChunkOwner, NewChunk, embedded_text
 from weftline.indexing.entities import EntityType, extract_entities, pack_entities
 from weftline.indexing.pins.model import ItemPlace
 from weftline.indexing.pins.store import PinStore
@@ -45,7 +45,7 @@ from weftline.search.persistent_memory import (
 )
 from weftline.search.session_indexing.importance import importance_of, is_without_content
 from weftline.search.window_events import event_numbered, is_searchable
-from weftline.sessions.messages.categories import is_weighty
+from weftline.sessions.messages.categories import is_weighty, kind_of_chunks
 from weftline.sessions.messages.store import MessageStore
 from weftline.sessions.store import SessionStore
 from weftline.state.agent_context.memory_version import MemoryVersion
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
 # Messages are short; chunks of long ones should fit into an embedder's input.
 _CHUNKING = ChunkingOptions(chunk_tokens=256, overlap_tokens=32)
 _MEDIA_TYPE = "text/plain"
+_MAX_PURPOSE = 200
 
 
 class ItemText(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +91,7 @@ class ItemText(msgspec.Struct, frozen=True, kw_only=True):
     pinned: bool = False
     importance: float | None = None
     weighty: bool = False
+    kind: str = PROSE
     # A value in object storage, whose text has to be fetched outside of the transaction, and its media type.
     pointer: Pointer | None = None
     media_type: str | None = None
@@ -159,6 +161,7 @@ class ItemTexts(msgspec.Struct, frozen=True):
             speaker_type=_speaker_type(message),
             pinned=await self._is_pinned(item),
             weighty=is_weighty(message),
+            kind=kind_of_chunks(message),
         )
 
     async def _entry(self, item: IndexItem) -> ItemText | None:
@@ -168,12 +171,14 @@ class ItemTexts(msgspec.Struct, frozen=True):
         entry = found.entry
         if await self._is_redacted(VersionId(line_of(item.place), entry.key, entry.incarnation, entry.version)):
             return None
+        session = await self.sessions.find(item.place)
         return ItemText(
             text=text_of_entry(found),
             version=version_of(entry),
             timestamp=entry.written_at,
             scope=_scope(entry.readers),
-            heading=entry.key,
+            # A conclusion seldom repeats the question that its session is about.
+            heading=entry.key if session is None else f"{session.purpose[:_MAX_PURPOSE]}\n{entry.key}",
             speaker=entry.written_by,
             pinned=await self._is_pinned(item),
         )
@@ -308,6 +313,7 @@ def chunks_of(item: IndexItem, content: ItemText) -> list[NewChunk]:
             timestamp=content.timestamp,
             version=content.version,
             scope=content.scope,
+            kind=content.kind,
             heading=content.heading,
             speaker=content.speaker,
             importance=importance_of(text, item.source, weighty=content.weighty)

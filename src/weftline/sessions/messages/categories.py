@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from weftline.indexing.collections.model import DECISION, FACT, PROSE
 from weftline.indexing.pins.model import PINNING_CATEGORIES, WEIGHTY_CATEGORIES
 from weftline.kernel.errors import Forbidden
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 _PINNED = "pinned"
 # Instructions to other agents. Providers call the role of such messages system or developer.
+_FACTS = frozenset({"fact", "immutable_fact"})
 PROTECTED_CATEGORIES = frozenset({"system", "developer", "guardrail"})
 
 
@@ -45,6 +47,14 @@ def pins_itself(message: Message, actor: Actor) -> bool:
 def is_weighty(message: Message) -> bool:
     """Tell whether the category of a message makes it more important than others."""
     return bool(_categories(message) & WEIGHTY_CATEGORIES)
+
+
+def kind_of_chunks(message: Message) -> str:
+    """Return the kind of a message's chunks: whether its category says that it is a decision or a fact."""
+    categories = _categories(message) & WEIGHTY_CATEGORIES
+    if not categories:
+        return PROSE
+    return FACT if categories <= _FACTS else DECISION
 
 
 def _categories(message: Message) -> set[str]:

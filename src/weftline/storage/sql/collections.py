@@ -33,8 +33,8 @@ _CHUNKS_AT = f"""
 {_CHUNK} WHERE tenant = $1 AND collection = $2 AND place = $3 AND (item, version, ordinal) IN (VALUES {_POSITIONS})
 """
 _INDEXED_COLUMNS = """
-SELECT chunks.number, source, place, scope, item, version, ordinal, speaker, timestamp, tokens, importance, pinned,
-       terms, entities
+SELECT chunks.number, source, place, scope, item, version, ordinal, kind, speaker, timestamp, tokens, importance,
+       pinned, terms, entities
 """
 _JOIN_VECTORS = """
 FROM chunks LEFT JOIN chunk_vectors v

@@ -1,4 +1,4 @@
-"""Commands that destroy or replace something: they ask first, or need ``--yes`` without a terminal."""
+"""Commands that destroy, replace or take away something: they ask first, or need ``--yes`` without a terminal."""
 
 from __future__ import annotations
 
@@ -26,8 +26,21 @@ _DONE = {
 }
 # Fields of requests that name nothing that the operation changes.
 _REMARKS = frozenset({"reason", "step"})
-# Operations that replace a whole state. History keeps what it was, but agents work on with the other one.
-_REPLACING = frozenset({"history.rollback", "board.restore_snapshot", "window.restore", "context.copy"})
+_REPLACES = "replaces what is there now, which stays in history"
+# Operations that lose nothing, or nothing yet, but take something away from those who work with it: what each does.
+_TAKING = {
+    "board.delete": "deletes the key for everyone, and keeps its history",
+    "board.restore_snapshot": _REPLACES,
+    "context.copy": _REPLACES,
+    "history.clear_retention": "may let retention remove more",
+    "history.rollback": _REPLACES,
+    "session.archive": "makes the session read-only for good",
+    "session.remove_members": "takes away their access at once",
+    "step.remove": "leaves credentials that are bound to the step without calls",
+    "team.remove_member": "takes away access at once",
+    "tools.remove": "takes the tool away from every agent",
+    "window.restore": _REPLACES,
+}
 
 
 class ConfirmationNeeded(Rejected):
@@ -39,19 +52,16 @@ class ConfirmationNeeded(Rejected):
 
 def asks(operation: Operation) -> bool:
     """Tell whether the command of an operation asks first."""
-    return operation.destructive or operation.name in _REPLACING
+    return operation.destructive or operation.name in _TAKING
 
 
 def confirm(ctx: click.Context, target: Target, operation: Operation, request: dict[str, Any]) -> None:
     """Ask whether to run an operation of which ``asks`` is true; raise ConfirmationNeeded without a terminal."""
     subject = f"{_subject(operation, request)}, on {target.place}"
-    if operation.destructive:
-        refusal, notice = "cannot be undone", "This cannot be undone"
-    else:
-        refusal, notice = "replaces what is there now", "This replaces what is there now, which stays in history"
+    effect = _TAKING.get(operation.name, "cannot be undone")
     if not interactive():
-        raise ConfirmationNeeded(f"'{ctx.command_path}' {refusal}: {subject}.")
-    ask(f"{operation.summary}\n{notice}: {subject}. Are you sure?")
+        raise ConfirmationNeeded(f"'{ctx.command_path}' {effect}: {subject}.")
+    ask(f"{operation.summary}\nThis {effect}: {subject}. Are you sure?")
 
 
 def is_dry_run(operation: Operation, request: dict[str, Any]) -> bool:
