@@ -7,10 +7,12 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import pytest
 from cli_support import CommandLine
 
 from support.forked_python import server_process
+from support.json_values import VALUES, typed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,6 +134,33 @@ def test_values_of_every_json_type_are_stored(lines: CommandLines) -> None:
     for given, expected in {"hello": "hello", "5": 5, "null": None, "[true]": [True]}.items():
         lines.planner.run("memory", "set", "k", given)
         assert lines.planner.json("memory", "get", "k")["value"] == expected
+
+
+@pytest.mark.req("SC-03")
+def test_board_values_of_every_json_type_are_read_as_they_were_written(lines: CommandLines) -> None:
+    for value in VALUES:
+        lines.planner.run("board", "write", "state", "-", stdin=msgspec.json.encode(value))
+        assert typed(lines.planner.json("board", "read", "state")["value"]) == typed(value)
+
+
+@pytest.mark.req("SC-03")
+@pytest.mark.parametrize(
+    "text", ["Ship it", "1.10", "007", "1e3", "1e400", "[draft] ship", '{"a":', "NaN", "true or not"]
+)
+def test_what_json_would_alter_or_refuse_is_text_on_the_board(launch: CommandLine, text: str) -> None:
+    launch.run("board", "write", "state", text)
+    assert launch.json("board", "read", "state")["value"] == text
+
+
+def test_json_of_a_board_is_shown_as_json_and_text_as_it_is(launch: CommandLine) -> None:
+    for given, shown in {
+        '{"a": [1, true]}': '{"a":[1,true]}',
+        "null": "null",
+        "true": "true",
+        "Ship it": "Ship it",
+    }.items():
+        launch.run("board", "write", "state", given)
+        assert re.search(rf"^value: +{re.escape(shown)}$", launch.run("board", "read", "state").stdout, re.MULTILINE)
 
 
 @pytest.mark.parametrize("broken", ['{"a":', "[1,", '"text', ' {"a"}'])

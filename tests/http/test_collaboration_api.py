@@ -9,8 +9,12 @@ import secrets
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx2
+import hypothesis
+import msgspec
 import pytest
+from hypothesis import given
 
+from support.json_values import JSON, typed
 from support.team import Team, team_process, with_timeout
 from weftline.app.app import App
 from weftline.records.model import RECORD_TYPES
@@ -617,3 +621,14 @@ def test_every_route_needs_a_credential(team: Team, session: str, tmp_path: Path
             elif method != "GET" or path not in PUBLIC_PATHS:
                 assert answer.status_code in {401, 404, 405}, (method, path)
     assert len(paths) > 100
+
+
+@pytest.mark.req("SC-03")
+@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture], deadline=None)
+@given(value=JSON)
+def test_any_board_value_is_read_as_it_was_written(team: Team, session: str, value: Any) -> None:
+    path = f"/v1/sessions/{session}/context/state"
+    body = msgspec.json.encode({"value": value})
+    answer = team.ask("PUT", path, content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 200, answer.text
+    assert typed(msgspec.json.decode(team.ask("GET", path).content)["value"]) == typed(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import html
 import json
 import logging
 import re
@@ -504,12 +505,14 @@ async def test_a_merge_is_decided_with_another_value(world: World) -> None:
     await planner.write("goal", "theirs", branch="idea")
     await planner.write("goal", "ours")
     merged = await planner.call("history.merge", context_id=board, from_context_id=branch["context_id"])
-    given = {"resolution:goal": "value", "value:goal": "both\r\nof them", "values_are": "text"}
+    given = {"resolution:goal": "value", "value:goal": "both\r\nof them", "values_are:goal": "text"}
     async with reading(world, world.admin) as reader:
         assert "What each side changed" in (await reader.open(f"/reviews/{merged['review_id']}")).text
         wrong = await reader.send("history.resolve", review_id=merged["review_id"], **{"resolution:goal": "mine"})
         assert wrong.status_code == 400
-        json = await reader.send("history.resolve", review_id=merged["review_id"], **given | {"values_are": "json"})
+        json = await reader.send(
+            "history.resolve", review_id=merged["review_id"], **given | {"values_are:goal": "json"}
+        )
         assert (json.status_code, "not valid JSON" in json.text) == (400, True)
         sent = await reader.send("history.resolve", review_id=merged["review_id"], **given)
         assert sent.status_code == 303, sent.text
@@ -629,6 +632,23 @@ async def test_a_prompt_is_planned_again_with_other_settings_and_nothing_is_sent
     (call,) = changed["tried"]
     assert len(call["removed"]) == call["dropped"] > 0
     assert all(f"/keys/{ref.partition('/')[2]}" in page for ref in call["removed"])
+
+
+async def test_json_on_a_board_is_shown_and_edited_as_json(world: World) -> None:
+    await world.planner.write("limits", {"max": 5})
+    await world.planner.write("note", "5")
+    await world.planner.write("nothing", None)
+    async with reading(world, world.planner) as reader:
+        listed = html.unescape((await reader.open(f"/sessions/{SESSION}")).text)
+        assert '"max": 5' in listed
+        page = (await reader.open(f"/sessions/{SESSION}/keys/limits")).text
+        assert 'name="values_are" value="json"' in page
+        assert 'name="values_are" value="text"' in (await reader.open(f"/sessions/{SESSION}/keys/note")).text
+        assert '<pre id="value-1">null</pre>' in (await reader.open(f"/sessions/{SESSION}/keys/nothing")).text
+        edited = {"session_id": SESSION, "key": "limits", "value": '{"max": 7}', "values_are": "json"}
+        assert (await reader.send("board.write", **edited)).status_code == 303
+        assert (await reader.send("board.write", **edited | {"value": "{"})).status_code == 400
+    assert await world.planner.value("limits") == {"max": 7}
 
 
 async def test_people_write_what_agents_write(world: World) -> None:

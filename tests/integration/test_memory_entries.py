@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.full_run import examples
+from support.json_values import JSON, VALUES, nested, typed
 from support.world import SESSION, World, outcome, refused
 from weftline.state.memory.model import MAX_VALUE_BYTES, scope_of
 
@@ -24,16 +25,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.req("MS-07")
 
-TEXT = st.text(st.characters(exclude_categories=("Cs",)))
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(10**30), 10**30)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | TEXT,
-    lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner),
-    max_leaves=20,
-)
 KEYS = st.from_regex(r"[ab0_:-][ab0_.:-]?(/[ab0_:-][ab0_.:-]?)?", fullmatch=True)
 
 
@@ -59,28 +50,7 @@ def shared_examples_world(
     runner.run(world.close())
 
 
-def typed(value: Any) -> Any:
-    """Return a value with types, so that 1, 1.0 and true differ."""
-    if isinstance(value, dict):
-        return {key: typed(inner) for key, inner in value.items()}
-    return [typed(inner) for inner in value] if isinstance(value, list) else (type(value), repr(value))
-
-
-def nested(levels: int) -> Any:
-    value: Any = []
-    for _ in range(levels - 1):
-        value = [value]
-    return value
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        None, False, True, "", 0, 1, 1.0, -0.0, 1e300, 2**64, -(2**80), [], {}, [None], {"": {"": [0, 0.0, False]}},
-        "\x00", {"a\x00b": "\x00"}, "naïve 漢 🙂 \u2028", "all", '"quoted\\"', nested(32),
-    ],
-    ids=repr,
-)  # fmt: skip
+@pytest.mark.parametrize("value", VALUES, ids=repr)
 async def test_any_json_value_round_trips_with_its_type(world: World, value: Any) -> None:
     await world.planner.remember("k", value, metadata={"of": value} if value != nested(32) else None)
     found = await world.planner.recall("k")

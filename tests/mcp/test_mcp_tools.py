@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from support.json_values import JSON, VALUES, typed
 from support.team import Board, call, refused, tools_of
 
 if TYPE_CHECKING:
@@ -293,3 +297,19 @@ async def test_the_instructions_name_existing_tools_only(web: Connect) -> None:
         # The stateless protocol version returns instructions on request.
         instructions = client.instructions or (await client.session.send_discover(MODERN))["instructions"]
         assert all(tool in instructions for tool in named)
+
+
+@pytest.mark.req("SC-03")
+@hypothesis.settings(
+    max_examples=3, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture], deadline=None
+)
+@given(drawn=st.lists(JSON, max_size=10))
+def test_any_board_value_is_read_as_it_was_written(connect: Connect, session: str, drawn: list[Any]) -> None:
+    async def check() -> None:
+        async with connect("planner") as client:
+            board = Board(client, session)
+            for value in (*VALUES, *drawn):
+                await board("write", key="state", value=value)
+                assert typed((await board("read", key="state"))["value"]) == typed(value)
+
+    asyncio.run(check())

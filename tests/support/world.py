@@ -85,13 +85,13 @@ class Caller:
     async def call(self, operation: str, **raw: Any) -> Any:
         return wire_form(await self.app.call(self.app.registry[operation], raw, CallContext(self.credential)))
 
-    async def write(self, key: str, value: str = "text", **options: Any) -> Any:
+    async def write(self, key: str, value: Any = "text", **options: Any) -> Any:
         return await self.call("board.write", session_id=self.session, key=key, value=value, **options)
 
     async def read(self, key: str, **options: Any) -> Any:
         return await self.call("board.read", session_id=self.session, key=key, **options)
 
-    async def value(self, key: str, **options: Any) -> str:
+    async def value(self, key: str, **options: Any) -> Any:
         return (await self.read(key, **options))["value"]
 
     async def delete(self, key: str, **options: Any) -> Any:
@@ -119,7 +119,7 @@ class Caller:
         answer = await self.call("board.list_snapshots", session_id=self.session, **options)
         return [snapshot["label"] for snapshot in answer["snapshots"]]
 
-    async def read_snapshot(self, label: str) -> dict[str, str]:
+    async def read_snapshot(self, label: str) -> dict[str, Any]:
         answer = await self.call("board.read_snapshot", session_id=self.session, label=label)
         return {entry["key"]: entry["value"] for entry in answer["entries"]}
 

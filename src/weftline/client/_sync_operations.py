@@ -489,7 +489,7 @@ class SyncBoardOperations:
         self,
         session_id: str,
         key: str,
-        value: str | float | bool | Sequence[Any] | Mapping[str, Any] | None,
+        value: str | int | float | bool | Sequence[Any] | Mapping[str, Any] | None,
         *,
         if_version: int | None = None,
         ttl_seconds: int | None = None,

@@ -216,9 +216,9 @@ def _is_text_type(media_type: str) -> bool:
     return kind.startswith("text/") or kind.endswith(_TEXT_SUFFIXES)
 
 
-def _shown_text(line_id: str, stored: str) -> str:
+def _shown_text(line_id: str, stored: str, media_type: str | None = None) -> str:
     """Return a stored value as lines of text: a string as it is, other JSON indented."""
-    if kind_of(line_id).values == "text":
+    if kind_of(line_id).is_text(media_type):
         return stored
     return msgspec.json.decode(stored, type=str) if stored.startswith('"') else msgspec.json.format(stored, indent=2)
 
@@ -240,7 +240,7 @@ class _TextDiffs:
     def add_to(self, diff: KeyDiff, old: Version | None, new: Version | None) -> KeyDiff:
         """Return the difference of a key with the diff of its values, or with the reason why it has none."""
         if _same_value(old, new):
-            return structs.replace(diff, no_diff="The value is the same; its ACL, expiry or metadata changed.")
+            return structs.replace(diff, no_diff="The value is the same; its type, ACL, expiry or metadata changed.")
         before, after = self._text(self._before_id, old), self._text(self._after_id, new)
         for side in (before, after):
             if isinstance(side, _NoText):
@@ -262,7 +262,7 @@ class _TextDiffs:
         if why is not None:
             return why
         if outside is None:
-            return _shown_text(line_id, version.value)
+            return _shown_text(line_id, version.value, version.change.meta.media_type)
         content = self._objects.get(outside.object, _NoText("Too many values are in object storage; read the key."))
         return content if isinstance(content, _NoText) else self._decoded(line_id, version, content)
 

@@ -9,7 +9,7 @@ session. Not derived: search (``SOURCES`` in ``indexing``) and events per entry 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -17,7 +17,7 @@ from weftline.history.model import BRANCH_MARK, BranchNotFound, LineNotFound, no
 from weftline.kernel.errors import SelfModification
 from weftline.kernel.guards import ImpliedCall
 from weftline.kernel.identity import PrincipalKind
-from weftline.kernel.json_input import encode_json_field, raw_json
+from weftline.kernel.json_input import JSON_MEDIA_TYPE, encode_json_field, raw_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -33,6 +33,13 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
 _OPTIONAL = "?"
 
 
+class EncodedValue(NamedTuple):
+    """A value as it is stored, and its media type if that is not the one of its kind of line."""
+
+    text: str
+    media_type: str | None
+
+
 class LineKind(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of line: how its ids look, who serves it and what the rest of Weftline derives from it."""
 
@@ -41,7 +48,8 @@ class LineKind(msgspec.Struct, frozen=True, kw_only=True):
     names: tuple[str, ...]
     # Dependency that opens lines of this kind for a caller.
     backend: type[LineBackend]
-    values: Literal["text", "json"] = "json"
+    # Of kinds of any values, those of versions with a media type are JSON, the others text.
+    values: Literal["text", "json", "any"] = "json"
     # Default retention by subject: the prefix, or the second name of a line. Lines without a subject are never pruned.
     retention: Mapping[str, Rule] = msgspec.field(default_factory=dict)
     # Binds agents: its versions are signed, and stores demand the proof of every edit.
@@ -95,15 +103,22 @@ class LineKind(msgspec.Struct, frozen=True, kw_only=True):
         subjects = (self.prefix, *names_in(line_id)[1:2])
         return next((subject for subject in subjects if subject in self.retention), None)
 
-    def decode(self, text: str | None) -> Any:  # noqa: ANN401 - text, or the JSON it is
-        """Return a stored value as responses show it."""
-        return text if text is None or self.values == "text" else raw_json(text)
+    def is_text(self, media_type: str | None) -> bool:
+        """Tell whether values of a version with this media type are text rather than JSON."""
+        return self.values != "json" and media_type is None
 
-    def encode(self, value: Any, field: str) -> str | None:  # noqa: ANN401 - any JSON
+    def decode(self, text: str | None, media_type: str | None) -> Any:  # noqa: ANN401 - text, or the JSON it is
+        """Return a stored value as responses show it."""
+        return text if text is None or self.is_text(media_type) else raw_json(text)
+
+    def encode(self, value: Any, field: str) -> EncodedValue | None:  # noqa: ANN401 - any JSON
         """Return a value from a request as it is stored; None if this kind cannot store it."""
-        if self.values == "json":
-            return encode_json_field(field, value).decode()
-        return value if isinstance(value, str) else None
+        if isinstance(value, str) and self.values != "json":
+            return EncodedValue(value, None)
+        if self.values == "text":
+            return None
+        text = encode_json_field(field, value).decode()
+        return EncodedValue(text, JSON_MEDIA_TYPE if self.values == "any" else None)
 
 
 _registered: dict[str, LineKind] = {}

@@ -319,7 +319,7 @@ async def _fetched(line_id: str, version: Version, actor: Actor, staging: Stagin
     content = await staging.fetch(actor.tenant, Pointer.decode(version.value))
     if entry.media_type is not None:
         return structs.replace(entry, base64=base64.b64encode(content).decode())
-    return structs.replace(entry, value=kind_of(line_id).decode(content.decode()))
+    return structs.replace(entry, value=kind_of(line_id).decode(content.decode(), None))
 
 
 async def visible_at(
@@ -402,7 +402,7 @@ def _stored_entry(line_id: str, version: Version, *, fits: bool) -> StoredEntry:
     change, meta = version.change, version.change.meta
     return StoredEntry(
         key=change.key,
-        value=None if meta.outside or not fits else kind_of(line_id).decode(version.value),
+        value=None if meta.outside or not fits else kind_of(line_id).decode(version.value, meta.media_type),
         key_version=change.version,
         author=version.author,
         agent_id=version.principal_id,

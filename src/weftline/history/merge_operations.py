@@ -212,13 +212,13 @@ async def visible_conflicts(
 def _side(line_id: str, version: Version | None) -> Side | None:
     if version is None:
         return None
-    is_outside = version.change.meta.outside
+    meta = version.change.meta
     return Side(
-        value=None if is_outside else kind_of(line_id).decode(version.value),
+        value=None if meta.outside else kind_of(line_id).decode(version.value, meta.media_type),
         key_version=version.change.version,
         author=version.author,
         agent_id=version.principal_id,
         at=from_micros(version.committed_at),
         pruned=version.value is None,
-        outside=is_outside,
+        outside=meta.outside,
     )

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from weakref import WeakKeyDictionary
 
 import msgspec
+from msgspec import UNSET
 
 from weftline.history.composite_lines import entry_at
 from weftline.history.fields import TOOL, ContextId, HistoryKey, PageCursor, audited_write, read_operation
 from weftline.history.line_backend import CommitMeta
 from weftline.history.line_kinds import (
+    EncodedValue,
     calls_implied_by,
     kind_of,
     operations_that_edit,
@@ -118,7 +120,7 @@ class ConflictResolution(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     take: Annotated[
         Literal["ours", "theirs", "base", "value"], msgspec.Meta(description="Side to take, or value for a new one.")
     ]
-    value: Annotated[Any, msgspec.Meta(description="New value, with take = value.")] = None
+    value: Annotated[Any, msgspec.Meta(description="New value, with take = value.")] = UNSET
 
 
 class ResolveReview(Request, weakref=True, eq=False):
@@ -192,7 +194,7 @@ async def read_review(request: ReadReview, history: History) -> ReviewInfo:
 
 def _texts(request: ResolveReview) -> list[SubmittedText]:
     """Return the new values, as boards and as other lines would store them."""
-    given = [each.value for each in request.resolutions.values() if each.take == "value"]
+    given = [each.value for each in request.resolutions.values() if each.take == "value" and each.value is not UNSET]
     encoded = [encode_json_field("resolutions", value).decode() for value in given]
     return [submitted(text) for text in (*encoded, *(value for value in given if isinstance(value, str)))]
 
@@ -234,8 +236,8 @@ def _decided(line_id: str, plan: MergePlan, resolutions: Mapping[str, ConflictRe
     for conflict in plan.outcome.conflicts:
         resolution = resolutions.get(conflict.key)
         if resolution is not None and resolution.take == "value":
-            text = _text(line_id, resolution.value)
-            decided[conflict.key] = _new_version(conflict.key, text, ChangeMeta())
+            text, media_type = _encoded(line_id, resolution.value)
+            decided[conflict.key] = _new_version(conflict.key, text, ChangeMeta(media_type=media_type))
         elif resolution is not None and resolution.take != "ours":
             decided[conflict.key] = getattr(conflict, resolution.take)
     return decided
@@ -250,7 +252,7 @@ async def check_sizes(request: ResolveReview, actor: Actor, transactions: Transa
         backend = history.backends.of(review.line_id)
         for key, resolution in request.resolutions.items():
             if resolution.take == "value":
-                await backend.check_size(review.line_id, key, _text(review.line_id, resolution.value))
+                await backend.check_size(review.line_id, key, _encoded(review.line_id, resolution.value).text)
 
     await transactions.read(actor, check, heavy=True)
 
@@ -405,13 +407,19 @@ async def _chosen(
     if resolution.take != "value":
         side: Version | None = getattr(conflict, resolution.take)
         return side
-    content = IncomingContent(kind_of(line_id).item_kind or "", conflict.key, _text(line_id, resolution.value))
+    kind = kind_of(line_id)
+    given, media_type = _encoded(line_id, resolution.value)
+    content = IncomingContent(kind.item_kind or "", conflict.key, given, is_json=not kind.is_text(media_type))
     text, label = await history.gate.admit(content)
     like = conflict.ours or conflict.theirs or conflict.base
     # Like a new write: the backend checks its size and key.
     old = like.change.meta if like else ChangeMeta()
     meta = ChangeMeta(
-        readable_by=old.readable_by, writable_by=old.writable_by, metadata_hash=old.metadata_hash, trust=label
+        readable_by=old.readable_by,
+        writable_by=old.writable_by,
+        metadata_hash=old.metadata_hash,
+        media_type=media_type,
+        trust=label,
     )
     return _new_version(conflict.key, text, meta)
 
@@ -420,16 +428,18 @@ def _new_version(key: str, text: str, meta: ChangeMeta) -> Version:
     return Version(Change(key, 1, 1, ChangeKind.WRITE, blob_hash(text), meta), 0, "", 0, text)
 
 
-def _text(line_id: str, value: Any) -> str:  # noqa: ANN401 - any JSON
+def _encoded(line_id: str, value: Any) -> EncodedValue:  # noqa: ANN401 - any JSON
     """Return a new value as the line stores it."""
-    text = kind_of(line_id).encode(value, "resolutions")
-    if text is None:
-        raise InvalidInput("resolutions: a board stores text; pass structured data as JSON text", field="resolutions")
+    if value is UNSET:
+        raise InvalidInput("resolutions: take = value needs a value", field="resolutions")
+    encoded = kind_of(line_id).encode(value, "resolutions")
+    if encoded is None:
+        raise InvalidInput("resolutions: a layer stores text", field="resolutions")
     try:
-        text.encode()
+        encoded.text.encode()
     except UnicodeEncodeError as error:
         raise InvalidInput("resolutions: a value is not valid text", field="resolutions") from error
-    return text
+    return encoded
 
 
 async def _review_info(history: History, review: Review) -> ReviewInfo | None:

@@ -48,7 +48,7 @@ class MergeBase(NamedTuple):
 
 
 def same_content(one: Version | None, other: Version | None) -> bool:
-    """Tell whether two versions have the same value, ACLs, expiry and metadata."""
+    """Tell whether two versions have the same value, type, ACLs, expiry and metadata."""
     if one is None or other is None:
         return one is other
     return _content(one.change) == _content(other.change)
@@ -178,4 +178,4 @@ def _after(past: Sequence[CommitRange], seq: int) -> list[CommitRange]:
 
 def _content(change: Change) -> tuple[object, ...]:
     meta = change.meta
-    return change.blob_hash, meta.readable_by, meta.writable_by, meta.expires_at, meta.metadata_hash
+    return change.blob_hash, meta.media_type, meta.readable_by, meta.writable_by, meta.expires_at, meta.metadata_hash

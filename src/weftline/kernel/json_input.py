@@ -12,12 +12,16 @@ from weftline.kernel.errors import InvalidInput
 
 METADATA_BYTES = 65_536
 NO_METADATA = "{}"
+JSON_MEDIA_TYPE = "application/json"
 # Some JSON parsers reject deep nesting; one such value would break every list that contains it.
 _MAX_DEPTH = 32
 _CONTAINERS = {dict, list, tuple}
 _JSON_KINDS = {type(None), bool, int, float, str, *_CONTAINERS}
 _encode = msgspec.json.Encoder().encode
 
+# Text, or any other JSON. Integers stay integers, whatever their size.
+TextOrJson = str | int | float | bool | list[Any] | dict[str, Any] | None
+StoredValue = Annotated[Any, msgspec.Meta(description="Text, or the JSON that was written.")]
 Metadata = Annotated[dict[str, Any] | None, msgspec.Meta(description="Free-form JSON.")]
 
 
@@ -50,6 +54,20 @@ def metadata_json(metadata: dict[str, Any] | None) -> str:
 def raw_json(text: str) -> Any:  # noqa: ANN401 - encoded as the JSON it holds
     """Return JSON text as part of an answer, without decoding it."""
     return msgspec.Raw(text.encode())
+
+
+def stored_value(text: str | None, media_type: str | None) -> Any:  # noqa: ANN401 - text, or the JSON it is
+    """Return a stored value as part of an answer. ``media_type``: that of JSON; None for text."""
+    return text if text is None or media_type is None else raw_json(text)
+
+
+def is_json(text: str) -> bool:
+    """Tell whether a text is JSON that all clients can parse."""
+    try:
+        _check("", msgspec.json.decode(text))
+    except (msgspec.DecodeError, InvalidInput, RecursionError):
+        return False
+    return True
 
 
 def _check(name: str, value: object) -> None:

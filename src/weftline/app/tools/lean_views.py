@@ -64,7 +64,12 @@ LEAN_TOOLS: Mapping[str, LeanTool] = {
     "shared_context": LeanTool(
         "The session's board: short facts, decisions and open questions that all its agents share. Look at the keys "
         "first, update a key instead of adding another. No raw data, no secrets.",
-        {"session_id": "", "key": "a-z, 0-9 and _", "value": "Text.", "if_version": "Refuse if it changed meanwhile."},
+        {
+            "session_id": "",
+            "key": "a-z, 0-9 and _",
+            "value": {"description": "Text or JSON."},
+            "if_version": "Refuse if it changed meanwhile.",
+        },
         {
             "list_keys": "keys and sizes",
             "read": "one key",

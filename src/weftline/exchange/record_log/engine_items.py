@@ -74,7 +74,7 @@ def version_item(line_id: str, version: Version) -> EngineItem:
         content_mode="opaque",
         visibility=readers,
         title=change.key,
-        mime_type=meta.media_type or ("text/plain" if kind.values == "text" else "application/json"),
+        mime_type=meta.media_type or ("application/json" if kind.values == "json" else "text/plain"),
         source_refs=(str(source_of(line_id)),),
         token_estimate=meta.tokens or UNSET,
         byte_size=meta.size or UNSET,

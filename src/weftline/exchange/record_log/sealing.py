@@ -170,7 +170,9 @@ class SealedContents(msgspec.Struct, frozen=True):
         if shown is None:
             await self.lines.unseal(version)
         else:
-            meta = structs.replace(version.meta, outside=False, media_type=None, metadata_hash=None)
+            # What is shown in place of an object is JSON of its kind of line.
+            media_type = None if version.meta.outside else version.meta.media_type
+            meta = structs.replace(version.meta, outside=False, media_type=media_type, metadata_hash=None)
             await self.lines.seal(version, shown, meta)
         if not is_main_board(version.line_id):
             return
@@ -245,7 +247,7 @@ def _shown_value(version: OriginalVersion, redaction: Redaction) -> str:
     if line_id.startswith(_WINDOW):
         event = decode_event(line_id, _as_version(version), None)
         return encode_event(redact_event(event, redaction))[0]
-    if kind_of(line_id).values == "text":
+    if kind_of(line_id).is_text(version.meta.media_type):
         return _shown_text(text, redaction)
     if redaction.state == "masked" and not version.meta.outside:
         return _encode(Masker().value(msgspec.json.decode(text))).decode()

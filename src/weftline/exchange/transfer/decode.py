@@ -28,7 +28,7 @@ from weftline.kernel.correlation import NO_CORRELATION, Correlation
 from weftline.kernel.events import Event, Origin, StoredEvent
 from weftline.kernel.fields import Count, Name, Ordinal, ShortText
 from weftline.kernel.identity import ANYONE, principal_of
-from weftline.kernel.json_input import NO_METADATA
+from weftline.kernel.json_input import JSON_MEDIA_TYPE, NO_METADATA, is_json
 from weftline.kernel.operation import shared_fields
 from weftline.kernel.tokens import approximate_tokens
 from weftline.records.engine_metadata import ENGINE
@@ -142,7 +142,10 @@ def decode_board_version(item: ContextItem, text: str | None, session_id: str) -
     value = text if written else None
     tokens = native.tokens or (max(1, approximate_tokens(value)) if value is not None else 0)
     label = imported_label(native.trust, native.author, session_id)
-    meta = ChangeMeta(tokens, native.expires_at, native.readable_by, native.writable_by, trust=label)
+    is_value_json = item.mime_type == JSON_MEDIA_TYPE and value is not None and is_json(value)
+    media_type = JSON_MEDIA_TYPE if is_value_json else None
+    acls = native.readable_by, native.writable_by
+    meta = ChangeMeta(tokens, native.expires_at, *acls, media_type=media_type, trust=label)
     change = Change(
         native.key, native.incarnation, native.version, native.act, None if value is None else blob_hash(value), meta
     )

@@ -204,6 +204,7 @@ class BoardPlan:
             readable_by=ANYONE if meta.readable_by is None else meta.readable_by,
             writable_by=ANYONE if meta.writable_by is None else meta.writable_by,
             trust=meta.trust,
+            media_type=meta.media_type,
         )
 
 

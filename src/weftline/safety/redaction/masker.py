@@ -84,6 +84,11 @@ class Masker:
             return text
         return self._document(text) if _is_document(text) else self._replaced(text, self._scanner.spans(text))
 
+    def json(self, document: str) -> str:
+        """Mask JSON: what ``text`` would leave as text, a masked number, becomes a JSON string."""
+        masked = self.text(document)
+        return masked if masked == document or _is_document(document) else _encode(masked).decode()
+
     def value(self, value: Any, key: str = "") -> Any:  # noqa: ANN401 - JSON of any shape
         """Mask a JSON value. The ``key`` it belongs to serves as its label, as in ``password``."""
         if isinstance(value, str):
@@ -93,7 +98,7 @@ class Masker:
         if isinstance(value, (list, tuple)):
             return type(value)(self.value(inner, key) for inner in value)
         if isinstance(value, msgspec.Raw):
-            return msgspec.Raw(self.text(bytes(value).decode()).encode())
+            return msgspec.Raw(self.json(bytes(value).decode()).encode())
         return self._number(key, value) if type(value) is int else value
 
     def repeated(self, text: str) -> str:

@@ -46,13 +46,17 @@ _MAX_EXCERPT = 400
 
 
 class IncomingContent(msgspec.Struct, frozen=True):
-    """A text to store: in which kind of item, under which name, from which source (the caller itself if None)."""
+    """A text to store: in which kind of item, under which name, from which source (the caller itself if None).
+
+    ``is_json``: the text is JSON, and what is stored must be, too.
+    """
 
     kind: str
     item: str
     text: str
     source: Source | None = None
     derived_from: tuple[str, ...] = ()
+    is_json: bool = False
 
 
 class HeldContent(msgspec.Struct, frozen=True):
@@ -207,7 +211,7 @@ class ContentGate(msgspec.Struct, frozen=True):
     async def admit_value(self, kind: str, item: str, value: Any) -> Any:  # noqa: ANN401 - JSON of any shape
         """Return a JSON value to store without a label."""
         text = encode_json_field(kind, value).decode()
-        admitted = (await self.admit(IncomingContent(kind, item, text))).text
+        admitted = (await self.admit(IncomingContent(kind, item, text, is_json=True))).text
         return value if admitted == text else msgspec.json.decode(admitted)
 
     def _source(self, content: IncomingContent) -> Source:
@@ -244,7 +248,8 @@ class ContentGate(msgspec.Struct, frozen=True):
                 raise ContentBlocked.of(content, f"{each.shown} ({', '.join(each.labels)})")
             reasons += [f"{each.reason}: {label}" for label in each.labels]
             mask += [each.category] if each.action == "mask" else []
-        return masked(content.text, mask) if mask else content.text, tuple(reasons)
+        text = masked(content.text, mask, is_json=content.is_json) if mask else content.text
+        return text, tuple(reasons)
 
     async def _label(
         self,

@@ -149,9 +149,10 @@ def _joined(verdicts: Sequence[Verdict]) -> Verdict:
     return Verdict(detection, tuple(sorted(secrets)), pii)
 
 
-def masked(text: str, categories: Iterable[DetectorCategory]) -> str:
-    """Return a text with the secrets or personal data in it replaced by placeholders."""
-    return Masker(categories).text(text)
+def masked(text: str, categories: Iterable[DetectorCategory], *, is_json: bool = False) -> str:
+    """Return a text with the secrets or personal data in it replaced by placeholders. JSON stays JSON."""
+    masker = Masker(categories)
+    return masker.json(text) if is_json else masker.text(text)
 
 
 def plain_text(text: str) -> str:

@@ -211,7 +211,13 @@ async def _admitted(given: Sequence[_GivenValue], gate: ContentGate) -> list[_Gi
 async def _admitted_value(given: _GivenValue, value: NewValue, gate: ContentGate) -> _GivenValue:
     texts = {"content": value.text, "metadata": value.metadata}
     contents = {
-        name: IncomingContent("persistent_memory", given.place.key, text, derived_from=given.derived_from)
+        name: IncomingContent(
+            "persistent_memory",
+            given.place.key,
+            text,
+            derived_from=given.derived_from,
+            is_json=value.media_type is None or name == "metadata",
+        )
         for name, text in texts.items()
         if text is not None
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from weftline.history.board_lines import line_of
 from weftline.history.model import LATEST, BranchNotFound
+from weftline.kernel.json_input import StoredValue
 from weftline.kernel.operation import Effect, Request, Response, admin_operation
 from weftline.sessions.model import SessionId, SessionNotFound
 from weftline.sessions.operations import SessionInfo, session_info
@@ -24,7 +25,7 @@ class InspectedEntry(Response, kw_only=True, omit_defaults=False):
     """One entry with its value and read count."""
 
     info: KeyInfo
-    value: str
+    value: StoredValue
     reads: int
 
 
@@ -80,7 +81,7 @@ async def inspect_session(request: InspectSession, boards: Boards) -> Inspection
     return Inspection(
         session=await session_info(board.session, boards.sessions),
         entries=[
-            InspectedEntry(info=key_info(found.entry), value=found.value, reads=found.entry.reads)
+            InspectedEntry(info=key_info(found.entry), value=found.shown, reads=found.entry.reads)
             for found in live
             if found.entry.lives_at(board.now)
         ],

@@ -85,6 +85,8 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     step: str | None = None
     derived_from: tuple[str, ...] = ()
+    # That of JSON; None for text.
+    media_type: str | None = None
     # The value is a text of Weftline, made of texts that have passed the gate.
     is_admitted: bool = False
 
@@ -125,6 +127,7 @@ class BoardWriter(BoardView):
             readable_by=options.readable_by or (current.readers if current else ANYONE),
             writable_by=options.writable_by or (current.writable_by if current else ANYONE),
             trust=label,
+            media_type=options.media_type,
         )
         if current is not None and self.branch is None:
             await boards.pins.resize(ItemPlace.of_board_key(self.session.session_id, key), approximate_tokens(value))
@@ -143,7 +146,8 @@ class BoardWriter(BoardView):
     async def _admitted(self, key: str, value: str, options: WriteOptions) -> Admission:
         if options.is_admitted:
             return Admission(value, None)
-        content = IncomingContent("board_entry", key, value, derived_from=options.derived_from)
+        is_json = options.media_type is not None
+        content = IncomingContent("board_entry", key, value, derived_from=options.derived_from, is_json=is_json)
         return await self.boards.gate.admit(content)
 
     async def delete(self, key: str, options: WriteOptions) -> Entry:
@@ -318,6 +322,7 @@ class BoardWriter(BoardView):
             readable_by=meta.readable_by or ANYONE,
             writable_by=meta.writable_by or ANYONE,
             trust=meta.trust,
+            media_type=meta.media_type,
         )
 
     def _is_current(self, version: Version, present: Entry | None, commit_meta: CommitMeta) -> bool:
@@ -489,6 +494,7 @@ def _meta(entry: Entry) -> ChangeMeta:
         expires_at=entry.expires_at,
         readable_by=unless_open(entry.readable_by),
         writable_by=unless_open(entry.writable_by),
+        media_type=entry.media_type,
         trust=entry.trust,
     )
 

@@ -93,4 +93,5 @@ def _entry(version: Version, later_acls: tuple[Patterns, ...]) -> Entry:
         writable_by=change.meta.writable_by or ANYONE,
         later_acls=later_acls,
         trust=change.meta.trust,
+        media_type=change.meta.media_type,
     )

@@ -105,7 +105,9 @@ def _implied_calls(line_id: str, key: str, version: Version | None) -> Iterator[
     session_id, branch = _parse(line_id)
     arguments = {"session_id": session_id, "branch": branch, "key": key}
     if version is not None:
-        yield ImpliedCall("board.write", {**arguments, "value": version.value or ""})
+        value = version.value or ""
+        is_json = version.change.meta.media_type is not None and version.value is not None
+        yield ImpliedCall("board.write", {**arguments, "value": msgspec.json.decode(value) if is_json else value})
     if version is None or version.change.meta.expires_at is not None:
         yield ImpliedCall("board.delete", arguments)
 
@@ -114,7 +116,7 @@ BOARD = LineKind(
     prefix="board",
     names=("session",),
     backend=BoardLines,
-    values="text",
+    values="any",
     retention={"board": Rule(None, None)},
     ttl=True,
     write_errors=(SessionArchived,),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from fnmatch import fnmatchcase
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -24,6 +24,7 @@ from weftline.kernel.identity import (
     is_group_of_agents,
     may_match_callers,
 )
+from weftline.kernel.json_input import stored_value
 from weftline.safety.trust.model import TrustLabel
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class Entry(msgspec.Struct, frozen=True):
     """One key of the board, without its value. ``incarnation`` counts how often the key was created.
 
     ``later_acls``: on a branch, ACLs set on the base line after the branch started; readers must match all of them.
+    ``media_type``: that of JSON; None for text.
     """
 
     key: str
@@ -92,6 +94,7 @@ class Entry(msgspec.Struct, frozen=True):
     last_read_at: int | None = None
     later_acls: tuple[Patterns, ...] = ()
     trust: TrustLabel | None = None
+    media_type: str | None = None
 
     @property
     def number(self) -> KeyNumber:
@@ -122,6 +125,11 @@ class EntryWithValue(msgspec.Struct, frozen=True):
     entry: Entry
     value: str
     lost: bool = False
+
+    @property
+    def shown(self) -> Any:  # noqa: ANN401 - text, or the JSON it is
+        """The value as answers have it."""
+        return stored_value(self.value, self.entry.media_type)
 
 
 def intersect_acls(*closings: Patterns) -> Patterns:

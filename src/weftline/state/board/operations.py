@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import msgspec
-from msgspec import structs
+from msgspec import UNSET, UnsetType, structs
 
 from weftline.access.grants import needs_clearance
 from weftline.access.patterns import Pattern
@@ -39,7 +39,7 @@ from weftline.kernel.errors import PermissionDenied, QuotaExceeded
 from weftline.kernel.fields import Count, Name, Ordinal, Reason, Step
 from weftline.kernel.guards import ImpliedCalls
 from weftline.kernel.identity import ANYONE, Actor, Permission
-from weftline.kernel.json_input import encode_json_field
+from weftline.kernel.json_input import JSON_MEDIA_TYPE, StoredValue, TextOrJson, encode_json_field, stored_value
 from weftline.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 from weftline.kernel.ports import Transactions
 from weftline.safety.trust.gate import GATE_ERRORS, submitted
@@ -105,7 +105,7 @@ class KeyInfo(Response):
     readable_by: tuple[str, ...] = ANYONE
     writable_by: tuple[str, ...] = ANYONE
     trust: TrustInfo | None = None
-    value: str | None = None
+    value: StoredValue = UNSET
 
 
 class BoardSize(Response, kw_only=True, omit_defaults=False):
@@ -136,7 +136,7 @@ class EntryRead(Response):
     """One entry."""
 
     key: str
-    value: str
+    value: StoredValue
     written_by: str
     written_at: datetime
     version: int
@@ -164,10 +164,7 @@ class WriteEntry(Request):
 
     session_id: SessionId
     key: Key
-    value: Annotated[
-        str | float | bool | list[Any] | dict[str, Any] | None,
-        msgspec.Meta(description="Text, or any JSON, which is stored, counted and read as its JSON text."),
-    ]
+    value: Annotated[TextOrJson, msgspec.Meta(description="Text, or any other JSON; returned as it was written.")]
     if_version: IfVersion = None
     ttl_seconds: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=TEN_YEARS_SECONDS)] | None,
@@ -190,6 +187,11 @@ class WriteEntry(Request):
         """Return the value as it is stored."""
         value = self.value
         return value if isinstance(value, str) else encode_json_field("value", value).decode()
+
+    @property
+    def media_type(self) -> str | None:
+        """Return the media type of a value that is not text."""
+        return None if isinstance(self.value, str) else JSON_MEDIA_TYPE
 
     @property
     def effects(self) -> tuple[str, ...]:
@@ -244,13 +246,14 @@ class ReadHistory(Request):
 
 
 class PastVersion(Response, kw_only=True, omit_defaults=False):
-    """One version of a key; ``value`` is null once it was pruned."""
+    """One version of a key; ``value`` is null and ``pruned`` true once the value was pruned."""
 
     version: int
-    value: str | None
+    value: StoredValue
     written_by: str
     written_at: datetime
     value_size_tokens: int
+    pruned: bool | UnsetType = UNSET
 
 
 class KeyHistory(Response):
@@ -307,7 +310,7 @@ class PastEntry(Response):
     """An entry at a snapshot; ``value`` is null and ``pruned`` true once the value was pruned."""
 
     key: str
-    value: str | None
+    value: StoredValue
     written_by: str
     written_at: datetime
     version: int
@@ -340,8 +343,8 @@ class KeyDifference(Response):
     key: str
     from_version: int
     to_version: int
-    from_value: str | None
-    to_value: str | None
+    from_value: StoredValue
+    to_value: StoredValue
 
 
 class Comparison(Response):
@@ -394,7 +397,7 @@ async def list_keys(request: ListKeys, boards: Boards) -> Keys:
     found = await board.read([entry.key for entry in wanted]) if request.values and wanted else {}
     return Keys(
         keys=[
-            structs.replace(key_info(each), value=found[each.key].value if each.key in found else None)
+            structs.replace(key_info(each), value=found[each.key].shown if each.key in found else UNSET)
             for each in wanted
         ],
         metadata=BoardSize(
@@ -470,6 +473,7 @@ async def write_entry(request: WriteEntry, boards: Boards) -> EntryWritten:
         reason=request.reason,
         step=request.step,
         derived_from=request.derived_from,
+        media_type=request.media_type,
     )
     entry = await board.write(request.key, request.text, options)
     return EntryWritten(
@@ -687,8 +691,15 @@ def _end_of(versions: Sequence[Version], now: int) -> _End | None:
 
 
 def _same_value(one: Version | None, other: Version | None) -> bool:
-    """Compare by the hash, which is known even if a value was pruned. ACLs and expiry do not count."""
-    return one is not None and other is not None and one.change.blob_hash == other.change.blob_hash
+    """Compare by type and hash, which are known even if a value was pruned. ACLs and expiry do not count."""
+    if one is None or other is None:
+        return False
+    before, after = one.change, other.change
+    return before.blob_hash == after.blob_hash and before.meta.media_type == after.meta.media_type
+
+
+def _value(version: Version) -> Any:  # noqa: ANN401 - text, or the JSON it is
+    return stored_value(version.value, version.change.meta.media_type)
 
 
 def _key_difference(before: Version, after: Version) -> KeyDifference:
@@ -696,8 +707,8 @@ def _key_difference(before: Version, after: Version) -> KeyDifference:
         key=before.change.key,
         from_version=before.change.version,
         to_version=after.change.version,
-        from_value=before.value,
-        to_value=after.value,
+        from_value=_value(before),
+        to_value=_value(after),
     )
 
 
@@ -718,7 +729,7 @@ def key_info(entry: Entry) -> KeyInfo:
 def _entry_read(found: EntryWithValue) -> EntryRead:
     return EntryRead(
         key=found.entry.key,
-        value=found.value,
+        value=found.shown,
         written_by=found.entry.written_by,
         written_at=from_micros(found.entry.written_at),
         version=found.entry.version,
@@ -730,7 +741,7 @@ def _entry_read(found: EntryWithValue) -> EntryRead:
 def _past_entry(version: Version) -> PastEntry:
     return PastEntry(
         key=version.change.key,
-        value=version.value,
+        value=_value(version),
         written_by=version.author,
         written_at=from_micros(version.committed_at),
         version=version.change.version,
@@ -743,10 +754,11 @@ def _past_entry(version: Version) -> PastEntry:
 def _past_version(version: Version) -> PastVersion:
     return PastVersion(
         version=version.change.version,
-        value=version.value,
+        value=_value(version),
         written_by=version.author,
         written_at=from_micros(version.committed_at),
         value_size_tokens=version.change.meta.tokens,
+        pruned=version.value is None or UNSET,
     )
 
 

@@ -285,7 +285,7 @@ class MemoryWriter(MemoryReader):
     ) -> tuple[str, MemoryWriteOptions, TrustLabel | None]:
         """Pass value and metadata through the gate; both have one label."""
         contents = [
-            IncomingContent("memory_entry", key, each, derived_from=options.derived_from)
+            IncomingContent("memory_entry", key, each, derived_from=options.derived_from, is_json=True)
             for each in (text, options.metadata)
             if each is not None
         ]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _COLUMNS = """
 e.key, e.incarnation, e.version, e.blob_hash, e.tokens, e.written_by, e.written_at, e.expires_at,
 e.readable_by, e.writable_by,
-e.reads, e.last_read_at, e.trust
+e.reads, e.last_read_at, e.trust, e.media_type
 """
 _ENTRY = f"SELECT {_COLUMNS} FROM entries e "  # noqa: S608 - our own column names
 _WITH_VALUE = f"""
@@ -29,13 +29,13 @@ SELECT {_COLUMNS}, b.content FROM entries e JOIN blobs b ON b.tenant = e.tenant 
 """  # noqa: S608 - our own column names
 _PUT = """
 INSERT INTO entries (tenant, session_id, key, incarnation, version, blob_hash, tokens, written_by, written_at,
-                     expires_at, readable_by, writable_by, trust)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+                     expires_at, readable_by, writable_by, trust, media_type)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 ON CONFLICT (tenant, session_id, key) DO UPDATE SET
     incarnation = excluded.incarnation, version = excluded.version, blob_hash = excluded.blob_hash,
     tokens = excluded.tokens, written_by = excluded.written_by, written_at = excluded.written_at,
     expires_at = excluded.expires_at, readable_by = excluded.readable_by, writable_by = excluded.writable_by,
-    trust = excluded.trust
+    trust = excluded.trust, media_type = excluded.media_type
 """
 _REMOVE = "DELETE FROM entries WHERE tenant = $1 AND session_id = $2 AND key = $3"
 _KEYS_AFTER = "SELECT key FROM entries WHERE tenant = $1 AND session_id = $2 AND key > $3 ORDER BY key LIMIT $4"
@@ -104,6 +104,7 @@ class SqlEntryStore(SqlStore):
             encode_patterns(entry.readable_by),
             encode_patterns(entry.writable_by),
             encode_label(entry.trust),
+            entry.media_type,
         )
 
     async def remove(self, session_id: str, key: str) -> None:
@@ -155,10 +156,10 @@ class SqlConventionStore(SqlStore):
 
 
 def _entry(row: Row) -> Entry:
-    *plain, readable_by, writable_by, reads, last_read_at, trust = row[:13]
+    *plain, readable_by, writable_by, reads, last_read_at, trust, media_type = row[:14]
     acls = decode_patterns(readable_by), decode_patterns(writable_by)
-    return Entry(*plain, *acls, reads, last_read_at, (), decode_label(trust))  # type: ignore[call-arg]
+    return Entry(*plain, *acls, reads, last_read_at, (), decode_label(trust), media_type)  # type: ignore[call-arg]
 
 
 def _with_value(row: Row) -> EntryWithValue:
-    return EntryWithValue(_entry(row), text_of(row[13]))
+    return EntryWithValue(_entry(row), text_of(row[14]))

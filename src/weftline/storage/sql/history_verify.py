@@ -65,7 +65,7 @@ WHERE c.pruned <> 0 AND c.act = 'write' LIMIT 1
 # The materialised entries of a board must match its history.
 _ENTRIES = """
 SELECT e.key, e.incarnation, e.version, e.blob_hash, e.tokens, e.expires_at, e.readable_by, e.writable_by, e.trust,
-       c.incarnation, c.version, c.blob_hash, c.meta, c.act
+       e.media_type, c.incarnation, c.version, c.blob_hash, c.meta, c.act
 FROM entries e LEFT JOIN changes c ON c.tenant = e.tenant AND c.line_id = $1 AND c.key = e.key AND c.seq = (
     SELECT MAX(x.seq) FROM changes x WHERE x.tenant = $2 AND x.line_id = $1 AND x.key = e.key)
 WHERE e.tenant = $2 AND e.session_id = $3
@@ -173,10 +173,10 @@ async def _check_current_state(transaction: Transaction, line_id: str) -> None:
 
 async def _check_entries(transaction: Transaction, line_id: str) -> None:
     rows = await transaction.all(_ENTRIES, line_id, transaction.tenant, session_of(line_id))
-    for key, incarnation, number, value_hash, tokens, expires_at, readable_by, writable_by, trust, *latest in rows:
-        *of_change, meta, act = latest
+    for key, incarnation, number, value_hash, tokens, expires_at, readable_by, writable_by, *about, meta, act in rows:
+        trust, media_type, *of_change = about
         acls = (_patterns(readable_by), _patterns(writable_by))
-        kept = ChangeMeta(tokens, expires_at, *acls, trust=decode_label(trust))
+        kept = ChangeMeta(tokens, expires_at, *acls, media_type=media_type, trust=decode_label(trust))
         if act != ChangeKind.WRITE or of_change != [incarnation, number, value_hash] or decode_meta(meta) != kept:
             raise _Damaged(f"the entry '{key}' differs from its history", "an entry differs from its history")
     live = await transaction.one(_LIVE_KEYS, transaction.tenant, line_id)

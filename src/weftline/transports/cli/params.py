@@ -110,16 +110,24 @@ class AnyValue(Json):
 
 
 class TextOrJson(Text):
-    """Text, or a JSON object or array; what only begins like one is text."""
+    """Text, or a JSON object or array; what only begins like one is text.
+
+    ``any_json``: also the other JSON. A number is text unless JSON writes it so: 1.10 and 1e3 come back as they are.
+    """
+
+    def __init__(self, *, any_json: bool = False) -> None:
+        self._any_json = any_json
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
         text = super().convert(value, param, ctx)
-        if text.lstrip()[:1] not in {"{", "["}:
+        if not self._any_json and text.lstrip()[:1] not in {"{", "["}:
             return text
         try:
-            return msgspec.json.decode(text)
+            decoded = msgspec.json.decode(text)
         except (msgspec.DecodeError, RecursionError):
             return text
+        is_altered = isinstance(decoded, float | int) and msgspec.json.encode(decoded).decode() != text.strip()
+        return text if is_altered else decoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +138,7 @@ class _FieldType:
     description: str
     many: bool = False
     or_json: bool = False
+    any_json: bool = False
 
 
 def parameters(operation: Operation) -> Iterator[click.Parameter]:
@@ -222,7 +231,7 @@ def _option(field: Field, shape: _FieldType) -> click.Option:
 
 
 def _field_type(kind: Type, description: str = "") -> _FieldType:
-    or_json = False
+    or_json = any_json = False
     while isinstance(kind, Metadata | UnionType):
         if isinstance(kind, Metadata):
             description = description or (kind.extra_json_schema or {}).get("description", "")
@@ -232,14 +241,15 @@ def _field_type(kind: Type, description: str = "") -> _FieldType:
             texts = [choice for choice in choices if isinstance(_bare(choice), StrType)]
             if len(choices) > 1 and not texts:
                 break
-            # If the field accepts text, everything typed is text, but for objects of any form.
+            # If the field accepts text, everything typed is text, but for objects of any form, or any JSON.
             or_json = bool(texts) and any(isinstance(_bare(choice), DictType) for choice in choices)
+            any_json = or_json and any(isinstance(_bare(choice), FloatType) for choice in choices)
             kind = (texts or choices)[0]
     if isinstance(kind, CollectionType):
         item = _field_type(kind.item_type)
         if not isinstance(_click_type(item), Json) and not item.many:
             return _FieldType(item.type, description or item.description, many=True)
-    return _FieldType(kind, description, or_json=or_json)
+    return _FieldType(kind, description, or_json=or_json, any_json=any_json)
 
 
 def _bare(kind: Type) -> Type:
@@ -257,7 +267,7 @@ def _field_click_type(name: str, shape: _FieldType) -> click.ParamType[Any]:
 def _click_type(shape: _FieldType) -> click.ParamType[Any]:
     match shape.type:
         case StrType() | DateTimeType():
-            return TextOrJson() if shape.or_json else Text()
+            return TextOrJson(any_json=shape.any_json) if shape.or_json else Text()
         case LiteralType() | EnumType():
             return click.Choice(_choices(shape.type))
         case IntType():

@@ -18,6 +18,7 @@ import click
 import msgspec
 
 from weftline.kernel.identity import principal_of
+from weftline.kernel.json_input import StoredValue
 from weftline.kernel.operation import Response
 from weftline.transports.unseen_characters import UNSEEN
 
@@ -122,12 +123,12 @@ _PARTS = frozenset({"warn_at"})
 
 
 def _fields(response: msgspec.Struct) -> Iterator[tuple[str, Any]]:
-    """Yield fields by their wire names; values of type Any are shown as JSON."""
+    """Yield fields by their wire names; values of type Any are shown as JSON, stored ones only unless they are text."""
     for field in msgspec.structs.fields(response):
         value = getattr(response, field.name)
         if value is msgspec.UNSET:
             continue
-        if field.type is Any:
+        if field.type is Any or (field.type == StoredValue and not isinstance(value, str)):
             value = _as_json(value)
         elif isinstance(value, float) and field.name.endswith("_at") and field.name not in _PARTS:
             value = datetime.fromtimestamp(value, UTC)

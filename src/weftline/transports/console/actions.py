@@ -47,11 +47,11 @@ async def perform(app: App, browser: Browser, name: str, form: Mapping[str, str]
     """Perform the operation of a form, and return what it answers."""
     if name not in DONE:
         raise UnknownOperation(f"There is no form for '{name}'.")
-    own = {FORM_TOKEN, RETURN_TO, _VALUES_ARE}
+    own = {FORM_TOKEN, RETURN_TO}
     given: dict[str, Any] = {
         field: [each.strip() for each in text.split(",")] if field in _LISTS else _lines(text)
         for field, text in form.items()
-        if text != "" and field not in own and not field.startswith((_RESOLUTION, _VALUE))
+        if text != "" and field not in own and not field.startswith((_RESOLUTION, _VALUE, _VALUES_ARE))
     }
     if form.get(_VALUES_ARE) == "json" and "value" in given:
         given["value"] = _parsed(given["value"], "value")
@@ -76,7 +76,10 @@ def _resolution(choice: str, key: str, form: Mapping[str, str]) -> dict[str, Any
     if choice != "value":
         return {"take": choice}
     text = _lines(form.get(f"{_VALUE}{key}", ""))
-    return {"take": choice, "value": text if form.get(_VALUES_ARE) != "json" else _parsed(text, "resolutions")}
+    return {
+        "take": choice,
+        "value": text if form.get(f"{_VALUES_ARE}:{key}") != "json" else _parsed(text, "resolutions"),
+    }
 
 
 def _parsed(text: str, field: str) -> Any:  # noqa: ANN401 - JSON
