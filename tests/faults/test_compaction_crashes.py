@@ -29,7 +29,7 @@ from weftline.windows.compaction.runs import MAX_FAILURES
 if TYPE_CHECKING:
     from support.world import World
 
-pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-F6"), pytest.mark.req("SC-08")]
+pytestmark = [pytest.mark.req("CE-F6"), pytest.mark.req("SC-08")]
 ANALYSIS = f"window:{SESSION}:analysis"
 
 

@@ -19,7 +19,7 @@ from weftline.storage.sql.database import Scope
 if TYPE_CHECKING:
     from support.world import World
 
-pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-F39"), pytest.mark.req("CE-F52")]
+pytestmark = [pytest.mark.req("CE-F39"), pytest.mark.req("CE-F52")]
 
 # Longer than a document rests after any number of interrupted attempts.
 LONG_REST = 3_700

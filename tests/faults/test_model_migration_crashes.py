@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from support.world import World
 
 MORE_THAN_A_STEP = 3_601
-pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-F51", "CE-F52")]
+pytestmark = [pytest.mark.req("CE-F51", "CE-F52")]
 
 
 @pytest.fixture(autouse=True)

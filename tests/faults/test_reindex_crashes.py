@@ -18,7 +18,7 @@ from support.webhooks import wait_until
 if TYPE_CHECKING:
     from support.world import World
 
-pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-F52")]
+pytestmark = [pytest.mark.req("CE-F52")]
 
 
 @pytest.fixture(autouse=True)

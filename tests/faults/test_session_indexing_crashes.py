@@ -22,7 +22,7 @@ from support.world import SESSION
 if TYPE_CHECKING:
     from support.world import World
 
-pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-F52")]
+pytestmark = [pytest.mark.req("CE-F52")]
 
 
 async def fill_session(world: World) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from support.world import World
     from weftline.settings import Settings
 
-pytestmark = [pytest.mark.both_databases, pytest.mark.req("AC-13")]
+pytestmark = [pytest.mark.req("AC-13")]
 
 
 @pytest.fixture

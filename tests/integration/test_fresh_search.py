@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from weftline.app.app import App
     from weftline.jobs.runner import Lease
 
-pytestmark = [pytest.mark.req("CE-F11"), pytest.mark.req("CE-U8"), pytest.mark.both_databases]
+pytestmark = [pytest.mark.req("CE-F11"), pytest.mark.req("CE-U8")]
 # Where waiting ends when the index has what the caller wrote: longer than that takes on any machine.
 LONG_MS = 60_000
 # Texts, and searches that share no word with them.

@@ -21,7 +21,6 @@ pytestmark = [
     pytest.mark.req("CE-F16"),
     pytest.mark.req("CE-F18"),
     pytest.mark.req("CE-U4"),
-    pytest.mark.both_databases,
 ]
 
 TASK = "On which weekday is the release?"

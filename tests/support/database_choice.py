@@ -1,8 +1,9 @@
 """Which of the two databases a test runs on.
 
-Both, for tests marked ``both_databases`` and for tests of concurrency or of several processes. Every other test runs on
-one, chosen by a hash of its id: every fourth on PostgreSQL, where a test takes twice as long. A full run runs all tests
-on both, and so does naming a database on pytest's command line (``-k postgres``).
+Both, for tests marked ``both_databases``. Every other test runs on one, chosen by a hash of its id: every fourth on
+PostgreSQL, where a test takes twice as long, and every second of those with concurrent calls or several processes:
+there the database matters most. A full run runs all tests on both, and so does naming a database on pytest's command
+line (``-k postgres``).
 """
 
 from __future__ import annotations
@@ -43,15 +44,16 @@ def _kind(item: pytest.Item) -> str | None:
 
 
 def _needs_both(item: pytest.Item) -> bool:
-    function = getattr(item, "function", None)
-    names = function.__code__.co_names if hasattr(function, "__code__") else ()
-    return (
-        _kind(item) is None
-        or item.get_closest_marker("both_databases") is not None
-        or not _CONCURRENT.isdisjoint(names)
-    )
+    return _kind(item) is None or item.get_closest_marker("both_databases") is not None
 
 
 def _chosen(item: pytest.Item) -> bool:
-    is_fourth = zlib.crc32(_without_kind(item).encode()) % 4 == 1
-    return _kind(item) == ("postgres" if is_fourth else "sqlite")
+    number = zlib.crc32(_without_kind(item).encode())
+    is_postgres = number % 4 == 1 or (number % 4 == 3 and _is_concurrent(item))
+    return _kind(item) == ("postgres" if is_postgres else "sqlite")
+
+
+def _is_concurrent(item: pytest.Item) -> bool:
+    function = getattr(item, "function", None)
+    names = function.__code__.co_names if hasattr(function, "__code__") else ()
+    return not _CONCURRENT.isdisjoint(names)
