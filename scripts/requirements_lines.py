@@ -177,7 +177,7 @@ LINES = {
 
 # Requirements whose tests all carry a ``part``: what no test shows yet.
 MISSING = {
-    "CE-F47": "when an agent should push what it learned, and how long to keep it",
+    "CE-F47": "how long an agent should keep what it learned",
     "CE-L4": (
         "documents with equal text are stored each; those of two domains are embedded each: a hit would tell "
         "readers of one what is in the other"

@@ -266,9 +266,16 @@ async def test_a_report_charges_no_more_than_the_call_can_have_used(world: World
     assert (await world.analysis.call("events.read", session_id=SESSION, after=0, types=["model_call.held"]))[
         "events"
     ] == []
+    charged_tokens = (await spend_of(world, "agent:analysis"))["used_tokens"]
     assert await outcome(assemble(world.review)) == "ok"
-    # The report itself says what was reported.
-    assert (await receipt(world.analysis, answer))["usage"]["input_tokens"] == 20_000_000
+    # The report itself says what was reported; sums count what was estimated, unless it can have been used.
+    reported = (await receipt(world.analysis, answer))["usage"]
+    assert (reported["input_tokens"], reported["held"]) == (20_000_000, ["input_tokens", "output_tokens"])
+    (used,) = (await world.admin.call("usage.report", by="agent", agent_id="analysis"))["rows"]
+    (saved,) = (await world.admin.call("receipt.savings", by="agent", agent_id="analysis"))["rows"]
+    assert (used["total_tokens"], used["reported_calls"]) == (charged_tokens + 2 * 10, 2)
+    assert (saved["reported"], saved["output_tokens"]) == (2, 2 * 10)
+    assert saved["input_tokens"] < charged_tokens
 
 
 async def test_an_agent_does_not_empty_its_budget_by_reporting_less(world: World) -> None:

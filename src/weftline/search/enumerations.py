@@ -31,6 +31,8 @@ _SENTENCE = re.compile(r"([^.?!\n:]{3,300})([.?!\n:]?)")
 _OR = re.compile(r",? or ", re.IGNORECASE)
 _MAX_WORDS = 8
 _EDGES = " .;,:*_"
+# Before the last mark of a numbered list: (a) this, or (b) that.
+_LAST_WORD = re.compile(r"(?:^|[,;]|(?<=\s))\s*(?:and|or)$", re.IGNORECASE)
 
 
 def options_in(text: str) -> list[str]:
@@ -67,7 +69,8 @@ def _inline(text: str) -> list[str]:
                 if marks[index][2] != number:
                     break
                 end = marks[index + 1][0] if index + 1 < len(marks) else _sentence_end(paragraph, marks[index][1])
-                block.append((number, paragraph[marks[index][1] : end].strip(_EDGES)))
+                text_of_option = paragraph[marks[index][1] : end].strip(_EDGES)
+                block.append((number, _LAST_WORD.sub("", text_of_option).strip(_EDGES)))
             if options := _ordered(block):
                 return options
     return []

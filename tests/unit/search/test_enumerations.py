@@ -19,6 +19,8 @@ pytestmark = pytest.mark.req("CE-F14")
         ("1. a b\n2. c d\n\nThen fonts:\n- Inter\n- Roboto", ["Inter", "Roboto"]),
         ("Options: (1) rewrite it, (2) patch it. What now?", ["rewrite it", "patch it"]),
         ("Option A: move now. Option B: wait until May.", ["move now", "wait until May"]),
+        ("We could (a) keep Redis, (b) move to views, or (c) drop it.", ["keep Redis", "move to views", "drop it"]),
+        ("Either 1) go north and 2) go south.", ["go north", "go south"]),
         ("We could use Redis, Kafka or NATS.", ["Redis", "Kafka", "NATS"]),
         ("Candidates are Ljubljana, Porto and Ghent.", ["Ljubljana", "Porto", "Ghent"]),
         ("Shall we take the train, the bus or the car?", ["the train", "the bus", "the car"]),

@@ -65,6 +65,16 @@ def _forget(ref: str) -> str | None:
     return _command("push", "--remove", key, "--type", memory_type, *of_workflow, as_agent=owner)
 
 
+def push(agent_id: str, refs: Iterable[str]) -> str:
+    """Return the commands with which an agent reads entries of sessions and saves them to its persistent memory."""
+    places = [ref.split(":", 2)[2].partition("/")[::2] for ref in refs]
+    return "\n".join(
+        f"{_command('memory get', key, '--session', session, as_agent=agent_id)}\n"
+        f"{_command('push', key, 'VALUE', as_agent=agent_id)}"
+        for session, key in places
+    )
+
+
 def remove_pins(refs: Iterable[str]) -> str:
     """Return the commands that unpin items."""
     return "\n".join(filter(None, map(remove_pin, refs)))

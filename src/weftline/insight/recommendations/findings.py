@@ -33,6 +33,9 @@ _THRESHOLDS = (0.2, 0.35, 0.5)
 # Below the lowest score of a passage that was used.
 _SCORE_MARGIN = 0.02
 _DATA = frozenset({"retrieved", "board", "pins"})
+# An entry of a session is worth keeping when this many answers used it: one may be a coincidence, and what was used
+# once only is as likely as not to be used never again.
+_MIN_USES = 3
 
 
 class RecommendationDraft(NamedTuple):
@@ -101,6 +104,7 @@ def _findings(observed: ObservedCalls) -> Iterator[RecommendationDraft]:
     if len(observed.scored) >= MIN_CALLS:
         yield from _unused_content(observed)
         yield from _min_score(observed)
+        yield from _session_memory(observed)
 
 
 def _tools(observed: ObservedCalls) -> Iterator[RecommendationDraft]:
@@ -172,6 +176,24 @@ def _unused_content(observed: ObservedCalls) -> Iterator[RecommendationDraft]:
             refs,
             (ProposedSettings(without_items=refs),),
             commands.delete_keys(refs),
+        )
+
+
+def _session_memory(observed: ObservedCalls) -> Iterator[RecommendationDraft]:
+    """Propose to push what the agent noted in a session and its answers use: other sessions do not have it."""
+    own = f"memory:{observed.agent_id}:"
+    used = Counter(ref for call in observed.scored for ref in call.useful or () if ref.startswith(own))
+    notes = [(ref, calls) for ref, calls in used.most_common(_MAX_SUBJECTS) if calls >= _MIN_USES]
+    if notes:
+        refs = tuple(ref for ref, _ in notes)
+        yield RecommendationDraft(
+            "session_memory",
+            f"Push {_listed(refs, 'entries of session memory')} that answers use",
+            "The memory of a session ends with it. What is pushed is found in every session that pulls it.",
+            tuple(Evidence(f"{ref}: used by answers", calls, len(observed.scored)) for ref, calls in notes),
+            refs,
+            (),
+            commands.push(observed.agent_id, refs),
         )
 
 

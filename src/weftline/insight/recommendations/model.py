@@ -25,6 +25,7 @@ RecommendationKind = Literal[
     "board_keys",
     "pins",
     "learned_memory",
+    "session_memory",
     "stale_context",
 ]
 

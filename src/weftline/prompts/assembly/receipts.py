@@ -237,7 +237,10 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReportedUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the provider reported for the call of a receipt."""
+    """What the provider reported for the call of a receipt.
+
+    ``held``: what of it does not fit the prompt of the receipt.
+    """
 
     model: str
     input_tokens: int
@@ -249,6 +252,12 @@ class ReportedUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     quality_score: float | None = None
     reported_at: int = 0
     response_id: str | None = None
+    held: tuple[str, ...] = ()
+
+    def is_inflated(self, estimated_tokens: int) -> bool:
+        """Tell whether it claims more tokens than the call can have used: then sums count what was estimated."""
+        too_many = "input_tokens" in self.held and self.input_tokens > estimated_tokens
+        return too_many or not {"output_tokens", "cache_tokens"}.isdisjoint(self.held)
 
 
 class StoredReceipt(msgspec.Struct, frozen=True):
@@ -320,7 +329,7 @@ class ReceiptStore(Protocol):
         """Return receipts of agents up to a clearance, newest first, before a creation time and id."""
         ...
 
-    async def report(self, receipt_id: str, usage: ReportedUsage) -> bool:
+    async def report(self, receipt_id: str, usage: ReportedUsage, *, counts: bool = True) -> bool:
         """Store the usage of a receipt's call; False if some was reported before."""
         ...
 

@@ -165,24 +165,27 @@ class UsageReports(msgspec.Struct, frozen=True):
         receipt = found.receipt
         usage = normalise_usage(report.usage)
         model = report.model or receipt.model or ""
-        reported = self._reported(report, usage, model)
-        held = self._implausible(receipt, usage, model)
-        is_new = found.usage is None and await self.receipts.report(receipt_id, reported)
-        if is_new:
-            await self._settle(receipt, usage, model, held)
-        else:
+        reported = self._reported(report, usage, model, self._implausible(receipt, usage, model))
+        counts = not reported.is_inflated(receipt.counting.raw_tokens)
+        is_new = found.usage is None and await self.receipts.report(receipt_id, reported, counts=counts)
+        if not is_new:
             reported = await self._known(found, session_id, reported)
+        elif not reported.held:
+            await self._settle(receipt, usage, model)
         efficiency = found.efficiency
         if scored is not None and await self.receipts.score(receipt_id, scored):
-            await self.usage.add(score_entry(receipt, model, scored))
+            is_moved = not reported.is_inflated(receipt.counting.raw_tokens)
+            await self.usage.add(score_entry(receipt, model if is_moved else None, scored))
             efficiency = scored
         factor = None if receipt.counting.exact else await self.factors.factor(receipt.agent_id, model)
-        metrics = _metrics(receipt, reported, factor, efficiency, held)
+        metrics = _metrics(receipt, reported, factor, efficiency)
         if is_new:
             await self._publish(session, receipt, reported, metrics)
-        return StoredReport(metrics, _held_text(held) if is_new and held else None)
+            if counts:
+                await self.usage.add(*report_entries(receipt, reported))
+        return StoredReport(metrics, _held_text(reported.held) if is_new and reported.held else None)
 
-    def _reported(self, report: UsageReport, usage: Usage, model: str) -> ReportedUsage:
+    def _reported(self, report: UsageReport, usage: Usage, model: str, held: tuple[str, ...]) -> ReportedUsage:
         """Return a report as it is stored, with its price."""
         cost = cost_of(self.prices, self.catalog.find(model), usage, self.clock.now())
         return ReportedUsage(
@@ -196,6 +199,7 @@ class UsageReports(msgspec.Struct, frozen=True):
             quality_score=report.quality_score,
             reported_at=to_micros(self.clock.now()),
             response_id=report.response_id,
+            held=held,
         )
 
     async def _known(self, found: StoredReceipt, session_id: str, again: ReportedUsage) -> ReportedUsage:
@@ -208,10 +212,8 @@ class UsageReports(msgspec.Struct, frozen=True):
             raise UsageConflict(f"Other usage was reported for '{receipt_id}'.", resource_id=receipt_id)
         return found.usage
 
-    async def _settle(self, receipt: Receipt, usage: Usage, model: str, held: Sequence[str]) -> None:
-        """Correct the budgets of a call and learn from its tokens; a report that is held changes neither."""
-        if held:
-            return
+    async def _settle(self, receipt: Receipt, usage: Usage, model: str) -> None:
+        """Correct the budgets of a call and learn from its tokens."""
         correction = self._charge(receipt, usage, model).less(receipt.charge)
         await self.budgets.correct(receipt.budgets, correction, receipt.created_at)
         if model and not receipt.counting.exact:
@@ -234,7 +236,7 @@ class UsageReports(msgspec.Struct, frozen=True):
     async def _publish(
         self, session: Session, receipt: Receipt, reported: ReportedUsage, metrics: MetricsEmitted
     ) -> None:
-        """Publish the event of a report, and add its usage entries."""
+        """Publish the events of a report."""
         data = {name: value for name, value in msgspec.to_builtins(metrics).items() if name != "success"}
         event = self.windows.event("model_call.metered", session, receipt.agent_id, [receipt.agent_id], data)
         await self.windows.outbox.publish(structs.replace(event, native_id=reported.response_id))
@@ -245,7 +247,6 @@ class UsageReports(msgspec.Struct, frozen=True):
                 "model_call.held", session, receipt.agent_id, [], {name: data[name] for name in fields}
             )
             await self.windows.outbox.publish(told)
-        await self.usage.add(*report_entries(receipt, reported))
 
     def _charge(self, receipt: Receipt, usage: Usage, model: str) -> Charge:
         """Return what a reported call adds to its budgets."""
@@ -294,7 +295,6 @@ def _metrics(
     reported: ReportedUsage,
     factor: float | None,
     efficiency: Efficiency | None,
-    held: tuple[str, ...],
 ) -> MetricsEmitted:
     """Return the answer to a report."""
     savings = receipt.savings
@@ -318,11 +318,12 @@ def _metrics(
         token_factor=factor,
         latency_ms=reported.latency_ms,
         quality_score=reported.quality_score,
-        held=held,
+        held=reported.held,
         efficiency=None if efficiency is None else structs.replace(efficiency, items=()),
     )
 
 
 def _same(one: ReportedUsage, other: ReportedUsage) -> bool:
     """Tell whether two reports say the same; prices change with time."""
-    return structs.replace(one, reported_at=0, cost=None) == structs.replace(other, reported_at=0, cost=None)
+    again, before = (structs.replace(each, reported_at=0, cost=None, held=()) for each in (one, other))
+    return again == before

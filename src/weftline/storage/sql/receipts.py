@@ -147,15 +147,19 @@ class SqlReceiptStore(SqlStore):
         )
         return [_stored(row) for row in rows]
 
-    async def report(self, receipt_id: str, usage: ReportedUsage) -> bool:
-        changed = await self._tx.changed(
-            _REPORT,
+    async def report(self, receipt_id: str, usage: ReportedUsage, *, counts: bool = True) -> bool:
+        # Sums read the columns.
+        counted = (
             usage.reported_at,
             usage.input_tokens,
             usage.output_tokens,
             usage.cache_read_tokens,
             usage.cache_write_tokens,
             usage.cost,
+        )
+        changed = await self._tx.changed(
+            _REPORT,
+            *(counted if counts else (None,) * len(counted)),
             _encode(usage).decode(),
             self._tenant,
             receipt_id,

@@ -85,6 +85,21 @@ def test_pins_that_no_answer_uses_are_unpinned_by_what_they_are() -> None:
     }
 
 
+@pytest.mark.req("CE-F47", part="what a session's memory has and other sessions need")
+def test_what_answers_use_of_a_session_s_memory_is_pushed() -> None:
+    refs = ("memory:worker:s1/tone/short", "memory:worker:s1/once", "memory:worker/global", "memory:other:s1/x")
+    often, once = block("retrieved", *refs), [each for each in refs if each != "memory:worker:s1/once"]
+    used = [call(often, useful=once)] * 3 + [call(often, useful=refs)]
+    advice = found(observed([call(often)] * MIN_CALLS + used))["session_memory"]
+    assert advice.subjects == ("memory:worker:s1/tone/short",)
+    assert [(each.count, each.of) for each in advice.evidence] == [(4, MIN_CALLS + 4)]
+    assert advice.command.splitlines() == [
+        "weftline --as worker memory get tone/short --session s1",
+        "weftline --as worker push tone/short VALUE",
+    ]
+    assert "session_memory" not in found(observed([call(often)] * MIN_CALLS + used[:2])), "too few answers"
+
+
 @pytest.mark.req("CE-F47", part="what was learned and is not used")
 def test_what_an_agent_has_learned_and_never_uses_is_forgotten() -> None:
     mine = ("context:worker:learned_knowledge/tone", "context:worker:conversation_context:w1/plan/b")
