@@ -35,6 +35,7 @@ NAMES = (
     "budget_cost",
     "efficiency_cost",
     "metering",
+    "proxy",
     "compaction",
     "recommendations",
     "assembly_postgres",

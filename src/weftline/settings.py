@@ -28,7 +28,7 @@ DEFAULT_RATES = {
 }
 
 
-_LARGEST = {"port": 65_535, "doubt_percent": 100}
+_LARGEST = {"port": 65_535, "proxy_port": 65_535, "doubt_percent": 100}
 # Shorter tokens can be guessed.
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 _MIN_TOKEN_LENGTH = 16
@@ -259,6 +259,30 @@ class Settings:
         "WEFTLINE_INJECTION_MODEL",
         "Folder with model.onnx, a classifier of prompt injection to use in place of the included detector.",
     )
+    proxy_upstreams: str = setting(
+        "",
+        "WEFTLINE_PROXY_UPSTREAMS",
+        "Where the model proxy forwards to, in addition to the providers' own addresses: entries such as "
+        "openai=https://llm.example.com or openai:llama*=http://127.0.0.1:11434 for some models, separated by spaces; "
+        "'off' to forward nothing.",
+    )
+    proxy_private_hosts: str = setting(
+        "",
+        "WEFTLINE_PROXY_PRIVATE_HOSTS",
+        "Names of hosts outside the public network that the model proxy may forward to, separated by spaces. "
+        "Addresses in WEFTLINE_PROXY_UPSTREAMS, such as 127.0.0.1, are always allowed.",
+    )
+    proxy_port: int = setting(8788, "WEFTLINE_PROXY_PORT", "Port that weftline proxy listens on.")
+    proxy_wait_ms: int = setting(
+        50,
+        "WEFTLINE_PROXY_WAIT_MS",
+        "How long a request to the model proxy waits at most for Weftline itself, to find out who calls.",
+    )
+    proxy_fail_closed: str = setting(
+        "off",
+        "WEFTLINE_PROXY_FAIL_CLOSED",
+        "'on' refuses requests to the model proxy while it cannot be found out who calls; 'off' forwards them.",
+    )
     metrics_token: str = setting(
         "",
         "WEFTLINE_METRICS_TOKEN",
@@ -333,6 +357,10 @@ class Settings:
     @property
     def searches_by_meaning(self) -> bool:
         return _is_on("WEFTLINE_SEMANTIC_SEARCH", self.semantic_search)
+
+    @property
+    def proxy_fails_closed(self) -> bool:
+        return _is_on("WEFTLINE_PROXY_FAIL_CLOSED", self.proxy_fail_closed)
 
     @property
     def metrics_credential(self) -> bytes | None:

@@ -34,6 +34,7 @@ NOT_ON_A_SERVER = frozenset({"data_dir", "database_url", "tenant", "principal"})
 # Commands that do not call operations, and the options that they use; every other command uses all of them.
 USED = {
     "serve": DATA_FOLDER,
+    "proxy": DATA_FOLDER | {"tenant", "principal"},
     "demo": DATA_FOLDER,
     "mcp": DATA_FOLDER | {"tenant", "principal", "turn", "task"},
     "init": DATA_FOLDER | {"tenant", "principal"},

@@ -19,6 +19,7 @@ import asyncio, contextlib, json, sys
 from opentelemetry import metrics, trace
 from weftline import Weftline
 from weftline.app.metered_chat_model import MeteredChatModel
+from weftline.app.usage_meter import CallPrices
 from weftline.models.language_models.chat_model import ChatAnswer, ChatCaller, ChatModelError, ChatRequest
 from weftline.models.language_models.catalog import load_catalog
 from weftline.models.language_models.usage import Usage
@@ -88,7 +89,9 @@ async def main():
             usage = {"input_tokens": 900, "output_tokens": 50, "cache_read_input_tokens": 100,
                      "cache_creation_input_tokens": 20}
             await weftline.context.emit_metrics("s", prompt.receipt_id, usage, latency_ms=1500)
-        chat = MeteredChatModel(Model(), weftline.app.database, load_catalog(), NoPrices(), SystemClock())
+        catalog = load_catalog()
+        prices = CallPrices(catalog, NoPrices())
+        chat = MeteredChatModel(Model(), weftline.app.usage_meter, prices, catalog, SystemClock())
         request = ChatRequest("sys", ("a message",), 10, ChatCaller(sys.argv[2], "agent", "s"))
         await chat.complete(request)
         with contextlib.suppress(ChatModelError):

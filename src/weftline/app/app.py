@@ -41,6 +41,7 @@ from weftline.app.tenants import Tenants, default_plan
 from weftline.app.tools.catalogue import IndexedTools
 from weftline.app.tools.toolbox import WEFTLINE_TOOLS, WEFTLINE_TOOLS_CALL, Toolbox
 from weftline.app.transfer import Transfers, Uploads
+from weftline.app.usage_meter import CallPrices, UsageMeter
 from weftline.app.wiring import Container, Singletons
 from weftline.indexing.pins.model import PinLimits
 from weftline.jobs.alerts import AlertJob
@@ -155,9 +156,11 @@ class App:
         self._catalog = load_catalog(settings.models_file)
         self.metrics = Metrics(self.clock, self._catalog.label)
         self._prices = PriceTable()
+        self.call_prices = CallPrices(self._catalog, self._prices)
         self.chat_model = configured_chat_model(settings, self.metrics) if chat_model is None else chat_model
         self.caches = CacheRegistry()
         self.database = connect(settings.storage_url)
+        self.usage_meter = UsageMeter(self.database, self.clock)
         self.metrics_snapshot = MetricsSnapshot(self.database, self.metrics, self.caches, self.clock, self._job_figures)
         self.tenants = Tenants(self.database, self.clock, settings.signing_secret.encode())
         self.ready = self._writes_history = False
@@ -263,7 +266,7 @@ class App:
     def _metered_chat_model(self) -> ChatModel | None:
         if self.chat_model is None:
             return None
-        return MeteredChatModel(self.chat_model, self.database, self._catalog, self._prices, self.clock)
+        return MeteredChatModel(self.chat_model, self.usage_meter, self.call_prices, self._catalog, self.clock)
 
     def _guard_calls(self) -> None:
         """Enforce the guardrails of every caller's layers."""

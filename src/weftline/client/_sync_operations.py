@@ -3150,7 +3150,7 @@ class SyncUsageOperations:
         team: str | None = None,
         session_id: str | None = None,
         model: str | None = None,
-        kind: Literal["assembly", "compaction"] | None = None,
+        kind: Literal["assembly", "compaction", "proxy"] | None = None,
         by: Literal["tenant", "team", "agent", "session", "step", "model", "kind", "minute", "hour", "day"] = "agent",
         limit: int = 100,
     ) -> UsageReported:
@@ -3184,7 +3184,7 @@ class SyncUsageOperations:
         team: str | None = None,
         session_id: str | None = None,
         model: str | None = None,
-        kind: Literal["assembly", "compaction"] | None = None,
+        kind: Literal["assembly", "compaction", "proxy"] | None = None,
         unit: Literal["hour", "day"] = "day",
         form: Literal["csv", "json"] = "csv",
         cursor: str | None = None,

@@ -27,8 +27,11 @@ if TYPE_CHECKING:
 
     Started = Callable[[App, str], Awaitable[None]]
 
+    from starlette.types import ASGIApp
+
     from weftline.app.tenants import NewTenant
     from weftline.settings import Settings
+    from weftline.transports.http.connections import ConnectionTable
     from weftline.transports.mcp.http import Profile
 
 _POLL_SECONDS = 0.05
@@ -38,13 +41,12 @@ _OTHER_FILES = 256
 _MAX_FILES = 1_048_576
 
 
-class DrainingServer(uvicorn.Server):
-    """Uvicorn server that on shutdown lets calls finish and ends event streams."""
+class BoundedServer(uvicorn.Server):
+    """Uvicorn server that looks after its connections."""
 
-    def __init__(self, config: uvicorn.Config, application: HttpApplication, grace_seconds: float) -> None:
+    def __init__(self, config: uvicorn.Config, connections: ConnectionTable) -> None:
         super().__init__(config)
-        self._application = application
-        self._grace_seconds = grace_seconds
+        self._connections = connections
         self.when_started: Callable[[], Awaitable[None]] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -54,7 +56,7 @@ class DrainingServer(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """Look after the connections, ten times a second."""
-        self._application.connections.sweep(counter)
+        self._connections.sweep(counter)
         return await super().on_tick(counter)
 
     @contextmanager
@@ -63,6 +65,15 @@ class DrainingServer(uvicorn.Server):
             yield
             # Uvicorn would raise SIGTERM again and end the process before the database is closed.
             self._captured_signals.clear()
+
+
+class DrainingServer(BoundedServer):
+    """Server that on shutdown lets calls finish and ends event streams."""
+
+    def __init__(self, config: uvicorn.Config, application: HttpApplication, grace_seconds: float) -> None:
+        super().__init__(config, application.connections)
+        self._application = application
+        self._grace_seconds = grace_seconds
 
     async def shutdown(self, sockets: list[Any] | None = None) -> None:
         draining = asyncio.create_task(self._drain())
@@ -85,7 +96,7 @@ def serve(settings: Settings, *, profile: Profile | None = None, started: Starte
     # matrices would only make them wait for each other.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     always_short_turns()
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(settings, profile, started))
 
 
@@ -114,11 +125,19 @@ def http_server(settings: Settings, application: HttpApplication) -> DrainingSer
     AppStatus.enable_automatic_graceful_drain = False
     # An earlier server of this process may have ended the streams of its clients.
     AppStatus.should_exit = False
-    config = uvicorn.Config(
-        application.asgi,
-        host=settings.host,
-        port=settings.port,
-        http=partial(BoundedHttp, connections=application.connections),  # type: ignore[arg-type]
+    config = bounded_config(settings, application.asgi, application.connections, settings.host, settings.port)
+    return DrainingServer(config, application, settings.shutdown_grace_seconds)
+
+
+def bounded_config(
+    settings: Settings, application: ASGIApp, connections: ConnectionTable, host: str, port: int
+) -> uvicorn.Config:
+    """Return the configuration of a server whose connections are bounded."""
+    return uvicorn.Config(
+        application,
+        host=host,
+        port=port,
+        http=partial(BoundedHttp, connections=connections),  # type: ignore[arg-type]
         # An upgraded connection would have no bounds, and nothing is served over one.
         ws="none",
         # Trusted only from the configured proxies: anyone can send the header.
@@ -129,7 +148,6 @@ def http_server(settings: Settings, application: HttpApplication) -> DrainingSer
         server_header=False,
         timeout_graceful_shutdown=settings.shutdown_grace_seconds,
     )
-    return DrainingServer(config, application, settings.shutdown_grace_seconds)
 
 
 def _connection_limits() -> ConnectionLimits:
@@ -165,7 +183,7 @@ def _greet(settings: Settings, created: NewTenant | None) -> None:
     print(*lines, sep="\n", file=sys.stderr, flush=True)  # noqa: T201 - shown in the terminal
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
         import uvloop  # noqa: PLC0415 - not available on Windows
     except ImportError:

@@ -57,7 +57,10 @@ class UsageFilter(Request):
     model: Annotated[_ModelFilter | None, msgspec.Meta(description="Only of this model.")] = None
     kind: Annotated[
         CallKind | None,
-        msgspec.Meta(description="assembly: calls of agents; compaction: calls of Weftline's own model."),
+        msgspec.Meta(
+            description="assembly: calls with an assembled prompt; compaction: calls of Weftline's own model; "
+            "proxy: calls through the model proxy."
+        ),
     ] = None
 
 

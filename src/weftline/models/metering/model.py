@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 # ``assembly``: a prompt of an agent, and the model call it was assembled for. ``compaction``: a call of Weftline's own
-# language model to compact a window.
-CallKind = Literal["assembly", "compaction"]
+# language model to compact a window. ``proxy``: a call that an agent made through the model proxy.
+CallKind = Literal["assembly", "compaction", "proxy"]
 CALL_KINDS: tuple[CallKind, ...] = get_args(CallKind)
 # ``call``: the call itself. ``report``: what the provider reported for it, later. ``score``: how much of its prompt was
 # useful. ``move``: its figures moved to another model, because the report named another one than the assembly.

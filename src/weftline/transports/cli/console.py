@@ -82,7 +82,7 @@ def _sign_in_on_data_folder(target: Target, port: int | None, *, opens: bool) ->
         await asyncio.to_thread(_show, link, opens=opens)
         click.echo("Ctrl-C stops the server.", err=True)
 
-    check_port(settings)
+    check_port(settings.host, settings.port)
     serve(settings, started=started)
 
 

@@ -1,4 +1,4 @@
-"""``weftline serve``, ``weftline mcp`` and ``weftline demo``."""
+"""``weftline serve``, ``weftline proxy``, ``weftline mcp`` and ``weftline demo``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from weftline.transports.cli.server_packages import server_packages
 from weftline.transports.cli.text_params import Url
 
 if TYPE_CHECKING:
-    from weftline.settings import Settings
     from weftline.transports.cli.target import Target
 
 
@@ -33,6 +32,12 @@ class ServerCommand(Command):
     """Command that runs a server on the data folder."""
 
     global_options = DATA_FOLDER
+
+
+class ProxyCommand(DataFolderCommand):
+    """Command that runs the model proxy for one agent of the data folder."""
+
+    global_options = DATA_FOLDER | {"tenant", "principal"}
 
 
 class McpCommand(DataFolderCommand):
@@ -68,8 +73,32 @@ def serve(
     note_unused_database(data_dir, database_url)
     target: Target = ctx.obj
     settings = target.settings(host=host, port=port, data_dir=data_dir, database_url=database_url)
-    check_port(settings)
+    check_port(settings.host, settings.port)
     run(settings)
+
+
+@click.command(cls=ProxyCommand)
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), help="Port to listen on.  [env var: WEFTLINE_PROXY_PORT; default: 8788]"
+)
+@click.pass_context
+def proxy(ctx: click.Context, port: int | None) -> None:
+    """Forward the model calls of your agents, and show what each costs.
+
+    It prints two variables that point the SDKs of Anthropic and OpenAI, and programs that use them, to it. Requests and
+    answers are forwarded byte for byte, to the provider with the key that your program sends; nothing of them is
+    stored. Each call is shown with its tokens, those from the provider's cache and its cost, and metered if the data
+    folder has a database.
+    """
+    with server_packages("weftline proxy"):
+        from weftline.transports.proxy.server import HOST, serve_proxy  # noqa: PLC0415 - help needs no server
+
+    from weftline.models.language_models.chat_model import ChatCaller  # noqa: PLC0415 - likewise
+
+    target: Target = ctx.obj
+    settings = target.settings(proxy_port=port)
+    check_port(HOST, settings.proxy_port)
+    serve_proxy(settings, ChatCaller(target.tenant, target.principal or "admin"))
 
 
 @click.command(cls=McpCommand)
@@ -136,7 +165,7 @@ def demo(ctx: click.Context, port: int | None, data_dir: str | None, *, stay: bo
         raise click.UsageError(f"{FLAGS[chosen[0]]} needs --stay: otherwise the demo uses a temporary folder.", ctx)
     target: Target = ctx.obj
     settings = target.settings(port=_demo_port(port, stay=stay), data_dir=data_dir)
-    check_port(settings)
+    check_port(settings.host, settings.port)
     run(settings, stay=stay)
 
 
@@ -148,16 +177,16 @@ def _demo_port(port: int | None, *, stay: bool) -> int | None:
         return int(probe.getsockname()[1])
 
 
-def check_port(settings: Settings) -> None:
+def check_port(host: str, port: int) -> None:
     """Refuse an unavailable port before anything is created."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
-            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         with socket.socket(family, kind, protocol) as probe:
             # As uvicorn does, so that recently closed connections do not block the port.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:
-        where = f"{settings.host}:{settings.port}"
+        where = f"{host}:{port}"
         raise CannotListen(f"Weftline cannot listen on {where}: {error.strerror or error}.") from error

@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from weftline import __version__
 from weftline.kernel.errors import AuthenticationError, MethodNotAllowed, NotFound, RateLimited, WeftlineError
+from weftline.providers.model_upstreams import OFF, UpstreamConnections, Upstreams
 from weftline.transports.console.site import Console
 from weftline.transports.http.byte_budget import ByteBudget
 from weftline.transports.http.connections import ConnectionLimits, ConnectionTable, connection_of, trusted_proxies
@@ -30,6 +31,9 @@ from weftline.transports.http.streams import OpenStreams, stream_route
 from weftline.transports.http.tool_http_api import shim_routes
 from weftline.transports.http.transfer import transfer_routes
 from weftline.transports.mcp.http import MCP_PATH, McpEndpoint
+from weftline.transports.proxy.callers import KeyCallers
+from weftline.transports.proxy.endpoint import PREFIXES, ProxyEndpoint
+from weftline.transports.proxy.observer import Observer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -108,6 +112,7 @@ class HttpApplication:
         self.mcp = McpEndpoint(app, profile, fast_path=fast_path)
         self._console = Console(app, self.streams)
         self._operations = RouteTable(app)
+        self._proxy = _model_proxy(app)
         self._routed = self._starlette()
         self.asgi: ASGIApp = HostGuard(app, self._route)
 
@@ -149,6 +154,8 @@ class HttpApplication:
         elif (found := self._operations.find(scope["method"], scope["path"])) is not None:
             endpoint, scope["path_params"] = found
             await endpoint(scope, receive, send)
+        elif self._proxy is not None and scope.get("raw_path", b"").startswith(PREFIXES):
+            await self._proxy(scope, receive, send)
         else:
             await self._routed(scope, receive, send)
 
@@ -156,6 +163,8 @@ class HttpApplication:
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
         async with self.mcp.running():
             yield
+        if self._proxy is not None:
+            await self._proxy.aclose()
 
     @cached_property
     def _index_page(self) -> str:
@@ -222,6 +231,21 @@ class HttpApplication:
         if getattr(problem, "status_code", 404) == MethodNotAllowed.http_status:
             error = MethodNotAllowed(f"'{request.method}' is not a method of '{request.url.path[:200]}'.")
         return _error_response(error, self._app.clock, headers)
+
+
+def _model_proxy(app: App) -> ProxyEndpoint | None:
+    settings = app.settings
+    if settings.proxy_upstreams.strip() == OFF:
+        return None
+    upstreams = Upstreams(settings.proxy_upstreams)
+    return ProxyEndpoint(
+        upstreams,
+        UpstreamConnections(upstreams, settings.proxy_private_hosts.split()),
+        KeyCallers(app),
+        Observer(app.call_prices, app.usage_meter),
+        wait_seconds=settings.proxy_wait_ms / 1_000,
+        fails_closed=settings.proxy_fails_closed,
+    )
 
 
 def _error_response(error: WeftlineError, clock: Clock, headers: Mapping[str, str] | None = None) -> Response:

@@ -102,6 +102,14 @@ class Connection(Protocol):
         """Close the connection now."""
         ...
 
+    def break_off(self) -> None:
+        """Close the connection in the middle of an answer, behind what was written of it."""
+        ...
+
+    def omit_own_headers(self, scope: Scope) -> None:
+        """Let the answer to a request have only the headers that the application sends."""
+        ...
+
     def hold(self, size: int, scope: Scope) -> None:
         """Count bytes that are kept for a request; raises ServerBusy."""
         ...

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from weftline.app.app import App
     from weftline.kernel.errors import WeftlineError
 
-_LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
+LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 # Health probes may use any host name; these paths reveal nothing.
 _OPEN_PATHS = frozenset({"/health", "/ready"})
 
@@ -27,12 +27,12 @@ class HostGuard:
         self._guarded = guarded
         settings = app.settings
         bound = set() if settings.listens_everywhere else {settings.url_host.lower()}
-        self._hosts = _LOOPBACK | bound | set(settings.allowed_hosts.lower().split())
-        self._origins = frozenset(settings.allowed_origins.lower().split())
+        hosts = LOOPBACK_HOSTS | bound | set(settings.allowed_hosts.lower().split())
+        self._names = HostNames(hosts, frozenset(settings.allowed_origins.lower().split()))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] not in _OPEN_PATHS:
-            refusal = self._refusal(scope)
+            refusal = self._names.refusal(scope)
             if refusal is not None:
                 await self._refuse(scope, send, refusal)
                 return
@@ -45,7 +45,15 @@ class HostGuard:
             refusal = limited
         await refuse(scope, send, refusal, self._app.clock)
 
-    def _refusal(self, scope: Scope) -> HostNotAllowed | None:
+
+class HostNames:
+    """Accepted Host headers and origins."""
+
+    def __init__(self, hosts: frozenset[str], origins: frozenset[str]) -> None:
+        self._hosts = hosts
+        self._origins = origins
+
+    def refusal(self, scope: Scope) -> HostNotAllowed | None:
         host = origin = None
         for name, value in scope["headers"]:
             # Of two headers a proxy may go by the other one.
@@ -67,7 +75,7 @@ class HostGuard:
             parts = urlsplit(origin)
         except ValueError:
             return False
-        return parts.scheme in {"http", "https"} and _without_port(parts.netloc) in _LOOPBACK
+        return parts.scheme in {"http", "https"} and _without_port(parts.netloc) in LOOPBACK_HOSTS
 
 
 def _without_port(host: str) -> str:

@@ -128,6 +128,15 @@ class BoundedHttp(HttpToolsProtocol):
     def evict(self) -> None:
         self.transport.abort()
 
+    def break_off(self) -> None:
+        """Close the connection in the middle of an answer: without its end, the client knows that it is incomplete."""
+        self.transport.close()
+
+    def omit_own_headers(self, scope: Scope) -> None:
+        """Let the answer to a request have only the headers that the application sends: those of another server."""
+        if self.cycle.scope is scope:
+            self.cycle.default_headers = []
+
     # What uvicorn and the transport ask of it.
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

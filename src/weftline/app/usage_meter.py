@@ -1,0 +1,93 @@
+"""Writes usage entries of model calls that no prompt was assembled for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weftline.kernel.clock import to_micros
+from weftline.kernel.fields import new_id
+from weftline.models.language_models.prices import cost_of
+from weftline.models.metering.model import DELETED, NewUsageEntry, UsageKey, UsageSums, nanos
+from weftline.storage.sql.access import SqlAccessStore
+from weftline.storage.sql.database import Scope
+from weftline.storage.sql.metering import SqlUsageStore
+from weftline.storage.sql.sessions import SqlSessionStore
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from decimal import Decimal
+
+    from weftline.kernel.clock import Clock
+    from weftline.models.language_models.catalog import Catalog
+    from weftline.models.language_models.chat_model import ChatCaller
+    from weftline.models.language_models.prices import Prices
+    from weftline.models.language_models.usage import Usage
+    from weftline.models.metering.model import CallKind
+    from weftline.storage.sql.database import Database, Transaction
+
+_MICROS = 1_000_000
+
+
+class CallPrices:
+    """What calls cost, by the catalog and the price table."""
+
+    def __init__(self, catalog: Catalog, prices: Prices) -> None:
+        self._catalog = catalog
+        self._prices = prices
+
+    async def cost(self, model: str, usage: Usage, at: datetime) -> Decimal | None:
+        """Return the cost in US dollars; None if the model has no price."""
+        await self._prices.load()
+        return cost_of(self._prices, self._catalog.find(model), usage, at)
+
+
+class UsageMeter:
+    """Adds a usage entry for each call."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def add(self, kind: CallKind, caller: ChatCaller, model: str, sums: UsageSums, seconds: float) -> None:
+        """Add a call that ends now and took this long."""
+        took = UsageSums(calls=1, timed_calls=1, provider_micros=round(seconds * _MICROS))
+        at = to_micros(self._clock.now())
+
+        async def add(transaction: Transaction) -> None:
+            teams = await _teams(transaction, caller.agent_id)
+            session_id = await _session(transaction, caller.session_id)
+            key = UsageKey(kind, caller.agent_id, session_id, "", model, teams)
+            await SqlUsageStore(transaction).add(NewUsageEntry("call", new_id("call"), at, key, sums.plus(took)))
+
+        await self._database.write(Scope(caller.tenant), add)
+
+
+def reported_sums(usage: Usage | None, cost: Decimal | None) -> UsageSums:
+    """Return the sums of a call that was answered, with the usage that the provider reported."""
+    if usage is None:
+        return UsageSums(unpriced_calls=1)
+    paid = nanos(None if cost is None else float(cost))
+    return UsageSums(
+        reported_calls=1,
+        unpriced_calls=int(cost is None),
+        total_tokens=usage.input_tokens + usage.output_tokens,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        cost_nanos=paid,
+        expected_cost_nanos=paid,
+        reported_cost_nanos=paid,
+    )
+
+
+async def _session(transaction: Transaction, session_id: str) -> str:
+    """Return the session of a call; the name of one that was deleted meanwhile is not kept."""
+    known = not session_id or await SqlSessionStore(transaction).find(session_id) is not None
+    return session_id if known else DELETED
+
+
+async def _teams(transaction: Transaction, agent_id: str) -> tuple[str, ...]:
+    access = SqlAccessStore(transaction)
+    agent = await access.principal(agent_id)
+    return () if agent is None else tuple(sorted((await access.memberships(agent)).teams))

@@ -1,0 +1,39 @@
+"""The line that ``weftline proxy`` shows for a call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weftline.transports.cli.render import escape_controls
+
+if TYPE_CHECKING:
+    from weftline.models.language_models.usage import Usage
+    from weftline.transports.proxy.observer import NotedCall
+
+_MAX_PATH = 80
+
+
+def call_line(noted: NotedCall) -> str:
+    """Return when and what was called, its tokens, its cost and how long it took."""
+    call, usage = noted.call, noted.usage
+    parts = [call.at.astimezone().strftime("%H:%M:%S"), noted.model or f"{call.method} {call.path[:_MAX_PATH]}"]
+    if call.status != 200:  # noqa: PLR2004 - what is usual is not said
+        parts.append(f"status {call.status}" if call.status else "no answer")
+    elif not call.is_complete:
+        parts.append("broken off")
+    if usage is not None:
+        parts += [_sent(usage), f"{usage.output_tokens:,} out"]
+        parts.append("no price" if noted.cost is None else f"${noted.cost:.4f}")
+    elif call.is_model_call and call.status == 200:  # noqa: PLR2004 - likewise
+        parts.append("no usage reported")
+    parts.append(f"{call.seconds:.1f} s")
+    return escape_controls("  ".join(parts))
+
+
+def _sent(usage: Usage) -> str:
+    cache = [
+        f"{tokens:,} {what}"
+        for tokens, what in ((usage.cache_read_tokens, "from cache"), (usage.cache_write_tokens, "to cache"))
+        if tokens
+    ]
+    return f"{usage.input_tokens:,} in" + (f" ({', '.join(cache)})" if cache else "")

@@ -1,0 +1,45 @@
+"""Who calls the model proxy: by their key on a server, one person on a machine of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weftline.app.dispatch import CallContext
+from weftline.kernel.errors import AuthenticationError
+from weftline.models.language_models.chat_model import ChatCaller
+from weftline.transports.http.http_io import note_caller
+from weftline.transports.proxy.errors import ProxyKeyMissing
+
+if TYPE_CHECKING:
+    from starlette.types import Scope
+
+    from weftline.app.app import App
+
+
+class KeyCallers:
+    """Callers with a Weftline key."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def find(self, key: str | None, scope: Scope) -> ChatCaller:
+        client = scope.get("client")
+        context = CallContext(key, client[0] if client else "local")
+        try:
+            actor = await self._app.identify(context)
+        except AuthenticationError:
+            if key is None:
+                raise ProxyKeyMissing from None
+            raise
+        note_caller(scope, actor)
+        return ChatCaller(actor.tenant, actor.principal_id)
+
+
+class OneCaller:
+    """The person who runs the proxy."""
+
+    def __init__(self, caller: ChatCaller) -> None:
+        self._caller = caller
+
+    async def find(self, key: str | None, scope: Scope) -> ChatCaller:  # noqa: ARG002 - needs none
+        return self._caller

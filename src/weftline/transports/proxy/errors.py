@@ -1,0 +1,66 @@
+"""Errors of the proxy itself, in the form of the provider whose route was called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from weftline.kernel.errors import AuthenticationError, Unavailable
+from weftline.transports.http.http_io import delay_refusal, error_headers
+
+if TYPE_CHECKING:
+    from starlette.types import Scope, Send
+
+    from weftline.kernel.errors import WeftlineError
+
+# Types of both providers by status; of other statuses, that of the server's errors.
+_ANTHROPIC = {400: "invalid_request_error", 401: "authentication_error", 403: "permission_error"}
+_ANTHROPIC |= {404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error", 503: "overloaded_error"}
+_OPENAI = {400: "invalid_request_error", 401: "invalid_request_error", 403: "invalid_request_error"}
+_OPENAI |= {404: "invalid_request_error", 413: "invalid_request_error", 429: "rate_limit_error"}
+
+
+class UpstreamUnreachable(Unavailable):
+    """The provider behind the model proxy cannot be reached, or closed the connection without an answer."""
+
+    code = "UPSTREAM_UNREACHABLE"
+    http_status = 502
+    hint = "Try again. If it goes on, check the network, HTTPS_PROXY and WEFTLINE_PROXY_UPSTREAMS of the model proxy."
+
+
+class CallerUnknown(Unavailable):
+    """It cannot be found out now who calls the model proxy, and WEFTLINE_PROXY_FAIL_CLOSED is on."""
+
+    code = "CALLER_UNKNOWN"
+    hint = "Try again. The operator can forward such requests with WEFTLINE_PROXY_FAIL_CLOSED=off."
+
+
+class ProxyKeyMissing(AuthenticationError):
+    """A request to the model proxy of a server names no Weftline key."""
+
+    code = "PROXY_KEY_MISSING"
+    hint = "Send your Weftline key in X-Weftline-Key, or put it into the path: /anthropic/KEY/v1 or /openai/KEY/v1."
+    related = ()
+
+
+async def refuse(scope: Scope, send: Send, provider: str, error: WeftlineError) -> None:
+    """Send an error in the provider's form."""
+    await delay_refusal(scope, error)
+    body = msgspec.json.encode(_body(provider, error))
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        *error_headers(error).items(),
+    ]
+    await send({"type": "http.response.start", "status": error.http_status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _body(provider: str, error: WeftlineError) -> dict[str, object]:
+    message = f"Weftline: {error.message} {error.hint or ''}".strip()
+    if provider == "anthropic":
+        kind = _ANTHROPIC.get(error.http_status, "api_error")
+        return {"type": "error", "error": {"type": kind, "message": message}}
+    kind = _OPENAI.get(error.http_status, "server_error")
+    return {"error": {"message": message, "type": kind, "param": None, "code": error.code.lower()}}

@@ -1,0 +1,71 @@
+"""Headers that end at a proxy, and those that the proxy sends instead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    Header = tuple[bytes, bytes]
+
+KEY_HEADER = b"x-weftline-key"
+_CONNECTION, _HOST, _ENCODINGS = b"connection", b"host", b"accept-encoding"
+_LENGTH, _CHUNKED = b"content-length", (b"transfer-encoding", b"chunked")
+# RFC 9110, 7.6.1, and what older clients send.
+_HOP_BY_HOP = frozenset(
+    {
+        _CONNECTION,
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+# The server has told the client to go on.
+_ANSWERED_HERE = frozenset({b"expect", KEY_HEADER})
+# Usage is read from answers, so they have to come in an encoding that can be read.
+_READABLE = frozenset({b"gzip", b"x-gzip", b"deflate", b"identity"})
+
+
+def request_headers(given: Iterable[Header], host: bytes, length: int | None, *, has_body: bool) -> list[Header]:
+    """Return the headers to send upstream; ``length`` is that of the body, None if it is not known."""
+    given = list(given)
+    dropped = _HOP_BY_HOP | _ANSWERED_HERE | _named_by_connection(given) | {_HOST}
+    if has_body:
+        dropped |= {_LENGTH}
+    sent = [(_HOST, host), *((name, value) for name, value in given if name not in dropped)]
+    sent = [(name, _readable(value)) if name == _ENCODINGS else (name, value) for name, value in sent]
+    if has_body:
+        sent.append(_CHUNKED if length is None else (_LENGTH, b"%d" % length))
+    return sent
+
+
+def response_headers(given: Iterable[Header]) -> list[Header]:
+    """Return the headers of a response for the client."""
+    lowered = [(name.lower(), value) for name, value in given]
+    dropped = _HOP_BY_HOP | _named_by_connection(lowered)
+    return [header for header in lowered if header[0] not in dropped]
+
+
+def value_of(name: bytes, headers: Iterable[Header]) -> bytes:
+    return next((value for each, value in headers if each == name), b"")
+
+
+def _named_by_connection(headers: Iterable[Header]) -> frozenset[bytes]:
+    return frozenset(
+        token.strip().lower() for name, value in headers if name == _CONNECTION for token in value.split(b",")
+    )
+
+
+def _readable(encodings: bytes) -> bytes:
+    """Leave out encodings that cannot be read here; unchanged if all can."""
+    tokens = encodings.split(b",")
+    kept = [token for token in tokens if token.partition(b";")[0].strip().lower() in _READABLE]
+    if len(kept) == len(tokens):
+        return encodings
+    return b",".join(kept).strip() or b"identity"

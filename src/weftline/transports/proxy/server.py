@@ -1,0 +1,151 @@
+"""``weftline proxy``: the model proxy in one process on loopback, with or without a database."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from weftline.access.authentication import identify_local
+from weftline.app.usage_meter import CallPrices, UsageMeter
+from weftline.kernel.clock import SystemClock
+from weftline.kernel.errors import HostNotAllowed, NotFound, WeftlineError
+from weftline.models.language_models.catalog import load_catalog
+from weftline.models.language_models.chat_model import ChatCaller
+from weftline.providers.model_upstreams import UpstreamConnections, Upstreams
+from weftline.providers.prices import PriceTable
+from weftline.storage.migrations.runner import status
+from weftline.storage.sql.access import SqlAccessStore
+from weftline.storage.sql.database import Scope as DatabaseScope
+from weftline.storage.sql.database import connect
+from weftline.transports.http.connections import ConnectionTable
+from weftline.transports.http.host_check import LOOPBACK_HOSTS, HostNames
+from weftline.transports.http.http_io import send_error
+from weftline.transports.logs import configure_logging
+from weftline.transports.proxy.call_line import call_line
+from weftline.transports.proxy.callers import OneCaller
+from weftline.transports.proxy.endpoint import PREFIXES, ProxyEndpoint
+from weftline.transports.proxy.observer import Observer
+from weftline.transports.server import BoundedServer, bounded_config, loop_factory, tune_garbage_collection
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from starlette.types import Receive, Scope, Send
+
+    from weftline.settings import Settings
+    from weftline.transports.proxy.observer import NotedCall
+
+HOST = "127.0.0.1"
+_OPEN_SECONDS = 5.0
+_log = logging.getLogger("weftline.proxy")
+
+
+def serve_proxy(settings: Settings, caller: ChatCaller) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    configure_logging(settings.lowest_logged_level)
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(_serve(settings, caller))
+
+
+async def _serve(settings: Settings, caller: ChatCaller) -> None:
+    async with proxy_application(settings, caller) as (application, note):
+        connections = ConnectionTable()
+        server = BoundedServer(
+            bounded_config(settings, application, connections, HOST, settings.proxy_port), connections
+        )
+        listening = server.config.bind_socket()
+        server.when_started = partial(_greet, listening, note)
+        tune_garbage_collection()
+        await server.serve([listening])
+
+
+@asynccontextmanager
+async def proxy_application(settings: Settings, caller: ChatCaller) -> AsyncIterator[tuple[LocalProxy, str]]:
+    """Yield the application, and what its user should know about where calls are metered."""
+    upstreams = Upstreams(settings.proxy_upstreams)
+    prices = CallPrices(load_catalog(settings.models_file), PriceTable())
+    async with AsyncExitStack() as stack:
+        meter, note = await _open_meter(settings, caller, stack)
+        endpoint = ProxyEndpoint(
+            upstreams,
+            UpstreamConnections(upstreams, settings.proxy_private_hosts.split()),
+            OneCaller(caller),
+            Observer(prices, meter, _show),
+            wait_seconds=settings.proxy_wait_ms / 1_000,
+        )
+        stack.push_async_callback(endpoint.aclose)
+        yield LocalProxy(endpoint), note
+
+
+class LocalProxy:
+    """ASGI application with the routes of the proxy only, for clients on this machine."""
+
+    def __init__(self, endpoint: ProxyEndpoint) -> None:
+        self._endpoint = endpoint
+        self._names = HostNames(LOOPBACK_HOSTS, frozenset())
+        self._clock = SystemClock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _live(receive, send)
+            return
+        refusal: HostNotAllowed | NotFound | None = self._names.refusal(scope)
+        if refusal is None and not scope.get("raw_path", b"").startswith(PREFIXES):
+            refusal = NotFound("The model proxy has no such route.", hint="Its routes are /anthropic/* and /openai/*.")
+        if refusal is not None:
+            await send_error(send, refusal, self._clock)
+            return
+        connection = scope["state"]["connection"]
+        connection.waiting.asks()
+        await self._endpoint(scope, receive, send)
+
+
+async def _open_meter(settings: Settings, caller: ChatCaller, stack: AsyncExitStack) -> tuple[UsageMeter | None, str]:
+    """Open the database, if there is one with this version's schema: the proxy works without it, and changes none."""
+    if not _has_database(settings.storage_url):
+        return None, "Calls are shown here and not metered: there is no database yet."
+    database = connect(settings.storage_url)
+    try:
+        async with asyncio.timeout(_OPEN_SECONDS):
+            await database.open()
+            stack.push_async_callback(database.close)
+            if any(step.applied_at is None for step in await status(database)):
+                return None, "Calls are shown here and not metered: the database needs weftline db migrate."
+            scope = DatabaseScope(caller.tenant)
+            await database.read(scope, lambda tx: identify_local(caller.agent_id, SqlAccessStore(tx)))
+    except (WeftlineError, OSError, TimeoutError) as error:
+        if isinstance(error, WeftlineError) and error.http_status in {401, 403, 404}:
+            raise
+        reason = error.code if isinstance(error, WeftlineError) else type(error).__name__
+        return None, f"Calls are shown here and not metered: the database cannot be opened ({reason})."
+    return UsageMeter(database, SystemClock()), f"Calls are metered for {caller.agent_id}: weftline usage report"
+
+
+def _has_database(url: str) -> bool:
+    return "://" in url or Path(url).is_file()
+
+
+async def _greet(listening: socket.socket, note: str) -> None:
+    address = f"http://{HOST}:{listening.getsockname()[1]}"
+    click.echo(f"export ANTHROPIC_BASE_URL={address}/anthropic")
+    click.echo(f"export OPENAI_BASE_URL={address}/openai/v1")
+    click.echo(f"# {note}")
+
+
+def _show(call: NotedCall) -> None:
+    click.echo(call_line(call))
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

@@ -1,0 +1,101 @@
+"""``weftline proxy`` as a process: what it prints, and what it meters."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import TYPE_CHECKING
+
+import httpx2
+from cli_support import CommandLine, free_port
+
+from support import forked_python
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ANSWER = json.dumps(
+    {"model": "gpt-5-mini", "usage": {"prompt_tokens": 1000, "completion_tokens": 42, "total_tokens": 1042}}
+).encode()
+
+
+class _Provider(BaseHTTPRequestHandler):
+    """A provider with one answer."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(ANSWER)))
+        self.end_headers()
+        self.wfile.write(ANSWER)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
+        """Log nothing."""
+
+
+@contextmanager
+def running(data: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """Run the command in front of a provider."""
+    with HTTPServer(("127.0.0.1", 0), _Provider) as provider:
+        thread = threading.Thread(target=provider.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        settings = {
+            "WEFTLINE_DATA_DIR": str(data),
+            "WEFTLINE_PROXY_PORT": str(free_port()),
+            "WEFTLINE_PROXY_UPSTREAMS": f"openai=http://127.0.0.1:{provider.server_port}",
+        }
+        command = [forked_python.python(), "-m", "weftline", *options, "proxy"]
+        process = subprocess.Popen(command, env={**os.environ, **settings}, stdout=subprocess.PIPE, text=True)
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait(60)
+            assert process.stdout is not None
+            process.stdout.close()
+            provider.shutdown()
+            thread.join()
+
+
+def call(process: subprocess.Popen[str]) -> list[str]:
+    """Make a call as the printed variables say; return the note that was printed, and the line of the call."""
+    assert process.stdout is not None
+    anthropic, openai, note = (process.stdout.readline().strip() for _ in range(3))
+    assert anthropic.startswith("export ANTHROPIC_BASE_URL=http://127.0.0.1:")
+    assert anthropic.endswith("/anthropic")
+    url = openai.removeprefix("export OPENAI_BASE_URL=")
+    answer = httpx2.post(f"{url}/chat/completions", json={"model": "gpt-5-mini"}, trust_env=False, timeout=60)
+    assert answer.content == ANSWER
+    return [note, process.stdout.readline().strip()]
+
+
+def test_calls_are_shown_with_what_they_cost_and_nothing_is_created(tmp_path: Path) -> None:
+    with running(tmp_path / "none") as process:
+        note, line = call(process)
+    assert "not metered: there is no database yet" in note
+    assert "gpt-5-mini  1,000 in  42 out  $0.0003" in line
+    assert not (tmp_path / "none").exists()
+
+
+def test_calls_are_metered_for_the_agent_of_the_command_if_there_is_a_database(tmp_path: Path) -> None:
+    line = CommandLine(tmp_path)
+    line.run("agent", "create", "coder")
+    with running(tmp_path, "--as", "coder") as process:
+        assert "metered for coder" in call(process)[0]
+    (row,) = line.json("usage", "report", "--by", "agent", "--kind", "proxy")["rows"]
+    assert (row["group"], row["calls"], row["total_tokens"]) == ("coder", 1, 1042)
+
+
+def test_an_unknown_agent_is_refused(tmp_path: Path) -> None:
+    line = CommandLine(tmp_path)
+    line.run("session", "create", "Plan")
+    failed = line.process("--as", "nobody", "proxy", "--port", str(free_port()))
+    assert failed.returncode != 0
+    assert "nobody" in failed.stderr
+    assert "Traceback" not in failed.stderr
