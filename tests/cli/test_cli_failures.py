@@ -62,6 +62,27 @@ def test_a_missing_session_is_a_usage_error(cli: CommandLine) -> None:
     assert "Missing option '--session' / '-s'" in cli.run("board", "list-keys", code=2).stderr
 
 
+@pytest.mark.req("WX-08")
+@pytest.mark.parametrize(
+    ("line", "code", "advice"),
+    [
+        ("board list-keys", 2, "weftline session list shows yours."),
+        ("board write goal x --ttl 5", 2, "Did you mean '--ttl-seconds'?"),
+        ('context ingest [{"id":"q1"}] -s s1', 1, "did you mean `event_id`?"),
+        ("context ingest hello -s s1", 2, "is not JSON: invalid character"),
+        ("knowledge show-domain handbook", 1, "or create it with weftline knowledge create-domain."),
+        (
+            "--url http://127.0.0.1:9 session list",
+            4,
+            "cannot be reached at http://127.0.0.1:9 (All connection attempts",
+        ),
+    ],
+)
+def test_a_first_mistake_is_answered_with_what_to_do(line: str, code: int, advice: str, cli: CommandLine) -> None:
+    cli.run("session", "create", "Plan", "--session-id", "s1")
+    assert advice in cli.run(*line.split(), code=code).stderr
+
+
 def test_a_refused_command_prints_no_traceback_and_no_log_line(launch: CommandLine) -> None:
     ended = launch.process("--as", "nobody", "session", "list")
     assert (ended.returncode, ended.stdout) == (3, "")

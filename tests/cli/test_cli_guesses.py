@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
+from weftline.app.registry import all_operations
 from weftline.transports.cli import confirmation, guesses
+from weftline.transports.cli.generated import command_for
 from weftline.transports.cli.main import weftline
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ def test_other_verbs_run_the_command_that_they_certainly_mean(launch: CommandLin
     assert launch.json("session", "show", "launch") == launch.json("session", "get", "launch")
     assert launch.json("session", "show")["session"]["id"] == "launch"
     assert launch.json("knowledge", "list")["domains"] == []
-    assert launch.json("board", "rm", "goal")["deleted"] == "goal"
+    assert launch.json("board", "rm", "goal", "--yes")["deleted"] == "goal"
     for word in ("reject", "refuse"):
         assert "APPROVAL_NOT_FOUND" in launch.run("approval", word, "approval_1", code=1).stderr
 
@@ -74,9 +76,15 @@ def test_assemble_is_found_without_its_group(launch: CommandLine) -> None:
     assert launch.json("sessions", "list") == launch.json("session", "list")
 
 
-@pytest.mark.parametrize("line", ["knowledge list --limit 5", "board list-keys --limit 5"])
-def test_a_list_without_pages_says_so_instead_of_taking_a_limit(line: str, launch: CommandLine) -> None:
-    assert "No such option '--limit': this command lists everything." in launch.run(*line.split(), code=2).stderr
+def test_every_list_takes_a_limit(launch: CommandLine) -> None:
+    for each in all_operations():
+        if each.verb.startswith("list"):
+            assert "limit" in {param.name for param in command_for(each).params}, each.name
+    for key in ("goal", "scope", "status"):
+        launch.run("board", "write", key, "text")
+    assert [each["key"] for each in launch.json("board", "list-keys", "--limit", "2")["keys"]] == ["goal", "scope"]
+    assert "status" not in launch.run("board", "ls", "--limit", "2").stdout
+    assert len(launch.json("board", "list-keys", "--limit", "9")["keys"]) == 3
 
 
 def test_to_sends_a_message_to_an_agent_and_limit_bounds_a_search(launch: CommandLine) -> None:

@@ -294,9 +294,9 @@ def unreachable(address: Address, cause: httpx2.RequestError) -> SystemUnavailab
     late = isinstance(cause, httpx2.TimeoutException)
     problem = "did not answer in time" if late else "cannot be reached"
     lost = not isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout)
+    reason = f" ({cause})" if str(cause) else ""
     return SystemUnavailable(
-        f"Weftline {problem} at {address.url} ({type(cause).__name__}). "
-        "Start it with 'weftline serve', or set WEFTLINE_URL to its URL.",
+        f"Weftline {problem} at {address.url}{reason}. Start it with 'weftline serve', or set WEFTLINE_URL to its URL.",
         hint="The change may have been made: read the current state before you repeat the call." if lost else None,
         url=address.url,
     )

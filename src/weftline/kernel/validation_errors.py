@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -43,6 +44,8 @@ def invalid_input(request: type, tool: str, problem: str, raw: Mapping[str, Any]
     if "unknown field" in what:
         context["accepted_fields"] = accepted = _fields_at(request, path)
         described = f"use only {', '.join(accepted)}."
+        near = _similar(named[1], accepted) if named else None
+        what += f"; did you mean `{near}`?" if near else ""
         if "written_by" in raw:
             what += ". Weftline sets written_by from your credential"
     return InvalidInput(
@@ -54,6 +57,12 @@ def _fields_at(request: type, path: str) -> list[str]:
     """Return the names of the fields that the object at a path may have."""
     hint = _hint_of(request, path) if path else request
     return [name for kind in _structs(hint) for name in kind.__struct_fields__]
+
+
+def _similar(name: str, accepted: list[str]) -> str | None:
+    """Return the field that a name is probably meant for: one with it as a word, or with few other letters."""
+    found = [field for field in accepted if name in field.split("_")] or get_close_matches(name, accepted, 1, 0.7)
+    return found[0] if found else None
 
 
 def _with_form(what: str, hint: Any) -> str:  # noqa: ANN401 - any annotation

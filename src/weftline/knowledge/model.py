@@ -69,7 +69,7 @@ class DomainNotFound(NotFound):
     """The domain does not exist, or you cannot see it."""
 
     code = "DOMAIN_NOT_FOUND"
-    hint = "List the domains you can see with `knowledge.list_domains`."
+    hint = "List the domains you can see with `knowledge.list_domains`, or create it with `knowledge.create_domain`."
     related = ("knowledge",)
 
 

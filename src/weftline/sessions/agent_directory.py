@@ -32,9 +32,7 @@ class RecipientNotFound(NotFound):
     """No active member of the session has this id."""
 
     code = "RECIPIENT_NOT_FOUND"
-    hint = (
-        "List those you may address with `agent.list` and the session_id. Only members of the session can be addressed."
-    )
+    hint = "Only members of the session can be addressed: `agent.list` with session_id lists them."
     related = ("list_agents",)
 
 

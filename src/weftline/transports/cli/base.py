@@ -12,11 +12,14 @@ from weftline.transports.cli import global_options, guesses
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_WHOLE_SENTENCE = 200
 # Shared by all commands: ``params=[JSON]``.
 JSON = click.Option(
     ["--json", "as_json"], is_flag=True, help="Print the answer, or the error, as JSON on standard output."
 )
 
+# Likewise, of commands that list everything.
+LIMIT = click.Option(["--limit"], type=click.IntRange(min=1), help="Show at most this many.")
 # Likewise, of destructive commands.
 YES = click.Option(["--yes", "-y"], is_flag=True, help="Do not ask for confirmation; needed without a terminal.")
 
@@ -30,13 +33,21 @@ class Command(click.Command):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         return [*super().get_params(ctx), *global_options.repeated(ctx, self.params)]
 
+    def get_short_help_str(self, limit: int = _WHOLE_SENTENCE) -> str:
+        """Return the whole first sentence, which the list of commands wraps."""
+        return super().get_short_help_str(max(limit, _WHOLE_SENTENCE))
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            if error.option_name != "--limit" or not (self.name or "").startswith("list"):
+            names = [name for param in self.params for name in param.opts if name.startswith(error.option_name)]
+            raise click.NoSuchOption(error.option_name, possibilities=names or error.possibilities, ctx=ctx) from None
+        except click.MissingParameter as error:
+            if error.param is None or error.param.name != "session_id":
                 raise
-            raise click.UsageError("No such option '--limit': this command lists everything.", ctx) from None
+            advice = "weftline session list shows yours."
+            raise click.UsageError(f"{error.format_message()} {advice}", ctx) from None
         except click.UsageError as error:
             if not error.message.startswith("Got unexpected extra argument"):
                 raise

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from weftline.transports.cli.base import JSON, YES, Command, OrderedGroup
+from weftline.transports.cli.base import JSON, LIMIT, YES, Command, OrderedGroup
 from weftline.transports.cli.command_names import TOP_LEVEL, is_top_level
 from weftline.transports.cli.command_table import COMMANDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    import msgspec
 
     from weftline.kernel.operation import Operation
     from weftline.transports.cli.target import Target
@@ -133,10 +135,13 @@ def command_for(operation: Operation, name: str | None = None) -> click.Command:
     from weftline.transports.cli.confirmation import asks  # noqa: PLC0415 - likewise
     from weftline.transports.cli.params import parameters  # noqa: PLC0415 - listing the commands needs no parameters
 
+    own = list(parameters(operation))
     extra = [YES, JSON] if asks(operation) else [JSON]
+    if operation.verb.startswith("list") and not any(param.name == "limit" for param in own):
+        extra = [LIMIT, *extra]
     return Command(
         name or dashed(operation.verb),
-        params=[*parameters(operation), *extra],
+        params=[*own, *extra],
         callback=_callback(operation),
         help=operation.help.replace("``", "'"),
         short_help=operation.summary.replace("``", "'"),
@@ -176,6 +181,8 @@ def _callback(operation: Operation) -> Any:  # noqa: ANN401 - click wraps it
         if confirmation.asks(operation) and not (options["yes"] or confirmation.is_dry_run(operation, request)):
             confirmation.confirm(ctx, target, operation, request)
         answer = _answer(target, operation, request, ask=not options.get("yes"))
+        if options.get("limit") and "limit" not in operation.request.__struct_fields__:
+            answer = _first(answer, options["limit"])
         show(answer, as_json=options["as_json"], formatter=_formatter(operation, request))
         if getattr(answer, "api_key", None) and not options["as_json"]:
             click.echo("Store the API key: it is shown only once.", err=True)
@@ -204,6 +211,18 @@ def _answer(target: Target, operation: Operation, raw: dict[str, Any], *, ask: b
             raise
         confirmation.ask(f"{refusal.message} Delete it all the same?")
         return target.call(operation, {**raw, "force": True})
+
+
+def _first(answer: msgspec.Struct, limit: int) -> msgspec.Struct:
+    """Return an answer with the first items of its list, and without the cursor after the last one."""
+    from msgspec import structs  # noqa: PLC0415 - only to run the command
+
+    name = next(name for name in answer.__struct_fields__ if isinstance(getattr(answer, name), list))
+    items = getattr(answer, name)
+    if len(items) <= limit:
+        return answer
+    cursor = {"next_cursor": None} if "next_cursor" in answer.__struct_fields__ else {}
+    return structs.replace(answer, **{name: items[:limit]}, **cursor)
 
 
 def _formatter(operation: Operation, request: dict[str, Any]) -> Callable[[Any], str] | None:

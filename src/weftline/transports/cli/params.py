@@ -85,7 +85,11 @@ class Json(Text):
         try:
             return msgspec.json.decode(super().convert(value, param, ctx))
         except (msgspec.DecodeError, RecursionError) as error:
-            self.fail(f"is not JSON: {error}.", param, ctx)
+            self.fail(f"is not JSON: {_reason(error)}.", param, ctx)
+
+
+def _reason(error: Exception) -> str:
+    return str(error).removeprefix("JSON is malformed: ")
 
 
 class JsonList(Json):
@@ -105,7 +109,7 @@ class AnyValue(Json):
             return msgspec.json.decode(text)
         except (msgspec.DecodeError, RecursionError) as error:
             if text.lstrip()[:1] in {"{", "[", '"'}:
-                self.fail(f"is not JSON: {error}.", param, ctx)
+                self.fail(f"is not JSON: {_reason(error)}.", param, ctx)
             return text
 
 

@@ -56,7 +56,7 @@ async def examine_server(target: Target) -> list[Finding]:
             health, ready = await http.get("/health"), await http.get("/ready")
         except httpx2.RequestError as error:
             step = "Start it with weftline serve there, or correct --url or WEFTLINE_URL."
-            detail = f"{address.url} cannot be reached ({type(error).__name__})"
+            detail = f"{address.url} cannot be reached{f' ({error})' if str(error) else ''}"
             return [Finding("Server", CheckStatus.PROBLEM, detail, step)]
     found = _check_version(address.url, health)
     if found.state is CheckStatus.PROBLEM:

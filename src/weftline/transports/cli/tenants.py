@@ -17,7 +17,7 @@ from weftline.kernel.clock import to_micros
 from weftline.kernel.operation import Response
 from weftline.kernel.timestamps import parse_timestamp
 from weftline.models.metering.model import UsageSums
-from weftline.transports.cli.base import JSON, DataFolderGroup
+from weftline.transports.cli.base import JSON, LIMIT, DataFolderGroup
 from weftline.transports.cli.formatters.usage import render_tenants
 from weftline.transports.cli.render import show
 from weftline.transports.cli.target import opened
@@ -113,15 +113,15 @@ def create(target: Target, name: str, *, as_json: bool) -> None:
     show(TenantCreated(tenant=created.tenant, admin_key=created.admin_key), as_json=as_json)
 
 
-@tenant.command("list", params=[JSON])
+@tenant.command("list", params=[LIMIT, JSON])
 @click.pass_obj
-def list_tenants(target: Target, *, as_json: bool) -> None:
+def list_tenants(target: Target, limit: int | None, *, as_json: bool) -> None:
     """List the tenants."""
     target.check_installed()
 
     async def names() -> list[str]:
         async with opened(target.settings()) as app:
-            return await app.tenants.names()
+            return (await app.tenants.names())[:limit]
 
     show(TenantNames(tenants=asyncio.run(names())), as_json=as_json)
 
