@@ -789,24 +789,30 @@ async def test_a_session_is_not_deleted_with_what_a_rule_protects(
 
 @pytest.mark.req("CE-F35")
 @pytest.mark.both_databases
-@pytest.mark.parametrize("added", ["key", "window"])
+@pytest.mark.parametrize("added", ["key", "window", "derived key"])
 async def test_what_is_added_during_the_check_of_a_deletion_is_checked_too(
     world: World, monkeypatch: pytest.MonkeyPatch, added: str
 ) -> None:
     await world.planner.write("goal", "ship")
     await define(world.admin, rule("board.delete", "arguments.key == 'late'"), rule("window.delete", name="windows"))
+    item = f"board:{world.planner.session}/goal"
     write, waiting = Dispatcher._write, [added]
 
     async def add_before_the_transaction(dispatcher: Any, call: Any, *args: Any) -> Any:
-        if call.operation.name == "session.delete" and waiting:
+        if call.operation.name in {"session.delete", "trust.forget"} and waiting:
             waiting.clear()
-            await (world.planner.write("late", "kept") if added == "key" else ingest(world.planner, message("hello")))
+            if added == "window":
+                await ingest(world.planner, message("hello"))
+            else:
+                await world.planner.write("late", "kept", derived_from=[item] if added == "derived key" else [])
         return await write(dispatcher, call, *args)
 
     monkeypatch.setattr(Dispatcher, "_write", add_before_the_transaction)
-    assert (
-        await outcome(world.planner.call("session.delete", session_id=world.planner.session)) == "GUARDRAIL_VIOLATION"
-    )
+    if added == "derived key":
+        deletion = world.admin.call("trust.forget", item=item, reason="wrong", mode="delete", dry_run=False)
+    else:
+        deletion = world.planner.call("session.delete", session_id=world.planner.session)
+    assert await outcome(deletion) == "GUARDRAIL_VIOLATION"
     assert await world.planner.value("goal") == "ship"
 
 

@@ -17,7 +17,7 @@ from msgspec import structs
 from weftline.kernel.approval import Approval
 from weftline.kernel.errors import WeftlineError, is_audited
 from weftline.kernel.identity import Actor
-from weftline.kernel.operation import Operation
+from weftline.kernel.operation import Operation, PreparationOutdated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -79,6 +79,25 @@ class ImpliedCall(NamedTuple):
 
     operation: str
     arguments: Mapping[str, Any]
+
+
+class CheckedCalls(NamedTuple):
+    """The implied calls that were checked before a transaction; None: the caller has no rules about any."""
+
+    admitted: frozenset[str] | None = None
+
+    @classmethod
+    def of(cls, calls: Iterable[ImpliedCall]) -> CheckedCalls:
+        return cls(frozenset(map(_name, calls)))
+
+    def confirm(self, calls: Iterable[ImpliedCall]) -> None:
+        """Raise PreparationOutdated if the call implies others by now: somebody has written since the check."""
+        if self.admitted is not None and not self.admitted.issuperset(map(_name, calls)):
+            raise PreparationOutdated
+
+
+def _name(call: ImpliedCall) -> str:
+    return f"{call.operation} {sorted(call.arguments.items())}"
 
 
 class ImpliedCalls(Protocol):

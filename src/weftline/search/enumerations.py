@@ -22,7 +22,8 @@ _INLINE = re.compile(
 )
 _INTRODUCTIONS = (
     "(?:options|choices|alternatives|candidates)(?: are)?|(?:choose|decide|choice) between|either|"
-    "could (?:use|take|go with|try)|can (?:use|take|go with)|whether to use"
+    "could (?:use|take|go with|try)|can (?:use|take|go with)|whether to use|"
+    r"(?:options|choices|alternatives|ways|approaches|possibilities)[^.?!:\n]{1,40}(?=:)"
 )
 _WORDS = re.compile(rf"\b(?:{_INTRODUCTIONS})\b:?\s+([^.?!\n]{{3,300}})", re.IGNORECASE)
 _COMMAS = re.compile(r",\s*(?:or|and)\s+|,\s+|\s+or\s+|;\s*(?:or|and)?\s*")

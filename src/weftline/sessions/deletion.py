@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from weftline.history.line_kinds import calls_implied_by, kind_of, line_kinds
 from weftline.history.store import LineStore
-from weftline.kernel.guards import ImpliedCall
-from weftline.kernel.operation import PreparationOutdated
+from weftline.kernel.guards import CheckedCalls, ImpliedCall
 from weftline.sessions.model import Session, SessionInUse
 from weftline.sessions.store import SessionStore
 
@@ -83,38 +82,26 @@ class StoredContent(msgspec.Struct, frozen=True):
     lines: LineStore
 
 
-class CheckedDeletions(NamedTuple):
-    """The deletions that a deletion of a session implies, as far as rules admit them; None without rules about any."""
-
-    admitted: frozenset[str] | None = None
-
-    async def confirm(self, session: Session, stored: StoredContent) -> None:
-        """Raise PreparationOutdated if somebody added something since the check. The session is locked."""
-        if self.admitted is not None and not _names(await _deletions(session, stored)) <= self.admitted:
-            raise PreparationOutdated
-
-
 async def check_rules(
     session_id: str, actor: Actor, stored: Transactions[StoredContent], implied: ImpliedCalls
-) -> CheckedDeletions:
-    """Refuse or hold the deletion of a session if a rule prohibits the deletion of something in it."""
+) -> CheckedCalls:
+    """Refuse or hold the deletion of a session if a rule prohibits the deletion of something in it.
+
+    Return what was checked: the transaction deletes nothing else.
+    """
     if not await implied.check(actor, (), _DELETIONS):
-        return CheckedDeletions()
+        return CheckedCalls()
 
     async def deletions(content: StoredContent) -> list[ImpliedCall]:
         session = await content.sessions.find(session_id)
-        return [] if session is None else await _deletions(session, content)
+        return [] if session is None else await implied_deletions(session, content)
 
     calls = await stored.read(actor, deletions)
     await implied.check(actor, calls, _DELETIONS)
-    return CheckedDeletions(_names(calls))
+    return CheckedCalls.of(calls)
 
 
-def _names(calls: Iterable[ImpliedCall]) -> frozenset[str]:
-    return frozenset(f"{call.operation} {sorted(call.arguments.items())}" for call in calls)
-
-
-async def _deletions(session: Session, stored: StoredContent) -> list[ImpliedCall]:
+async def implied_deletions(session: Session, stored: StoredContent) -> list[ImpliedCall]:
     """Return the calls that would delete each key, each entry of a private memory and each window."""
     calls: list[ImpliedCall] = []
     for line_id in await stored.sessions.lines(session.session_id, line_kinds().values()):

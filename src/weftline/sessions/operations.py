@@ -21,14 +21,14 @@ from weftline.kernel.clock import Clock, from_micros, optional_datetime, to_micr
 from weftline.kernel.errors import InvalidInput, PermissionDenied, QuotaExceeded
 from weftline.kernel.events import EventType, NewEvent, Outbox
 from weftline.kernel.fields import Name, new_session_id
-from weftline.kernel.guards import ImpliedCalls
+from weftline.kernel.guards import CheckedCalls, ImpliedCalls
 from weftline.kernel.identity import ANYONE, Actor, Permission
 from weftline.kernel.json_input import Metadata, checked_metadata
 from weftline.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
 from weftline.kernel.ports import Transactions
 from weftline.kernel.tokens import TokenCounters
 from weftline.safety.trust.gate import GATE_ERRORS, ContentGate, IncomingContent, submitted, submitted_value
-from weftline.sessions.deletion import CheckedDeletions, StoredContent, check_rules, check_unused, removed_content
+from weftline.sessions.deletion import StoredContent, check_rules, check_unused, implied_deletions, removed_content
 from weftline.sessions.members import (
     MAX_MEMBERS,
     Member,
@@ -291,7 +291,7 @@ async def archive_session(
 
 
 # Of parsed requests, so that the transaction deletes nothing that was not checked.
-_checked: WeakKeyDictionary[DeleteSession, CheckedDeletions] = WeakKeyDictionary()
+_checked: WeakKeyDictionary[DeleteSession, CheckedCalls] = WeakKeyDictionary()
 
 
 async def check_deletion(
@@ -317,7 +317,9 @@ async def delete_session(request: DeleteSession, members: Members, lines: LineSt
     forced. The audit log keeps an entry.
     """
     session, sessions = await members.lock_managed(request.session_id), members.sessions
-    await _checked.get(request, CheckedDeletions()).confirm(session, StoredContent(sessions, lines))
+    checked = _checked.get(request, CheckedCalls())
+    if checked.admitted is not None:
+        checked.confirm(await implied_deletions(session, StoredContent(sessions, lines)))
     content = await sessions.content(session)
     if not request.force:
         check_unused(session, members.actor, content)

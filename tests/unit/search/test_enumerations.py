@@ -22,6 +22,8 @@ pytestmark = pytest.mark.req("CE-F14")
         ("We could (a) keep Redis, (b) move to views, or (c) drop it.", ["keep Redis", "move to views", "drop it"]),
         ("Either 1) go north and 2) go south.", ["go north", "go south"]),
         ("We could use Redis, Kafka or NATS.", ["Redis", "Kafka", "NATS"]),
+        ("There are three ways to host it: Hetzner, OVH and Scaleway.", ["Hetzner", "OVH", "Scaleway"]),
+        ("In many ways it is done: we ship.", []),
         ("Candidates are Ljubljana, Porto and Ghent.", ["Ljubljana", "Porto", "Ghent"]),
         ("Shall we take the train, the bus or the car?", ["the train", "the bus", "the car"]),
         ("Three routes remain: rewrite, patch, or wait.", ["rewrite", "patch", "wait"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Annotated, Literal
+from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import structs
@@ -22,7 +23,7 @@ from weftline.history.line_backend import check_may_forget
 from weftline.kernel.clock import optional_datetime
 from weftline.kernel.errors import PermissionDenied
 from weftline.kernel.fields import ShortText
-from weftline.kernel.guards import ImpliedCalls
+from weftline.kernel.guards import CheckedCalls, ImpliedCall, ImpliedCalls
 from weftline.kernel.identity import Actor, Permission
 from weftline.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
 from weftline.kernel.ports import Transactions
@@ -72,7 +73,7 @@ class ItemTraced(Response, omit_defaults=False):
     hidden: int | None
 
 
-class ForgetItem(Request):
+class ForgetItem(Request, weakref=True, eq=False):
     """The source to forget, and what to do with what was derived from it."""
 
     item: Reference
@@ -163,6 +164,10 @@ async def trace_item(request: TraceItem, tracer: Tracer) -> ItemTraced:
     )
 
 
+# Of parsed requests, so that the transaction removes nothing that was not checked.
+_checked: WeakKeyDictionary[ForgetItem, CheckedCalls] = WeakKeyDictionary()
+
+
 async def check_rules(
     request: ForgetItem, actor: Actor, transactions: Transactions[Tracer], implied: ImpliedCalls
 ) -> None:
@@ -173,9 +178,14 @@ async def check_rules(
     async def trace(tracer: Tracer) -> Trace:
         return await tracer.trace(request.item, request.steps, _MAX_ITEMS)
 
-    found = await transactions.read(actor, trace, heavy=True)
-    certain = (item.item for item in found.items.values() if item.is_certain and not item.is_summary)
-    await implied.check(actor, (call for item in certain for call in removal_calls(item)), REMOVALS)
+    calls = _removals(await transactions.read(actor, trace, heavy=True))
+    await implied.check(actor, calls, REMOVALS)
+    _checked[request] = CheckedCalls.of(calls)
+
+
+def _removals(trace: Trace) -> list[ImpliedCall]:
+    certain = (item.item for item in trace.items.values() if item.is_certain and not item.is_summary)
+    return [call for item in certain for call in removal_calls(item)]
 
 
 @operation(
@@ -199,9 +209,10 @@ async def forget_item(request: ForgetItem, tracer: Tracer, removal: SourceRemova
 
     Needs clearance 4. What was surely derived is deleted or flagged as the source is; what may have been is flagged.
     """
+    trace = await tracer.trace(request.item, request.steps, _MAX_ITEMS)
+    _checked.get(request, CheckedCalls()).confirm(_removals(trace))
     reason = await removal.gate.admit_note("reason", request.reason) or request.reason
     request = structs.replace(request, reason=reason)
-    trace = await tracer.trace(request.item, request.steps, _MAX_ITEMS)
     certain = [item for item in trace.items.values() if item.is_certain]
     possible = [item for item in trace.items.values() if not item.is_certain]
     shown = {item.item for item in await tracer.readable(list(trace.items.values()))}
