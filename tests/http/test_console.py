@@ -634,6 +634,15 @@ async def test_a_prompt_is_planned_again_with_other_settings_and_nothing_is_sent
     assert all(f"/keys/{ref.partition('/')[2]}" in page for ref in call["removed"])
 
 
+async def test_a_prompt_without_tags_around_layers_is_shown(world: World) -> None:
+    await world.admin.call("layer.define", layer="tenant", text="Answer in English.", policy={"platform_layer": False})
+    await fill(world, "the text")
+    prompt = await world.planner.call("context.assemble", session_id=SESSION, task_description="goal")
+    async with reading(world, world.planner) as reader:
+        assert "Answer in English." in (await reader.open(f"/prompts/{prompt['receipt_id']}")).text
+        assert "layer:platform" in (await reader.open(f"/prompts/{prompt['receipt_id']}/receipt")).text
+
+
 async def test_json_on_a_board_is_shown_and_edited_as_json(world: World) -> None:
     await world.planner.write("limits", {"max": 5})
     await world.planner.write("note", "5")

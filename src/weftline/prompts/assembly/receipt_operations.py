@@ -269,7 +269,7 @@ async def replay_receipt(
     Not possible once retention or a redaction has removed content of it.
     """
     found = await StoredPrompts(receipts, windows, records, catalog).find(request.receipt_id)
-    validate_earlier(found.blocks, found.tools)
+    validate_earlier(found.blocks, found.tools, has_platform=found.receipt.has_platform)
     return PromptReplayed(
         receipt_id=found.receipt.receipt_id,
         form=request.form,

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 # Layers and the task are not items.
+# Among the versions of a receipt: that of the layer of the platform, or that the tenant's policy has switched it off.
+PLATFORM_ID, SWITCHED_OFF = "layer:platform", "off"
 _WITHOUT_ITEMS = frozenset({"layer", "task"})
 _encode = msgspec.json.Encoder(order="sorted").encode
 decode_messages = msgspec.json.Decoder(tuple[ConversationMessage, ...]).decode
@@ -222,6 +224,11 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     repeated: tuple[RepeatedCandidate, ...] = ()
     packings: tuple[BlockPacking, ...] = ()
     readings: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def has_platform(self) -> bool:
+        """Tell whether the prompt began with the layer of the platform."""
+        return self.versions.get(PLATFORM_ID) != SWITCHED_OFF
 
     @property
     def charge(self) -> Charge:

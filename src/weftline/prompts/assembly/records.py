@@ -225,6 +225,7 @@ def _window(receipt: Receipt, at: datetime) -> records.ContextWindow:
 
 
 def _assembly(receipt: Receipt, at: datetime) -> records.ContextAssembly:
+    layers = "Layers are in weftline:layer elements" if receipt.has_platform else "Layers have no tags"
     return records.ContextAssembly(
         schema_version=SCHEMA_VERSION,
         assembly_id=_id(receipt, "assembly"),
@@ -239,7 +240,7 @@ def _assembly(receipt: Receipt, at: datetime) -> records.ContextAssembly:
             )
             for block in receipt.blocks
         ),
-        wrapping_policy="Layers are in weftline:layer elements, texts of others in weftline:data elements.",
+        wrapping_policy=f"{layers}, texts of others in weftline:data elements.",
         separator_policy="Each block is one or more messages.",
         visibility=_visibility(receipt),
         budget_ref=_id(receipt, "budget"),

@@ -78,6 +78,8 @@ from weftline.prompts.assembly.prompt import cache_points_of, prompt_of
 from weftline.prompts.assembly.prompt_items import expected_use
 from weftline.prompts.assembly.prompt_trust import SUSPICIOUS, DataMarking, Screening
 from weftline.prompts.assembly.receipts import (
+    PLATFORM_ID,
+    SWITCHED_OFF,
     CompactionUse,
     Confidence,
     CountingMethod,
@@ -647,7 +649,8 @@ class _Call:
     @property
     def versions(self) -> dict[str, str]:
         """Return the versions of the sources that were read."""
-        layers = {layer.line_id or "layer:platform": str(layer.version) for layer in self.gathered.layers}
+        versions = {layer.line_id or PLATFORM_ID: str(layer.version) for layer in self.gathered.layers}
+        layers = {PLATFORM_ID: SWITCHED_OFF, **versions}
         screening = digest_of((self.screening.policy, self.screening.marking)).hex()[:16]
         applied = self.gathered.compaction
         compaction = {} if applied is None else {_COMPACTION: applied.compaction.compaction_id}

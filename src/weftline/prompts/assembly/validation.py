@@ -42,15 +42,23 @@ def validate_prompt(
         raise LayerViolation("The prompt has system text that nobody above the agent wrote.", problem="added")
 
 
-def validate_earlier(blocks: Sequence[PlannedBlock], tools: Iterable[ToolDefinition]) -> None:
-    """Raise LayerViolation unless a prompt of an earlier call is well-formed; its layers may be other ones by now."""
-    check_sections(prefix_of(blocks))
+def validate_earlier(
+    blocks: Sequence[PlannedBlock], tools: Iterable[ToolDefinition], *, has_platform: bool = True
+) -> None:
+    """Raise LayerViolation unless a prompt of an earlier call is well-formed; its layers may be other ones by now.
+
+    Without the layer of the platform they have no tags, so that only imitated ones can be found.
+    """
+    if has_platform:
+        check_sections(prefix_of(blocks))
+    elif imitates(prefix_of(blocks)):
+        raise imitated_tag()
     _validate_rest(blocks, tools)
 
 
 def system_refs(blocks: Sequence[PlannedBlock]) -> set[str]:
     """Return the refs of the events that are system text in a prompt."""
-    system = (block for block in blocks[1:] if any(message.role == "system" for message in block.messages))
+    system = (block for block in _after_layers(blocks) if any(message.role == "system" for message in block.messages))
     return {ref for block in system for ref in (*block.items, *block.covers)}
 
 
@@ -60,8 +68,13 @@ def prefix_of(blocks: Sequence[PlannedBlock]) -> str:
     return "\n".join(message.content for message in first.messages) if first and first.kind == "layer" else ""
 
 
+def _after_layers(blocks: Sequence[PlannedBlock]) -> Sequence[PlannedBlock]:
+    """Return the blocks after that of the layers, which a prompt without any layer does not have."""
+    return blocks[1:] if blocks and blocks[0].kind == "layer" else blocks
+
+
 def _validate_rest(blocks: Sequence[PlannedBlock], tools: Iterable[ToolDefinition]) -> None:
-    for block in blocks[1:]:
+    for block in _after_layers(blocks):
         validate_block(block)
     if any(imitates(text) for tool in tools for text in texts_of(msgspec.to_builtins(tool))):
         raise imitated_tag()

@@ -91,6 +91,13 @@ class TrustPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
             "clearance that is not below theirs. False: it needs clearance 4 and 3, as everyone."
         ),
     ] = False
+    platform_layer: Annotated[
+        bool,
+        msgspec.Meta(
+            description="Whether prompts begin with the rules of Weftline and have its tags around layers. False: they "
+            "begin with the tenant's own texts, and only texts of others keep a tag."
+        ),
+    ] = True
 
 
 DEFAULT_POLICY = TrustPolicy()

@@ -20,8 +20,15 @@ _SECTION = re.compile(rf'<{_TAG} level="([0-9]+)" name="([^"]*)">\n(.*?)\n</{_TA
 
 
 def render_layers(layers: Sequence[Layer]) -> str:
-    """Return the prefix of a prompt: the same bytes for the same layers."""
+    """Return the prefix of a prompt: the same bytes for the same layers; without that of the platform, no tags."""
+    if not has_platform(layers):
+        return "\n\n".join(layer.text for layer in layers)
     return "\n".join(f'<{_TAG} level="{layer.level}" name="{layer.name}">\n{layer.text}\n</{_TAG}>' for layer in layers)
+
+
+def has_platform(layers: Sequence[Layer]) -> bool:
+    """Tell whether layers begin with that of the platform, which the tenant's policy may switch off."""
+    return bool(layers) and layers[0].level == PLATFORM
 
 
 def check_prefix(prompt_text: str, layers: Sequence[Layer]) -> None:
@@ -43,7 +50,10 @@ def sections_of(prompt_text: str) -> list[Layer]:
 
 def check_sections(prompt_text: str) -> None:
     """Raise LayerViolation unless a system prompt is well-formed layers, in order: those of an earlier version."""
-    check_prefix(prompt_text, sections_of(prompt_text))
+    sections = sections_of(prompt_text)
+    if not has_platform(sections):
+        raise _disorder(sections)
+    check_prefix(prompt_text, sections)
 
 
 def imitated_tag() -> LayerViolation:
@@ -53,15 +63,22 @@ def imitated_tag() -> LayerViolation:
 def _check_layers(layers: Sequence[Layer]) -> None:
     """Raise LayerViolation if the layers to compare with are not well-formed themselves."""
     levels = [layer.level for layer in layers]
-    if levels[:1] != [PLATFORM] or levels != sorted(set(levels)):
-        raise LayerViolation("The layers are not complete and in order.", problem="order", levels=levels)
+    if levels != sorted(set(levels)):
+        raise _disorder(layers)
     for layer in layers:
         if text_hash(layer.text) != layer.hash or EXACT.search(layer.text):
             raise _violation(layer, "altered")
 
 
+def _disorder(layers: Sequence[Layer]) -> LayerViolation:
+    levels = [layer.level for layer in layers]
+    return LayerViolation("The layers are not complete and in order.", problem="order", levels=levels)
+
+
 def _difference(prompt_text: str, layers: Sequence[Layer]) -> LayerViolation:
     """Return the error that names the first layer that is missing, misplaced or altered."""
+    if not has_platform(layers):
+        return LayerViolation("The prompt does not begin with its layers.", problem="altered")
     found = [(int(level), name, text_hash(text)) for level, name, text in _SECTION.findall(prompt_text)]
     for place, layer in enumerate(layers):
         expected = (layer.level, layer.name, layer.hash)

@@ -14,6 +14,7 @@ from weftline.history.store import LineStore
 from weftline.history.three_way import state_by_key
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.identity import Actor
+from weftline.safety.trust.policy import TrustPolicies
 from weftline.sessions.model import lock_active_session
 from weftline.sessions.store import SessionStore
 from weftline.sessions.teams.service import may_see
@@ -59,6 +60,7 @@ class Layers(msgspec.Struct, frozen=True):
     critical: CriticalEditStore
     texts: LayerTexts
     clock: Clock
+    policies: TrustPolicies
 
     async def for_agent(self, session_id: str, agent_id: str) -> Sequence[Layer]:
         """Return the layers of an agent's prompts in a session, lowest level first.
@@ -133,7 +135,8 @@ class Layers(msgspec.Struct, frozen=True):
 
     async def _layers(self, versions: Iterable[PartVersion], teams: AbstractSet[str]) -> list[Layer]:
         layers = [await self._layer(at) for at in _of_teams(versions, teams) if at.seq > 0]
-        return [PLATFORM_LAYER, *(layer for layer in layers if layer.text)]
+        has_platform = (await self.policies.current()).platform_layer
+        return [*([PLATFORM_LAYER] if has_platform else ()), *(layer for layer in layers if layer.text)]
 
     async def _layer(self, at: PartVersion) -> Layer:
         # The commit hash is part of the key: a line may be deleted and created again under its name.

@@ -138,7 +138,12 @@ def speaker_of(block: ReceiptBlock, found: Mapping[str, Messages]) -> str:
 
 def _parts(block: ReceiptBlock, messages: Messages, documents: Mapping[str, str]) -> Iterator[PromptPart]:
     if block.kind == "layer":
-        for layer in sections_of("\n\n".join(map(text_of, messages))):
+        text = "\n\n".join(map(text_of, messages))
+        layers = sections_of(text)
+        if not layers:
+            # The tenant's policy has switched tags off.
+            yield PromptPart(text)
+        for layer in layers:
             ref = next((ref for ref in block.items if ref in {f"layer:{layer.name}", layer.name}), None)
             yield PromptPart(layer.text, layer.name, ref, None if ref is None else item_link(ref))
     elif block.spans and len(messages) == 1:
