@@ -42,7 +42,10 @@ class Command(click.Command):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             names = [name for param in self.params for name in param.opts if name.startswith(error.option_name)]
-            raise click.NoSuchOption(error.option_name, possibilities=names or error.possibilities, ctx=ctx) from None
+            if not names:
+                raise
+            meant = " or ".join(f"'{name}'" for name in names)
+            raise click.UsageError(f"No such option '{error.option_name}'. Did you mean {meant}?", ctx) from None
         except click.MissingParameter as error:
             if error.param is None or error.param.name != "session_id":
                 raise
