@@ -48,7 +48,7 @@ def delete_documents(uris: Iterable[str]) -> str:
 def delete_keys(refs: Iterable[str]) -> str:
     """Return the commands that delete entries of boards."""
     places = [ref.removeprefix(BOARD).partition("/") for ref in refs]
-    return "\n".join(_command("board delete", "--session", session, key) for session, _, key in places)
+    return "\n".join(_command("board delete", "--session", session, key, "--yes") for session, _, key in places)
 
 
 def forget(refs: Iterable[str]) -> str:
