@@ -262,8 +262,8 @@ class Settings:
     proxy_upstreams: str = setting(
         "",
         "WEFTLINE_PROXY_UPSTREAMS",
-        "Where the model proxy forwards to, in addition to the providers' own addresses: entries such as "
-        "openai=https://llm.example.com or openai:llama*=http://127.0.0.1:11434 for some models, separated by spaces; "
+        "Where the model proxy forwards to, in place of the addresses of anthropic, openai and gemini: entries such as "
+        "openai=https://llm.example.com, or openai:llama*=http://127.0.0.1:11434 for some models, separated by spaces; "
         "'off' to forward nothing.",
     )
     proxy_private_hosts: str = setting(

@@ -35,6 +35,7 @@ NOT_ON_A_SERVER = frozenset({"data_dir", "database_url", "tenant", "principal"})
 USED = {
     "serve": DATA_FOLDER,
     "proxy": DATA_FOLDER | {"tenant", "principal"},
+    "wrap": DATA_FOLDER | {"tenant", "principal"},
     "demo": DATA_FOLDER,
     "mcp": DATA_FOLDER | {"tenant", "principal", "turn", "task"},
     "init": DATA_FOLDER | {"tenant", "principal"},

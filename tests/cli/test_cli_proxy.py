@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING
 
 import httpx2
+import pytest
 from cli_support import CommandLine, free_port
 
 from support import forked_python
@@ -40,15 +42,26 @@ class _Provider(BaseHTTPRequestHandler):
 
 
 @contextmanager
+def provider() -> Iterator[str]:
+    """Run a provider, and return its address."""
+    with HTTPServer(("127.0.0.1", 0), _Provider) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
 def running(data: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     """Run the command in front of a provider."""
-    with HTTPServer(("127.0.0.1", 0), _Provider) as provider:
-        thread = threading.Thread(target=provider.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with provider() as url:
         settings = {
             "WEFTLINE_DATA_DIR": str(data),
             "WEFTLINE_PROXY_PORT": str(free_port()),
-            "WEFTLINE_PROXY_UPSTREAMS": f"openai=http://127.0.0.1:{provider.server_port}",
+            "WEFTLINE_PROXY_UPSTREAMS": f"openai={url}",
         }
         command = [forked_python.python(), "-m", "weftline", *options, "proxy"]
         process = subprocess.Popen(command, env={**os.environ, **settings}, stdout=subprocess.PIPE, text=True)
@@ -59,16 +72,15 @@ def running(data: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
             process.wait(60)
             assert process.stdout is not None
             process.stdout.close()
-            provider.shutdown()
-            thread.join()
 
 
 def call(process: subprocess.Popen[str]) -> list[str]:
     """Make a call as the printed variables say; return the note that was printed, and the line of the call."""
     assert process.stdout is not None
-    anthropic, openai, note = (process.stdout.readline().strip() for _ in range(3))
+    anthropic, openai, gemini, note = (process.stdout.readline().strip() for _ in range(4))
     assert anthropic.startswith("export ANTHROPIC_BASE_URL=http://127.0.0.1:")
     assert anthropic.endswith("/anthropic")
+    assert gemini == anthropic.replace("ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL").replace("/anthropic", "/gemini")
     url = openai.removeprefix("export OPENAI_BASE_URL=")
     answer = httpx2.post(f"{url}/chat/completions", json={"model": "gpt-5-mini"}, trust_env=False, timeout=60)
     assert answer.content == ANSWER
@@ -99,3 +111,31 @@ def test_an_unknown_agent_is_refused(tmp_path: Path) -> None:
     assert failed.returncode != 0
     assert "nobody" in failed.stderr
     assert "Traceback" not in failed.stderr
+
+
+PROGRAM = """
+import os, sys, urllib.request
+url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+answer = urllib.request.urlopen(urllib.request.Request(url, b"{}", {"content-type": "application/json"}))
+print(answer.status, *sys.argv[1:])
+sys.exit(int(os.environ["CODE"]))
+"""
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_a_wrapped_program_finds_the_proxy_and_ends_as_it_does_alone(code: int, tmp_path: Path) -> None:
+    line = CommandLine(tmp_path)
+    line.run("agent", "create", "coder")
+    with provider() as url:
+        program = ["--as", "coder", "wrap", sys.executable, "-c", PROGRAM, "--as", "--json", "x y"]
+        # Where the program would have gone without the proxy; a proxy for the internet is none for this machine.
+        before = {"OPENAI_BASE_URL": f"{url}/v1", "CODE": str(code), "http_proxy": "http://127.0.0.1:9"}
+        ended = line.process(*program, **before)
+    assert (ended.returncode, ended.stdout) == (code, "200 --as --json x y\n")
+    assert ended.stderr == "Weftline: 1 model call, 1,000 tokens in, 42 out, $0.0003\n"
+    (row,) = line.json("usage", "report", "--by", "agent", "--kind", "proxy")["rows"]
+    assert (row["group"], row["calls"]) == ("coder", 1)
+
+
+def test_a_program_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
+    assert "no program 'no-such-program'" in CommandLine(tmp_path).run("wrap", "no-such-program", code=2).stderr

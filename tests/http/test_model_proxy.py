@@ -48,10 +48,16 @@ RESPONSES_STREAM = [
     {"type": "response.output_text.delta", "delta": "Hi"},
     {"type": "response.completed", "response": {"model": "gpt-5-mini", "usage": RESPONSES_USAGE}},
 ]
+GEMINI_USAGE = {"promptTokenCount": 1000, "cachedContentTokenCount": 900, "candidatesTokenCount": 40}
+GEMINI_STREAM = [
+    {"candidates": [{"content": {"parts": [{"text": "Hi"}]}}], "modelVersion": "gemini-2.5-flash"},
+    {"usageMetadata": {**GEMINI_USAGE, "thoughtsTokenCount": 2}, "modelVersion": "gemini-2.5-flash"},
+]
 STREAMS = {
     "/anthropic/v1/messages": ANTHROPIC_STREAM,
     "/openai/v1/chat/completions": CHAT_STREAM,
     "/openai/v1/responses": RESPONSES_STREAM,
+    "/gemini/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse": GEMINI_STREAM,
 }
 
 
@@ -60,13 +66,13 @@ def events(stream: list[dict[str, object]]) -> list[bytes]:
 
 
 @asynccontextmanager
-async def proxied(
-    answer: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[tuple[Upstream, RunningProxy, RawClient]]:
+async def proxied(answer: Answer, tmp_path: Path) -> AsyncIterator[tuple[Upstream, RunningProxy, RawClient]]:
     """Run an upstream for both providers, the proxy, and a connection to it."""
     async with upstream(answer) as server:
-        settings = Settings(data_dir=str(tmp_path), proxy_upstreams=f"anthropic={server.url} openai={server.url}/v1")
-        async with local_proxy(settings, monkeypatch) as proxy:
+        settings = Settings(
+            data_dir=str(tmp_path), proxy_upstreams=f"anthropic={server.url} openai={server.url}/v1 gemini={server.url}"
+        )
+        async with local_proxy(settings) as proxy:
             client = await RawClient.connect(proxy.port)
             try:
                 yield server, proxy, client
@@ -134,11 +140,9 @@ def comparable(request: Received) -> tuple[object, ...]:
     return request.method, request.target, kept, request.body
 
 
-async def test_generated_requests_and_answers_are_the_same_as_without_the_proxy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_generated_requests_and_answers_are_the_same_as_without_the_proxy(tmp_path: Path) -> None:
     random = Random(37)
-    async with proxied(generated_answer, tmp_path, monkeypatch) as (server, proxy, _):
+    async with proxied(generated_answer, tmp_path) as (server, proxy, _):
         client = await RawClient.connect(proxy.port)
         direct = await RawClient.connect(server.port)
         for number in range(10_000 if FULL else 600):
@@ -162,9 +166,7 @@ async def test_generated_requests_and_answers_are_the_same_as_without_the_proxy(
 
 
 @pytest.mark.parametrize("path", list(STREAMS))
-async def test_a_stream_passes_event_by_event_and_its_usage_is_shown(
-    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stream_passes_event_by_event_and_its_usage_is_shown(path: str, tmp_path: Path) -> None:
     seen = asyncio.Queue[None]()
     last = [b": comment\r\n\r\n", b"data: [DONE]\n\n", b'event: error\ndata: {"type":"error"}\n\n']
     sent = [*events(STREAMS[path]), *last]
@@ -177,7 +179,7 @@ async def test_a_stream_passes_event_by_event_and_its_usage_is_shown(
             await seen.get()
         await writer.chunk(b"")
 
-    async with proxied(answer, tmp_path, monkeypatch) as (_, proxy, client):
+    async with proxied(answer, tmp_path) as (_, proxy, client):
         client.stream.write(post(path, b'{"model":"m","stream":true}'))
         assert (await client.start())[0] == 200
         for event in sent:
@@ -190,7 +192,7 @@ async def test_a_stream_passes_event_by_event_and_its_usage_is_shown(
     assert "$0.0" in line
 
 
-async def test_usage_is_read_from_compressed_and_plain_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_usage_is_read_from_compressed_and_plain_answers(tmp_path: Path) -> None:
     plain = json.dumps({"model": "claude-sonnet-4-5", "usage": {**ANTHROPIC_USAGE, "output_tokens": 42}}).encode()
     packed = gzip.compress(plain)
 
@@ -200,7 +202,7 @@ async def test_usage_is_read_from_compressed_and_plain_answers(tmp_path: Path, m
         else:
             await writer.json(plain)
 
-    async with proxied(answer, tmp_path, monkeypatch) as (server, proxy, client):
+    async with proxied(answer, tmp_path) as (server, proxy, client):
         compressed = await client.ask(post("/anthropic/v1/messages", b"{}", "accept-encoding: gzip, deflate, br, zstd"))
         assert compressed.body == packed
         assert (await client.ask(post("/anthropic/v1/messages", b"{}", "accept-encoding: br"))).body == plain
@@ -210,14 +212,12 @@ async def test_usage_is_read_from_compressed_and_plain_answers(tmp_path: Path, m
             assert "claude-sonnet-4-5  1,000 in (900 from cache, 90 to cache)  42 out  $0.0" in line
 
 
-async def test_the_errors_of_a_provider_arrive_with_their_retry_headers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_errors_of_a_provider_arrive_with_their_retry_headers(tmp_path: Path) -> None:
     async def answer(request: Received, writer: Writer) -> None:
         status = int(request.value(b"x-status") or b"500")
         await writer.json(b'{"type":"error","e":1}', status, "retry-after: 7\r\nx-should-retry: true\r\n")
 
-    async with proxied(answer, tmp_path, monkeypatch) as (_, proxy, client):
+    async with proxied(answer, tmp_path) as (_, proxy, client):
         for status in (400, 401, 429, 529):
             found = await client.ask(post("/anthropic/v1/messages", b'{"model":"claude-x"}', f"x-status: {status}"))
             assert (found.status, found.body) == (status, b'{"type":"error","e":1}')
@@ -230,15 +230,16 @@ async def test_the_errors_of_a_provider_arrive_with_their_retry_headers(
     [
         ("/anthropic/v1/messages", {"type": "error", "error": {"type": "api_error"}}),
         ("/openai/v1/responses", {"error": {"type": "server_error", "code": "upstream_unreachable", "param": None}}),
+        ("/gemini/v1beta/models/claude-x:generateContent", {"error": {"code": 502, "status": "UNAVAILABLE"}}),
     ],
 )
 async def test_a_provider_that_does_not_answer_is_an_error_in_its_form(
-    path: str, form: dict[str, dict[str, object]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: str, form: dict[str, dict[str, object]], tmp_path: Path
 ) -> None:
     async def answer(_: Received, writer: Writer) -> None:
         writer.reset()
 
-    async with proxied(answer, tmp_path, monkeypatch) as (_, proxy, client):
+    async with proxied(answer, tmp_path) as (_, proxy, client):
         found = await client.ask(post(path, b'{"model":"claude-x"}'))
         assert found.status == 502
         body = json.loads(found.body)
@@ -248,7 +249,7 @@ async def test_a_provider_that_does_not_answer_is_an_error_in_its_form(
         assert "claude-x  no answer" in (await proxy.lines(1))[0]
 
 
-async def test_a_provider_that_breaks_off_is_seen_to_break_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_provider_that_breaks_off_is_seen_to_break_off(tmp_path: Path) -> None:
     begun = asyncio.Event()
 
     async def answer(_: Received, writer: Writer) -> None:
@@ -257,7 +258,7 @@ async def test_a_provider_that_breaks_off_is_seen_to_break_off(tmp_path: Path, m
         await begun.wait()
         writer.reset()
 
-    async with proxied(answer, tmp_path, monkeypatch) as (_, proxy, client):
+    async with proxied(answer, tmp_path) as (_, proxy, client):
         client.stream.write(post("/openai/v1/responses", b"{}"))
         await client.start()
         assert await client.chunk() == b"data: 1\n\n"
@@ -268,9 +269,7 @@ async def test_a_provider_that_breaks_off_is_seen_to_break_off(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("answers", ["begun", "not begun"])
-async def test_a_client_that_leaves_cancels_the_request_to_the_provider(
-    answers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_client_that_leaves_cancels_the_request_to_the_provider(answers: str, tmp_path: Path) -> None:
     asked, gone = asyncio.Event(), asyncio.Event()
 
     async def answer(_: Received, writer: Writer) -> None:
@@ -281,7 +280,7 @@ async def test_a_client_that_leaves_cancels_the_request_to_the_provider(
         await writer.until_client_leaves()
         gone.set()
 
-    async with proxied(answer, tmp_path, monkeypatch) as (_, proxy, client):
+    async with proxied(answer, tmp_path) as (_, proxy, client):
         client.stream.write(post("/anthropic/v1/messages", b'{"model":"claude-sonnet-4-5"}'))
         await asked.wait()
         if answers == "begun":
@@ -295,7 +294,7 @@ async def test_a_client_that_leaves_cancels_the_request_to_the_provider(
     assert ("broken off  1,000 in" if answers == "begun" else "no answer") in line
 
 
-async def test_a_slow_reader_slows_the_provider_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_reader_slows_the_provider_down(tmp_path: Path) -> None:
     written = 0
     piece, pieces = b"x" * 65_536, 1_024
 
@@ -307,7 +306,7 @@ async def test_a_slow_reader_slows_the_provider_down(tmp_path: Path, monkeypatch
             written += 1
         await writer.chunk(b"")
 
-    async with proxied(answer, tmp_path, monkeypatch) as (_, _, client):
+    async with proxied(answer, tmp_path) as (_, _, client):
         client.stream.write(post("/openai/v1/responses", b"{}"))
         await client.start()
         before = -1
@@ -321,7 +320,7 @@ async def test_a_slow_reader_slows_the_provider_down(tmp_path: Path, monkeypatch
         assert received == len(piece) * pieces
 
 
-async def test_two_hundred_streams_are_open_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_two_hundred_streams_are_open_at_once(tmp_path: Path) -> None:
     count = 200
     all_open, open_now = asyncio.Event(), 0
 
@@ -334,7 +333,7 @@ async def test_two_hundred_streams_are_open_at_once(tmp_path: Path, monkeypatch:
         await writer.chunk(request.body)
         await writer.chunk(b"")
 
-    async with proxied(answer, tmp_path, monkeypatch) as (_, proxy, _):
+    async with proxied(answer, tmp_path) as (_, proxy, _):
         clients = [await RawClient.connect(proxy.port) for _ in range(count)]
         bodies = [b'{"n":%03d,' % number + b'"text":"' + b"x" * 50_000 + b'"}' for number in range(count)]
         for client, body in zip(clients, bodies, strict=True):
@@ -352,7 +351,7 @@ async def test_two_hundred_streams_are_open_at_once(tmp_path: Path, monkeypatch:
             client.stream.close()
 
 
-async def test_a_model_is_served_by_its_own_upstream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_model_is_served_by_its_own_upstream(tmp_path: Path) -> None:
     async def usual(_: Received, writer: Writer) -> None:
         await writer.json(b'"usual"')
 
@@ -362,7 +361,7 @@ async def test_a_model_is_served_by_its_own_upstream(tmp_path: Path, monkeypatch
     async with upstream(usual) as first, upstream(own) as second:
         where = f"openai={first.url}/v1/ openai:llama*={second.url}/base"
         settings = Settings(data_dir=str(tmp_path), proxy_upstreams=where)
-        async with local_proxy(settings, monkeypatch) as proxy:
+        async with local_proxy(settings) as proxy:
             client = await RawClient.connect(proxy.port)
             for model, answer in (("llama-4", b'"own"'), ("gpt-5", b'"usual"')):
                 body = json.dumps({"messages": [], "model": model}).encode()
@@ -381,7 +380,7 @@ async def test_a_proxy_of_the_environment_is_used_but_not_for_this_machine(
     async with upstream(answer) as server, upstream(answer) as corporate:
         monkeypatch.setenv("http_proxy", corporate.url)
         where = f"anthropic=http://models.example openai={server.url}"
-        async with local_proxy(Settings(data_dir=str(tmp_path), proxy_upstreams=where), monkeypatch) as proxy:
+        async with local_proxy(Settings(data_dir=str(tmp_path), proxy_upstreams=where)) as proxy:
             client = await RawClient.connect(proxy.port)
             assert (await client.ask(post("/anthropic/v1/messages", b"{}"))).status == 200
             assert (await client.ask(post("/openai/v1/responses", b"{}"))).status == 200
@@ -406,20 +405,18 @@ async def test_an_upstream_whose_name_leads_into_the_private_network_is_not_call
         monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", everything_is_here, raising=False)
         for private, status in (("", 502), ("models.internal", 200)):
             settings = Settings(data_dir=str(tmp_path), proxy_upstreams=where, proxy_private_hosts=private)
-            async with local_proxy(settings, monkeypatch) as proxy:
+            async with local_proxy(settings) as proxy:
                 client = await RawClient.connect(proxy.port)
                 assert (await client.ask(post("/openai/v1/responses", b"{}"))).status == status
                 client.stream.close()
         assert len(server.received) == 1
 
 
-async def test_pages_of_other_hosts_and_paths_of_dots_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_pages_of_other_hosts_and_paths_of_dots_are_refused(tmp_path: Path) -> None:
     async def answer(_: Received, writer: Writer) -> None:
         await writer.json(b"{}")
 
-    async with proxied(answer, tmp_path, monkeypatch) as (server, _, client):
+    async with proxied(answer, tmp_path) as (server, _, client):
         foreign = post("/anthropic/v1/messages", b"{}", host="evil.example")
         assert (await client.ask(foreign)).status == 403
         assert (await client.ask(post("/anthropic/v1/messages", b"{}", "origin: https://evil.example"))).status == 403
@@ -429,7 +426,7 @@ async def test_pages_of_other_hosts_and_paths_of_dots_are_refused(
 
 
 async def test_credentials_and_texts_are_neither_logged_nor_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     canary, text = "sk-ant-canary-5150", "a text that stays private"
 
@@ -441,7 +438,7 @@ async def test_credentials_and_texts_are_neither_logged_nor_shown(
 
     caplog.set_level(logging.DEBUG, "weftline")
     body = json.dumps({"model": "m", "messages": text}).encode()
-    async with proxied(answer, tmp_path, monkeypatch) as (server, proxy, client):
+    async with proxied(answer, tmp_path) as (server, proxy, client):
         for more in ([], ["x-reset: 1"]):
             await client.ask(post("/anthropic/v1/messages", body, f"x-api-key: {canary}", *more))
         assert server.received[0].value(b"x-api-key") == canary.encode()

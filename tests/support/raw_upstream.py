@@ -15,6 +15,7 @@ import uvicorn
 from weftline.models.language_models.chat_model import ChatCaller
 from weftline.settings import Settings
 from weftline.transports.http.connections import ConnectionTable
+from weftline.transports.proxy.call_line import call_line
 from weftline.transports.proxy.server import HOST, proxy_application
 from weftline.transports.server import BoundedServer, bounded_config
 
@@ -140,11 +141,11 @@ class RunningProxy:
 
 
 @asynccontextmanager
-async def local_proxy(settings: Settings, monkeypatch: object) -> AsyncIterator[RunningProxy]:
+async def local_proxy(settings: Settings) -> AsyncIterator[RunningProxy]:
     """Run the model proxy for one person."""
     shown: list[str] = []
-    monkeypatch.setattr("weftline.transports.proxy.server.click.echo", shown.append)  # type: ignore[attr-defined]
-    async with proxy_application(settings, ChatCaller("default", "admin")) as (application, _):
+    caller = ChatCaller("default", "admin")
+    async with proxy_application(settings, caller, lambda noted: shown.append(call_line(noted))) as (application, _):
         connections = ConnectionTable()
         config = bounded_config(settings, application, connections, HOST, 0)
         server = BoundedServer(config, connections)

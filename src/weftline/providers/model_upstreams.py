@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
 OFF = "off"
 # The names of the routes, and where their providers are.
-_PROVIDERS = {"anthropic": "https://api.anthropic.com", "openai": "https://api.openai.com"}
+PROVIDERS = {
+    "anthropic": "https://api.anthropic.com",
+    "openai": "https://api.openai.com",
+    "gemini": "https://generativelanguage.googleapis.com",
+}
 _CONNECT_SECONDS = 10.0
 _CONNECTIONS = 2_000
 _KEPT_CONNECTIONS = 200
@@ -60,13 +64,13 @@ class Upstreams:
     """Finds the upstream of a request by the name of its route and its model."""
 
     def __init__(self, setting: str) -> None:
-        self._routes: dict[str, list[_Route]] = {name: [] for name in _PROVIDERS}
+        self._routes: dict[str, list[_Route]] = {name: [] for name in PROVIDERS}
         given = [] if setting.strip() == OFF else setting.split()
         for entry in given:
             self._add(entry)
         for name, routes in self._routes.items():
             if not any(route.prefix == "" for route in routes):
-                routes.append(_Route("", exact=False, upstream=_upstream(_PROVIDERS[name])))
+                routes.append(_Route("", exact=False, upstream=_upstream(PROVIDERS[name])))
             # The most specific name first.
             routes.sort(key=lambda route: (route.exact, len(route.prefix)), reverse=True)
 
@@ -87,8 +91,8 @@ class Upstreams:
         name, colon, model = route.partition(":")
         if name not in self._routes or not url or bool(colon) != bool(model):
             raise InvalidSetting(
-                f"WEFTLINE_PROXY_UPSTREAMS: '{route[:100]}' must be {' or '.join(_PROVIDERS)}, or one of these with "
-                "':MODEL', followed by '=URL'."
+                f"WEFTLINE_PROXY_UPSTREAMS: '{route[:100]}' must be one of {', '.join(PROVIDERS)}, then ':MODEL' if it "
+                "is for some models only, then '=URL'."
             )
         exact = bool(model) and not model.endswith("*")
         self._routes[name].append(_Route(model.removesuffix("*"), exact, _upstream(url)))

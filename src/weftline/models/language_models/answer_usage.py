@@ -15,7 +15,8 @@ from weftline.kernel.errors import InvalidInput
 from weftline.models.language_models.usage import Usage, normalise_usage
 
 MAX_KEPT_BYTES = 4 * 2**20
-_USAGE = b'"usage"'
+# Of Gemini too, which calls it usageMetadata.
+_USAGE = b'"usage'
 _DATA = b"data:"
 _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 
@@ -24,8 +25,14 @@ class _Named(msgspec.Struct):
     model: Any = None
 
 
-class _Answer(_Named):
+class _Answer(_Named, rename={"model_version": "modelVersion", "usage_metadata": "usageMetadata"}):
     usage: dict[str, Any] | None = None
+    model_version: Any = None
+    usage_metadata: dict[str, Any] | None = None
+
+    @property
+    def reported(self) -> dict[str, Any]:
+        return self.usage or self.usage_metadata or {}
 
 
 class _Event(_Answer):
@@ -35,7 +42,7 @@ class _Event(_Answer):
     response: _Answer | None = None
 
 
-_T = TypeVar("_T", bound=_Named)
+_T = TypeVar("_T")
 
 
 class AnswerReader(Protocol):
@@ -70,11 +77,11 @@ class WholeAnswer:
 
     def finish(self) -> Usage | None:
         kept, self._kept = self._kept, None
-        answer = None if kept is None else _parsed(bytes(kept), _Answer)
+        answer = None if kept is None else _parsed_answer(bytes(kept))
         if answer is None:
             return None
         self.model = _model(answer)
-        return _usage(answer.usage or {})
+        return _usage(answer.reported)
 
 
 class StreamedAnswer:
@@ -117,7 +124,7 @@ class StreamedAnswer:
                 if part is not None:
                     self.model = _model(part) or self.model
                     # Anthropic repeats only some numbers at the end.
-                    self._reported |= {name: value for name, value in (part.usage or {}).items() if value is not None}
+                    self._reported |= {name: value for name, value in part.reported.items() if value is not None}
 
 
 class CompressedAnswer:
@@ -161,6 +168,14 @@ def requested_model(body: bytes) -> str:
     return "" if request is None else _model(request)
 
 
+def _parsed_answer(text: bytes) -> _Answer | None:
+    """Return an answer; of a stream of Gemini that is one list of answers, the last, which has the usage of all."""
+    if not text.lstrip().startswith(b"["):
+        return _parsed(text, _Answer)
+    parts = _parsed(text, list[_Answer])
+    return parts[-1] if parts else None
+
+
 def _parsed(text: bytes, kind: type[_T]) -> _T | None:
     try:
         return msgspec.json.decode(text, type=kind)
@@ -169,7 +184,8 @@ def _parsed(text: bytes, kind: type[_T]) -> _T | None:
 
 
 def _model(part: _Named) -> str:
-    return part.model if isinstance(part.model, str) else ""
+    named = part.model_version if isinstance(part, _Answer) and part.model is None else part.model
+    return named if isinstance(named, str) else ""
 
 
 def _usage(reported: dict[str, Any]) -> Usage | None:

@@ -33,6 +33,7 @@ _HAND_WRITTEN = {
     "console": _HandWritten("console", "Open the console in the browser, signed in."),
     "serve": _HandWritten("serve", "Run the server: MCP and REST on one port."),
     "proxy": _HandWritten("serve", "Forward the model calls of your agents, and show what each costs."),
+    "wrap": _HandWritten("serve", "Start a program with a model proxy of its own."),
     "mcp": _HandWritten("serve", "Serve MCP over standard input and output, for an editor or agent."),
     "init": _HandWritten("init", "Connect Claude Code, Cursor or VS Code."),
     "doctor": _HandWritten("doctor", "Check this installation and suggest fixes."),
@@ -92,7 +93,7 @@ _GROUPS = {
     "trust": "What was derived from a source: trace it, or delete all of it.",
 }
 _SECTIONS = {
-    "Start here": ("demo", "console", "serve", "proxy", "mcp", "init", "doctor"),
+    "Start here": ("demo", "console", "serve", "proxy", "wrap", "mcp", "init", "doctor"),
     "Work in sessions": (
         "session",
         "board",

@@ -1,8 +1,9 @@
-"""``weftline serve``, ``weftline proxy``, ``weftline mcp`` and ``weftline demo``."""
+"""``weftline serve``, ``weftline proxy``, ``weftline wrap``, ``weftline mcp`` and ``weftline demo``."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from typing import TYPE_CHECKING
 
@@ -85,8 +86,8 @@ def serve(
 def proxy(ctx: click.Context, port: int | None) -> None:
     """Forward the model calls of your agents, and show what each costs.
 
-    It prints two variables that point the SDKs of Anthropic and OpenAI, and programs that use them, to it. Requests and
-    answers are forwarded byte for byte, to the provider with the key that your program sends; nothing of them is
+    It prints variables that lead the SDKs of Anthropic, OpenAI and Gemini, and programs that use them, to it. Requests
+    and answers are forwarded byte for byte, to the provider with the key that your program sends; nothing of them is
     stored. Each call is shown with its tokens, those from the provider's cache and its cost, and metered if the data
     folder has a database.
     """
@@ -99,6 +100,34 @@ def proxy(ctx: click.Context, port: int | None) -> None:
     settings = target.settings(proxy_port=port)
     check_port(HOST, settings.proxy_port)
     serve_proxy(settings, ChatCaller(target.tenant, target.principal or "admin"))
+
+
+@click.command(cls=ProxyCommand, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument(
+    "command",
+    nargs=-1,
+    required=True,
+    type=click.UNPROCESSED,
+    metavar="PROGRAM [ARGUMENTS]...",
+    help="The program, and what it is started with.",
+)
+@click.pass_context
+def wrap(ctx: click.Context, command: tuple[str, ...]) -> None:
+    """Start a program with a model proxy of its own, and say at its end what its model calls used.
+
+    Variables lead the program to the proxy; codex and opencode also by options of their own. If its environment named
+    another address for a provider, the proxy forwards to that.
+    """
+    with server_packages("weftline wrap"):
+        from weftline.transports.proxy.wrap import run_wrapped  # noqa: PLC0415 - help needs no server
+
+    from weftline.models.language_models.chat_model import ChatCaller  # noqa: PLC0415 - likewise
+
+    if shutil.which(command[0]) is None:
+        raise click.UsageError(f"There is no program '{command[0]}' on your path.", ctx)
+    target: Target = ctx.obj
+    caller = ChatCaller(target.tenant, target.principal or "admin")
+    ctx.exit(run_wrapped(target.settings(), caller, command, os.environ))
 
 
 @click.command(cls=McpCommand)

@@ -1,4 +1,4 @@
-"""The routes ``/anthropic/*`` and ``/openai/*``: requests go to the provider, and answers come back, byte for byte.
+"""The routes of the model proxy: requests go to the provider, and answers come back, byte for byte.
 
 Nothing is parsed and written again. What Weftline does itself is done before in a bounded time, or behind the answer.
 """
@@ -26,6 +26,7 @@ from weftline.kernel.errors import (
     WeftlineError,
 )
 from weftline.models.language_models.answer_usage import answer_reader, requested_model
+from weftline.providers.model_upstreams import PROVIDERS
 from weftline.providers.webhook_sender import failure_of
 from weftline.sessions.events.webhooks.model import AddressNotAllowed
 from weftline.transports.http.connections import connection_of
@@ -44,12 +45,13 @@ if TYPE_CHECKING:
     from weftline.providers.model_upstreams import UpstreamConnections, Upstreams
     from weftline.transports.proxy.observer import FindCaller, Observer
 
-PREFIXES = (b"/anthropic/", b"/openai/")
+PREFIXES = tuple(f"/{name}/".encode() for name in PROVIDERS)
 _log = logging.getLogger("weftline.proxy")
 _KEY_START = b"weftline."
-_MODEL_CALLS = frozenset(
-    f"/v1/{path}".encode()
-    for path in ("messages", "chat/completions", "responses", "responses/compact", "completions", "embeddings")
+_MODEL_CALLS = re.compile(
+    rb"(?:/v1|/v1beta/openai)/(?:messages|chat/completions|responses|responses/compact|completions|embeddings)"
+    # Gemini has the model in the path.
+    rb"|/v1(?:beta|alpha)?/models/(?P<model>[^/:]+):(?:streamGenerateContent|generateContent|embedContent)"
 )
 # The largest request that Anthropic takes. The rest of a larger one is read as it is forwarded.
 _MAX_READ_BYTES = 32 * 2**20
@@ -170,7 +172,8 @@ class _Call:
         self.scope = scope
         self.route = route
         self.was_sent = False
-        self.is_model_call = scope["method"] == "POST" and route.path in _MODEL_CALLS
+        found = _MODEL_CALLS.fullmatch(route.path) if scope["method"] == "POST" else None
+        self.is_model_call = found is not None
         self._receive = receive
         self._send = send
         self._at = datetime.now(UTC)
@@ -178,7 +181,7 @@ class _Call:
         self._has_body = any(name in {_LENGTH, _CODING} for name, _ in scope["headers"])
         self._read: list[bytes] = []
         self._is_read = not self._has_body
-        self._model = ""
+        self._model = "" if found is None else (found["model"] or b"").decode("latin-1")
         self._status = 0
         self._is_complete = False
         self._reader: AnswerReader | None = None
@@ -208,7 +211,7 @@ class _Call:
 
     def name_model(self) -> str:
         """Return the model that the request names."""
-        self._model = requested_model(b"".join(self._read))
+        self._model = self._model or requested_model(b"".join(self._read))
         return self._model
 
     async def start(self, response: httpcore2.Response) -> None:
@@ -223,7 +226,7 @@ class _Call:
             return
         if response.status in _SUCCESS:
             self._reader = answer_reader(value_of(b"content-type", headers), value_of(b"content-encoding", headers))
-        elif not self._model:
+        else:
             self.name_model()
         self._read.clear()
 
@@ -243,7 +246,7 @@ class _Call:
     async def end_lost(self, error: Exception) -> None:
         """Answer with an error if the provider has not begun to; else end as it did, in the middle."""
         if not self._status:
-            if self.is_model_call and not self._model:
+            if self.is_model_call:
                 self.name_model()
             problem = UpstreamUnreachable(f"The provider cannot be reached ({failure_of(error)}).")
             await refuse(self.scope, self._send, self.route.provider, problem)

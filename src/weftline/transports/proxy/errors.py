@@ -14,11 +14,14 @@ if TYPE_CHECKING:
 
     from weftline.kernel.errors import WeftlineError
 
-# Types of both providers by status; of other statuses, that of the server's errors.
+# Types of providers by status; of other statuses, that of the server's errors.
 _ANTHROPIC = {400: "invalid_request_error", 401: "authentication_error", 403: "permission_error"}
 _ANTHROPIC |= {404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error", 503: "overloaded_error"}
 _OPENAI = {400: "invalid_request_error", 401: "invalid_request_error", 403: "invalid_request_error"}
 _OPENAI |= {404: "invalid_request_error", 413: "invalid_request_error", 429: "rate_limit_error"}
+
+_GEMINI = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
+_GEMINI |= {429: "RESOURCE_EXHAUSTED"}
 
 
 class UpstreamUnreachable(Unavailable):
@@ -40,7 +43,7 @@ class ProxyKeyMissing(AuthenticationError):
     """A request to the model proxy of a server names no Weftline key."""
 
     code = "PROXY_KEY_MISSING"
-    hint = "Send your Weftline key in X-Weftline-Key, or put it into the path: /anthropic/KEY/v1 or /openai/KEY/v1."
+    hint = "Send your Weftline key in X-Weftline-Key, or put it into the path, such as /openai/KEY/v1."
     related = ()
 
 
@@ -62,5 +65,8 @@ def _body(provider: str, error: WeftlineError) -> dict[str, object]:
     if provider == "anthropic":
         kind = _ANTHROPIC.get(error.http_status, "api_error")
         return {"type": "error", "error": {"type": kind, "message": message}}
+    if provider == "gemini":
+        status = _GEMINI.get(error.http_status, "UNAVAILABLE")
+        return {"error": {"code": error.http_status, "message": message, "status": status}}
     kind = _OPENAI.get(error.http_status, "server_error")
     return {"error": {"message": message, "type": kind, "param": None, "code": error.code.lower()}}

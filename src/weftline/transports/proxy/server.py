@@ -32,10 +32,11 @@ from weftline.transports.proxy.call_line import call_line
 from weftline.transports.proxy.callers import OneCaller
 from weftline.transports.proxy.endpoint import PREFIXES, ProxyEndpoint
 from weftline.transports.proxy.observer import Observer
+from weftline.transports.proxy.programs import proxy_variables
 from weftline.transports.server import BoundedServer, bounded_config, loop_factory, tune_garbage_collection
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from starlette.types import Receive, Scope, Send
 
@@ -55,7 +56,7 @@ def serve_proxy(settings: Settings, caller: ChatCaller) -> None:
 
 
 async def _serve(settings: Settings, caller: ChatCaller) -> None:
-    async with proxy_application(settings, caller) as (application, note):
+    async with proxy_application(settings, caller, _show) as (application, note):
         connections = ConnectionTable()
         server = BoundedServer(
             bounded_config(settings, application, connections, HOST, settings.proxy_port), connections
@@ -67,7 +68,9 @@ async def _serve(settings: Settings, caller: ChatCaller) -> None:
 
 
 @asynccontextmanager
-async def proxy_application(settings: Settings, caller: ChatCaller) -> AsyncIterator[tuple[LocalProxy, str]]:
+async def proxy_application(
+    settings: Settings, caller: ChatCaller, show: Callable[[NotedCall], None]
+) -> AsyncIterator[tuple[LocalProxy, str]]:
     """Yield the application, and what its user should know about where calls are metered."""
     upstreams = Upstreams(settings.proxy_upstreams)
     prices = CallPrices(load_catalog(settings.models_file), PriceTable())
@@ -77,7 +80,7 @@ async def proxy_application(settings: Settings, caller: ChatCaller) -> AsyncIter
             upstreams,
             UpstreamConnections(upstreams, settings.proxy_private_hosts.split()),
             OneCaller(caller),
-            Observer(prices, meter, _show),
+            Observer(prices, meter, show),
             wait_seconds=settings.proxy_wait_ms / 1_000,
         )
         stack.push_async_callback(endpoint.aclose)
@@ -98,7 +101,9 @@ class LocalProxy:
             return
         refusal: HostNotAllowed | NotFound | None = self._names.refusal(scope)
         if refusal is None and not scope.get("raw_path", b"").startswith(PREFIXES):
-            refusal = NotFound("The model proxy has no such route.", hint="Its routes are /anthropic/* and /openai/*.")
+            refusal = NotFound(
+                "The model proxy has no such route.", hint="Its routes are /anthropic/*, /openai/* and /gemini/*."
+            )
         if refusal is not None:
             await send_error(send, refusal, self._clock)
             return
@@ -134,8 +139,8 @@ def _has_database(url: str) -> bool:
 
 async def _greet(listening: socket.socket, note: str) -> None:
     address = f"http://{HOST}:{listening.getsockname()[1]}"
-    click.echo(f"export ANTHROPIC_BASE_URL={address}/anthropic")
-    click.echo(f"export OPENAI_BASE_URL={address}/openai/v1")
+    for name, url in proxy_variables(address).items():
+        click.echo(f"export {name}={url}")
     click.echo(f"# {note}")
 
 

@@ -47,6 +47,14 @@ def test_usage_is_read_however_an_answer_is_cut(kind: bytes, content: bytes, cod
     assert (reader.finish(), reader.model) == (USAGE, "m")
 
 
+def test_the_usage_of_a_list_of_answers_is_that_of_the_last() -> None:
+    reader = answer_reader(JSON, b"")
+    assert reader is not None
+    last = {"usageMetadata": {"promptTokenCount": 7, "candidatesTokenCount": 2}, "modelVersion": "gemini-x"}
+    reader.feed(json.dumps([{"modelVersion": "gemini-x"}, last]).encode())
+    assert (reader.finish(), reader.model) == (Usage(input_tokens=7, output_tokens=2), "gemini-x")
+
+
 @pytest.mark.parametrize(
     "content",
     [b"", b"{", b"[]", b"\xff", b'{"usage":7}', b'{"usage":{"input_tokens":-1,"output_tokens":1}}', b"[" * 100_000],
