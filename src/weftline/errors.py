@@ -90,7 +90,7 @@ from weftline.safety.approvals.model import (
     ApprovalInterrupted,
     ApprovalNotFound,
     ApprovalPending,
-    ApprovalRefused,
+    ApprovalRejected,
     CallNotHoldable,
     TooManyApprovals,
 )
@@ -151,7 +151,7 @@ __all__ = [
     "ApprovalInterrupted",
     "ApprovalNotFound",
     "ApprovalPending",
-    "ApprovalRefused",
+    "ApprovalRejected",
     "AuthenticationError",
     "BoundToSession",
     "BoundToStep",

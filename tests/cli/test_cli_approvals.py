@@ -1,4 +1,4 @@
-"""weftline approval: list, show, approve and refuse held calls, readable for the human who decides."""
+"""weftline approval: list, show, approve and reject held calls, readable for the human who decides."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_held_call_is_listed_and_shown_for_people(launch: CommandLine, held: s
     assert "why it is held:" in lines
     assert f"Decide with: weftline approval approve {held}, or weftline approval reject {held}" in lines
     assert launch.json("approval", "show", held)["request"]["value"] == ATTACK
-    assert launch.run("approval", "list", "--state", "refused").stdout == "No held calls.\n"
+    assert launch.run("approval", "list", "--state", "rejected").stdout == "No held calls.\n"
 
 
 def test_an_approved_call_is_performed(launch: CommandLine, held: str) -> None:
@@ -49,7 +49,7 @@ def test_an_approved_call_is_performed(launch: CommandLine, held: str) -> None:
 
 def test_a_refused_call_is_not_performed(launch: CommandLine, held: str) -> None:
     assert launch.run("approval", "reject", held).stdout == "Rejected: board.write of scout is not performed.\n"
-    assert "APPROVAL_REFUSED" in launch.run("--as", "scout", "board", "write", "notes", ATTACK, code=3).output
+    assert "APPROVAL_REJECTED" in launch.run("--as", "scout", "board", "write", "notes", ATTACK, code=3).output
     launch.run("board", "read", "notes", code=1)
 
 

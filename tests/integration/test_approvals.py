@@ -98,14 +98,14 @@ async def test_a_caller_in_another_process_gets_the_answer(world: World, rule: A
 
 
 @pytest.mark.usefixtures("rule")
-async def test_a_refused_call_is_never_performed(world: World, approver: Caller) -> None:
+async def test_a_rejected_call_is_never_performed(world: World, approver: Caller) -> None:
     waiting = asyncio.create_task(world.planner.delete("goal"))
     refusal = await approver.call("approval.reject", approval_id=await approval_of(approver), reason="still needed")
-    assert refusal["state"] == "refused"
-    with refused("APPROVAL_REFUSED") as caught:
+    assert refusal["state"] == "rejected"
+    with refused("APPROVAL_REJECTED") as caught:
         await asyncio.wait_for(waiting, TIMEOUT)
-    assert caught.value.message == "human:approver refused this call: still needed"
-    with refused("APPROVAL_REFUSED"):
+    assert caught.value.message == "human:approver rejected this call: still needed"
+    with refused("APPROVAL_REJECTED"):
         await world.planner.delete("goal")
     assert await world.planner.keys() == ["goal"]
     world.clock.advance(seconds=86_400)
@@ -562,7 +562,7 @@ async def test_lists_are_paged_and_filtered(world: World, approver: Caller) -> N
     assert "next_cursor" not in rest
     await approver.call("approval.reject", approval_id=ids[0])
     assert [held["approval_id"] for held in await pending(approver)] == ids[1:]
-    refusals = (await approver.call("approval.list", state="refused"))["approvals"]
+    refusals = (await approver.call("approval.list", state="rejected"))["approvals"]
     assert [held["approval_id"] for held in refusals] == ids[:1]
     with refused("INVALID_INPUT_FORMAT"):
         await approver.call("approval.list", cursor="elsewhere")

@@ -50,7 +50,7 @@ async def test_refused_content_is_never_stored(world: World, approver: Caller) -
     with refused("CONTENT_QUARANTINED"):
         await world.analysis.say(ATTACK)
     await approver.call("approval.reject", approval_id=await approval_of(approver))
-    with refused("APPROVAL_REFUSED"):
+    with refused("APPROVAL_REJECTED"):
         await world.analysis.say(ATTACK)
     assert await world.planner.message_texts() == []
 

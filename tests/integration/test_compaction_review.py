@@ -73,7 +73,7 @@ async def test_a_call_with_other_options_is_told_that_it_joins_the_held_one(crit
     assert none == []
 
 
-async def test_a_refused_compaction_leaves_the_view_before(critical: World) -> None:
+async def test_a_rejected_compaction_leaves_the_view_before(critical: World) -> None:
     await long_window(critical.analysis, turns=150, limit=10_000)
     await critical.app.scheduler.drain(COMPACT)
     await critical.admin.call("approval.approve", approval_id=await approval_of(critical.admin))
@@ -81,13 +81,13 @@ async def test_a_refused_compaction_leaves_the_view_before(critical: World) -> N
     await say(critical.analysis, 150, first=150)
     await critical.app.scheduler.drain(COMPACT)
     await critical.admin.call("approval.reject", approval_id=await approval_of(critical.admin), reason="Keep it.")
-    assert [each.state for each in await compactions(critical, ANALYSIS)] == ["applied", "refused"]
+    assert [each.state for each in await compactions(critical, ANALYSIS)] == ["applied", "rejected"]
     assert await current(critical, ANALYSIS) == before
     # It is asked again when the window has grown, not at once.
     await ingest(critical.analysis, message("one", "One more."))
     assert len(await compactions(critical, ANALYSIS)) == 2
     await say(critical.analysis, 20, first=400)
-    assert [each.state for each in await compactions(critical, ANALYSIS)] == ["applied", "refused", "queued"]
+    assert [each.state for each in await compactions(critical, ANALYSIS)] == ["applied", "rejected", "queued"]
 
 
 async def test_an_approver_sees_the_summaries_next_to_the_originals(critical: World) -> None:
@@ -198,7 +198,7 @@ async def test_a_review_that_expires_ends_the_compaction(critical: World) -> Non
     critical.clock.advance(days=40)
     await critical.app.scheduler.drain("approvals.advance")
     (ended,) = await compactions(critical, ANALYSIS)
-    assert (ended.state, ended.reason) == ("refused", "Nobody reviewed it in time.")
+    assert (ended.state, ended.reason) == ("rejected", "Nobody reviewed it in time.")
 
 
 async def test_what_was_rolled_back_meanwhile_is_not_applied(critical: World) -> None:

@@ -140,8 +140,8 @@ async def test_the_user_of_a_client_approves_a_call(world: World, approver: Call
 @pytest.mark.parametrize(
     ("action", "content", "code", "state"),
     [
-        ("decline", None, "APPROVAL_REFUSED", "refused"),
-        ("accept", {"approve": False}, "APPROVAL_REFUSED", "refused"),
+        ("decline", None, "APPROVAL_REJECTED", "rejected"),
+        ("accept", {"approve": False}, "APPROVAL_REJECTED", "rejected"),
         ("cancel", None, "APPROVAL_PENDING", "pending"),
     ],
 )

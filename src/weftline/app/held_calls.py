@@ -16,7 +16,7 @@ from weftline.kernel.errors import InternalError, WeftlineError
 from weftline.safety.approvals.model import (
     ApprovalExpired,
     ApprovalPending,
-    ApprovalRefused,
+    ApprovalRejected,
     ApprovalState,
     CallNotHoldable,
     HeldError,
@@ -50,7 +50,7 @@ _CLIENT = "client of "
 _APPROVAL = "approval"
 
 # ``deferred``: the client is asked with the answer to this call.
-ClientAnswer = Literal["approved", "refused", "unanswered", "deferred"]
+ClientAnswer = Literal["approved", "rejected", "unanswered", "deferred"]
 
 
 class ClientApprover(Protocol):
@@ -142,9 +142,9 @@ class HeldCalls:
         match held.state:
             case ApprovalState.PERFORMED:
                 return await self._collected(operation, actor, held)
-            case ApprovalState.REFUSED:
+            case ApprovalState.REJECTED:
                 why = f": {held.decision_reason}" if held.decision_reason else "."
-                raise ApprovalRefused(f"{held.decided_by} refused this call{why}", approval_id=held.approval_id)
+                raise ApprovalRejected(f"{held.decided_by} rejected this call{why}", approval_id=held.approval_id)
             case ApprovalState.EXPIRED:
                 raise _expired(held)
             case _:

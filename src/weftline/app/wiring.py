@@ -386,7 +386,7 @@ class _CallObserver:
     async def details(self, held: HeldCall) -> dict[str, Any]:
         return await self._observer.details(held)
 
-    async def closed(self, held: HeldCall, decision: Literal["refused", "expired"]) -> None:
+    async def closed(self, held: HeldCall, decision: Literal["rejected", "expired"]) -> None:
         await self._observer.closed(held, decision)
 
     @property

@@ -18,7 +18,7 @@ ERROR_MODULES: dict[str, str] = {
     "APPROVAL_NOT_FOUND": "weftline.safety.approvals.model",
     "APPROVAL_NOT_POSSIBLE": "weftline.safety.approvals.model",
     "APPROVAL_PENDING": "weftline.safety.approvals.model",
-    "APPROVAL_REFUSED": "weftline.safety.approvals.model",
+    "APPROVAL_REJECTED": "weftline.safety.approvals.model",
     "APPROVAL_REQUIRED": "weftline.safety.guardrails.model",
     "AUTHENTICATION_ERROR": "weftline.kernel.errors",
     "BOUND_TO_SESSION": "weftline.sessions.model",

@@ -400,7 +400,7 @@ class SyncApprovalOperations:
     def list(
         self,
         *,
-        state: Literal["pending", "approved", "performed", "refused", "expired"] | None = None,
+        state: Literal["pending", "approved", "performed", "rejected", "expired"] | None = None,
         cursor: str | None = None,
         limit: int = 20,
     ) -> ApprovalList:

@@ -90,7 +90,7 @@ class DocumentHolds(msgspec.Struct, frozen=True):
         held = None if approval_id is None else await self.approvals.store.find(approval_id)
         if held is not None and held.state is ApprovalState.PENDING:
             with suppress(ApprovalClosed):
-                await self.approvals.decide(held, "refused", decided_by, "The document was decided about directly.")
+                await self.approvals.decide(held, "rejected", decided_by, "The document was decided about directly.")
 
 
 class DocumentReviews(msgspec.Struct, frozen=True):

@@ -69,7 +69,7 @@ class ApprovalStoreContract:
         for number, caller in enumerate(("planner", "planner", "review")):
             call = replace(HELD, approval_id=f"approval_{number}", caller_id=caller, digest=bytes([number]))
             await stores.approvals.add(call)
-        await stores.approvals.refuse(replace(HELD, approval_id="approval_0", state=ApprovalState.REFUSED), 150)
+        await stores.approvals.reject(replace(HELD, approval_id="approval_0", state=ApprovalState.REJECTED), 150)
         await stores.approvals.add(replace(HELD, approval_id="approval_3", operation=RELEASE, digest=b"3"))
         size = len(HELD.request)
         assert await stores.approvals.pending("planner") == Pending(2, 1, 2 * size, size)
@@ -96,11 +96,11 @@ class ApprovalStoreContract:
 
     async def test_only_the_first_decision_is_stored(self, stores: ContractStores) -> None:
         await stores.approvals.add(HELD)
-        refused = replace(APPROVED, state=ApprovalState.REFUSED)
+        rejected = replace(APPROVED, state=ApprovalState.REJECTED)
         assert not await stores.approvals.approve(APPROVED, 200)
         assert await stores.approvals.approve(APPROVED, 199)
         assert not await stores.approvals.approve(APPROVED, 150)
-        assert not await stores.approvals.refuse(refused, 150)
+        assert not await stores.approvals.reject(rejected, 150)
         assert not await stores.approvals.expire("approval_1", 300, 900)
         assert await stores.approvals.find("approval_1") == APPROVED
         assert await stores.approvals.states(["approval_1", "approval_2"]) == {"approval_1": ApprovalState.APPROVED}

@@ -109,7 +109,7 @@ class CompactionStoreContract:
             await stores.compactions.save(compaction("c1", state=state))
             assert not await stores.compactions.add(compaction("c2"))
             assert await stores.compactions.open_for(LINE) == compaction("c1", state=state)
-        await stores.compactions.save(compaction("c1", state=CompactionState.REFUSED))
+        await stores.compactions.save(compaction("c1", state=CompactionState.REJECTED))
         assert await stores.compactions.open_for(LINE) is None
         assert await stores.compactions.add(compaction("c2"))
 
@@ -156,14 +156,14 @@ class CompactionStoreContract:
         await stores.compactions.save(compaction(names[0], state=CompactionState.APPLIED), view())
         for name in names[1:]:
             await stores.compactions.add(compaction(name, state=CompactionState.RUNNING))
-            await stores.compactions.save(compaction(name, state=CompactionState.REFUSED), view(name))
+            await stores.compactions.save(compaction(name, state=CompactionState.REJECTED), view(name))
         kept = [name for name in names if await stores.compactions.view(name) is not None]
         assert kept == [names[0], *names[-KEPT_VIEWS:]]
-        assert await stores.compactions.find(names[1]) == compaction(names[1], state=CompactionState.REFUSED)
+        assert await stores.compactions.find(names[1]) == compaction(names[1], state=CompactionState.REJECTED)
 
     async def test_only_the_newest_compactions_of_a_line_are_kept(self, stores: ContractStores) -> None:
         names = [f"c{number:03}" for number in range(KEPT_COMPACTIONS + 4)]
-        for name, state in zip(names, (CompactionState.APPLIED, CompactionState.REFUSED), strict=False):
+        for name, state in zip(names, (CompactionState.APPLIED, CompactionState.REJECTED), strict=False):
             await stores.compactions.add(compaction(name))
             await stores.compactions.save(compaction(name, state=state), view())
         await stores.compactions.add(compaction("c000-other", line_id="window:s1:other", state=CompactionState.SKIPPED))

@@ -38,7 +38,7 @@ KEEP_MICROS = 31 * DAY_MICROS
 GIVE_UP_MICROS = 3_600_000_000
 
 Hold = Literal["approval", "quarantine"]
-Decision = Literal["approved", "refused"]
+Decision = Literal["approved", "rejected"]
 
 
 class ApprovalState(StrEnum):
@@ -48,12 +48,12 @@ class ApprovalState(StrEnum):
     APPROVED = "approved"
     BEGUN = "begun"
     PERFORMED = "performed"
-    REFUSED = "refused"
+    REJECTED = "rejected"
     EXPIRED = "expired"
 
     @property
     def is_final(self) -> bool:
-        return self in {ApprovalState.PERFORMED, ApprovalState.REFUSED, ApprovalState.EXPIRED}
+        return self in {ApprovalState.PERFORMED, ApprovalState.REJECTED, ApprovalState.EXPIRED}
 
 
 class HeldError(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -120,7 +120,7 @@ class HeldCall(msgspec.Struct, frozen=True, kw_only=True):
                 return True
             case ApprovalState.PERFORMED:
                 return now < self.answer_until
-            case ApprovalState.REFUSED:
+            case ApprovalState.REJECTED:
                 return now < self.expires_at and check == self.reason.check
             case _:
                 return False
@@ -173,11 +173,11 @@ class ApprovalPending(Conflict):
     severity = "warning"
 
 
-class ApprovalRefused(Forbidden):
-    """A human has refused this call."""
+class ApprovalRejected(Forbidden):
+    """A human has rejected this call."""
 
-    code = "APPROVAL_REFUSED"
-    hint = "Do not repeat it. Find another way, or ask the human who refused it."
+    code = "APPROVAL_REJECTED"
+    hint = "Do not repeat it. Find another way, or ask the human who rejected it."
     related = ("approvals",)
     recoverable = False
 

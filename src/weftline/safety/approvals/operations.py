@@ -31,13 +31,13 @@ _decision = partial(
     errors=(ApprovalNotFound, ApprovalClosed, PermissionDenied),
 )
 
-State = Literal["pending", "approved", "performed", "refused", "expired"]
+State = Literal["pending", "approved", "performed", "rejected", "expired"]
 # ``begun`` is a detail of performing.
 _STATES = {
     "pending": (ApprovalState.PENDING,),
     "approved": (ApprovalState.APPROVED, ApprovalState.BEGUN),
     "performed": (ApprovalState.PERFORMED,),
-    "refused": (ApprovalState.REFUSED,),
+    "rejected": (ApprovalState.REJECTED,),
     "expired": (ApprovalState.EXPIRED,),
 }
 
@@ -208,7 +208,7 @@ async def approve_call(
 )
 async def reject_call(request: DecideApproval, approvals: Approvals) -> ApprovalDecided:
     """Reject a held call: it is never performed, and its caller is told."""
-    return _decided(await approvals.refuse(request.approval_id, request.reason))
+    return _decided(await approvals.reject(request.approval_id, request.reason))
 
 
 def _info(held: HeldCall) -> dict[str, Any]:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from weftline.safety.approvals.model import Decision, Hold
 
 _MICROS = 1_000_000
-_VERBS = {"approved": "approve", "refused": "reject"}
+_VERBS = {"approved": "approve", "rejected": "reject"}
 
 
 class CallToHold(NamedTuple):
@@ -130,9 +130,9 @@ class Approvals(msgspec.Struct, frozen=True):
         held = await self._to_decide(approval_id)
         return await self.decide(held, "approved", self.actor.participant, reason)
 
-    async def refuse(self, approval_id: str, reason: str | None) -> HeldCall:
+    async def reject(self, approval_id: str, reason: str | None) -> HeldCall:
         held = await self._to_decide(approval_id)
-        return await self.decide(held, "refused", self.actor.participant, reason)
+        return await self.decide(held, "rejected", self.actor.participant, reason)
 
     async def decide_by_client(self, held: HeldCall, decision: Decision, client: str) -> HeldCall | None:
         """Store what the user of the caller's own client decided; None if somebody else was faster."""
@@ -161,11 +161,11 @@ class Approvals(msgspec.Struct, frozen=True):
                 performer=new_id("performer"),
                 due_at=now + PERFORM_MICROS,
             )
-        change = self.store.approve if decision == "approved" else self.store.refuse
+        change = self.store.approve if decision == "approved" else self.store.reject
         if not await change(decided, now):
             raise _closed(await self.store.find(held.approval_id) or held, now)
-        if decision == "refused":
-            await self.observer.closed(decided, "refused")
+        if decision == "rejected":
+            await self.observer.closed(decided, "rejected")
         await self._publish("approval.decided", decided, decision=decision)
         return decided
 
@@ -283,7 +283,7 @@ def _closed(held: HeldCall, now: int) -> ApprovalClosed:
     state = held.state
     if state is ApprovalState.PENDING and now >= held.expires_at:
         state = ApprovalState.EXPIRED
-    how = "refused" if state is ApprovalState.REFUSED else "approved"
+    how = "rejected" if state is ApprovalState.REJECTED else "approved"
     what = "has expired" if state is ApprovalState.EXPIRED else f"was {how} by {held.decided_by}"
     return ApprovalClosed(
         f"This call is not pending any more: it {what}.",

@@ -57,7 +57,7 @@ class ApprovalStore(Protocol):
         """Store the decision and performer of ``held``; False if the call is not pending any more, or has expired."""
         ...
 
-    async def refuse(self, held: HeldCall, now: int) -> bool: ...
+    async def reject(self, held: HeldCall, now: int) -> bool: ...
 
     async def expire(self, approval_id: str, now: int, delete_at: int) -> bool:
         """Expire a pending call that is past its time; False if it is not."""
@@ -112,7 +112,7 @@ class HeldCallObserver(Protocol):
         """Return what an approver is shown besides the details of the reason, as it is now."""
         ...
 
-    async def closed(self, held: HeldCall, decision: Literal["refused", "expired"]) -> None:
+    async def closed(self, held: HeldCall, decision: Literal["rejected", "expired"]) -> None:
         """Note, in the transaction of the decision, that a call will not be performed."""
         ...
 

@@ -155,7 +155,7 @@ class SqlApprovalStore(SqlStore):
     async def approve(self, held: HeldCall, now: int) -> bool:
         return await self._decide(held, now)
 
-    async def refuse(self, held: HeldCall, now: int) -> bool:
+    async def reject(self, held: HeldCall, now: int) -> bool:
         return await self._decide(held, now)
 
     async def expire(self, approval_id: str, now: int, delete_at: int) -> bool:

@@ -126,5 +126,5 @@ def _question(held: HeldCall) -> str:
 
 def _decision(result: types.ElicitResult) -> ClientAnswer:
     if result.action == "accept":
-        return "approved" if (result.content or {}).get(_FIELD) is True else "refused"
-    return "refused" if result.action == "decline" else "unanswered"
+        return "approved" if (result.content or {}).get(_FIELD) is True else "rejected"
+    return "rejected" if result.action == "decline" else "unanswered"

@@ -208,7 +208,7 @@ class CompactionState(StrEnum):
     HELD = "held"
     APPLIED = "applied"
     SUPERSEDED = "superseded"
-    REFUSED = "refused"
+    REJECTED = "rejected"
     SKIPPED = "skipped"
     FAILED = "failed"
     DROPPED = "dropped"

@@ -1,7 +1,7 @@
 """Human review of compactions: a finished view is held until it is approved; the agent goes on with the one before.
 
 Whoever may decide about it may read it until then; that is audited. Approving performs the call ``compaction.apply`` on
-behalf of the window's agent. Refusing, or letting the approval expire, ends the compaction in the transaction of the
+behalf of the window's agent. Rejecting, or letting the approval expire, ends the compaction in the transaction of the
 decision.
 """
 
@@ -123,12 +123,12 @@ class HeldCompactions(msgspec.Struct, frozen=True):
             "changed_since": len(view.summaries) - len(summaries),
         }
 
-    async def closed(self, held: HeldCall, decision: Literal["refused", "expired"]) -> None:
+    async def closed(self, held: HeldCall, decision: Literal["rejected", "expired"]) -> None:
         found = await self._held(held)
         if found is None:
             return
-        reason = "Its review was refused." if decision == "refused" else "Nobody reviewed it in time."
-        ended = structs.replace(found, state=CompactionState.REFUSED, reason=reason, finished_at=self.windows.now)
+        reason = "Its review was rejected." if decision == "rejected" else "Nobody reviewed it in time."
+        ended = structs.replace(found, state=CompactionState.REJECTED, reason=reason, finished_at=self.windows.now)
         await self.store.save(ended)
 
     async def _held(self, held: HeldCall) -> Compaction | None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from weftline.safety.approvals.operations import ApprovalDecided, ApprovalInfo, ApprovalList, ApprovalShown
 
-_COLOURS = {"pending": "yellow", "refused": "red", "expired": "red"}
+_COLOURS = {"pending": "yellow", "rejected": "red", "expired": "red"}
 _COMPACTION = "compaction.apply"
 _HOLDS = {"approval": "needs approval", "quarantine": "quarantined"}
 
@@ -98,7 +98,7 @@ def _next_step(held: ApprovalInfo) -> list[str]:
 
 def _render_decided(decided: ApprovalDecided) -> str:
     call = f"{decided.operation} of {escape_controls(decided.agent_id)}"
-    if decided.state == "refused":
+    if decided.state == "rejected":
         return f"Rejected: {call} is not performed."
     if decided.state == "pending":
         return f"Approved, but held again: {escape_controls(decided.reason or '')}"

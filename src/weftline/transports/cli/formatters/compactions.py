@@ -41,7 +41,7 @@ _MAX_WIDTH = 200
 _PIPE_WIDTH = 100
 _GUTTER = " │ "
 _LEFT = "originals (dim: not in the result)"
-_STATES = {"applied": "green", "held": "yellow", "failed": "red", "refused": "red"}
+_STATES = {"applied": "green", "held": "yellow", "failed": "red", "rejected": "red"}
 _STATUSES = {"superseded": "yellow", "resolved": "green"}
 _PLACES: dict[FactPlace, str] = {"summary": "in the summary", "carried": "carried next to it", "event": "in its event"}
 # Lines of an original event that are shown.
