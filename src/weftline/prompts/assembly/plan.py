@@ -297,7 +297,9 @@ def _share_room(materials: Materials, room: int, *, keep_free: bool) -> _Chosen:
         wanted = passages.pack(rest - min(floor, newest.tokens), _known(newest.blocks, board))
         kept = _trimmed(conversation, rest - wanted.tokens, floor, keep_free=keep_free) if wanted.tokens else newest
     # Events that are in the conversation after all need not be quoted from it as well.
-    found = passages.pack(rest - kept.tokens, _known(kept.blocks, board), in_doubt=is_whole)
+    # Only strong evidence takes what later calls append to.
+    free = max(int(usable) - kept.tokens, min(wanted_tokens, rest - kept.tokens))
+    found = passages.pack(free, _known(kept.blocks, board), in_doubt=is_whole)
     return _Chosen(kept, found, board, missing)
 
 

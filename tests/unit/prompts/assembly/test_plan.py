@@ -284,6 +284,18 @@ def test_a_rebuilt_prompt_leaves_room_also_if_the_conversation_would_just_fit() 
     assert plan.tokens <= 0.8 * 330
 
 
+def test_passages_that_are_no_strong_evidence_leave_a_rebuilt_prompt_room_to_grow() -> None:
+    first = materials(events=[30] * 5, passages=[150], task=None)
+    sent = make_plan(first, 330, COSTS)
+    then = materials(events=[30] * 7, passages=[60], task=None)
+    for doubtful, fills in ((frozenset({"passage0"}), 0.75), (frozenset[str](), 1.0)):
+        given = then._replace(passages=Passages({"passage0": 60}, doubtful))
+        plan = make_plan(given, 330, COSTS, next_call(sent, first)._replace(invalid=frozenset({"passage0"})))
+        assert plan.mode == "rebuilt"
+        assert ("passage0" in plan.included) is not doubtful
+        assert plan.tokens <= fills * 330
+
+
 def test_passages_for_another_question_leave_half_of_the_room_to_events() -> None:
     first = materials(events=[10, 10, 10], passages=[20], task=None)
     sent = make_plan(first, 200, COSTS)
