@@ -97,6 +97,39 @@ async def test_a_missing_or_wrong_key_is_an_error_in_the_providers_form(
     assert provider.received == []
 
 
+@pytest.mark.both_databases
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("/anthropic/v1/messages", {"type": "rate_limit_error"}),
+        ("/openai/v1/responses", {"type": "insufficient_quota", "code": "budget_exceeded"}),
+        ("/gemini/v1beta/models/m:generateContent", {"code": 429, "status": "RESOURCE_EXHAUSTED"}),
+    ],
+)
+async def test_calls_count_for_budgets_and_a_spent_one_refuses_in_the_providers_form(
+    path: str, error: dict[str, object], world: World, provider: Upstream
+) -> None:
+    await world.admin.call("budget.set", subject="agent:planner", period="day", tokens=1500, at_limit="refuse")
+    await world.admin.call("budget.set", subject="tenant", period="day", tokens=100, at_limit="warn")
+    first = post("/anthropic/v1/messages", BODY, f"x-weftline-key: {world.planner.credential}")
+    for spent in (1042, 2084):
+        # A call that was made counts, also beyond the limit.
+        assert (await asked(world, provider, first))[0][0] == 200
+        rows = (await world.admin.call("budget.list"))["budgets"]
+        assert {row["subject"]: row["used_tokens"] for row in rows} == {"agent:planner": spent, "tenant": spent}
+    own = f"x-weftline-key: {world.planner.credential}"
+    refused = await asked(world, provider, post(path, BODY, own), post("/anthropic/v1/count", b"{}", own))
+    (status, body), (uncounted, _) = refused
+    assert (status, uncounted) == (429, 200)
+    assert error.items() <= body["error"].items()
+    assert "is spent" in body["error"]["message"]
+    other = post(path, BODY, f"x-weftline-key: {world.analysis.credential}")
+    below = [status for status, _ in await asked(world, provider, other)]
+    # The agent is below the planner, so its calls count for the planner's budget too.
+    assert below == [429]
+    assert len(provider.received) == 3
+
+
 async def test_a_key_gets_no_further_than_its_own_server_if_the_proxy_is_off(world: World) -> None:
     app = await world.another_app(proxy_upstreams="off")
     async with served(app) as server:

@@ -85,6 +85,14 @@ class Budgets(msgspec.Struct, frozen=True):
             await self._tell(use)
         return uses
 
+    async def charge_made(self, agent_id: str, charge: Charge) -> None:
+        """Add a call that an agent has made already: it counts also for budgets that refuse more."""
+        at = self._now
+        uses = await self.store.binding(agent_id, at)
+        uses = [*uses, *await self.shares(uses, agent_id)]
+        for budget in sorted((use.budget for use in uses), key=lambda each: each.name):
+            await self._tell(await self._charged(budget, charge, at))
+
     async def correct(self, names: Sequence[BudgetName], correction: Charge, at: int) -> None:
         """Correct what a call at a time was estimated to spend."""
         for name in sorted(names):

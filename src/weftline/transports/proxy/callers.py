@@ -34,6 +34,9 @@ class KeyCallers:
         note_caller(scope, actor)
         return ChatCaller(actor.tenant, actor.principal_id)
 
+    async def check(self, caller: ChatCaller) -> None:
+        await self._app.proxied_usage.check(caller)
+
 
 class OneCaller:
     """The person who runs the proxy."""
@@ -43,3 +46,6 @@ class OneCaller:
 
     async def find(self, key: str | None, scope: Scope) -> ChatCaller:  # noqa: ARG002 - needs none
         return self._caller
+
+    async def check(self, caller: ChatCaller) -> None:
+        """Refuse nothing: it is the person's own machine."""

@@ -77,6 +77,10 @@ class Callers(Protocol):
         """Return whom a call is metered for; raises WeftlineError for who may not call."""
         ...
 
+    async def check(self, caller: ChatCaller) -> None:
+        """Raise BudgetExceeded for who may make no more calls of models."""
+        ...
+
 
 class _Route(NamedTuple):
     """A request's provider, its path at the provider, and the Weftline key that it came with."""
@@ -116,7 +120,7 @@ class ProxyEndpoint:
         call = _Call(scope, receive, send, route)
         caller: ChatCaller | None = None
         try:
-            caller = await self._find_caller(route.key, scope)
+            caller = await self._find_caller(call)
             with stoppable(), until_client_leaves():
                 await self._forward(call)
         except ClientGone:
@@ -129,11 +133,14 @@ class ProxyEndpoint:
             find = partial(self._callers.find, route.key, scope)
             self._observer.note(call.ended(caller, find))
 
-    async def _find_caller(self, key: str | None, scope: Scope) -> ChatCaller | None:
+    async def _find_caller(self, call: _Call) -> ChatCaller | None:
         """Return who calls; None if that cannot be found out in time. Raises WeftlineError for who may not call."""
         try:
             async with asyncio.timeout(self._wait_seconds):
-                return await self._callers.find(key, scope)
+                caller = await self._callers.find(call.route.key, call.scope)
+                if call.is_model_call:
+                    await self._callers.check(caller)
+                return caller
         except WeftlineError as error:
             # What says nothing about the caller must not end a call.
             if not isinstance(error, Unavailable | InternalError) or isinstance(error, RateLimited):

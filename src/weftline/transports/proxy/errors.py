@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weftline.kernel.errors import AuthenticationError, Unavailable
+from weftline.models.budgets.model import BudgetExceeded
 from weftline.transports.http.http_io import delay_refusal, error_headers
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ _OPENAI |= {404: "invalid_request_error", 413: "invalid_request_error", 429: "ra
 
 _GEMINI = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
 _GEMINI |= {429: "RESOURCE_EXHAUSTED"}
+_QUOTA = 429
 
 
 class UpstreamUnreachable(Unavailable):
@@ -56,17 +58,26 @@ async def refuse(scope: Scope, send: Send, provider: str, error: WeftlineError) 
         (b"content-length", b"%d" % len(body)),
         *error_headers(error).items(),
     ]
-    await send({"type": "http.response.start", "status": error.http_status, "headers": headers})
+    if isinstance(error, BudgetExceeded):
+        # The SDKs would try again.
+        headers.append((b"x-should-retry", b"false"))
+    await send({"type": "http.response.start", "status": _status(error), "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+def _status(error: WeftlineError) -> int:
+    """Return the status by which a provider says the same: a spent budget is a quota that is used up."""
+    return _QUOTA if isinstance(error, BudgetExceeded) else error.http_status
 
 
 def _body(provider: str, error: WeftlineError) -> dict[str, object]:
     message = f"Weftline: {error.message} {error.hint or ''}".strip()
+    http_status = _status(error)
     if provider == "anthropic":
-        kind = _ANTHROPIC.get(error.http_status, "api_error")
+        kind = _ANTHROPIC.get(http_status, "api_error")
         return {"type": "error", "error": {"type": kind, "message": message}}
     if provider == "gemini":
-        status = _GEMINI.get(error.http_status, "UNAVAILABLE")
-        return {"error": {"code": error.http_status, "message": message, "status": status}}
-    kind = _OPENAI.get(error.http_status, "server_error")
+        status = _GEMINI.get(http_status, "UNAVAILABLE")
+        return {"error": {"code": http_status, "message": message, "status": status}}
+    kind = "insufficient_quota" if isinstance(error, BudgetExceeded) else _OPENAI.get(http_status, "server_error")
     return {"error": {"message": message, "type": kind, "param": None, "code": error.code.lower()}}

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from weftline.app.usage_meter import reported_sums
 from weftline.jobs.runner import attempt
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from decimal import Decimal
 
-    from weftline.app.usage_meter import CallPrices, UsageMeter
+    from weftline.app.usage_meter import CallPrices
     from weftline.models.language_models.answer_usage import AnswerReader
     from weftline.models.language_models.chat_model import ChatCaller
     from weftline.models.language_models.usage import Usage
+    from weftline.models.metering.model import CallKind
 
     FindCaller = Callable[[], Awaitable[ChatCaller]]
 
@@ -62,11 +63,19 @@ class NotedCall(NamedTuple):
     cost: Decimal | None
 
 
+class Meter(Protocol):
+    """Keeps the usage of calls."""
+
+    async def add(self, kind: CallKind, caller: ChatCaller, model: str, sums: UsageSums, seconds: float) -> None:
+        """Add a call that ends now and took this long."""
+        ...
+
+
 class Observer:
     """Prices ended calls, meters them where there is a database, and shows them."""
 
     def __init__(
-        self, prices: CallPrices, meter: UsageMeter | None = None, show: Callable[[NotedCall], None] | None = None
+        self, prices: CallPrices, meter: Meter | None = None, show: Callable[[NotedCall], None] | None = None
     ) -> None:
         self.meter = meter
         self._prices = prices
