@@ -129,8 +129,8 @@ async def test_vectors_of_a_removed_text_are_deleted(world: World) -> None:
     number = await world.planner.say(SECRET)
     await world.planner.write("plan", SECRET)
     await world.planner.remember("plan", SECRET)
-    text = f"plan\n{SECRET}"
-    key, memory = (ChunkOwner("board", SESSION, "key/plan"), text), (ChunkOwner("memory", "planner", "/plan"), text)
+    key = (ChunkOwner("board", SESSION, "key/plan"), f"a test\nplan\n{SECRET}")
+    memory = (ChunkOwner("memory", "planner", "/plan"), f"plan\n{SECRET}")
     said = message(number, SECRET)
     await world.index_sessions()
     assert [await vectors_of(world, each) for each in (said, key, memory)] == [1, 1, 1]
