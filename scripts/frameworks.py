@@ -6,6 +6,7 @@ installed and used in one process with Weftline; all of them with the argument -
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -40,6 +41,7 @@ FRAMEWORKS = (
     Framework("AutoGen", "autogen-agentchat", "autogen_agentchat.agents", light=True),
     Framework("Semantic Kernel", "semantic-kernel", "semantic_kernel.agents"),
 )
+RECORDED = Path(__file__).parents[1] / "tests" / "data" / "frameworks"
 _NO_SERVER = "search,tokenizers"
 # Resolving waits for the registry most of the time.
 _AT_ONCE = 4
@@ -85,6 +87,28 @@ def main(wheel: Path, *, install_all: bool) -> None:
             print(row.result().text, flush=True)
     if broken := [framework.name for framework, row in zip(FRAMEWORKS, rows, strict=True) if not row.result().works]:
         sys.exit(f"cannot be installed and used beside weftline: {', '.join(broken)}")
+
+
+def record(wheel: Path) -> None:
+    """Write what pip chooses for each framework beside plain Weftline to RECORDED, which a test reads."""
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(_AT_ONCE) as pool:
+        empty = Path(name) / "empty"
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(empty)], check=True)
+        for _ in pool.map(lambda framework: _record(empty, wheel, framework), FRAMEWORKS):
+            pass
+
+
+def _record(environment: Path, wheel: Path, framework: Framework) -> None:
+    """Write the versions of the packages that a framework and Weftline are installed with; say if there are none."""
+    options = ["--no-input", "install", "--quiet", "--dry-run", "--report", "-"]
+    command = [sys.executable, "-m", "pip", "--python", str(environment), *options, str(wheel), framework.package]
+    tried = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if tried.returncode:
+        print(f"{framework.name}: not recorded")
+        return
+    chosen = (each["metadata"] for each in json.loads(tried.stdout)["install"])
+    lines = sorted(f"{each['name'].lower()}=={each['version']}" for each in chosen)
+    (RECORDED / f"{framework.package}.txt").write_text("\n".join(lines) + "\n")
 
 
 class _Row(NamedTuple):
@@ -150,4 +174,7 @@ def _use(wheel: Path, extras: str, framework: Framework, newest: str, folder: Pa
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), install_all="--install-all" in sys.argv)
+    if "--record" in sys.argv:
+        record(Path(sys.argv[1]))
+    else:
+        main(Path(sys.argv[1]), install_all="--install-all" in sys.argv)

@@ -31,6 +31,8 @@ def main() -> None:
             _try_pip(name, f"{wheel}{extras}", Path(folder) / name)
         _try_uvx(wheel, Path(folder) / "uvx")
     frameworks.main(wheel, install_all="--install-all" in sys.argv)
+    if "--record" in sys.argv:
+        frameworks.record(wheel)
 
 
 def _try_pip(name: str, what: str, folder: Path) -> None:

@@ -197,5 +197,5 @@ MISSING = {
         "latency targets, which are figures of a benchmark: met by one caller and by 20 agents, missed at p95 by "
         "1,000; and 1,000 agents"
     ),
-    "WX-09": "the frameworks: make package installs them from the registry, which tests do not reach",
+    "WX-09": "using each framework in one process: make package does, from the registry, which tests do not reach",
 }
