@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from typing import TYPE_CHECKING, NamedTuple, cast, get_args
 from unittest import mock
 
@@ -68,7 +69,8 @@ class Retention(NamedTuple):
 def compaction(folder: Path | None) -> Iterator[Row]:
     if folder is None:
         return
-    with ProcessPoolExecutor() as processes:
+    # Not forked: threads of the encoder may hold locks.
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as processes:
         parts = [processes.submit(_part, folder, name, share) for name in SETS for share in SHARES]
         for part in parts:
             yield from part.result()

@@ -5,6 +5,7 @@ Values are quantised as they come, matrices beforehand, with a scale for each co
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -139,10 +140,21 @@ def _normalised(graph: Graph, values: str, norm: Norm) -> str:
     return graph.step("LayerNormalization", values, scale, bias, axis=-1, epsilon=_EPSILON)
 
 
+def import_onnxruntime() -> Any:  # noqa: ANN401 - untyped
+    """Import onnxruntime without its telemetry: it is slow to import, and not needed where weights are only written.
+
+    From version 1.31 on it stores events in the user's cache folder and sends them to its maker, beginning with its
+    import; only the environment variable prevents that.
+    """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    import onnxruntime  # noqa: PLC0415
+
+    return onnxruntime
+
+
 def session(graph: bytes, weights: Mapping[str, Array]) -> Any:  # noqa: ANN401 - onnxruntime is untyped
     """Return what runs a graph, on one thread."""
-    import onnxruntime  # noqa: PLC0415 - not needed where weights are only written
-
+    onnxruntime = import_onnxruntime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3

