@@ -94,7 +94,7 @@ def _is_outdated_version(chunk: IndexedChunk, document: IncompleteItem) -> bool:
 
 def line_and_position(chunk: IndexedChunk) -> tuple[Any, Any]:
     if chunk.source == "board":
-        return (chunk.source, chunk.place), chunk.number
+        return (chunk.source, chunk.place), (chunk.number,)
     if chunk.source == "message":
         return (chunk.source, chunk.place), (int(chunk.item), chunk.ordinal)
     return (chunk.source, chunk.place, chunk.item, chunk.version), (chunk.ordinal,)
