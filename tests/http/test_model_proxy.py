@@ -420,7 +420,8 @@ async def test_pages_of_other_hosts_and_paths_of_dots_are_refused(tmp_path: Path
         foreign = post("/anthropic/v1/messages", b"{}", host="evil.example")
         assert (await client.ask(foreign)).status == 403
         assert (await client.ask(post("/anthropic/v1/messages", b"{}", "origin: https://evil.example"))).status == 403
-        assert (await client.ask(post("/anthropic/v1/%2e./admin", b"{}"))).status == 400
+        for path in ("%2e./admin", "..%2fadmin", "..%5cadmin", "a\\..\\admin", "..;/admin", "%252e%252e/admin"):
+            assert (await client.ask(post(f"/anthropic/v1/{path}", b"{}"))).status == 400
         assert (await client.ask(post("/other", b"{}"))).status == 404
         assert server.received == []
 

@@ -94,6 +94,21 @@ async def test_a_missing_or_wrong_key_is_an_error_in_the_providers_form(
     for status, body in await asked(world, provider, post(path, BODY), wrong):
         assert (status, body["error"]["type"]) == (401, kind)
         assert body["error"]["message"].startswith("Weftline: ")
+        assert "X-Weftline-Key" in body["error"]["message"]
+    assert provider.received == []
+
+
+async def test_who_may_not_call_is_refused_while_that_cannot_be_written_down(
+    world: World, provider: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def note(*_: object, **__: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("weftline.app.refusals.Refusals.note", note)
+    path = "/anthropic/v1/messages"
+    wrong = post(path, BODY, f"x-weftline-key: weftline.{world.tenant}.key_0.x")
+    answers = await asked(world, provider, post(path, BODY), wrong, proxy_wait_ms=1_000)
+    assert [status for status, _ in answers] == [401, 401]
     assert provider.received == []
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import tomllib
 
-from weftline.settings import Settings
+import pytest
+
+from weftline.settings import InvalidSetting, Settings
 from weftline.transports.proxy.programs import behind_earlier, wrapped_command, wrapped_environment
 
 ADDRESS = "http://127.0.0.1:8788"
@@ -56,5 +58,13 @@ def test_opencode_keeps_what_else_its_environment_configures() -> None:
 def test_the_proxy_forwards_to_where_the_program_went_before() -> None:
     environment = {"ANTHROPIC_BASE_URL": "https://a.example", "OPENAI_BASE_URL": "https://b.example/v1"}
     settings = Settings(proxy_upstreams="openai=https://own.example")
-    found = behind_earlier(settings, environment).proxy_upstreams
-    assert found == "openai=https://own.example anthropic=https://a.example"
+    found = behind_earlier(settings, environment)
+    assert found.proxy_upstreams == "openai=https://own.example anthropic=https://a.example"
+    # The program went there before, whatever network it is on.
+    assert found.proxy_private_hosts == "a.example"
+    assert behind_earlier(Settings(proxy_upstreams="off"), environment).proxy_upstreams.startswith("anthropic=")
+
+
+def test_an_earlier_address_with_a_query_is_named_by_its_variable() -> None:
+    with pytest.raises(InvalidSetting, match=r"^OPENAI_BASE_URL: "):
+        behind_earlier(Settings(), {"OPENAI_BASE_URL": "https://azure.example/openai/v1?api-version=preview"})

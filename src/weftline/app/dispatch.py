@@ -9,6 +9,7 @@ A call that a check holds is stored and performed when it is approved, on the sa
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import time
@@ -54,7 +55,7 @@ from weftline.storage.sql.database import AccessChanged, Scope, caller_scope
 from weftline.storage.sql.unit_of_work import begin_approved, log_changes
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from opentelemetry.context import Context
@@ -334,7 +335,8 @@ class Dispatcher:
         if context.credential is None:
             await self.admit_without_credential(context)
             error = AuthenticationError()
-            await self._refusals.note(None, context.peer, _AUTHENTICATE, error)
+            with _refusing(error):
+                await self._refusals.note(None, context.peer, _AUTHENTICATE, error)
             raise error
         identify = self._callers.identify_now if fresh else self._callers.identify
         try:
@@ -345,10 +347,12 @@ class Dispatcher:
             tenant = None
             with contextlib.suppress(AuthenticationError):
                 tenant = self._callers.claimed_tenant(context.credential)
-            await self.note_refusal(tenant, context, _AUTHENTICATE, error)
+            with _refusing(error):
+                await self.note_refusal(tenant, context, _AUTHENTICATE, error)
             raise
         except (BoundToStep, StepNotFound) as error:
-            await self.note_refusal(self._callers.claimed_tenant(context.credential), context, _AUTHENTICATE, error)
+            with _refusing(error):
+                await self.note_refusal(self._callers.claimed_tenant(context.credential), context, _AUTHENTICATE, error)
             raise
 
     async def admit_without_credential(self, context: CallContext) -> None:
@@ -495,6 +499,15 @@ class Dispatcher:
             self._callers.forget_tenant(done.tenant)
         log_changes(scope, done.published)
         return answer
+
+
+@contextlib.contextmanager
+def _refusing(error: WeftlineError) -> Iterator[None]:
+    """Refuse a caller also if there is no time to write that down: the audit row may be late, the refusal not."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        raise error from None
 
 
 def _check_use(actor: Actor, *, exchanges: bool) -> None:

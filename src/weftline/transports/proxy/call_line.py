@@ -27,7 +27,8 @@ def call_line(noted: NotedCall) -> str:
     elif call.is_model_call and call.status == 200:  # noqa: PLR2004 - likewise
         parts.append("no usage reported")
     parts.append(f"{call.seconds:.1f} s")
-    return escape_controls("  ".join(parts))
+    # One line, whatever the names in it are.
+    return escape_controls("  ".join(parts)).replace("\n", " ")
 
 
 def _sent(usage: Usage) -> str:

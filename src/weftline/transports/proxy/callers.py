@@ -27,9 +27,11 @@ class KeyCallers:
         context = CallContext(key, client[0] if client else "local")
         try:
             actor = await self._app.identify(context)
-        except AuthenticationError:
+        except AuthenticationError as error:
             if key is None:
                 raise ProxyKeyMissing from None
+            # Authorization is the provider's.
+            error.hint = ProxyKeyMissing.hint
             raise
         note_caller(scope, actor)
         return ChatCaller(actor.tenant, actor.principal_id)

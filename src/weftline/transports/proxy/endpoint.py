@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+from urllib.parse import unquote_to_bytes
 
 import httpcore2
 
@@ -57,8 +58,12 @@ _MODEL_CALLS = re.compile(
 _MAX_READ_BYTES = 32 * 2**20
 _LENGTH, _CODING = b"content-length", b"transfer-encoding"
 _SUCCESS = range(200, 300)
-# Such a path would lead out of that of the upstream.
-_DOTS = re.compile(rb"/(\.|%2e){1,2}(/|$)", re.IGNORECASE)
+_PRIVATE_HINT = (
+    "Its name leads to a private network. The operator can allow that with WEFTLINE_PROXY_PRIVATE_HOSTS=NAME."
+)
+# Encoded twice, and once more by whoever is in between.
+_MAX_DECODED = 3
+_SEPARATOR = re.compile(rb"[/\\]")
 # A provider that cannot be reached, or breaks off.
 _LOST = (
     AddressNotAllowed,
@@ -155,7 +160,7 @@ class ProxyEndpoint:
 
     async def _forward(self, call: _Call) -> None:
         provider, path, _ = call.route
-        if _DOTS.search(path):
+        if _leads_out(path):
             raise InvalidInput("The path has segments of dots.", hint="Send the path of the provider's API.")
         await call.read_body()
         by_model = call.is_model_call and self._upstreams.depends_on_model(provider)
@@ -255,7 +260,8 @@ class _Call:
         if not self._status:
             if self.is_model_call:
                 self.name_model()
-            problem = UpstreamUnreachable(f"The provider cannot be reached ({failure_of(error)}).")
+            hint = _PRIVATE_HINT if isinstance(error, AddressNotAllowed) else None
+            problem = UpstreamUnreachable(f"The provider cannot be reached ({failure_of(error)}).", hint=hint)
             await refuse(self.scope, self._send, self.route.provider, problem)
             return
         connection = connection_of(self.scope)
@@ -292,6 +298,13 @@ class _Call:
         self._is_read = not message.get("more_body", False)
         part: bytes = message.get("body", b"")
         return part
+
+
+def _leads_out(path: bytes) -> bool:
+    """Tell whether a path may lead out of that of the upstream, for a server that decodes more of it than others."""
+    for _ in range(_MAX_DECODED):
+        path = unquote_to_bytes(path)
+    return any(segment.partition(b";")[0] in {b".", b".."} for segment in _SEPARATOR.split(path))
 
 
 def _route(scope: Scope) -> _Route:

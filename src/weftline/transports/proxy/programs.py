@@ -6,6 +6,10 @@ import json
 from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from weftline.providers.model_upstreams import OFF
+from weftline.settings import InvalidSetting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,9 +63,17 @@ def _opencode_config(given: str, address: str) -> str:
 
 def behind_earlier(settings: Settings, environment: Mapping[str, str]) -> Settings:
     """Return settings that forward to where the program would have gone, if its environment says so."""
-    entries = settings.proxy_upstreams.split()
+    entries = [entry for entry in settings.proxy_upstreams.split() if entry != OFF]
+    hosts = settings.proxy_private_hosts.split()
     named = {entry.partition("=")[0] for entry in entries}
     for route, variable in _VARIABLES.items():
-        if environment.get(variable) and route not in named:
-            entries.append(f"{route}={environment[variable]}")
-    return replace(settings, proxy_upstreams=" ".join(entries))
+        url = environment.get(variable)
+        if not url or route in named:
+            continue
+        parts = urlsplit(url)
+        if parts.query:
+            raise InvalidSetting(f"{variable}: the model proxy adds paths to it, and cannot keep the query in it.")
+        entries.append(f"{route}={url}")
+        # The person chose it: it may be on their own network.
+        hosts.append(parts.hostname or "")
+    return replace(settings, proxy_upstreams=" ".join(entries), proxy_private_hosts=" ".join(filter(None, hosts)))
