@@ -25,7 +25,7 @@ from support.collection_replicas import (
 from weftline.app.diagnostics.checks import CheckStatus, check_index
 from weftline.app.search.replicas import DamageAlarm
 from weftline.search.index_view import CollectionQuery
-from weftline.search_index.segment_file import Damaged, Stamp, open_segment
+from weftline.search_index.segment_file import FORMAT, Damaged, Stamp, open_segment
 from weftline.search_index.segment_store import SegmentStore
 
 if TYPE_CHECKING:
@@ -89,8 +89,9 @@ def flip_the_middle(path: Path) -> None:
 def downgrade_format(path: Path) -> None:
     """Rewrite a file with an older format version and valid checksums."""
     content = path.read_bytes()
-    start = content.index(b'{"format":1')
-    contents = content[start:-20].replace(b'{"format":1', b'{"format":0')
+    written, older = (b'{"format":%d' % number for number in (FORMAT, FORMAT - 1))
+    start = content.index(written)
+    contents = content[start:-20].replace(written, older)
     path.write_bytes(content[:start] + contents + len(contents).to_bytes(8, "little"))
     with path.open("ab") as file:
         file.write(zlib.crc32(contents).to_bytes(4, "little") + b"WEFTLINE")

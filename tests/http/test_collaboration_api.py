@@ -630,5 +630,7 @@ def test_any_board_value_is_read_as_it_was_written(team: Team, session: str, val
     path = f"/v1/sessions/{session}/context/state"
     body = msgspec.json.encode({"value": value})
     answer = team.ask("PUT", path, content=body, headers={"content-type": "application/json"})
+    # Random characters may look like a hidden attack.
+    hypothesis.assume("CONTENT_QUARANTINED" not in answer.text)
     assert answer.status_code == 200, answer.text
     assert typed(msgspec.json.decode(team.ask("GET", path).content)["value"]) == typed(value)

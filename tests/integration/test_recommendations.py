@@ -39,7 +39,7 @@ async def test_what_no_call_used_is_recommended_with_evidence_and_can_be_tried(u
     assert tools["trial"]["lost"] == 0
     keys = await used.analysis.call("advise.show", recommendation_id=found["board_keys"]["recommendation_id"])
     assert keys["subjects"] == ["board:s1/status"]
-    assert keys["command"] == "weftline board delete --session s1 status"
+    assert keys["command"] == "weftline board delete --session s1 status --yes"
     tried = await used.analysis.call("advise.try", recommendation_id=keys["recommendation_id"])
     assert tried["trial"]["tried_tokens"] < tried["trial"]["tokens"]
     assert tried["trial"]["kept"] == tried["trial"]["useful"]

@@ -706,7 +706,7 @@ async def test_small_talk_is_found_by_words_and_not_embedded(world: World, embed
     await world.planner.say("ok, Friday")
     await world.planner.write("answer", "ok")
     await world.index_sessions()
-    assert sorted(embeddings.texts) == ["answer\nok", "planner: ok, Friday"]
+    assert sorted(embeddings.texts) == ["a test\nanswer\nok", "planner: ok, Friday"]
     assert len(await indexed_texts(world)) == 3
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import lru_cache
 
 from weftline.windows.compaction.facts.values import normal_values
 
@@ -29,8 +28,6 @@ _BLOCK_MARK = re.compile(r"^[ \t]{0,20}(?:#{1,6}[ ]|>[ ]?|[-+*\u2022][ ](?:\[[ x
 
 # A text without any of these characters has none of those.
 _MARKDOWN = re.compile(r"[`*_#>|+\u2022-]")
-# A fact is compared in several ways, one after the other.
-REMEMBERED = 1_024
 
 
 def plain_form(text: str) -> str:
@@ -47,7 +44,6 @@ def normal_form(text: str) -> str:
     return "\n".join(map(normal_values, plain_form(text).split("\n"))).casefold()
 
 
-@lru_cache(REMEMBERED)
 def normal_line(text: str) -> str:
     """Return the normal form of a text as one line."""
     return one_line(normal_form(text))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from weftline.indexing.text_analysis import FILLER_WORDS, stem
-from weftline.windows.compaction.facts.normal_form import REMEMBERED, normal_line
+from weftline.windows.compaction.facts.normal_form import normal_line
 from weftline.windows.compaction.facts.values import WEEKDAYS
 from weftline.windows.compaction.model import FactKind
 
@@ -118,7 +117,6 @@ class Subject(NamedTuple):
     value: tuple[str, ...]
 
 
-@lru_cache(REMEMBERED)
 def content_terms(text: str) -> tuple[str, ...]:
     """Return the stemmed words of a text that carry its meaning, in order."""
     found = (word.strip(_EDGES) for word in _WORD.findall(normal_line(text)))

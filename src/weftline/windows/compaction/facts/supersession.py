@@ -77,6 +77,8 @@ class FactLog:
     _by_term: dict[str, list[int]] = field(default_factory=dict)
     _terms: dict[int, frozenset[str]] = field(default_factory=dict)
     _values: dict[int, ValuesRead] = field(default_factory=dict)
+    # Terms of the newest texts: a fact is compared in several ways, one after the other.
+    _newest_terms: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, facts: Iterable[KeyFact]) -> FactLog:
@@ -110,7 +112,7 @@ class FactLog:
         """Resolve what a sentence answers, removes or fulfils."""
         if _STILL_OPEN.search(text):
             return
-        terms = content_terms(text)
+        terms = self._content_terms(text)
         for place in self._candidates(terms):
             fact = self.facts[place]
             if fact.kind not in kinds or fact.status != "current" or event_id in fact.event_ids:
@@ -154,7 +156,7 @@ class FactLog:
 
     def _supersede_named(self, place: int, fact: KeyFact) -> None:
         """Supersede what a statement says that it replaces, or what it changes."""
-        own = content_terms(fact.text)
+        own = self._content_terms(fact.text)
         for named in replaced_terms(fact.text):
             found = self._newest(named, _NAMED_SHARE * len(named), before=place)
             if found is not None:
@@ -185,7 +187,7 @@ class FactLog:
         """Supersede the newest statement that gave another number, date or day for the same."""
         if self._is_data[place] or fact.probability < _STATED or (read := read_values(fact.text)) is None:
             return
-        for before in self._candidates(content_terms(fact.text)):
+        for before in self._candidates(self._content_terms(fact.text)):
             earlier = self._values.get(before)
             if earlier is None or self.facts[before].status != "current":
                 continue
@@ -226,8 +228,15 @@ class FactLog:
         if fact.status == "current" and not is_part:
             self.facts[before] = structs.replace(fact, status="superseded", superseded_by=later.fact_id)
 
+    def _content_terms(self, text: str) -> tuple[str, ...]:
+        if text not in self._newest_terms:
+            if len(self._newest_terms) >= _MAX_COMPARED:
+                self._newest_terms.clear()
+            self._newest_terms[text] = content_terms(text)
+        return self._newest_terms[text]
+
     def _index(self, place: int, fact: KeyFact) -> None:
-        terms = frozenset(content_terms(fact.text))
+        terms = frozenset(self._content_terms(fact.text))
         self._terms[place] = terms
         for term in terms:
             self._by_term.setdefault(term, []).append(place)
