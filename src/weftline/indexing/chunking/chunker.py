@@ -148,6 +148,10 @@ class _Packer:
         repeated = _last_where(
             lambda back: self._tokens(cut - back, cut) <= self._overlap, 0, min(1, cut - earliest), cut - earliest
         )
+        begin = self._trimmed(first, cut)[0]
+        # White space may be all that a later start leaves out: chunks that begin alike are no overlap.
+        while repeated and self._trimmed(cut - repeated, cut)[0] <= begin:
+            repeated -= 1
         return cut - repeated
 
     def _fits(self, first: int, end: int) -> bool:

@@ -48,6 +48,8 @@ FRAGMENTS = (
     *("One sentence. ", "Is it? ", "word ", "これは文です。", "ไทย", "e\u0301\u0301\u0301", "👩\u200d👩\u200d👧"),
     *("\f", "\n\n", "\n", "   ", "\u00a0", "\u2028"),
 )
+# Its overlap is a chunk without the white space before it.
+REPEATED = ("\tfunction g() {\n}\n## Two\n\nTitle\n=====\n[[[\u0e44\u0e17\u0e22" + "0" * 35) * 4
 texts = st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=40), max_size=60).map("".join)
 long_texts = st.tuples(texts, st.integers(1, 40)).map(lambda drawn: drawn[0] * drawn[1])
 chunking_options = st.builds(ChunkingOptions, chunk_tokens=st.integers(32, 200), overlap_tokens=st.integers(0, 250))
@@ -76,6 +78,7 @@ def check(text: str, chunks: list[TextSpan], options: ChunkingOptions, count: Ca
 @example(text=" \n\t", options=ChunkingOptions(), count=approximate_tokens)
 @example(text="\u0301" * 2_000, options=ChunkingOptions(chunk_tokens=32), count=approximate_tokens)
 @example(text="x" * 5_000 + " " + "y" * 5_000, options=ChunkingOptions(chunk_tokens=32), count=len)
+@example(text=REPEATED, options=ChunkingOptions(chunk_tokens=154, overlap_tokens=77), count=len)
 def test_every_chunk_fits_and_no_text_is_lost(
     media_type: str, text: str, options: ChunkingOptions, count: Callable[[str], int]
 ) -> None:
