@@ -179,7 +179,7 @@ async def test_a_database_that_takes_no_usage_fails_no_call(
     async def add(*_: object) -> None:
         raise SystemUnavailable
 
-    monkeypatch.setattr("weftline.app.usage_meter.UsageMeter.add", add)
+    monkeypatch.setattr("weftline.app.call_meter.CallMeter.add", add)
     request = post("/anthropic/v1/messages", BODY, f"x-weftline-key: {world.planner.credential}")
     assert [status for status, _ in await asked(world, provider, request, request)] == [200, 200]
     assert await metered(world.admin) == {}

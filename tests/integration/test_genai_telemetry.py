@@ -19,7 +19,7 @@ import asyncio, contextlib, json, sys
 from opentelemetry import metrics, trace
 from weftline import Weftline
 from weftline.app.metered_chat_model import MeteredChatModel
-from weftline.app.usage_meter import CallPrices
+from weftline.app.call_meter import CallPrices
 from weftline.models.language_models.chat_model import ChatAnswer, ChatCaller, ChatModelError, ChatRequest
 from weftline.models.language_models.catalog import load_catalog
 from weftline.models.language_models.usage import Usage
@@ -91,7 +91,7 @@ async def main():
             await weftline.context.emit_metrics("s", prompt.receipt_id, usage, latency_ms=1500)
         catalog = load_catalog()
         prices = CallPrices(catalog, NoPrices())
-        chat = MeteredChatModel(Model(), weftline.app.usage_meter, prices, catalog, SystemClock())
+        chat = MeteredChatModel(Model(), weftline.app.call_meter, prices, catalog, SystemClock())
         request = ChatRequest("sys", ("a message",), 10, ChatCaller(sys.argv[2], "agent", "s"))
         await chat.complete(request)
         with contextlib.suppress(ChatModelError):

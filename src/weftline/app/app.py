@@ -19,6 +19,7 @@ from weftline.app.authentication import Authenticator
 from weftline.app.background_jobs import background_jobs
 from weftline.app.background_tasks import BackgroundTasks
 from weftline.app.caches import BufferedReadCounts, Cache, CacheRegistry
+from weftline.app.call_meter import CallMeter, CallPrices
 from weftline.app.dispatch import CallContext, Dispatcher, Incoming, RegisteredOperations, authorise
 from weftline.app.event_feed import LiveFeed
 from weftline.app.guardrails import BufferedHits, CurrentGuardrails, SharedCallRates
@@ -42,7 +43,6 @@ from weftline.app.tenants import Tenants, default_plan
 from weftline.app.tools.catalogue import IndexedTools
 from weftline.app.tools.toolbox import WEFTLINE_TOOLS, WEFTLINE_TOOLS_CALL, Toolbox
 from weftline.app.transfer import Transfers, Uploads
-from weftline.app.usage_meter import CallPrices, UsageMeter
 from weftline.app.wiring import Container, Singletons
 from weftline.indexing.pins.model import PinLimits
 from weftline.jobs.alerts import AlertJob
@@ -161,7 +161,7 @@ class App:
         self.chat_model = configured_chat_model(settings, self.metrics) if chat_model is None else chat_model
         self.caches = CacheRegistry()
         self.database = connect(settings.storage_url)
-        self.usage_meter = UsageMeter(self.database, self.clock)
+        self.call_meter = CallMeter(self.database, self.clock)
         self.metrics_snapshot = MetricsSnapshot(self.database, self.metrics, self.caches, self.clock, self._job_figures)
         self.tenants = Tenants(self.database, self.clock, settings.signing_secret.encode())
         self.ready = self._writes_history = False
@@ -173,7 +173,7 @@ class App:
         self.metrics.add_source(ProcessFigures(self.database, self.caches, self.feed.subscribers))
         self.objects = Objects(self.database, connect_objects(settings), self.clock)
         self._container = Container(self.database, self.clock, settings.signing_secret.encode())
-        self.proxied_usage = ProxiedUsage(self.usage_meter, self.database, self._container)
+        self.proxied_usage = ProxiedUsage(self.call_meter, self.database, self._container)
         self._search_stores = CallerTransactions(self.database, self._container, SearchStores)
         self._know_callers(settings)
         self._scan_content(settings)
@@ -268,7 +268,7 @@ class App:
     def _metered_chat_model(self) -> ChatModel | None:
         if self.chat_model is None:
             return None
-        return MeteredChatModel(self.chat_model, self.usage_meter, self.call_prices, self._catalog, self.clock)
+        return MeteredChatModel(self.chat_model, self.call_meter, self.call_prices, self._catalog, self.clock)
 
     def _guard_calls(self) -> None:
         """Enforce the guardrails of every caller's layers."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from weftline.app.call_meter import reported_sums
 from weftline.app.genai_telemetry import chat_span, describe_usage
-from weftline.app.usage_meter import reported_sums
 from weftline.jobs.runner import attempt
 from weftline.models.language_models.chat_model import ChatModelError
 from weftline.models.metering.model import UsageSums
 
 if TYPE_CHECKING:
-    from weftline.app.usage_meter import CallPrices, UsageMeter
+    from weftline.app.call_meter import CallMeter, CallPrices
     from weftline.kernel.clock import Clock
     from weftline.models.language_models.catalog import Catalog
     from weftline.models.language_models.chat_model import ChatAnswer, ChatCaller, ChatModel, ChatRequest
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class MeteredChatModel:
     """A chat model that leaves a usage entry of every call. Not being able to write one does not fail the call."""
 
-    def __init__(self, model: ChatModel, meter: UsageMeter, prices: CallPrices, catalog: Catalog, clock: Clock) -> None:
+    def __init__(self, model: ChatModel, meter: CallMeter, prices: CallPrices, catalog: Catalog, clock: Clock) -> None:
         self._model = model
-        self._usage_meter = meter
+        self._call_meter = meter
         self._prices = prices
         self._catalog = catalog
         self._clock = clock
@@ -52,5 +52,5 @@ class MeteredChatModel:
 
     async def _meter(self, caller: ChatCaller, sums: UsageSums, started: float) -> None:
         if caller.tenant:
-            adding = self._usage_meter.add("compaction", caller, self.name, sums, perf_counter() - started)
+            adding = self._call_meter.add("compaction", caller, self.name, sums, perf_counter() - started)
             await attempt("usage.meter", adding, tenant=caller.tenant)

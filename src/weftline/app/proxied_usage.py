@@ -9,7 +9,7 @@ from weftline.models.budgets.service import Budgets
 from weftline.storage.sql.unit_of_work import SystemTransactions
 
 if TYPE_CHECKING:
-    from weftline.app.usage_meter import UsageMeter
+    from weftline.app.call_meter import CallMeter
     from weftline.models.language_models.chat_model import ChatCaller
     from weftline.models.metering.model import CallKind, UsageSums
     from weftline.storage.sql.database import Database
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class ProxiedUsage:
     """Meters calls that were made, and refuses further ones of agents with a spent budget."""
 
-    def __init__(self, meter: UsageMeter, database: Database, injector: Injector) -> None:
+    def __init__(self, meter: CallMeter, database: Database, injector: Injector) -> None:
         self._meter = meter
         self._budgets = SystemTransactions(database, injector, Budgets)
 

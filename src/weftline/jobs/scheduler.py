@@ -175,7 +175,7 @@ class JobQueue:
             self._ready[work.tenant] = queue
 
     def _limits(self, running: Sequence[Work], share: Callable[[int], int]) -> Callable[[Work], bool]:
-        """Return what tells whether a share of each limit leaves room for a piece of work beside what runs."""
+        """Return a predicate: whether a piece of work may start beside running ones within this share of each limit."""
         tenants, groups = Counter(work.tenant for work in running), Counter(work.group for work in running)
         total, per_tenant, per_group = map(share, (self.job.concurrency, self.job.per_tenant, self.job.per_group))
         return lambda work: (

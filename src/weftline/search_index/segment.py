@@ -40,7 +40,7 @@ class VisibilityGroup(NamedTuple):
 
     @property
     def prior(self) -> float:
-        """Return by which part a match counts more; the ACL of a message to one reader has its two sides."""
+        """Return the share by which a match is raised. The ACL of a direct message names sender and reader."""
         is_direct = self.source == "message" and self.scope.count(f'"{PRINCIPAL}') > 1
         return max(SOURCES[self.source].prior, PRIORS.get(self.kind, 0.0), DIRECT_PRIOR if is_direct else 0.0)
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from weftline.sessions.messages.model import Message
 
 _PINNED = "pinned"
-# Instructions to other agents. Providers call the role of such messages system or developer.
 _FACTS = frozenset({"fact", "immutable_fact"})
+# Instructions to other agents. Providers call the role of such messages system or developer.
 PROTECTED_CATEGORIES = frozenset({"system", "developer", "guardrail"})
 
 

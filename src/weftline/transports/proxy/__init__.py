@@ -1,1 +1,1 @@
-"""Model proxy: stands in for a provider of language models, and forwards to it byte for byte."""
+"""Model proxy: forwards requests to providers of language models, and their answers back, without changing a byte."""

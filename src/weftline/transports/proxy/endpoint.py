@@ -61,7 +61,7 @@ _SUCCESS = range(200, 300)
 _PRIVATE_HINT = (
     "Its name leads to a private network. The operator can allow that with WEFTLINE_PROXY_PRIVATE_HOSTS=NAME."
 )
-# Encoded twice, and once more by whoever is in between.
+# How many times a path is percent-decoded before it is checked: servers on the way may each decode it once.
 _MAX_DECODED = 3
 _SEPARATOR = re.compile(rb"[/\\]")
 # A provider that cannot be reached, or breaks off.

@@ -8,7 +8,7 @@ import logging
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from weftline.app.usage_meter import reported_sums
+from weftline.app.call_meter import reported_sums
 from weftline.jobs.runner import attempt
 from weftline.kernel.errors import SystemUnavailable
 from weftline.models.metering.model import UsageSums
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from decimal import Decimal
 
-    from weftline.app.usage_meter import CallPrices
+    from weftline.app.call_meter import CallPrices
     from weftline.models.language_models.answer_usage import AnswerReader
     from weftline.models.language_models.chat_model import ChatCaller
     from weftline.models.language_models.usage import Usage

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from weftline.access.authentication import identify_local
-from weftline.app.usage_meter import CallPrices, UsageMeter
+from weftline.app.call_meter import CallMeter, CallPrices
 from weftline.kernel.clock import SystemClock
 from weftline.kernel.errors import HostNotAllowed, NotFound, WeftlineError
 from weftline.models.language_models.catalog import load_catalog
@@ -112,7 +112,7 @@ class LocalProxy:
         await self._endpoint(scope, receive, send)
 
 
-async def _open_meter(settings: Settings, caller: ChatCaller, stack: AsyncExitStack) -> tuple[UsageMeter | None, str]:
+async def _open_meter(settings: Settings, caller: ChatCaller, stack: AsyncExitStack) -> tuple[CallMeter | None, str]:
     """Open the database, if there is one with this version's schema: the proxy works without it, and changes none."""
     if not _has_database(settings.storage_url):
         return None, "Calls are shown here and not metered: there is no database yet."
@@ -130,7 +130,7 @@ async def _open_meter(settings: Settings, caller: ChatCaller, stack: AsyncExitSt
             raise
         reason = error.code if isinstance(error, WeftlineError) else type(error).__name__
         return None, f"Calls are shown here and not metered: the database cannot be opened ({reason})."
-    return UsageMeter(database, SystemClock()), f"Calls are metered for {caller.agent_id}: weftline usage report"
+    return CallMeter(database, SystemClock()), f"Calls are metered for {caller.agent_id}: weftline usage report"
 
 
 def _has_database(url: str) -> bool:

@@ -41,7 +41,7 @@ class CallPrices:
         return cost_of(self._prices, self._catalog.find(model), usage, at)
 
 
-class UsageMeter:
+class CallMeter:
     """Adds a usage entry for each call."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
