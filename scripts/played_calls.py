@@ -8,7 +8,7 @@ import os
 import secrets
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -18,11 +18,15 @@ import msgspec
 from weftline.app.app import App
 from weftline.app.authentication import Local
 from weftline.app.dispatch import CallContext
+from weftline.encoder.classifier import CLASSIFIER
 from weftline.kernel.errors import WeftlineError
 from weftline.settings import Settings
 from weftline.testing.clock import FrozenClock
 from weftline.transports.http.http_io import error_body
+from weftline.windows.compaction.facts import statements
 
+# Of the classifier.
+_DIGITS = 1
 _MODELS = ("claude-sonnet-5", "gpt-5")
 _STRATEGIES = ("sliding_window", "hierarchical", "task_scoped", "key_facts", "auto")
 _MEASURED = frozenset(("took_ms", "timing_ms", "duration_ms"))
@@ -76,8 +80,24 @@ def _counting_ids() -> Iterator[None]:
         patch.object(secrets, "token_urlsafe", lambda size=32: octets(size).hex()),
         patch.object(os, "urandom", octets),
         patch.object(time, "time_ns", lambda: next(numbers)),
+        patch.object(statements, "_classifier", _RoundingClassifier),
     ):
         yield
+
+
+class _RoundingClassifier:
+    """The classifier of sentences with rounded numbers: the exact ones differ between processors."""
+
+    def __init__(self) -> None:
+        self._classifier = CLASSIFIER.get()
+        self.tokens = self._classifier.tokens
+
+    def kinds(self, window: Sequence[int], spans: Sequence[tuple[int, int]]) -> Any:  # noqa: ANN401 - an array
+        return self._classifier.kinds(window, spans).round(_DIGITS)
+
+    def pair(self, first: str, second: str) -> tuple[float, float]:
+        answers, replaces = self._classifier.pair(first, second)
+        return round(answers, _DIGITS), round(replaces, _DIGITS)
 
 
 async def _play(folder: str) -> dict[str, Any]:
