@@ -36,7 +36,7 @@ from weftline.testing.receipts import receipt
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 _CAPACITY = 100_000
 _CALLS = 20

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from weftline.app.app import App
     from weftline.indexing.embeddings.model import Embedder
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 _MIN_RATIO = 0.8
 _ADD_BATCH = 100

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from weftline.kernel.transaction import Transaction
     from weftline.search.index_view import View
-    from weftline.storage.sql.database import Transaction
 
     Floats = NDArray[np.float32]
 

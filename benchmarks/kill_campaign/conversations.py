@@ -16,8 +16,8 @@ from weftline.windows.compaction.model import OPEN_STATES
 
 if TYPE_CHECKING:
     from weftline.app.app import App
+    from weftline.kernel.transaction import Transaction
     from weftline.models.metering.model import UsageEntry
-    from weftline.storage.sql.database import Transaction
 
 TENANT = "default"
 # Agent whose calls are limited by a budget.

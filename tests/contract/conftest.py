@@ -53,7 +53,8 @@ from weftline.storage.sql.windows import SqlWindowStore
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.kernel.transaction import Transaction
+    from weftline.storage.sql.database import Database
     from weftline.testing.clock import FrozenClock
 
 

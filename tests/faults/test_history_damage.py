@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from support.world import World
     from weftline.history.model import Damage
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 pytestmark = [pytest.mark.both_databases, pytest.mark.req("SC-08")]
 

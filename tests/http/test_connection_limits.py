@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from support.world import Caller, World
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 pytestmark = [
     pytest.mark.parametrize("database_url", ["sqlite"], indirect=True),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from support.world import Caller, World
     from weftline.history.model import Head
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 pytestmark = pytest.mark.req("CE-F25")
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
     from support.world import Caller, World
+    from weftline.kernel.transaction import Row, Value
     from weftline.settings import Settings
-    from weftline.storage.sql.database import Row, Value
 
 MANY = 160
 # Statements, rows read and rows changed of one transaction.

@@ -16,7 +16,7 @@ from weftline.storage.sql.history import SqlLineStore
 
 if TYPE_CHECKING:
     from support.world import Caller, World
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 pytestmark = [pytest.mark.both_databases, pytest.mark.req("SC-08")]
 BOARD = f"board:{SESSION}"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from support.knowledge import QuickEmbedder
     from support.world import World
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 
 SMALL = {"chunk_tokens": 32, "overlap_tokens": 4}

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from support.world import Caller
     from weftline.app.app import App
     from weftline.jobs.runner import Lease
-    from weftline.storage.sql.database import Scope, Transaction
+    from weftline.kernel.transaction import Transaction
+    from weftline.storage.sql.database import Scope
 
 LINE = "board:s1"
 

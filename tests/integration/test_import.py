@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from support.world import World
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
     from weftline.testing.clock import FrozenClock
 
 pytestmark = pytest.mark.req("AC-14")

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from support.world import World
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 pytestmark = pytest.mark.both_databases
 LINE = "scratch:s1:planner"

@@ -36,8 +36,8 @@ from weftline.testing.clock import FrozenClock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from weftline.kernel.transaction import Transaction
     from weftline.models.metering.store import GroupBy, UsageTotals
-    from weftline.storage.sql.database import Transaction
 
 SECOND = 1_000_000
 HOUR, DAY = 3_600 * SECOND, 86_400 * SECOND

@@ -13,10 +13,11 @@ from support import forked_python
 from support.databases import new_postgres_database
 from support.world import refused
 from weftline.kernel.clock import to_micros
+from weftline.kernel.transaction import placeholders
 from weftline.models.metering.model import SUM_NAMES
 from weftline.storage.migrations.runner import known_migrations, migrate, status
 from weftline.storage.sql.blobs import pack
-from weftline.storage.sql.database import SYSTEM, Scope, connect, placeholders
+from weftline.storage.sql.database import SYSTEM, Scope, connect
 from weftline.storage.sql.dialects.postgres import PostgresDatabase
 from weftline.storage.sql.receipts import SqlReceiptStore
 from weftline.storage.sql.sessions import SqlSessionStore
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
+    from weftline.kernel.transaction import Transaction
     from weftline.prompts.assembly.receipts import SavingsTotal, StoredReceipt
     from weftline.sessions.model import Session
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.storage.sql.database import Database
     from weftline.testing.clock import FrozenClock
 
 OPEN = """

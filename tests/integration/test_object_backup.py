@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from weftline.history.object_storage.store import ObjectStore
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.kernel.transaction import Transaction
+    from weftline.storage.sql.database import Database
     from weftline.testing.clock import FrozenClock
 
 VALUE = b"a value too large for the database" * 1_000

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 VALUE = b"a value too large for the database" * 1_000
 OTHER = b"another" * 1_000

@@ -14,7 +14,7 @@ from weftline.storage.sql.database import SYSTEM, Scope, connect
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
     from weftline.testing.clock import FrozenClock
 
 pytestmark = pytest.mark.req("MS-08")

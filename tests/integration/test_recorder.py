@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from support.world import World
+    from weftline.kernel.transaction import Transaction
     from weftline.records.store import StoredRecord
-    from weftline.storage.sql.database import Transaction
 
 
 def budget(name: str, max_items: int = 1) -> ContextBudget:

@@ -23,7 +23,7 @@ from weftline.storage.sql.metering import SqlUsageStore
 
 if TYPE_CHECKING:
     from support.world import Caller, World
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 MODEL, OTHER_MODEL = "claude-sonnet-4-5", "gpt-5-mini"
 EVERY = ["read", "write", "admin"]

@@ -33,7 +33,7 @@ from weftline.storage.sql.vectors import _index_name
 
 if TYPE_CHECKING:
     from support.world import World
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
     from weftline.testing.clock import FrozenClock
 
 pytestmark = [

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from support.world import World
     from weftline.app.search.replica import Alarm
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 COLLECTION, MODEL, OTHER_MODEL = "domain:handbook", "m", "n"
 ANN = NamedCaller("a")

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from weftline.kernel.fields import new_ordered_id
+from weftline.kernel.transaction import Transaction
 from weftline.storage.sql.compactions import SqlCompactionStore
-from weftline.storage.sql.database import Scope, Transaction
+from weftline.storage.sql.database import Scope
 from weftline.windows.compaction.model import CompactedView, Compaction, CompactionState, Summary
 from weftline.windows.compaction.service import version_of
 

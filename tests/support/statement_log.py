@@ -9,7 +9,8 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.kernel.transaction import Transaction
+    from weftline.storage.sql.database import Database
 
 _STATEMENTS = frozenset({"one", "all", "run", "changed", "many"})
 

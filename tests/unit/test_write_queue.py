@@ -24,7 +24,7 @@ from weftline.storage.sql.dialects.sqlite_writes import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 _LOOP = asyncio.new_event_loop()
 

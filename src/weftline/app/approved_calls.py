@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from weftline.kernel.clock import Clock
     from weftline.kernel.identity import Actor
     from weftline.kernel.operation import Operation, Registry
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.kernel.transaction import Transaction
+    from weftline.storage.sql.database import Database
 
 ADVANCE = "approvals.advance"
 # While a call waits for its decision in this process.

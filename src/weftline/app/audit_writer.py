@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from weftline.kernel.errors import WeftlineError
     from weftline.kernel.identity import Actor
     from weftline.kernel.operation import Operation, Request, Response
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.kernel.transaction import Transaction
+    from weftline.storage.sql.database import Database
 
 _log = logging.getLogger("weftline.audit")
 _MINUTE = 60_000_000

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from weftline.access.store import TokenCodec
     from weftline.kernel.clock import Clock
     from weftline.kernel.identity import Actor
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.kernel.transaction import Transaction
+    from weftline.storage.sql.database import Database
 
 _MAX_CACHED = 20_000
 _FRESH_SECONDS = 1.0

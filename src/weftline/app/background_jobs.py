@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from weftline.app.app import App
     from weftline.jobs.scheduler import JobQueue
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 FLUSH_READ_COUNTS = "board.flush_read_counts"
 FLUSH_REFUSALS = "audit.flush_refusals"

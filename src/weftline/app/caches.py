@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from weftline.kernel.clock import Clock
     from weftline.kernel.ports import CacheKey
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.kernel.transaction import Transaction
+    from weftline.storage.sql.database import Database
 
 V = TypeVar("V")
 Level = Literal[1, 2]

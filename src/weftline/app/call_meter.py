@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from weftline.kernel.clock import Clock
+    from weftline.kernel.transaction import Transaction
     from weftline.models.language_models.catalog import Catalog
     from weftline.models.language_models.chat_model import ChatCaller
     from weftline.models.language_models.prices import Prices
     from weftline.models.language_models.usage import Usage
     from weftline.models.metering.model import CallKind
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.storage.sql.database import Database
 
 _MICROS = 1_000_000
 

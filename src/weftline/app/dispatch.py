@@ -69,8 +69,9 @@ if TYPE_CHECKING:
     from weftline.kernel.guards import EntryPoint, Guards
     from weftline.kernel.identity import Actor
     from weftline.kernel.operation import Operation, Preparation, Registry
+    from weftline.kernel.transaction import Transaction
     from weftline.safety.trust.scanner import ContentScanner, Verdicts
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.storage.sql.database import Database
 
 _log = logging.getLogger("weftline.calls")
 _tracer = trace.get_tracer("weftline")

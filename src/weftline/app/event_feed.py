@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from weftline.app.subscribers import Subscriber, SubscriberLimits
     from weftline.kernel.events import Event, StoredEvent
     from weftline.kernel.identity import Actor
+    from weftline.kernel.transaction import Transaction
     from weftline.sessions.events.model import EventFilter
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.storage.sql.database import Database
 
 _PAGE_SIZE = 200
 # Events from memory in one page: a subscriber that is far behind takes several turns.

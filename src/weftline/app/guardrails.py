@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from weftline.app.rate_limits import RateLimits
     from weftline.kernel.clock import Clock
     from weftline.kernel.identity import Actor
+    from weftline.kernel.transaction import Transaction
     from weftline.safety.guardrails.rules import CompiledRule, RuleSet
     from weftline.state.layers.rules import TenantRules
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.storage.sql.database import Database
     from weftline.storage.sql.unit_of_work import Injector
 
 _log = logging.getLogger("weftline.guardrails")

@@ -35,9 +35,10 @@ if TYPE_CHECKING:
     from weftline.kernel.guards import GuardedCall
     from weftline.kernel.identity import Actor
     from weftline.kernel.operation import Operation
+    from weftline.kernel.transaction import Transaction
     from weftline.safety.approvals.model import Decision, HeldCall
     from weftline.safety.approvals.store import CallPerformer
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.storage.sql.database import Database
 
 # Calls that wait in one process, of one tenant and in all; further ones are answered at once.
 MAX_WAITING_OF_TENANT = 100

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from weftline.history.object_storage.store import ObjectStore, UploadStart
     from weftline.kernel.clock import Clock
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.kernel.transaction import Transaction
+    from weftline.storage.sql.database import Database
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from weftline.kernel.clock import Clock
     from weftline.kernel.identity import Actor
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.kernel.transaction import Transaction
+    from weftline.storage.sql.database import Database
 
 _log = logging.getLogger("weftline.audit")
 _MINUTE = 60_000_000

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from weftline.kernel.clock import Clock
     from weftline.kernel.errors import WeftlineError
     from weftline.kernel.identity import Actor
+    from weftline.kernel.transaction import Transaction
     from weftline.safety.trust.policy import TrustPolicy
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.storage.sql.database import Database
 
 # Humans with this clearance read security events; so do admins.
 READER_CLEARANCE = 3

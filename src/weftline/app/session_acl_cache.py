@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from weftline.kernel.identity import Actor
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 _PAGE_SIZE = 5_000
 # With more events than this to catch up on (or back, after a restored backup), it is rebuilt, which costs no more.

@@ -13,7 +13,7 @@ from weftline.storage.sql.session_index import events_pending
 from weftline.storage.sql.tenants import problem_counts
 
 if TYPE_CHECKING:
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
     from weftline.storage.sql.tenants import ProblemCounts
 
 _MICROS = 1_000_000

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from weftline.access.plans.model import Plan
     from weftline.app.tenant_figures import TenantFigures
     from weftline.kernel.clock import Clock
+    from weftline.kernel.transaction import Transaction
     from weftline.settings import Settings
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.storage.sql.database import Database
 
 ADMIN = "admin"
 

@@ -157,10 +157,11 @@ from weftline.windows.store import CompactionQueue, EventCache, WindowStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from weftline.kernel.transaction import Transaction
     from weftline.safety.approvals.model import HeldCall
     from weftline.safety.trust.model import TrustLabel
     from weftline.safety.trust.policy import TrustPolicy
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.storage.sql.database import Database
 
     Source = Callable[["CallScope"], Any]
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from weftline.insight.alerts.evaluation import EvaluationRound
     from weftline.jobs.runner import Lease, LeaseRunner
     from weftline.jobs.scheduler import JobQueue
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
     from weftline.storage.sql.unit_of_work import Injector
 
 EVALUATE_ALERTS = "alerts.evaluate"

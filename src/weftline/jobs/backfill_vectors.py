@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from weftline.indexing.collections.model import Chunk
     from weftline.indexing.embeddings.model import Embeddings
     from weftline.jobs.runner import Lease, LeaseRunner
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 BACKFILL = "embeddings.backfill"
 _BATCH = 64

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from weftline.jobs.scheduler import JobQueue
     from weftline.kernel.clock import Clock
     from weftline.kernel.events import NewEvent
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.kernel.transaction import Transaction
+    from weftline.storage.sql.database import Database
     from weftline.storage.sql.deferred_deletions import PendingDeletion
     from weftline.storage.sql.unit_of_work import Injector
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from weftline.jobs.runner import Lease, LeaseRunner
     from weftline.jobs.scheduler import JobQueue, Scheduler
     from weftline.kernel.identity import Actor
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
     from weftline.storage.sql.unit_of_work import Injector
     from weftline.windows.compaction.compactor import Compactor
     from weftline.windows.compaction.model import Compaction, CompactionDraft

@@ -16,7 +16,7 @@ from weftline.storage.sql.unit_of_work import SystemTransactions
 if TYPE_CHECKING:
     from weftline.jobs.runner import Lease, LeaseRunner
     from weftline.jobs.scheduler import JobQueue
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
     from weftline.storage.sql.unit_of_work import Injector
 
 PRUNE_DOCUMENTS = "knowledge.prune"

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from weftline.jobs.runner import Lease, LeaseRunner
     from weftline.jobs.scheduler import JobQueue
     from weftline.kernel.identity import Actor
+    from weftline.kernel.transaction import Transaction
     from weftline.knowledge.model import Domain
     from weftline.search.retriever import Retriever
-    from weftline.storage.sql.database import Transaction
     from weftline.storage.sql.unit_of_work import Injector
 
 EVALUATE = "knowledge.evaluate"

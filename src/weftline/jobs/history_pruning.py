@@ -22,7 +22,7 @@ from weftline.storage.sql.jobs import SqlJobStore
 if TYPE_CHECKING:
     from weftline.jobs.runner import Lease, LeaseRunner
     from weftline.kernel.identity import Actor
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
     from weftline.storage.sql.unit_of_work import Injector
 
 T = TypeVar("T")

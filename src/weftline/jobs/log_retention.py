@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from weftline.jobs.runner import Lease, LeaseRunner
     from weftline.jobs.scheduler import JobQueue
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
     from weftline.storage.sql.log_retention import PrunedEvent, ScannedEvents
 
 PRUNE_LOGS = "logs.prune"

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
     from weftline.jobs.scheduler import JobQueue
     from weftline.kernel.clock import Clock
+    from weftline.kernel.transaction import Transaction
     from weftline.models.metering.model import UsageEntry
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.storage.sql.database import Database
     from weftline.storage.sql.unit_of_work import Injector
 
 ROLL_UP = "usage.roll_up"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from weftline.jobs.runner import LeaseRunner
     from weftline.jobs.scheduler import JobQueue
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
     from weftline.storage.sql.unit_of_work import Injector
 
 REINDEX = "knowledge.reindex"

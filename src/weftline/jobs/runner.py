@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from weftline.kernel.clock import Clock
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.kernel.transaction import Transaction
+    from weftline.storage.sql.database import Database
 
 T = TypeVar("T")
 

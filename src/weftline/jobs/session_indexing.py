@@ -57,10 +57,10 @@ if TYPE_CHECKING:
     from weftline.jobs.runner import Lease, LeaseRunner
     from weftline.jobs.scheduler import JobQueue
     from weftline.kernel.ports import JobMetrics
+    from weftline.kernel.transaction import Transaction
     from weftline.search.session_indexing.cursor import IndexItem
     from weftline.search.session_indexing.indexer import IndexingRound, ItemChange
     from weftline.search.session_indexing.item_text import ItemText
-    from weftline.storage.sql.database import Transaction
     from weftline.storage.sql.unit_of_work import Injector
 
 INDEX = "search.index_sessions"

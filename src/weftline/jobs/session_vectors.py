@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from weftline.jobs.runner import Lease, LeaseRunner
     from weftline.jobs.scheduler import JobQueue
     from weftline.kernel.ports import JobMetrics
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 EMBED = "search.embed_sessions"
 # Tenants whose items are embedded at the same time: one with a slow embedder delays only a few others.

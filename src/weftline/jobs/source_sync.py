@@ -48,11 +48,11 @@ if TYPE_CHECKING:
     from weftline.jobs.scheduler import JobQueue
     from weftline.kernel.guards import EntryPoint, Guards
     from weftline.kernel.identity import Actor
+    from weftline.kernel.transaction import Transaction
     from weftline.knowledge.document_operations import NewDocument
     from weftline.knowledge.sources.hooks import HookBody, SignedCall
     from weftline.knowledge.sources.model import SourceFile, SourceKind
     from weftline.knowledge.sources.store import Fetcher, FolderReader
-    from weftline.storage.sql.database import Transaction
     from weftline.storage.sql.unit_of_work import Injector
 
 T = TypeVar("T")

@@ -14,7 +14,8 @@ from weftline.windows.autosave import Autosaves
 
 if TYPE_CHECKING:
     from weftline.kernel.clock import Clock
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.kernel.transaction import Transaction
+    from weftline.storage.sql.database import Database
     from weftline.storage.sql.unit_of_work import Injector
     from weftline.windows.model import WindowSettings
 

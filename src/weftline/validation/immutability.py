@@ -32,8 +32,8 @@ from weftline.validation.temporary_weftline import TENANT, TenantCaller, opened,
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
+    from weftline.kernel.transaction import Transaction
     from weftline.settings import Settings
-    from weftline.storage.sql.database import Transaction
 
 _FORMS = ("neutral", "openai_chat", "openai_responses", "anthropic")
 _ALTERATIONS = 5

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from weftline.kernel.identity import Actor
     from weftline.kernel.operation import Operation
+    from weftline.kernel.transaction import Transaction
     from weftline.settings import Settings
-    from weftline.storage.sql.database import Transaction
 
 _OTHER = "neighbour"
 _MARK, _OTHER_MARK = "quokka", "numbat"

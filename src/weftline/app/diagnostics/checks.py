@@ -45,9 +45,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from weftline.kernel.clock import Clock
+    from weftline.kernel.transaction import Transaction
     from weftline.settings import Settings
     from weftline.storage.migrations.runner import MigrationStatus
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.storage.sql.database import Database
     from weftline.storage.sql.signature_check import SignedLine
 
 _MIN_PYTHON = (3, 11)

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from weftline.indexing.embeddings.store import CachedKind, CachedVector
     from weftline.kernel.clock import Clock
     from weftline.kernel.identity import Actor
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.kernel.transaction import Transaction
+    from weftline.storage.sql.database import Database
 
 # Texts embedded before their vectors are stored; a process that stops loses at most these.
 _BATCH_SIZE = 256

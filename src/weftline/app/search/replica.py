@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
     from weftline.app.background_tasks import BackgroundTasks
     from weftline.indexing.collections.model import CollectionState, IndexedChunk, Removal
+    from weftline.kernel.transaction import Transaction
     from weftline.search_index.segment_store import LoadedSnapshot, SegmentStore
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.storage.sql.database import Database
 
 
 class Alarm(Protocol):

@@ -47,8 +47,9 @@ if TYPE_CHECKING:
     from weftline.indexing.collections.store import VectorSearch
     from weftline.kernel.clock import Clock
     from weftline.kernel.events import Outbox
+    from weftline.kernel.transaction import Transaction
     from weftline.search.index_view import Audiences, CollectionQuery, View
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.storage.sql.database import Database
 
 _MAX_BYTES_IN_MEMORY = 2**30
 # Visibility of larger collections is computed in a thread.

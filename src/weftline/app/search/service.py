@@ -36,12 +36,13 @@ if TYPE_CHECKING:
     from weftline.kernel.events import NewEvent, StoredEvent
     from weftline.kernel.identity import Actor
     from weftline.kernel.ports import Transactions
+    from weftline.kernel.transaction import Transaction
     from weftline.search.index_view import Audiences, CollectionQuery, View
     from weftline.search.model import Query, Ranking
     from weftline.search.retriever import Embed
     from weftline.search.scope import RequestedScope
     from weftline.search.stores import SearchStores
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.storage.sql.database import Database
 
 # Every search checks at most this many unindexed events for its caller.
 _MAX_PENDING = 1_000

@@ -38,10 +38,11 @@ if TYPE_CHECKING:
     from weftline.indexing.embeddings.model import Vectors
     from weftline.kernel.clock import Clock
     from weftline.kernel.identity import Actor
+    from weftline.kernel.transaction import Transaction
     from weftline.prompts.tools.model import RegisteredTool
     from weftline.search.index_view import View
     from weftline.search.model import Ranked
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.storage.sql.database import Database
 
 # Tools have no importance and no age: the best few are returned, however well they fit.
 _WEIGHTS = RankingWeights(min_score=0.0, recency_weight=0.0, importance_weight=0.0)

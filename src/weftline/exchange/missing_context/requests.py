@@ -48,9 +48,8 @@ from weftline.state.board.model import StoreFull, ValueTooLarge
 
 if TYPE_CHECKING:
     from weftline.exchange.missing_context.model import Gap
-    from weftline.kernel.identity import Actor
     from weftline.records.model import ContextSelection, MissingContext
-    from weftline.sessions.messages.search.searcher import MessageSearchResult, Searcher
+    from weftline.sessions.messages.search.searcher import MessageSearchResult
     from weftline.sessions.model import Session
     from weftline.sessions.recorder import Recorder
 

@@ -36,9 +36,10 @@ if TYPE_CHECKING:
 
     from weftline.history.object_storage.store import ObjectStore
     from weftline.kernel.clock import Clock
+    from weftline.kernel.transaction import Transaction, Value
     from weftline.storage.backup.archive import Progress
     from weftline.storage.backup.tables import ObjectRow, Table
-    from weftline.storage.sql.database import Database, Transaction, Value
+    from weftline.storage.sql.database import Database
 
 # Rows vary from bytes to megabytes, so the page size follows the size of previous rows.
 _PAGE_BYTES = 2_000_000

@@ -40,9 +40,10 @@ if TYPE_CHECKING:
 
     from weftline.history.object_storage.store import Staging
     from weftline.kernel.clock import Clock
+    from weftline.kernel.transaction import Transaction
     from weftline.storage.backup.archive import Manifest, Progress, TableContent
     from weftline.storage.backup.tables import ObjectRow, Table
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.storage.sql.database import Database
 
 _BATCH_BYTES = 2_000_000
 _BATCH_ITEMS = 100

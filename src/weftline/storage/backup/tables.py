@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import zipfile
     from collections.abc import Iterable, Iterator
 
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 OBJECTS = "objects"
 COLLECTIONS = "collections"

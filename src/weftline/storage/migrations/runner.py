@@ -13,7 +13,8 @@ from weftline.kernel.errors import Conflict
 
 if TYPE_CHECKING:
     from weftline.kernel.clock import Clock
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.kernel.transaction import Transaction
+    from weftline.storage.sql.database import Database
 
 _MIGRATIONS_TABLE = """
 CREATE TABLE IF NOT EXISTS weftline_migrations (

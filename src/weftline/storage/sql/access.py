@@ -11,12 +11,12 @@ from weftline.access.audit import AuditQuery, AuditRow
 from weftline.access.model import Memberships, Principal, SigningKey, StoredKey, StoredToken
 from weftline.kernel.fields import MAX_INT
 from weftline.kernel.identity import Permission, PrincipalKind, names_of_type
-from weftline.storage.sql.database import SqlStore
+from weftline.kernel.transaction import SqlStore
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from weftline.storage.sql.database import Row, Transaction
+    from weftline.kernel.transaction import Row, Transaction
 
 _PRINCIPAL = """
 SELECT p.principal_id, p.kind, p.agent_type, p.parent_id, parent.kind, p.clearance, p.permissions, p.created_at,

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from weftline.insight.alerts.conditions import RecentCall
 from weftline.insight.alerts.store import AgentsWithCalls
-from weftline.storage.sql.database import SqlStore
+from weftline.kernel.transaction import SqlStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from weftline.storage.sql.database import Transaction, Value
+    from weftline.kernel.transaction import Transaction, Value
 
 _ENTRIES = 2_000
 _SINCE = """

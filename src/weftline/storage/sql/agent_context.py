@@ -10,10 +10,10 @@ import msgspec
 
 from weftline.history.composite_lines import PartVersion
 from weftline.history.model import BRANCH_MARK, ChangeKind
+from weftline.kernel.transaction import BATCH_SIZE, SqlStore, flat_batches
 from weftline.state.agent_context.model import pin_holder
 from weftline.state.agent_context.store import PinnedContext
 from weftline.storage.sql.blobs import SqlBlobs
-from weftline.storage.sql.database import BATCH_SIZE, SqlStore, flat_batches
 from weftline.storage.sql.history import SqlLineStore
 from weftline.storage.sql.history_rows import VERSION, version
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from weftline.history.model import Point, Version
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 
 _encode = msgspec.json.Encoder(order="deterministic").encode

@@ -8,14 +8,14 @@ import msgspec
 
 from weftline.insight.alerts.model import Alert, AlertState
 from weftline.kernel.alerts import ALERT_CONDITIONS, AlertSubject, agent_subject
-from weftline.storage.sql.database import SqlStore, placeholders
+from weftline.kernel.transaction import SqlStore, placeholders
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weftline.insight.alerts.store import AlertFilter, AlertReader
     from weftline.kernel.alerts import AlertCondition
-    from weftline.storage.sql.database import Row, Transaction, Value
+    from weftline.kernel.transaction import Row, Transaction, Value
 
 _COLUMNS = """alert_id, condition, subject, about, state, data, opened_at, seen_at, acknowledged_at, acknowledged_by,
     resolved_at, resolved_by, digest_id"""

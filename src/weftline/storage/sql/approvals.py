@@ -9,17 +9,17 @@ import msgspec
 from weftline.kernel.approval import HoldReason
 from weftline.kernel.correlation import Correlation
 from weftline.kernel.identity import Permission
+from weftline.kernel.transaction import SqlStore, batches, placeholders
 from weftline.safety.approvals.model import RELEASE, ApprovalState, CallResult, HeldCall
 from weftline.safety.approvals.store import Pending, PerformedElsewhere
 from weftline.storage.sql.blobs import pack, text_of
-from weftline.storage.sql.database import SqlStore, batches, placeholders
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weftline.kernel.approval import Approval
+    from weftline.kernel.transaction import Row, Transaction
     from weftline.safety.approvals.model import Hold
-    from weftline.storage.sql.database import Row, Transaction
 
 _COLUMNS = """approval_id, caller_id, caller, session_id, operation, request, digest, hold, reason, permissions,
     token_id, key_id, step, bound_session, correlation, created_at, expires_at, due_at, state, checks, decided_at,

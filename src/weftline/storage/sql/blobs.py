@@ -10,7 +10,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from weftline.history.model import ValueDamaged
-from weftline.storage.sql.database import SqlStore, batches, placeholders
+from weftline.kernel.transaction import SqlStore, batches, placeholders
 from weftline.storage.sql.object_storage import SqlObjectIndex
 
 if TYPE_CHECKING:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from weftline.kernel.identity import ANYONE, named_types
+from weftline.kernel.transaction import SqlStore
 from weftline.state.board.model import Entry, EntryWithValue
 from weftline.storage.sql.acl_column import decode_patterns, encode_patterns
 from weftline.storage.sql.blobs import text_of
-from weftline.storage.sql.database import SqlStore
 from weftline.storage.sql.trust_column import decode_label, encode_label
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.storage.sql.database import Row, Value
+    from weftline.kernel.transaction import Row, Value
 
 _COLUMNS = """
 e.key, e.incarnation, e.version, e.blob_hash, e.tokens, e.written_by, e.written_at, e.expires_at,

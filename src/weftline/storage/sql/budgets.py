@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from weftline.kernel.transaction import SqlStore
 from weftline.models.budgets.model import AGENT, TEAM, TENANT, Budget, BudgetUse, Spend, period_start
-from weftline.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from weftline.kernel.transaction import Row
     from weftline.models.budgets.model import BudgetName, Charge
-    from weftline.storage.sql.database import Row
 
 _SUMS = "tokens, nanodollars, calls, unpriced_calls, near_at, exceeded_at"
 _BUDGET_COLUMNS = len(Budget.__struct_fields__)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weftline.history.store import Checkout
-from weftline.storage.sql.database import SqlStore
+from weftline.kernel.transaction import SqlStore
 
 if TYPE_CHECKING:
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 
 _SWITCH = """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from weftline.indexing.collections.model import Chunk, CollectionState, IndexedChunk, Removal, VectorUpdate
-from weftline.storage.sql.database import BATCH_SIZE, flat_batches
+from weftline.kernel.transaction import BATCH_SIZE, flat_batches
 from weftline.storage.sql.deferred_deletions import DELETE_BATCH_SIZE, PendingDeletion, SqlDeferredDeletions
 from weftline.storage.sql.embeddings import SqlVectorStore
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from weftline.indexing.collections.model import NewChunk
-    from weftline.storage.sql.database import Row, Transaction
+    from weftline.kernel.transaction import Row, Transaction
 
 NumberOrText = TypeVar("NumberOrText", int, str)
 

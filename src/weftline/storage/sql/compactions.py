@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import structs
 
+from weftline.kernel.transaction import SqlStore
 from weftline.storage.sql.blobs import pack, text_of
-from weftline.storage.sql.database import SqlStore
 from weftline.windows.compaction.model import CompactedView, Compaction, CompactionState
 from weftline.windows.compaction.store import KEPT_COMPACTIONS, KEPT_VIEWS, AppliedCompaction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.storage.sql.database import Row, Transaction
+    from weftline.kernel.transaction import Row, Transaction
 
 _COMPACTION = "SELECT state, figures FROM compactions WHERE tenant = $1 "
 _BY_ID = _COMPACTION + "AND compaction_id = $2 "

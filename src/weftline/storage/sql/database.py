@@ -1,28 +1,22 @@
-"""The interface of both databases: transactions inside one tenant that run plain SQL.
-
-SQL is written once. Parameters are ``$1, $2, ...`` in the order of their first use, which both engines bind by
-position. The few words that differ are placeholders in braces (``{for_update}``) that the dialect fills in.
-"""
+"""The interface of both databases: transactions inside one tenant."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
 from weftline.settings import InvalidSetting
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
     from weftline.indexing.collections.store import VectorSearch
     from weftline.insight.metrics.model import DatabaseMetrics
-    from weftline.kernel.events import NewEvent
     from weftline.kernel.identity import Actor
+    from weftline.kernel.transaction import Row, Transaction, Value
 
-Row = Any
-Value = str | int | float | bytes | None
 T = TypeVar("T")
 
 
@@ -52,61 +46,8 @@ def caller_scope(actor: Actor) -> Scope:
     return Scope(actor.tenant, actor.epoch, actor.path)
 
 
-# Values per statement with a list of parameters.
-BATCH_SIZE = 50
 # Lookups that a read transaction repeats are few; those of long reads of many rows are all different.
 _MAX_SNAPSHOT_ROWS = 64
-
-
-def placeholders(first: int, count: int = BATCH_SIZE) -> str:
-    """Return ``count`` parameters for a list in SQL, from ``$first`` on."""
-    return ", ".join(f"${place}" for place in range(first, first + count))
-
-
-def batches(values: Sequence[T], size: int = BATCH_SIZE) -> Iterator[list[T]]:
-    """Split values into batches of one size, so that their statement is prepared once. The last value pads."""
-    for start in range(0, len(values), size):
-        batch = [*values[start : start + size]]
-        yield batch + batch[-1:] * (size - len(batch))
-
-
-def flat_batches(rows: Sequence[tuple[Value, ...]]) -> Iterator[list[Value]]:
-    """Split rows of values in the same way, as the parameters of one statement each."""
-    return ([value for row in batch for value in row] for batch in batches(rows))
-
-
-class Transaction(Protocol):
-    """One open transaction."""
-
-    tenant: str
-    published: list[NewEvent]
-    # Agent types that ACLs of this transaction name; noted with its events.
-    named_types: set[str]
-    access_changed: bool
-
-    async def one(self, sql: str, *values: Value) -> Row | None:
-        """Run a statement and return its first row."""
-        ...
-
-    async def all(self, sql: str, *values: Value) -> Sequence[Row]:
-        """Run a statement and return every row."""
-        ...
-
-    async def run(self, sql: str, *values: Value) -> None:
-        """Run a statement for its effect."""
-        ...
-
-    async def changed(self, sql: str, *values: Value) -> int:
-        """Run a statement and return the number of rows it changed: cheaper on SQLite than RETURNING."""
-        ...
-
-    async def many(self, sql: str, rows: Sequence[Sequence[Value]]) -> None:
-        """Run a statement once for each row of values, in one round trip."""
-        ...
-
-    async def yield_to_loop(self) -> None:
-        """Yield to the event loop between the statements of long work."""
-        ...
 
 
 class SnapshotRows:
@@ -129,16 +70,6 @@ class SnapshotRows:
         if len(self._rows) < _MAX_SNAPSHOT_ROWS:
             self._rows[key] = row
         return row
-
-
-class SqlStore:
-    """Base of stores: the rows of one tenant, in one transaction."""
-
-    __slots__ = ("_tenant", "_tx")
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._tx = transaction
-        self._tenant = transaction.tenant
 
 
 class Database(Protocol):

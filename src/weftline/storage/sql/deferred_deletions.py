@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 # Rows deleted per table and transaction: small enough that concurrent writers do not notice.
 DELETE_BATCH_SIZE = 1_000

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from weftline.history.edit_proof import EditProof
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 
 async def check_edit(transaction: Transaction, line_id: str, author_id: str, proof: EditProof | None) -> None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from weftline.indexing.embeddings.store import Role
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 # Owner of cached vectors that belong to no tenant: not a valid tenant name.
 PLATFORM = "/platform"

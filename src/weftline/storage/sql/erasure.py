@@ -16,7 +16,7 @@ from weftline.storage.sql.metering import FORGET_BATCH_SIZE, SqlUsageStore
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 # Names in the queue of deferred deletions; no collection has such names.
 LINES, SESSION_ROWS = "rows of lines", "rows of sessions"

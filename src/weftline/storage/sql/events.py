@@ -16,20 +16,20 @@ from weftline.kernel.clock import from_micros, to_micros
 from weftline.kernel.correlation import NO_CORRELATION, Correlation
 from weftline.kernel.events import Event, EventType, NewEvent, Origin, StoredEvent
 from weftline.kernel.identity import ANYONE, SYSTEM_ID, named_types, principal_of
+from weftline.kernel.transaction import SqlStore, batches, placeholders
 from weftline.sessions.events.model import is_about_a_key
 from weftline.state.board.model import intersect_acls
 from weftline.state.board.read_acl import KeyVersion, later_key_acls
 from weftline.storage.sql.access import note_named_types
 from weftline.storage.sql.acl_column import decode_audience, decode_patterns, encode_patterns
-from weftline.storage.sql.database import SqlStore, batches, placeholders
 from weftline.storage.sql.history import SqlLineStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from weftline.kernel.clock import Clock
+    from weftline.kernel.transaction import Row, Transaction, Value
     from weftline.sessions.events.model import EventQuery
-    from weftline.storage.sql.database import Row, Transaction, Value
 
 # An event of a session is for the session's members of now; its own copy counts outside sessions, and for the deletion
 # of a session. The members of a session that is gone are nobody. A star before them: keys of the session had ACLs.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from weftline.kernel.transaction import SqlStore
 from weftline.safety.guardrails.store import HitCount, RuleKey
-from weftline.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

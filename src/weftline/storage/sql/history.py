@@ -22,9 +22,9 @@ from weftline.history.model import (
     trunk_of,
 )
 from weftline.history.store import Pin
+from weftline.kernel.transaction import BATCH_SIZE, batches
 from weftline.storage.sql.blobs import SqlBlobs, unpack
 from weftline.storage.sql.checkouts import note_branch_gone
-from weftline.storage.sql.database import BATCH_SIZE, batches
 from weftline.storage.sql.edit_check import check_edit, check_may_branch, check_not_signed, tampered_base
 from weftline.storage.sql.erasure import check_line_is_gone, defer_line
 from weftline.storage.sql.history_rows import ALL_KEYS, CHANGE, COMMIT, VERSION, by_commit, recorded, version
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from weftline.history.edit_proof import EditProof
     from weftline.history.model import Change, ChangeMeta, Commit, Damage, Point, StoredCommit, Version
     from weftline.history.store import ChangeRef, Limits, OriginalVersion, PruneCursor, Pruned
-    from weftline.storage.sql.database import Row, Transaction, Value
+    from weftline.kernel.transaction import Row, Transaction, Value
 
 _HEAD = "SELECT line_id, seq, head, weight, next_expiry_at, step FROM lines WHERE tenant = $1 AND line_id = $2 "
 _LINE_COLUMNS = ("line_id", "seq", "head", "weight", "next_expiry_at", "step", "trunk", "base_line", "base_seq")

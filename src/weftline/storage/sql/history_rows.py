@@ -22,7 +22,7 @@ from weftline.storage.sql.blobs import text_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from weftline.storage.sql.database import Row
+    from weftline.kernel.transaction import Row
 
 CHANGE = "c.key, c.incarnation, c.version, c.act, c.blob_hash, c.meta"
 VERSION = f"{CHANGE}, c.seq, k.author, k.committed_at, k.reason, k.step, k.principal_id"

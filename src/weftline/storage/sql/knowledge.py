@@ -10,6 +10,7 @@ from weftline.indexing.chunking.model import ChunkingOptions
 from weftline.indexing.collections.model import domain_collection
 from weftline.kernel.clock import DAY_MICROS
 from weftline.kernel.identity import named_types
+from weftline.kernel.transaction import SqlStore, placeholders
 from weftline.knowledge.model import Document, Domain, Quarantine
 from weftline.knowledge.store import (
     Backlog,
@@ -23,7 +24,6 @@ from weftline.knowledge.templates.model import DomainEvaluation, DomainTemplate
 from weftline.safety.trust.model import TrustLabel
 from weftline.storage.sql.acl_column import decode_patterns, encode_patterns
 from weftline.storage.sql.collections import in_json
-from weftline.storage.sql.database import SqlStore, placeholders
 from weftline.storage.sql.deferred_deletions import PendingDeletion, SqlDeferredDeletions
 from weftline.storage.sql.jobs import RowLease
 from weftline.storage.sql.knowledge_sources import erase_sources
@@ -31,8 +31,8 @@ from weftline.storage.sql.knowledge_sources import erase_sources
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from weftline.kernel.transaction import Row, Transaction, Value
     from weftline.knowledge.model import DocumentState
-    from weftline.storage.sql.database import Row, Transaction, Value
 
 _DOMAIN = """
 SELECT domain, description, clearance, created_by, created_at, updated_at, agents, writers, chunking, importance,

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from weftline.kernel.fields import MAX_INT
+from weftline.kernel.transaction import SqlStore
 from weftline.knowledge.sources.model import KnowledgeSource, SyncCounts, SyncedFile
-from weftline.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from weftline.kernel.transaction import Row, Transaction, Value
     from weftline.knowledge.sources.hooks import SignedCall
-    from weftline.storage.sql.database import Row, Transaction, Value
 
 _SOURCE = """
 SELECT source_id, domain, kind, location, prefix, include, exclude, every_seconds, watch, secret, token_digest,

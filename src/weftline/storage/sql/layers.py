@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weftline.history.composite_lines import PartVersion
+from weftline.kernel.transaction import SqlStore, batches
 from weftline.state.agent_context.critical import CriticalEdit
 from weftline.state.agent_context.model import pin_holder
 from weftline.state.layers.store import LayerPin, ListedLayer
-from weftline.storage.sql.database import SqlStore, batches
 from weftline.storage.sql.signed_lists import list_violation, seal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _versions = msgspec.json.Decoder(tuple[PartVersion, ...]).decode

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from weftline.history.model import Change
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 _encode = msgspec.json.Encoder().encode
 _KEYS = "SELECT kid, secret, public_key, endorsement FROM line_keys WHERE tenant = $1 ORDER BY created_at DESC, kid"

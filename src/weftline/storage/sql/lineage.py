@@ -13,15 +13,15 @@ from weftline.exchange.lineage.store import (
     SentPrompt,
     StoredVersion,
 )
+from weftline.kernel.transaction import BATCH_SIZE, SqlStore, batches, placeholders
 from weftline.records.item_refs import ItemRef
 from weftline.storage.sql.blobs import text_of
-from weftline.storage.sql.database import BATCH_SIZE, SqlStore, batches, placeholders
 from weftline.storage.sql.pruning import forget_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 _ADD = """
 INSERT INTO derivations (tenant, source, item, line_id, at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from weftline.kernel.transaction import SqlStore
 from weftline.search.session_indexing.cursor import INDEXING_JOB, REINDEXING_JOB, IndexCursor
-from weftline.storage.sql.database import SqlStore
 from weftline.storage.sql.jobs import SqlJobStore
 
 if TYPE_CHECKING:
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 _END = 2**62
 _NEXT_EVENTS = """

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from weftline.kernel.transaction import SqlStore
 from weftline.state.memory.model import MemoryEntry, MemoryEntryWithValue, MemoryScope, MemoryUsage, ScopeSize
 from weftline.storage.sql.blobs import SqlBlobs, text_of
-from weftline.storage.sql.database import SqlStore
 from weftline.storage.sql.trust_column import decode_label, encode_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from weftline.kernel.transaction import Row, Transaction
     from weftline.state.memory.model import KeyRange, MemoryCursor
-    from weftline.storage.sql.database import Row, Transaction
 
 _COLUMNS = """
 e.session_id, e.key, e.incarnation, e.version, e.blob_hash, e.size, e.metadata, e.created_at, e.updated_at,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from weftline.kernel.transaction import SqlStore, batches, placeholders
 from weftline.sessions.messages.model import (
     DIRECT,
     LAST,
@@ -17,7 +18,6 @@ from weftline.sessions.messages.model import (
     audience_for,
     listed_audiences,
 )
-from weftline.storage.sql.database import SqlStore, batches, placeholders
 from weftline.storage.sql.lineage import add_derivations
 from weftline.storage.sql.session_index import remove_message_from_index
 from weftline.storage.sql.trust_column import decode_label, encode_label
@@ -25,8 +25,8 @@ from weftline.storage.sql.trust_column import decode_label, encode_label
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from weftline.kernel.transaction import Row, Value
     from weftline.sessions.messages.model import Excerpt, TranscriptRange
-    from weftline.storage.sql.database import Row, Value
 
 _MESSAGE = """
 SELECT m.message_id, m.audience, m.visibility, m.sender, m.sender_type, m.recipient_id, m.message_type, m.category,

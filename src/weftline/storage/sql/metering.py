@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from weftline.kernel.clock import from_micros
+from weftline.kernel.transaction import SqlStore, batches, placeholders
 from weftline.models.metering.intervals import KeptFrom, cover, units_for, widened
 from weftline.models.metering.model import (
     DELETED,
@@ -30,15 +31,14 @@ from weftline.models.metering.rollup import (
     within_limit,
 )
 from weftline.models.metering.store import UsageDetail, UsageGroup, UsagePage, UsageTotals
-from weftline.storage.sql.database import SqlStore, batches, placeholders
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from weftline.kernel.transaction import Row, Transaction, Value
     from weftline.models.metering.intervals import Interval
     from weftline.models.metering.model import NewUsageEntry, Unit
     from weftline.models.metering.store import Retention, UsageQuery
-    from weftline.storage.sql.database import Row, Transaction, Value
 
 _MICROS = 1_000_000
 _DAY = UNIT_SECONDS["day"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from weftline.insight.metrics.history import MetricBucket, MetricRow, MetricTotals
-from weftline.storage.sql.database import SqlStore
+from weftline.kernel.transaction import SqlStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

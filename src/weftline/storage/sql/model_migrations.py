@@ -10,7 +10,7 @@ from weftline.indexing.model_migration.canary import Canary
 from weftline.indexing.model_migration.model import ModelComparison, ModelMigration
 
 if TYPE_CHECKING:
-    from weftline.storage.sql.database import Row, Transaction
+    from weftline.kernel.transaction import Row, Transaction
 
 _FIELDS = ModelMigration.__struct_fields__
 _JSON_FIELDS = {"comparison": ModelComparison, "canary": Canary}

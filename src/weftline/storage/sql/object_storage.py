@@ -10,7 +10,7 @@ from weftline.history.object_storage.store import StoredObject, UploadDecision, 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 # The version column is NULL until the upload has finished; this is the version in stores without versions.
 _NO_VERSION = ""

@@ -9,7 +9,7 @@ from weftline.indexing.pins.model import ItemPlace, PinnedItem
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.storage.sql.database import Row, Transaction
+    from weftline.kernel.transaction import Row, Transaction
 
 _PIN = "SELECT collection, place, item, session_id, tokens, pinned_by, pinned_at FROM pinned_items "
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from weftline.access.plans.model import AssignedPlan
-from weftline.storage.sql.database import SqlStore
+from weftline.kernel.transaction import SqlStore
 
 _SET_PLAN = """
 INSERT INTO tenant_plans (tenant, plan, limits, since) VALUES ($1, $2, $3, $4)

@@ -9,13 +9,13 @@ import msgspec
 from weftline.exchange.transfer.policies import ExportPolicy
 from weftline.exchange.transfer.policy_filter import PolicyDefinition
 from weftline.kernel.identity import named_types, principal_of
+from weftline.kernel.transaction import SqlStore
 from weftline.storage.sql.access import note_named_types
-from weftline.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.storage.sql.database import Row
+    from weftline.kernel.transaction import Row
 
 _POLICY = "SELECT name, definition, updated_by, updated_at FROM export_policies WHERE tenant = $1 "
 _encode = msgspec.json.Encoder().encode

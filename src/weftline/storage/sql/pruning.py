@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weftline.history.store import Limits
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 # Only the versions right before the retained ones are scanned: constant cost for a long history.
 _OLDER_BATCH = 64

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import structs
 
+from weftline.kernel.transaction import SqlStore, batches, placeholders
 from weftline.prompts.assembly.receipts import Receipt, ReportedUsage, SavingsTotal, StoredReceipt
 from weftline.prompts.efficiency.model import Efficiency
 from weftline.storage.sql.blobs import pack, text_of
-from weftline.storage.sql.database import SqlStore, batches, placeholders
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from weftline.storage.sql.database import Row, Transaction
+    from weftline.kernel.transaction import Row, Transaction
 
 _RECEIPT = "SELECT body, usage, efficiency, document_tokens FROM receipts WHERE tenant = $1 "
 _ADD = """

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from weftline.kernel.transaction import SqlStore, batches, placeholders
 from weftline.records.refs import Ref
 from weftline.records.store import ITEM_TYPE, Redaction, StoredRecord
 from weftline.sessions.model import member_patterns
 from weftline.storage.sql.acl_column import decode_patterns, encode_patterns
 from weftline.storage.sql.blobs import pack, text_of
-from weftline.storage.sql.database import SqlStore, batches, placeholders
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from weftline.kernel.identity import Actor
-    from weftline.storage.sql.database import Row, Transaction, Value
+    from weftline.kernel.transaction import Row, Transaction, Value
 
 _RECORD = """
 SELECT type, record_id, session_id, status, recorded_by, recorded_at, changed_at, seq, readable_by, body, principal_id

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from weftline.history.retention_rules import Pruning, StoredRule
 from weftline.history.store import Rule
-from weftline.storage.sql.database import SqlStore
+from weftline.kernel.transaction import SqlStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,13 +9,13 @@ import msgspec
 from weftline.history.model import BRANCH_MARK
 from weftline.history.reviews import ConflictHashes, Review, ReviewState
 from weftline.history.store import IndexedSnapshot
-from weftline.storage.sql.database import SqlStore
+from weftline.kernel.transaction import SqlStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weftline.history.store import SnapshotPosition
-    from weftline.storage.sql.database import Row, Transaction
+    from weftline.kernel.transaction import Row, Transaction
 
 _REVIEW = """
 SELECT review_id, line_id, source_line, state, ours_seq, theirs_seq, base_line, base_seq, conflicts, reason,

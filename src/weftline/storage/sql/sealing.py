@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weftline.history.model import ChangeMeta
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 _ORIGINALS = """
 SELECT c.line_id, c.key, c.seq, c.incarnation, c.version, c.blob_hash, COALESCE(c.sealed_hash, c.blob_hash),

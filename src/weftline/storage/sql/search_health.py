@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from weftline.indexing.collections.model import LOCK_ORDER
 
 if TYPE_CHECKING:
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 
 async def documents_failed(transaction: Transaction) -> int:

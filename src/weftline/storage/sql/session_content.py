@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from weftline.history.reviews import ReviewState
 from weftline.kernel.identity import principal_of
+from weftline.kernel.transaction import batches, placeholders
 from weftline.sessions.deletion import SessionContent
-from weftline.storage.sql.database import batches, placeholders
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 _OF_SESSION = "WHERE tenant = $1 AND session_id = $2"
 _ON_LINES = f"WHERE tenant = $1 AND line_id IN ({placeholders(2)})"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weftline.kernel.events import StoredEvent
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 
 async def tenants_with_backlog(transaction: Transaction, now: int) -> list[str]:

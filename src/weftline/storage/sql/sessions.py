@@ -11,13 +11,13 @@ from weftline.history.line_kinds import SESSION
 from weftline.history.model import Head, branch_of
 from weftline.indexing.collections.model import SESSIONS, WINDOWS
 from weftline.kernel.identity import named_types
+from weftline.kernel.transaction import SqlStore, batches
 from weftline.search.items import WindowPlace
 from weftline.sessions.model import Session, SessionConfig
 from weftline.storage.sql.acl_column import decode_audience, encode_audience
 from weftline.storage.sql.agent_context import erase_snapshots
 from weftline.storage.sql.approvals import erase_approvals
 from weftline.storage.sql.collections import in_json
-from weftline.storage.sql.database import SqlStore, batches
 from weftline.storage.sql.deferred_deletions import PendingDeletion, SqlDeferredDeletions
 from weftline.storage.sql.erasure import LINES, SESSION_ROWS, defer_session
 from weftline.storage.sql.layers import erase_layer_pins
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from weftline.history.line_kinds import LineKind
+    from weftline.kernel.transaction import Row
     from weftline.sessions.deletion import SessionContent
     from weftline.sessions.store import SessionCursor
-    from weftline.storage.sql.database import Row
 
 _SESSION = """
 SELECT s.session_id, s.purpose, s.metadata, s.config, s.created_by, s.created_at, s.updated_at, s.archived_at,

@@ -21,7 +21,8 @@ from weftline.storage.sql.tenants import tenant_names
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.kernel.transaction import Transaction
+    from weftline.storage.sql.database import Database
 
 _PAGE_SIZE = 500
 WHOLE_LIST = "*"

@@ -19,7 +19,7 @@ from weftline.state.layers.model import LayerViolation
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from weftline.storage.sql.database import Row, Transaction
+    from weftline.kernel.transaction import Row, Transaction
 
 _PARTS = 16
 _encode = msgspec.json.Encoder(order="sorted").encode

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from weftline.access.model import DEFAULT_TENANT
 
 if TYPE_CHECKING:
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 _OPERATOR_TENANT = "SELECT tenant FROM tenants ORDER BY CASE WHEN tenant = $1 THEN 0 ELSE 1 END, tenant LIMIT 2"
 

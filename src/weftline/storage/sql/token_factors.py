@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from weftline.models.language_models.factors import TokenFactor
 
 if TYPE_CHECKING:
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 
 class SqlTokenFactorStore:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from weftline.kernel.transaction import SqlStore, batches, placeholders
 from weftline.prompts.tools.model import RecordedSelection, RegisteredTool, RegistrySize, StepDefinition
-from weftline.storage.sql.database import SqlStore, batches, placeholders
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from weftline.storage.sql.database import Row
+    from weftline.kernel.transaction import Row
 
 _TOOL = """
 SELECT owner, name, description, input_schema, examples, server, tokens, bytes, registered_by, registered_at

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from weftline.kernel.events import NewEvent
     from weftline.kernel.identity import Actor
-    from weftline.storage.sql.database import Database, Transaction
+    from weftline.kernel.transaction import Transaction
+    from weftline.storage.sql.database import Database
 
 T = TypeVar("T")
 N = TypeVar("N")

@@ -13,7 +13,7 @@ from weftline.storage.sql.dialects.postgres_vectors import partition_of, swap_by
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from weftline.storage.sql.database import Row, Transaction
+    from weftline.kernel.transaction import Row, Transaction
     from weftline.storage.sql.dialects.postgres import PostgresDatabase
 
 # HNSW parameters, measured against exact search: see docs/decisions/0036.

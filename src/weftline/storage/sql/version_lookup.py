@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weftline.history.store import ChangeRef
-from weftline.storage.sql.database import BATCH_SIZE, flat_batches
+from weftline.kernel.transaction import BATCH_SIZE, flat_batches
 from weftline.storage.sql.history_rows import VERSION, version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weftline.history.model import Version
-    from weftline.storage.sql.database import Transaction
+    from weftline.kernel.transaction import Transaction
 
 _BLOBS = "LEFT JOIN blobs b ON b.tenant = c.tenant AND b.hash = c.blob_hash AND c.pruned = 0"
 

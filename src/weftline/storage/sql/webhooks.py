@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
+from weftline.kernel.transaction import SqlStore
 from weftline.sessions.events.webhooks.model import Webhook
 from weftline.sessions.events.webhooks.store import Delivery, DeliveryCounts, DueDelivery
 from weftline.storage.sql.acl_column import decode_patterns, encode_patterns
-from weftline.storage.sql.database import SqlStore
 from weftline.storage.sql.jobs import RowLease
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from weftline.kernel.transaction import Row, Transaction
     from weftline.sessions.events.webhooks.model import Attempt, DeliveryState, WebhookState
-    from weftline.storage.sql.database import Row, Transaction
 
 _WEBHOOK = """
 SELECT webhook_id, url, types, session_id, description, secret, principal_id, created_at, state, reason, cursor,

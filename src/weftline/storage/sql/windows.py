@@ -8,7 +8,7 @@ import msgspec
 from msgspec import structs
 
 from weftline.kernel.identity import TEAM
-from weftline.storage.sql.database import SqlStore
+from weftline.kernel.transaction import SqlStore
 from weftline.storage.sql.session_index import remove_window_from_index
 from weftline.windows.model import Category, WindowRoute, WindowSettings
 from weftline.windows.store import IndexedCheckpoint
@@ -16,7 +16,7 @@ from weftline.windows.store import IndexedCheckpoint
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from weftline.storage.sql.database import Row, Transaction, Value
+    from weftline.kernel.transaction import Row, Transaction, Value
 
 _COLUMNS = """
 session_id, agent_id, model, model_max_tokens, shared_cw_max_tokens, reserved_tokens, shares, parent_id, shares_with,

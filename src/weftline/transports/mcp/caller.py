@@ -27,8 +27,6 @@ from weftline.transports.http.http_io import error_body
 from weftline.transports.references import tool_reference
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import msgspec
     from mcp.server.connection import Connection
     from mcp.server.session import ServerSession

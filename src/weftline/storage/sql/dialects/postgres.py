@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
     from weftline.insight.metrics.model import DatabaseMetrics
     from weftline.kernel.events import NewEvent
-    from weftline.storage.sql.database import Row, Scope, Transaction, Value
+    from weftline.kernel.transaction import Row, Transaction, Value
+    from weftline.storage.sql.database import Scope
 
 T = TypeVar("T")
 

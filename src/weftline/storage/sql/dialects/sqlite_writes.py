@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable
 
-    from weftline.storage.sql.database import Scope, Transaction
+    from weftline.kernel.transaction import Transaction
+    from weftline.storage.sql.database import Scope
 
 # Writes of one principal that wait; more are refused. So is a write that has waited longer than this.
 MAX_WAITING = 2_000
