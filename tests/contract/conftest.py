@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from weftline.access.audit_log import AuditStore
+from weftline.access.sql import AccessStore, PlanStore
+from weftline.access.teams.sql import TeamStore
 from weftline.app.tenants import Tenants
 from weftline.storage.migrations.runner import migrate
-from weftline.storage.sql.access import SqlAccessStore, SqlAuditStore
 from weftline.storage.sql.agent_context import SqlSnapshotStore
 from weftline.storage.sql.alerts import SqlAlertStore
 from weftline.storage.sql.approvals import SqlApprovalStore
@@ -37,14 +39,12 @@ from weftline.storage.sql.metric_history import SqlMetricHistory
 from weftline.storage.sql.model_migrations import SqlModelMigrationStore
 from weftline.storage.sql.object_storage import SqlObjectIndex
 from weftline.storage.sql.pins import SqlPinStore
-from weftline.storage.sql.plans import SqlPlanStore
 from weftline.storage.sql.policies import SqlPolicyStore
 from weftline.storage.sql.receipts import SqlReceiptStore
 from weftline.storage.sql.records import SqlRecordStore
 from weftline.storage.sql.retention import SqlPruningLog, SqlRetentionRules
 from weftline.storage.sql.reviews import SqlReviewStore, SqlSnapshotIndex
 from weftline.storage.sql.sessions import SqlSessionStore
-from weftline.storage.sql.teams import SqlTeamStore
 from weftline.storage.sql.token_factors import SqlTokenFactorStore
 from weftline.storage.sql.tools import SqlSelectionStore, SqlStepStore, SqlToolStore
 from weftline.storage.sql.webhooks import SqlWebhookStore
@@ -80,10 +80,10 @@ class SqlStores:
 
     def __init__(self, database: Database, tenant: str, clock: FrozenClock) -> None:
         kinds: dict[str, Callable[[Transaction], Any]] = {
-            "access": SqlAccessStore,
+            "access": AccessStore,
             "alerts": SqlAlertStore,
             "approvals": SqlApprovalStore,
-            "audit": SqlAuditStore,
+            "audit": AuditStore,
             "budgets": SqlBudgetStore,
             "compactions": SqlCompactionStore,
             "conventions": SqlConventionStore,
@@ -105,7 +105,7 @@ class SqlStores:
             "objects": SqlObjectIndex,
             "outbox": lambda transaction: SqlOutbox(transaction, clock),
             "past": lambda transaction: SqlOutbox(transaction, clock),
-            "plans": SqlPlanStore,
+            "plans": PlanStore,
             "policies": SqlPolicyStore,
             "receipts": SqlReceiptStore,
             "prunings": SqlPruningLog,
@@ -119,7 +119,7 @@ class SqlStores:
             "snapshots": SqlSnapshotStore,
             "checkouts": SqlCheckoutStore,
             "tenant_models": SqlTenantModelStore,
-            "teams": SqlTeamStore,
+            "teams": TeamStore,
             "pins": SqlPinStore,
             "tools": SqlToolStore,
             "steps": SqlStepStore,

@@ -16,10 +16,10 @@ from support.jobs import pause_jobs
 from support.knowledge import embed_quickly
 from support.records import envelope
 from support.world import SESSION
+from weftline.access.sql import AccessStore
 from weftline.app.registry import all_operations
 from weftline.kernel.clock import to_micros
 from weftline.kernel.operation import Effect
-from weftline.storage.sql.access import SqlAccessStore
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.dialects import sqlite
 
@@ -284,7 +284,7 @@ async def terminate(world: World, agent_id: str) -> None:
     """End the session for an agent, as a rule does."""
 
     async def end(transaction: Any) -> None:
-        await SqlAccessStore(transaction).terminate_session(agent_id, SESSION, to_micros(world.app.clock.now()))
+        await AccessStore(transaction).terminate_session(agent_id, SESSION, to_micros(world.app.clock.now()))
 
     await world.app.database.write(Scope(world.tenant), end)
 

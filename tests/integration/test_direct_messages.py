@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import refused
+from weftline.access.sql import AccessStore
 from weftline.sessions import agent_directory
-from weftline.storage.sql.access import SqlAccessStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,13 +95,13 @@ async def test_an_unknown_recipient_is_compared_with_few_members(world: World, m
     for number in range(30):
         await world.planner.create_agent(f"helper-{number}", agent_type="helper")
     looked_up: list[int] = []
-    memberships_of = SqlAccessStore.memberships_of
+    memberships_of = AccessStore.memberships_of
 
-    async def count(store: SqlAccessStore, principals: Sequence[Principal]) -> Mapping[str, Memberships]:
+    async def count(store: AccessStore, principals: Sequence[Principal]) -> Mapping[str, Memberships]:
         looked_up.append(len(principals))
         return await memberships_of(store, principals)
 
-    monkeypatch.setattr(SqlAccessStore, "memberships_of", count)
+    monkeypatch.setattr(AccessStore, "memberships_of", count)
     with refused("RECIPIENT_NOT_FOUND") as caught:
         await world.planner.say("hello", recipient_id="helper")
     assert len(caught.value.context["available_alternatives"]) == 5

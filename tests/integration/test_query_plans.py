@@ -11,7 +11,8 @@ from types import ModuleType, SimpleNamespace
 import apsw
 import pytest
 
-import weftline.storage.sql.access
+import weftline.access.sql
+import weftline.access.teams.sql
 import weftline.storage.sql.agent_context
 import weftline.storage.sql.blobs
 import weftline.storage.sql.board
@@ -38,7 +39,6 @@ import weftline.storage.sql.search_health
 import weftline.storage.sql.session_content
 import weftline.storage.sql.session_index
 import weftline.storage.sql.sessions
-import weftline.storage.sql.teams
 import weftline.storage.sql.token_factors
 import weftline.storage.sql.version_lookup
 import weftline.storage.sql.webhooks
@@ -52,7 +52,7 @@ from weftline.storage.sql.dialects.sqlite_planner import teach_planner
 pytestmark = pytest.mark.both_databases
 
 STORES = (
-    weftline.storage.sql.access,
+    weftline.access.sql,
     weftline.storage.sql.blobs,
     weftline.storage.sql.board,
     weftline.storage.sql.deferred_deletions,
@@ -81,7 +81,7 @@ STORES = (
     weftline.storage.sql.collections,
     weftline.storage.sql.checkouts,
     weftline.storage.sql.history_verify,
-    weftline.storage.sql.teams,
+    weftline.access.teams.sql,
     weftline.storage.sql.webhooks,
 )
 # Small tables, and statements that page through a tenant in order.

@@ -13,6 +13,7 @@ import pytest
 from support.contexts import pull, push
 from support.red_team import blocked
 from support.world import outcome, refused
+from weftline.access.sql import AccessStore
 from weftline.app.dispatch import CallContext
 from weftline.history.edit_proof import EditProof
 from weftline.history.line_backend import CommitMeta
@@ -21,7 +22,6 @@ from weftline.state.agent_context.history_backend import ContextLines
 from weftline.state.agent_context.model import DEFINITION, NewValue, inline
 from weftline.state.agent_context.service import Contexts
 from weftline.state.layers.history_backend import LayerLines, LockedLayer
-from weftline.storage.sql.access import SqlAccessStore
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.unit_of_work import CallerTransactions
 from weftline.validation.self_modification import attempts
@@ -196,6 +196,6 @@ async def test_a_parent_and_a_cleared_human_may_edit_downwards(world: World, mal
     await mallory.call("agent.update", agent_id="pawn", clearance=2)
     await human.call("agent.define", agent_id="mallory", role="chief")
     await human.call("layer.define", layer="tenant", text="Be kind.")
-    principal = await world.app.database.read(Scope(world.tenant), lambda tx: SqlAccessStore(tx).principal("pawn"))
+    principal = await world.app.database.read(Scope(world.tenant), lambda tx: AccessStore(tx).principal("pawn"))
     assert principal is not None
     assert principal.clearance == 2

@@ -12,8 +12,8 @@ from joserfc.jwk import OctKey
 
 from support.red_team import blocked
 from support.world import outcome
+from weftline.access.sql import AccessStore
 from weftline.app.dispatch import CallContext
-from weftline.storage.sql.access import SqlAccessStore
 from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def edited(token: str, header: dict[str, Any] | None = None, **claims: Any) -> s
 
 
 async def signing_key(world: World, tenant: str) -> Any:
-    keys = await world.app.database.read(Scope(tenant), lambda tx: SqlAccessStore(tx).signing_keys())
+    keys = await world.app.database.read(Scope(tenant), lambda tx: AccessStore(tx).signing_keys())
     return keys[0]
 
 

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from weftline.access.model import parse_key
+from weftline.access.sql import AccessStore
 from weftline.app.app import App
 from weftline.app.dispatch import CallContext
 from weftline.kernel.errors import WeftlineError
 from weftline.settings import Settings
-from weftline.storage.sql.access import SqlAccessStore
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.events import SqlEventStore
 
@@ -263,7 +263,7 @@ class World:
         return await self.app.database.read(Scope(tenant or self.tenant), lambda tx: SqlEventStore(tx).last_seq())
 
     async def epoch(self) -> int | None:
-        return await self.app.database.read(Scope(self.tenant), lambda tx: SqlAccessStore(tx).epoch())
+        return await self.app.database.read(Scope(self.tenant), lambda tx: AccessStore(tx).epoch())
 
     async def sql(self, statement: str, *values: Any) -> None:
         """Change rows directly in the database."""

@@ -12,7 +12,7 @@ from weftline.kernel.errors import PermissionDenied, QuotaExceeded
 from weftline.kernel.identity import PrincipalKind
 
 if TYPE_CHECKING:
-    from weftline.access.store import AccessStore
+    from weftline.access.sql import AccessStore
     from weftline.kernel.identity import Actor
 
 # Levels of a tree. Every check of a caller's reach walks up all of them.

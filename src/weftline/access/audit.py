@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 import msgspec
 
+from weftline.access.audit_log import AuditQuery, AuditRow, AuditStore
 from weftline.access.model import AgentId
 from weftline.kernel.clock import from_micros
 from weftline.kernel.fields import ShortText
@@ -16,54 +16,8 @@ from weftline.kernel.operation import Effect, RateClass, Request, Response, Sess
 from weftline.kernel.timestamps import TimestampText, parse_range
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from weftline.kernel.errors import WeftlineError
     from weftline.kernel.operation import Operation
-
-
-@dataclass(frozen=True, slots=True)
-class AuditRow:
-    """One action that was performed or denied."""
-
-    audit_id: str
-    at: int
-    actor: str
-    principal_id: str | None
-    action: str
-    outcome: str
-    target: str
-    detail: dict[str, Any]
-
-
-class AuditQuery(msgspec.Struct, frozen=True):
-    """Which audit rows to read; an empty text, and a time of None, exclude none.
-
-    ``action``: an operation, or a group of them. ``target``: one of the ids in the target. Times are in microseconds;
-    ``until`` is exclusive.
-    """
-
-    before: str = ""
-    outcome: str = ""
-    action: str = ""
-    agent: str = ""
-    target: str = ""
-    since: int | None = None
-    until: int | None = None
-
-
-class AuditStore(Protocol):
-    """Store of audit rows: they are added, and those of repeated refusals are counted."""
-
-    async def add(self, row: AuditRow) -> None: ...
-
-    async def replace_detail(self, audit_id: str, detail: dict[str, Any]) -> None:
-        """Replace the detail of a row that counts repeated refusals."""
-        ...
-
-    async def read(self, wanted: AuditQuery, limit: int) -> Sequence[AuditRow]:
-        """Return rows newest first."""
-        ...
 
 
 class AuditTrail(Protocol):

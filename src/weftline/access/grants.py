@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from weftline.access.model import Principal
-    from weftline.access.store import AccessStore
+    from weftline.access.sql import AccessStore
     from weftline.kernel.identity import Actor
 
 

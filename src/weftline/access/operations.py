@@ -51,8 +51,9 @@ from weftline.access.model import (
     new_signing_key,
     parse_key,
 )
+from weftline.access.sql import AccessStore
 from weftline.access.steps import BoundToStep, StepName, StepNotFound, no_step, step_within
-from weftline.access.store import AccessStore, AgentInstructions, LineKeys, TokenCodec
+from weftline.access.store import AgentInstructions, LineKeys, TokenCodec
 from weftline.access.tool_profiles import ToolsField, UnknownToolProfile, parse_tool_profile
 from weftline.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weftline.kernel.errors import (

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
+from weftline.access.sql import AccessStore
 from weftline.app.authentication import InStep, Local
 from weftline.app.held_calls import stored_error
 from weftline.kernel.approval import Approval, HoldReason
@@ -31,7 +32,6 @@ from weftline.safety.approvals.model import (
 )
 from weftline.safety.approvals.service import Approvals
 from weftline.safety.approvals.store import PerformedElsewhere
-from weftline.storage.sql.access import SqlAccessStore
 from weftline.storage.sql.approvals import SqlApprovalStore
 from weftline.storage.sql.database import AccessChanged, Scope
 from weftline.storage.sql.unit_of_work import SystemTransactions
@@ -184,11 +184,11 @@ class ApprovedCalls:
 
 
 async def _token(token_id: str, transaction: Transaction) -> StoredToken | None:
-    return await SqlAccessStore(transaction).token(token_id)
+    return await AccessStore(transaction).token(token_id)
 
 
 async def _key(key_id: str, transaction: Transaction) -> StoredKey | None:
-    return await SqlAccessStore(transaction).key(key_id)
+    return await AccessStore(transaction).key(key_id)
 
 
 def _credential(tenant: str, held: HeldCall) -> Local | InStep:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weftline.access.audit import AuditRow
+from weftline.access.audit_log import AuditRow
 from weftline.kernel.clock import to_micros
 from weftline.kernel.fields import new_ordered_id
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from weftline.access.audit_log import AuditStore
 from weftline.app.audit_rows import audit_row
 from weftline.app.security_events import violation_event
 from weftline.kernel.clock import to_micros
-from weftline.storage.sql.access import SqlAuditStore
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.events import SqlOutbox
 
@@ -58,7 +58,7 @@ class CallAuditTrail:
     """Audit rows of one actor's acts, in the transaction that makes them true."""
 
     def __init__(self, transaction: Transaction, actor: Actor, clock: Clock) -> None:
-        self._store = SqlAuditStore(transaction)
+        self._store = AuditStore(transaction)
         self._outbox = SqlOutbox(transaction, clock, actor.correlation, actor.principal_id)
         self._actor = actor
         self._clock = clock
@@ -144,7 +144,7 @@ class Auditor:
         )
 
         async def write(transaction: Transaction) -> None:
-            await SqlAuditStore(transaction).add(row)
+            await AuditStore(transaction).add(row)
             if event is not None:
                 outbox = SqlOutbox(transaction, self._clock, actor.correlation, actor.principal_id)
                 await outbox.publish(event)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from weftline.access.authentication import authenticate, enter_step, identify_local, tenant_of
+from weftline.access.sql import AccessStore
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import InvalidApiKey, TokenExpired
 from weftline.kernel.fair_queue import FairSlots
-from weftline.storage.sql.access import SqlAccessStore
 from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Authenticator:
         """Identify a caller without a transaction that checks the epoch: reads it at most once a second."""
         actor = await self.identify(credential, address)
         if time.monotonic() - self._checked_at.get(actor.tenant, 0.0) > _FRESH_SECONDS:
-            epoch = await self._database.read(Scope(actor.tenant), lambda tx: SqlAccessStore(tx).epoch())
+            epoch = await self._database.read(Scope(actor.tenant), lambda tx: AccessStore(tx).epoch())
             self._checked_at[actor.tenant] = time.monotonic()
             if epoch != actor.epoch:
                 self.forget_tenant(actor.tenant)
@@ -107,14 +107,14 @@ class Authenticator:
 
     async def _load(self, credential: Credential) -> Actor:
         async def load(transaction: Transaction) -> Actor:
-            store = SqlAccessStore(transaction)
+            store = AccessStore(transaction)
             if isinstance(credential, InStep):
                 return await enter_step(await self._actor(credential.credential, store), credential.step, store)
             return await self._actor(credential, store)
 
         return await self._database.read(Scope(self.claimed_tenant(credential)), load)
 
-    async def _actor(self, credential: str | Local, store: SqlAccessStore) -> Actor:
+    async def _actor(self, credential: str | Local, store: AccessStore) -> Actor:
         if isinstance(credential, Local):
             actor = await identify_local(credential.principal_id, store)
             return structs.replace(actor, by_owner=credential.by_owner)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from weftline.access.sql import AccessStore
 from weftline.kernel.clock import to_micros
 from weftline.kernel.fields import new_id
 from weftline.models.language_models.prices import cost_of
 from weftline.models.metering.model import DELETED, NewUsageEntry, UsageKey, UsageSums, nanos
-from weftline.storage.sql.access import SqlAccessStore
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.metering import SqlUsageStore
 from weftline.storage.sql.sessions import SqlSessionStore
@@ -89,6 +89,6 @@ async def _session(transaction: Transaction, session_id: str) -> str:
 
 
 async def _teams(transaction: Transaction, agent_id: str) -> tuple[str, ...]:
-    access = SqlAccessStore(transaction)
+    access = AccessStore(transaction)
     agent = await access.principal(agent_id)
     return () if agent is None else tuple(sorted((await access.memberships(agent)).teams))

@@ -23,6 +23,7 @@ from opentelemetry import trace
 from weftline.access.authentication import identify_local
 from weftline.access.model import parse_key
 from weftline.access.operations import AuthenticateAgent
+from weftline.access.sql import AccessStore
 from weftline.access.steps import BoundToStep, StepNotFound, check_operation_in_step
 from weftline.app.bound_session import check_in_session, check_not_outside, fill_in_session
 from weftline.app.genai_telemetry import describe_span
@@ -49,7 +50,6 @@ from weftline.kernel.thread_pools import CALLER
 from weftline.safety.approvals.model import CallNotHoldable, CallResult
 from weftline.safety.trust.scanner import is_long
 from weftline.sessions.model import ALL_SESSIONS, check_not_terminated
-from weftline.storage.sql.access import SqlAccessStore
 from weftline.storage.sql.approvals import SqlApprovalStore
 from weftline.storage.sql.database import AccessChanged, Scope, caller_scope
 from weftline.storage.sql.unit_of_work import begin_approved, log_changes
@@ -488,7 +488,7 @@ class Dispatcher:
             answer = await operation.run(request, *arguments)
             if operation.audited:
                 # A caller without a credential has by now proved to be the agent that the token was issued to.
-                actor = call.actor or await identify_local(answer.agent_id, SqlAccessStore(transaction))
+                actor = call.actor or await identify_local(answer.agent_id, AccessStore(transaction))
                 await self._auditor.trail(transaction, actor).record(operation, request, answer)
             if call.approval is not None:
                 await SqlApprovalStore(transaction).keep(call.approval, CallResult(msgspec.to_builtins(answer)))

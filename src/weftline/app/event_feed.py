@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from weftline.access.sql import AccessStore
 from weftline.app.subscribers import Subscribers
 from weftline.kernel.errors import PermissionDenied
 from weftline.kernel.identity import ANYONE
 from weftline.kernel.loop_turns import LoopTurns
 from weftline.sessions.events.model import AUDIENCE_CHANGES, MEMBERS_CHANGED, EventPage, is_about_a_key
 from weftline.sessions.model import find_session
-from weftline.storage.sql.access import SqlAccessStore
 from weftline.storage.sql.database import AccessChanged, Scope, caller_scope
 from weftline.storage.sql.events import SqlEventStore
 from weftline.storage.sql.sessions import SqlSessionStore
@@ -352,7 +352,7 @@ class _Tail:
 
     async def _catch_up(self, transaction: Transaction) -> None:
         store = SqlEventStore(transaction)
-        self._epoch = await SqlAccessStore(transaction).epoch() or 0
+        self._epoch = await AccessStore(transaction).epoch() or 0
         end = await store.last_seq()
         if self._end < 0 or end - self._end > _MAX_RECENT:
             self._recent.clear()

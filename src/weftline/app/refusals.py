@@ -12,13 +12,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from weftline.access.audit import AuditRow
+from weftline.access.audit_log import AuditRow, AuditStore
+from weftline.access.sql import AccessStore
 from weftline.app.rate_limits import client_network
 from weftline.app.security_events import violation_event
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import RateLimited, WeftlineError
 from weftline.kernel.fields import new_ordered_id
-from weftline.storage.sql.access import SqlAccessStore, SqlAuditStore
 from weftline.storage.sql.database import SYSTEM, Scope
 from weftline.storage.sql.events import SqlOutbox
 from weftline.storage.sql.tenants import operator_tenant
@@ -115,7 +115,7 @@ class Refusals:
             event = violation_event(error, action, actor, None) if error.violation else None
 
             async def write(transaction: Transaction) -> None:
-                await SqlAuditStore(transaction).add(row)
+                await AuditStore(transaction).add(row)
                 if event is not None:
                     await SqlOutbox(transaction, self._clock).publish(event)
 
@@ -184,7 +184,7 @@ class Refusals:
             return tenant
         if tenant is None or not is_proved:
             return await self._of_operator()
-        epoch = await self._database.read(Scope(tenant), lambda transaction: SqlAccessStore(transaction).epoch())
+        epoch = await self._database.read(Scope(tenant), lambda transaction: AccessStore(transaction).epoch())
         return None if epoch is None else tenant
 
     async def _of_operator(self) -> str | None:
@@ -198,7 +198,7 @@ class Refusals:
         counts = [each.count for each in rows]
 
         async def write(transaction: Transaction) -> None:
-            store = SqlAuditStore(transaction)
+            store = AuditStore(transaction)
             for each, count in zip(rows, counts, strict=True):
                 await store.replace_detail(each.row.audit_id, {**each.row.detail, "count": count})
 

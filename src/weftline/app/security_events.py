@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from weftline.access.agent_tree import disable
+from weftline.access.audit_log import AuditStore
+from weftline.access.sql import AccessStore
 from weftline.app.audit_rows import audit_row
 from weftline.kernel.clock import to_micros
 from weftline.kernel.events import NewEvent
 from weftline.kernel.identity import CLEARANCE, HUMAN, PERMISSION, SYSTEM_ID, Permission, PrincipalKind, system_actor
-from weftline.storage.sql.access import SqlAccessStore, SqlAuditStore
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.events import SqlOutbox
 from weftline.storage.sql.sessions import SqlSessionStore
@@ -81,7 +82,7 @@ class AgentTermination:
         if session is None or not (session.admits(actor) or session_id in actor.terminated_sessions):
             await self._disable(tx, actor, reason)
             return
-        access = SqlAccessStore(tx)
+        access = AccessStore(tx)
         ended = await access.terminate_session(actor.principal_id, session.session_id, to_micros(self._clock.now()))
         if ended is None:
             return
@@ -100,7 +101,7 @@ class AgentTermination:
         )
 
     async def _disable(self, tx: Transaction, actor: Actor, reason: str) -> None:
-        access = SqlAccessStore(tx)
+        access = AccessStore(tx)
         await access.lock_tree()
         principal = await access.principal(actor.principal_id)
         if principal is None or principal.disabled_at is not None:
@@ -113,7 +114,7 @@ class AgentTermination:
     async def _record(self, tx: Transaction, actor: Actor, action: str, target: str, reason: str) -> None:
         detail = {"agent_id": actor.principal_id, "reason": reason}
         row = audit_row(system_actor(actor.tenant), self._clock, action, "done", target, detail)
-        await SqlAuditStore(tx).add(row)
+        await AuditStore(tx).add(row)
 
 
 class ViolationHandler:

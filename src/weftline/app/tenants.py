@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any
 from weftline.access.model import DEFAULT_TENANT, Principal, new_key, new_signing_key
 from weftline.access.plans.limits import checked_limits
 from weftline.access.plans.model import PLANS, AssignedPlan
+from weftline.access.sql import AccessStore, PlanStore
 from weftline.app.tenant_figures import tenant_figures
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import Conflict, InvalidInput, NotFound
 from weftline.kernel.fields import is_name
 from weftline.kernel.identity import HIGHEST_CLEARANCE, Permission, PrincipalKind
 from weftline.settings import InvalidSetting
-from weftline.storage.sql.access import SqlAccessStore
 from weftline.storage.sql.database import SYSTEM, Scope
 from weftline.storage.sql.embeddings import SqlTenantModelStore
-from weftline.storage.sql.plans import SqlPlanStore
 from weftline.storage.sql.signed_lists import SignedLists
 from weftline.storage.sql.tenants import add_tenant, tenant_names
 
@@ -76,7 +75,7 @@ class Tenants:
             if not await add_tenant(transaction, tenant, now):
                 return False
             await SignedLists(transaction, self._signing_secret).write_all({})
-            access = SqlAccessStore(transaction)
+            access = AccessStore(transaction)
             await access.add_principal(admin)
             await access.add_key(key.stored)
             await access.add_signing_key(new_signing_key(tenant, now))
@@ -108,18 +107,18 @@ class Tenants:
 
     async def epoch(self, tenant: str) -> int | None:
         """Return the epoch of a tenant's access rules, which every change of them advances; None if there is none."""
-        return await self._database.read(Scope(tenant), lambda tx: SqlAccessStore(tx).epoch())
+        return await self._database.read(Scope(tenant), lambda tx: AccessStore(tx).epoch())
 
     async def plan(self, tenant: str) -> AssignedPlan | None:
         """Return the plan of a tenant with its own limits; None if it has the default."""
         await self._check_exists(tenant)
-        return await self._database.read(Scope(tenant), lambda tx: SqlPlanStore(tx).plan())
+        return await self._database.read(Scope(tenant), lambda tx: PlanStore(tx).plan())
 
     async def set_plan(self, tenant: str, plan: Plan, **limits: Any) -> None:  # noqa: ANN401 - of several types
         """Set the plan of a tenant, and limits of its own. Data above its quotas stays; more is rejected."""
         await self._check_exists(tenant)
         assigned, now = AssignedPlan(plan, checked_limits(limits)), to_micros(self._clock.now())
-        await self._database.write(Scope(tenant), lambda tx: SqlPlanStore(tx).set_plan(assigned, now))
+        await self._database.write(Scope(tenant), lambda tx: PlanStore(tx).set_plan(assigned, now))
 
     async def semantic_search(self, tenant: str) -> bool:
         """Return whether the content of a tenant is embedded and searched by meaning."""

@@ -13,12 +13,11 @@ import msgspec
 
 import weftline.app.line_kinds  # noqa: F401 - registers them
 from weftline.access.agent_tree import AgentLimit
-from weftline.access.audit import AuditFilter, AuditStore, AuditTrail
+from weftline.access.audit import AuditFilter, AuditTrail
 from weftline.access.operations import TokenLifetimes
 from weftline.access.plans.model import DefaultPlan
-from weftline.access.plans.store import PlanStore
-from weftline.access.store import AccessStore, AgentInstructions, LineKeys, TokenCodec
-from weftline.access.teams.store import TeamContents, TeamStore
+from weftline.access.store import AgentInstructions, LineKeys, TokenCodec
+from weftline.access.teams.store import TeamContents
 from weftline.app.audit_writer import CallAuditTrail
 from weftline.app.search.service import IndexLag
 from weftline.app.session_acl_cache import CallSessionAcl, SessionAclCache
@@ -63,6 +62,7 @@ from weftline.kernel.guards import ImpliedCalls
 from weftline.kernel.identity import Actor
 from weftline.kernel.ports import Cooperative, JobStore, Termination, Transactions
 from weftline.kernel.tokens import TokenCounters
+from weftline.kernel.transaction import SqlStore
 from weftline.knowledge.domains import DomainAuditFilter
 from weftline.knowledge.sources.store import SourceControl, SourceStore
 from weftline.knowledge.store import DocumentStore, DomainStore
@@ -107,7 +107,6 @@ from weftline.state.layers.store import LayerStore, LayerTexts
 from weftline.state.layers.team_contents import LayersAndMemoryOfTeams
 from weftline.state.memory.model import MemoryLimits
 from weftline.state.memory.store import MemoryStore
-from weftline.storage.sql.access import SqlAccessStore, SqlAuditStore
 from weftline.storage.sql.agent_calls import SqlAgentCalls
 from weftline.storage.sql.agent_context import SqlSnapshotStore
 from weftline.storage.sql.alerts import SqlAlertStore
@@ -134,14 +133,12 @@ from weftline.storage.sql.metering import SqlUsageStore
 from weftline.storage.sql.model_migrations import SqlModelMigrationStore
 from weftline.storage.sql.object_storage import SqlObjectIndex
 from weftline.storage.sql.pins import SqlPinStore
-from weftline.storage.sql.plans import SqlPlanStore
 from weftline.storage.sql.policies import SqlPolicyStore
 from weftline.storage.sql.receipts import SqlReceiptStore
 from weftline.storage.sql.records import SqlRecordStore
 from weftline.storage.sql.retention import SqlPruningLog, SqlRetentionRules
 from weftline.storage.sql.reviews import SqlReviewStore, SqlSnapshotIndex
 from weftline.storage.sql.sessions import SqlSessionStore
-from weftline.storage.sql.teams import SqlTeamStore
 from weftline.storage.sql.token_factors import SqlTokenFactorStore
 from weftline.storage.sql.tools import SqlSelectionStore, SqlStepStore, SqlToolStore
 from weftline.storage.sql.unit_of_work import CallerTransactions
@@ -265,16 +262,14 @@ class Singletons:
     call_performer: CallPerformer
 
 
-# Stores, created for the transaction of each call.
+# Stores of ports, created for the transaction of each call; those of a class are built by their class.
 _STORES: Mapping[type, Callable[[Transaction], Any]] = {
-    AccessStore: SqlAccessStore,
     AgentCalls: SqlAgentCalls,
     AlertStore: SqlAlertStore,
     ApprovalStore: SqlApprovalStore,
     SelectionStore: SqlSelectionStore,
     StepStore: SqlStepStore,
     ToolStore: SqlToolStore,
-    AuditStore: SqlAuditStore,
     ConventionStore: SqlConventionStore,
     CriticalEditStore: SqlCriticalEditStore,
     BudgetStore: SqlBudgetStore,
@@ -292,7 +287,6 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     ModelMigrationStore: SqlModelMigrationStore,
     ObjectIndex: SqlObjectIndex,
     PinStore: SqlPinStore,
-    PlanStore: SqlPlanStore,
     PolicyStore: SqlPolicyStore,
     PruningLog: SqlPruningLog,
     ReceiptStore: SqlReceiptStore,
@@ -306,7 +300,6 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     SnapshotStore: SqlSnapshotStore,
     SourceStore: SqlSourceStore,
     CheckoutStore: SqlCheckoutStore,
-    TeamStore: SqlTeamStore,
     TenantModelStore: SqlTenantModelStore,
     VectorStore: SqlVectorStore,
     TokenFactorStore: SqlTokenFactorStore,
@@ -493,8 +486,8 @@ class _Parts:
             return self._append(self._services[need])
         if need in self._sources:
             return self._append_step(self._sources[need], [_CALL])
-        if need in _STORES:
-            return self._append_step(_STORES[need], [_TRANSACTION])
+        if need in _STORES or _is_store(need):
+            return self._append_step(_STORES.get(need, need), [_TRANSACTION])
         if need in _IMPLEMENTATIONS:
             return self._place(_IMPLEMENTATIONS[need])
         if get_origin(need) is Transactions:
@@ -518,3 +511,7 @@ class _Parts:
 @cache
 def _hints_of(kind: type) -> dict[str, Any]:
     return get_type_hints(kind)
+
+
+def _is_store(need: Any) -> bool:  # noqa: ANN401 - a type, or a generic alias
+    return isinstance(need, type) and issubclass(need, SqlStore)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from weftline.access.authentication import identify_local
+from weftline.access.sql import AccessStore
 from weftline.jobs.runner import LeaseLost, attempt
 from weftline.jobs.scheduler import Work
 from weftline.kernel.errors import AuthenticationError
@@ -19,7 +20,6 @@ from weftline.kernel.identity import principal_of
 from weftline.kernel.thread_pools import COMPACTION_THREADS, short_turns
 from weftline.safety.approvals.model import TooManyApprovals
 from weftline.safety.approvals.service import Approvals, CallToHold
-from weftline.storage.sql.access import SqlAccessStore
 from weftline.storage.sql.compactions import SqlCompactionStore, due_compactions
 from weftline.storage.sql.database import SYSTEM, Scope
 from weftline.storage.sql.jobs import SqlJobStore
@@ -192,7 +192,7 @@ class CompactionJob:
         request = ApplyCompaction(compaction_id=compaction.compaction_id)
         call = CallToHold(apply_compaction, request, "approval", hold_reason(finished), compaction.session_id)
         try:
-            agent = await identify_local(compaction.agent_id, SqlAccessStore(transaction))
+            agent = await identify_local(compaction.agent_id, AccessStore(transaction))
             held = await self._injector.build(Approvals, agent, transaction).hold(call)
         except (AuthenticationError, TooManyApprovals) as error:
             reason = f"It needs a review, which cannot be requested. {error.message}"
@@ -206,7 +206,7 @@ class CompactionJob:
         if found is None:
             return self._runs.within(transaction)
         try:
-            actor = await identify_local(principal_of(found.requested_by), SqlAccessStore(transaction))
+            actor = await identify_local(principal_of(found.requested_by), AccessStore(transaction))
         except AuthenticationError:
             return self._runs.within(transaction)
         return self._injector.build(CompactionRuns, actor, transaction)

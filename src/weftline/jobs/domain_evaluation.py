@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from weftline.access.sql import AccessStore
 from weftline.insight.alerts.service import Alerts
 from weftline.jobs.scheduler import Work
 from weftline.kernel.alerts import TENANT_SUBJECT
 from weftline.kernel.identity import system_actor
 from weftline.search.domain_evaluation import evaluate
-from weftline.storage.sql.access import SqlAccessStore
 from weftline.storage.sql.database import SYSTEM, AccessChanged
 from weftline.storage.sql.knowledge import SqlDomainStore, domains_to_evaluate
 from weftline.storage.sql.unit_of_work import SystemTransactions
@@ -55,7 +55,7 @@ class EvaluationJob:
 
     async def _evaluate(self, lease: Lease, name: str) -> None:
         async def look(transaction: Transaction) -> tuple[Domain | None, int, Actor]:
-            domains, epoch = SqlDomainStore(transaction), await SqlAccessStore(transaction).epoch()
+            domains, epoch = SqlDomainStore(transaction), await AccessStore(transaction).epoch()
             actor = structs.replace(system_actor(lease.tenant), epoch=epoch or 0)
             return await domains.find(name), await domains.content_changes(name), actor
 

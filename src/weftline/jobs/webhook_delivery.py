@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from weftline.access.sql import AccessStore
 from weftline.jobs.scheduler import Work
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import WeftlineError
@@ -22,7 +23,6 @@ from weftline.records.event_classes import CloudEvent
 from weftline.sessions.events.webhooks.delivery import Deliveries
 from weftline.sessions.events.webhooks.model import Attempt, delivery_id_of, host_of, signed_headers
 from weftline.sessions.events.webhooks.operations import WebhookRegistry
-from weftline.storage.sql.access import SqlAccessStore
 from weftline.storage.sql.database import SYSTEM, Scope
 from weftline.storage.sql.unit_of_work import CallerTransactions, SystemTransactions
 from weftline.storage.sql.webhooks import release_all, webhooks_waiting
@@ -179,7 +179,7 @@ class WebhookDelivery:
     async def _has_access_changed(self, taken: DeliveryRound) -> bool:
         """Tell whether access rules changed since the round began: its owner may have been disabled."""
         scope = Scope(taken.owner.tenant)
-        return await self._database.read(scope, lambda tx: SqlAccessStore(tx).epoch()) != taken.owner.epoch
+        return await self._database.read(scope, lambda tx: AccessStore(tx).epoch()) != taken.owner.epoch
 
     async def _send(self, webhook: Webhook, delivery_id: str, body: bytes) -> Attempt:
         at_seconds = to_micros(self._clock.now()) // _SECOND

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from weftline.access.authentication import identify_local
 from weftline.access.grants import check_clearance
-from weftline.access.store import AccessStore
+from weftline.access.sql import AccessStore
 from weftline.kernel.approval import HoldReason
 from weftline.kernel.errors import AuthenticationError, Forbidden, PermissionDenied
 from weftline.kernel.fields import Ordinal

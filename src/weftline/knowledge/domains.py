@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from weftline.access.audit import AuditRow
+from weftline.access.audit_log import AuditRow
 from weftline.access.grants import HIGHEST_CLEARANCE
 from weftline.access.plans.service import Plans
 from weftline.access.plans.warnings import QuotaWarnings

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from weftline.access.store import AccessStore
-from weftline.access.teams.store import TeamStore
+from weftline.access.sql import AccessStore
+from weftline.access.teams.sql import TeamStore
 from weftline.history.store import LineStore
 from weftline.indexing.collections.item_ids import MemoryKey, key_of_item
 from weftline.indexing.collections.model import MEMORY, SESSIONS, WHOLE_PLACE, Source

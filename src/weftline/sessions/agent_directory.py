@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from weftline.access.model import Memberships, actor_for
-from weftline.access.store import AccessStore
+from weftline.access.sql import AccessStore
 from weftline.kernel.clock import from_micros
 from weftline.kernel.errors import MAX_COMPARED, NotFound, PermissionDenied, close_names
 from weftline.kernel.fields import Name

@@ -9,7 +9,7 @@ import msgspec
 
 from weftline.access.grants import check_may_edit, needs_clearance
 from weftline.access.model import AgentId, AgentNotFound
-from weftline.access.store import AccessStore
+from weftline.access.sql import AccessStore
 from weftline.access.teams.model import TeamNotFound
 from weftline.kernel.errors import InvalidInput, PermissionDenied
 from weftline.kernel.events import NewEvent, Outbox

@@ -9,7 +9,7 @@ import msgspec
 
 from weftline.access.grants import is_descendant
 from weftline.access.model import AgentNotFound, actor_for
-from weftline.access.store import AccessStore
+from weftline.access.sql import AccessStore
 from weftline.kernel.errors import MAX_COMPARED, Conflict, InvalidInput, PermissionDenied, close_names
 from weftline.kernel.identity import ORCHESTRATOR, PRINCIPAL, TEAM, TREE, Actor, PrincipalKind
 from weftline.sessions.model import Session, check_not_terminated, member_patterns, session_not_found

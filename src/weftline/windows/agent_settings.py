@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weftline.access.model import Principal
-    from weftline.access.store import AccessStore
+    from weftline.access.sql import AccessStore
     from weftline.history.store import LineStore
     from weftline.kernel.ports import CacheKey
 

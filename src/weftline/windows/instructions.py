@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from weftline.access.model import Principal
-    from weftline.access.store import AccessStore
+    from weftline.access.sql import AccessStore
     from weftline.history.store import LineStore
     from weftline.kernel.identity import Actor
     from weftline.windows.model import WindowEvent

@@ -15,7 +15,7 @@ from msgspec import structs
 from weftline.access.grants import is_descendant, may_read_as_admin
 from weftline.access.model import Principal, actor_for
 from weftline.access.plans.warnings import QuotaWarnings
-from weftline.access.store import AccessStore
+from weftline.access.sql import AccessStore
 from weftline.history.model import BranchNotFound, Head
 from weftline.history.store import CheckoutStore, LineStore
 from weftline.kernel.clock import Clock, to_micros

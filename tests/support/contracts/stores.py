@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from weftline.access.audit import AuditStore
-from weftline.access.plans.store import PlanStore
-from weftline.access.store import AccessStore, LineKeys
-from weftline.access.teams.store import TeamStore
+from weftline.access.audit_log import AuditStore
+from weftline.access.sql import AccessStore, PlanStore
+from weftline.access.store import LineKeys
+from weftline.access.teams.sql import TeamStore
 from weftline.exchange.lineage.store import LineageStore
 from weftline.exchange.transfer.policies import PolicyStore
 from weftline.history.object_storage.store import ObjectIndex

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from weftline.access.plans.model import ALLOWANCES, Allowance, DefaultPlan
-from weftline.access.plans.store import PlanStore
+from weftline.access.sql import PlanStore
 
 
 class Plans(msgspec.Struct, frozen=True):

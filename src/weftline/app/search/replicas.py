@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from weftline.access.sql import AccessStore
 from weftline.app.background_tasks import BackgroundTasks
 from weftline.app.search.replica import CollectionReplica, Name
 from weftline.indexing.collections.model import MEMORY, SESSIONS, WINDOWS, collection_domain, index_damaged
@@ -28,7 +29,6 @@ from weftline.search_index.pgvector_view import PgvectorView
 from weftline.search_index.segment_store import SegmentStore
 from weftline.search_index.snapshot import IndexSnapshot
 from weftline.search_index.view import CollectionView
-from weftline.storage.sql.access import SqlAccessStore
 from weftline.storage.sql.alerts import SqlAlertStore
 from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.database import Scope
@@ -169,7 +169,7 @@ class DamageAlarm:
                 # It locks the domain, which all others do before they publish.
                 await _index_again(collection, transaction, outbox, actor.participant)
             await outbox.publish(index_damaged(collection, actor.participant, readers))
-            alerts = Alerts(actor, SqlAlertStore(transaction), SqlAccessStore(transaction), outbox, self._clock)
+            alerts = Alerts(actor, SqlAlertStore(transaction), AccessStore(transaction), outbox, self._clock)
             # Without the name of the collection: not every admin may know that there is such a domain.
             await alerts.raise_("index.damaged", TENANT_SUBJECT, {"in_database": rows})
 

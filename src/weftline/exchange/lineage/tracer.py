@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from weftline.access.store import AccessStore
+from weftline.access.sql import AccessStore
 from weftline.exchange.lineage.model import Derived, TracedItem, no_item
 from weftline.exchange.lineage.store import LineageStore, SentPrompt
 from weftline.exchange.record_log.lookup import RecordFinder

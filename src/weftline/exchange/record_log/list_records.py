@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 
-from weftline.access.store import AccessStore
+from weftline.access.sql import AccessStore
 from weftline.exchange.record_log.lookup import FoundRecord, RecordFinder, RecordLookup
 from weftline.exchange.record_log.model import RecordId, read_operation
 from weftline.history.model import SYSTEM

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import msgspec
 
 from weftline.access.plans.service import Plans
-from weftline.access.store import AccessStore
+from weftline.access.sql import AccessStore
 from weftline.history.store import LineStore
 from weftline.insight.alerts.conditions import ConditionResult, judge_conditions
 from weftline.insight.alerts.model import STALE_MICROS, WATCHED

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from weftline.access.grants import is_descendant, may_read_as_admin
-from weftline.access.store import AccessStore
+from weftline.access.sql import AccessStore
 from weftline.insight.alerts.model import (
     ALL_AGENTS,
     AUDIENCE_OF_ADMINS,

@@ -8,7 +8,7 @@ import msgspec
 
 from weftline.access.plans.limits import LIMITS
 from weftline.access.plans.service import Plans
-from weftline.access.plans.store import PlanStore
+from weftline.access.sql import PlanStore
 from weftline.kernel.identity import HIGHEST_CLEARANCE, Actor
 from weftline.kernel.operation import Effect, Request, Response, SessionUse, admin_operation
 from weftline.knowledge.store import DomainStore

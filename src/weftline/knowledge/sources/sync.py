@@ -12,7 +12,7 @@ import msgspec
 from msgspec import structs
 
 from weftline.access.authentication import identify_local
-from weftline.access.store import AccessStore
+from weftline.access.sql import AccessStore
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import AuthenticationError
 from weftline.kernel.events import EventType, NewEvent, Outbox

@@ -11,9 +11,9 @@ import msgspec
 
 from weftline.access.grants import check_may_edit, is_descendant
 from weftline.access.model import AgentId, AgentNotFound
-from weftline.access.store import AccessStore
+from weftline.access.sql import AccessStore
 from weftline.access.teams.model import TeamNotFound
-from weftline.access.teams.store import TeamStore
+from weftline.access.teams.sql import TeamStore
 from weftline.kernel.clock import from_micros, to_micros
 from weftline.kernel.errors import InvalidInput, PermissionDenied, SelfModification, invalid_cursor
 from weftline.kernel.fields import MAX_INT

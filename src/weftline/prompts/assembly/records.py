@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET
 
 from weftline.access.grants import may_read_as_admin
-from weftline.access.store import AccessStore
+from weftline.access.sql import AccessStore
 from weftline.kernel.clock import from_micros
 from weftline.kernel.identity import PRINCIPAL, Actor
 from weftline.prompts.assembly.model import digest_of

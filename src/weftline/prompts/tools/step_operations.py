@@ -8,8 +8,8 @@ from typing import Annotated
 
 import msgspec
 
+from weftline.access.sql import AccessStore
 from weftline.access.steps import StepName, StepNotFound
-from weftline.access.store import AccessStore
 from weftline.kernel.clock import Clock, from_micros, to_micros
 from weftline.kernel.errors import PermissionDenied, QuotaExceeded, close_names
 from weftline.kernel.fields import ShortText

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from weftline.access.audit import AuditRow, AuditStore
+from weftline.access.audit_log import AuditRow, AuditStore
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import PermissionDenied
 from weftline.kernel.events import NewEvent, Outbox

@@ -8,9 +8,9 @@ import msgspec
 
 from weftline.access.grants import check_may_edit
 from weftline.access.model import AgentNotFound
-from weftline.access.store import AccessStore
+from weftline.access.sql import AccessStore
 from weftline.access.teams.model import MAX_MEMBERS, MAX_TEAMS_OF_MEMBER, TeamFull, TeamNotFound
-from weftline.access.teams.store import TeamStore
+from weftline.access.teams.sql import TeamStore
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import PermissionDenied, close_names
 from weftline.kernel.events import EventType, NewEvent, Outbox

@@ -18,8 +18,8 @@ from weftline.kernel.identity import PRINCIPAL, TEAM, USER, Permission, Principa
 from weftline.sessions.teams.service import unknown_team
 
 if TYPE_CHECKING:
-    from weftline.access.store import AccessStore
-    from weftline.access.teams.store import TeamStore
+    from weftline.access.sql import AccessStore
+    from weftline.access.teams.sql import TeamStore
     from weftline.kernel.identity import Actor
 
 SHARED = (TEAM, USER)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from weftline.access.model import Principal
-    from weftline.access.store import AccessStore
+    from weftline.access.sql import AccessStore
     from weftline.kernel.identity import Actor
 
 EDITOR_CLEARANCE = 3

@@ -13,8 +13,8 @@ from msgspec import structs
 
 from weftline.access.plans.model import QuotaUse
 from weftline.access.plans.warnings import QuotaWarnings
-from weftline.access.store import AccessStore
-from weftline.access.teams.store import TeamStore
+from weftline.access.sql import AccessStore
+from weftline.access.teams.sql import TeamStore
 from weftline.history.commits import record, tag_automatically
 from weftline.history.composite_lines import PART_MARK, PartVersion
 from weftline.history.edit_proof import EditProof

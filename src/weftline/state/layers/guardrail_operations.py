@@ -10,8 +10,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from weftline.access.model import AgentId, AgentNotFound, actor_for
+from weftline.access.sql import AccessStore
 from weftline.access.steps import ToolNotInStep, check_in_step
-from weftline.access.store import AccessStore
 from weftline.kernel.clock import from_micros
 from weftline.kernel.errors import PermissionDenied
 from weftline.kernel.fields import Count, Name

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 
 from weftline.access.grants import check_clearance
-from weftline.access.store import AccessStore
+from weftline.access.sql import AccessStore
 from weftline.access.teams.model import TeamNotFound
 from weftline.history.commits import record
 from weftline.history.edit_proof import EditProof

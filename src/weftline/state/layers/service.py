@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weftline.access.grants import is_descendant
-from weftline.access.store import AccessStore
+from weftline.access.sql import AccessStore
 from weftline.history.composite_lines import PartVersion
 from weftline.history.model import Head, VersionPruned, blob_hash
 from weftline.history.store import LineStore

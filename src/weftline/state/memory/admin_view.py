@@ -9,7 +9,7 @@ import msgspec
 
 from weftline.access.grants import check_clearance
 from weftline.access.model import AgentId, AgentNotFound
-from weftline.access.store import AccessStore
+from weftline.access.sql import AccessStore
 from weftline.kernel.clock import from_micros
 from weftline.kernel.errors import PermissionDenied
 from weftline.kernel.identity import Permission

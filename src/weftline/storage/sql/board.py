@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from weftline.access.acl_column import decode_patterns, encode_patterns
 from weftline.kernel.identity import ANYONE, named_types
 from weftline.kernel.transaction import SqlStore
 from weftline.state.board.model import Entry, EntryWithValue
-from weftline.storage.sql.acl_column import decode_patterns, encode_patterns
 from weftline.storage.sql.blobs import text_of
 from weftline.storage.sql.trust_column import decode_label, encode_label
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weftline.access.model import actor_for
+from weftline.access.sql import AccessStore
 from weftline.history.line_kinds import is_signed
 from weftline.kernel.errors import InvalidInput, SelfModification
 from weftline.state.agent_context.model import ContextLine
 from weftline.state.agent_context.permissions import check_may_define, find_agent
 from weftline.state.layers.history_backend import check_may_change
 from weftline.state.layers.model import LayerViolation, is_layer_line, name_of
-from weftline.storage.sql.access import SqlAccessStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,7 +24,7 @@ async def check_edit(transaction: Transaction, line_id: str, author_id: str, pro
     """Raise unless the edit is proven, and its author may change the line by what is stored now."""
     if proof is None or (proof.line_id, proof.editor_id) != (line_id, author_id):
         raise unproven(line_id)
-    access = SqlAccessStore(transaction)
+    access = AccessStore(transaction)
     editor = await access.principal(author_id)
     if editor is None or editor.disabled_at is not None:
         raise unproven(line_id)

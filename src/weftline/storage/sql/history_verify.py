@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from weftline.access.acl_column import decode_patterns
 from weftline.history.board_lines import is_main_board, session_of
 from weftline.history.line_kinds import is_signed
 from weftline.history.model import EMPTY, ChangeKind, ChangeMeta, Damage, Tag, trunk_of
-from weftline.storage.sql.acl_column import decode_patterns
 from weftline.storage.sql.blobs import unpack
 from weftline.storage.sql.history_rows import ALL_KEYS, CHANGE, COMMIT, by_commit, decode_meta, recorded
 from weftline.storage.sql.line_signatures import LineSignatures

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from weftline.access.acl_column import decode_patterns, encode_patterns
 from weftline.indexing.chunking.model import ChunkingOptions
 from weftline.indexing.collections.model import domain_collection
 from weftline.kernel.clock import DAY_MICROS
@@ -22,7 +23,6 @@ from weftline.knowledge.store import (
 )
 from weftline.knowledge.templates.model import DomainEvaluation, DomainTemplate
 from weftline.safety.trust.model import TrustLabel
-from weftline.storage.sql.acl_column import decode_patterns, encode_patterns
 from weftline.storage.sql.collections import in_json
 from weftline.storage.sql.deferred_deletions import PendingDeletion, SqlDeferredDeletions
 from weftline.storage.sql.jobs import RowLease

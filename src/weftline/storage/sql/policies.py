@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from weftline.access.sql import note_named_types
 from weftline.exchange.transfer.policies import ExportPolicy
 from weftline.exchange.transfer.policy_filter import PolicyDefinition
 from weftline.kernel.identity import named_types, principal_of
 from weftline.kernel.transaction import SqlStore
-from weftline.storage.sql.access import note_named_types
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from weftline.access.acl_column import decode_audience, encode_audience
 from weftline.history.board_lines import line_of
 from weftline.history.line_kinds import SESSION
 from weftline.history.model import Head, branch_of
@@ -14,7 +15,6 @@ from weftline.kernel.identity import named_types
 from weftline.kernel.transaction import SqlStore, batches
 from weftline.search.items import WindowPlace
 from weftline.sessions.model import Session, SessionConfig
-from weftline.storage.sql.acl_column import decode_audience, encode_audience
 from weftline.storage.sql.agent_context import erase_snapshots
 from weftline.storage.sql.approvals import erase_approvals
 from weftline.storage.sql.collections import in_json

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
+from weftline.access.acl_column import decode_patterns, encode_patterns
 from weftline.kernel.transaction import SqlStore
 from weftline.sessions.events.webhooks.model import Webhook
 from weftline.sessions.events.webhooks.store import Delivery, DeliveryCounts, DueDelivery
-from weftline.storage.sql.acl_column import decode_patterns, encode_patterns
 from weftline.storage.sql.jobs import RowLease
 
 if TYPE_CHECKING:

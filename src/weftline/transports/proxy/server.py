@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from weftline.access.authentication import identify_local
+from weftline.access.sql import AccessStore
 from weftline.app.call_meter import CallMeter, CallPrices
 from weftline.kernel.clock import SystemClock
 from weftline.kernel.errors import HostNotAllowed, NotFound, WeftlineError
@@ -21,7 +22,6 @@ from weftline.models.language_models.chat_model import ChatCaller
 from weftline.providers.model_upstreams import UpstreamConnections, Upstreams
 from weftline.providers.prices import PriceTable
 from weftline.storage.migrations.runner import status
-from weftline.storage.sql.access import SqlAccessStore
 from weftline.storage.sql.database import Scope as DatabaseScope
 from weftline.storage.sql.database import connect
 from weftline.transports.http.connections import ConnectionTable
@@ -124,7 +124,7 @@ async def _open_meter(settings: Settings, caller: ChatCaller, stack: AsyncExitSt
             if any(step.applied_at is None for step in await status(database)):
                 return None, "Calls are shown here and not metered: the database needs weftline db migrate."
             scope = DatabaseScope(caller.tenant)
-            await database.read(scope, lambda tx: identify_local(caller.agent_id, SqlAccessStore(tx)))
+            await database.read(scope, lambda tx: identify_local(caller.agent_id, AccessStore(tx)))
     except (WeftlineError, OSError, TimeoutError) as error:
         if isinstance(error, WeftlineError) and error.http_status in {401, 403, 404}:
             raise

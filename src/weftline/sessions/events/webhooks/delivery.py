@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from weftline.access.store import AccessStore
+from weftline.access.sql import AccessStore
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.events import NewEvent, Outbox
 from weftline.kernel.identity import PERMISSION, Actor, Permission

@@ -17,7 +17,7 @@ from weftline.kernel.errors import AuthenticationError, Conflict, InvalidInput, 
 from weftline.sessions.events.model import EventFilter
 
 if TYPE_CHECKING:
-    from weftline.access.store import AccessStore
+    from weftline.access.sql import AccessStore
     from weftline.kernel.events import StoredEvent
     from weftline.kernel.identity import Actor
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from weftline.access.store import AccessStore
+from weftline.access.sql import AccessStore
 from weftline.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weftline.kernel.errors import InvalidInput
 from weftline.kernel.events import EventType, NewEvent, Outbox

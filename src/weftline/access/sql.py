@@ -1,4 +1,4 @@
-"""Principals, keys, tokens and the audit log in SQL."""
+"""Principals, keys, tokens and plans in SQL."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weftline.access.audit import AuditQuery, AuditRow
 from weftline.access.model import Memberships, Principal, SigningKey, StoredKey, StoredToken
-from weftline.kernel.fields import MAX_INT
 from weftline.kernel.identity import Permission, PrincipalKind, names_of_type
 from weftline.kernel.transaction import SqlStore
 
@@ -17,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from weftline.kernel.transaction import Row, Transaction
+from weftline.access.plans.model import AssignedPlan
 
 _PRINCIPAL = """
 SELECT p.principal_id, p.kind, p.agent_type, p.parent_id, parent.kind, p.clearance, p.permissions, p.created_at,
@@ -182,6 +181,11 @@ SELECT kid, secret, created_at, retired_at FROM signing_keys
 WHERE tenant = $1 ORDER BY created_at DESC, kid
 """
 _ADD_SIGNING_KEY = "INSERT INTO signing_keys (tenant, kid, secret, created_at) VALUES ($1, $2, $3, $4)"
+_SET_PLAN = """
+INSERT INTO tenant_plans (tenant, plan, limits, since) VALUES ($1, $2, $3, $4)
+ON CONFLICT (tenant) DO UPDATE SET plan = excluded.plan, limits = excluded.limits, since = excluded.since
+"""
+_limits = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 async def note_named_types(transaction: Transaction, types: Iterable[str], named_by: str) -> None:
@@ -191,37 +195,41 @@ async def note_named_types(transaction: Transaction, types: Iterable[str], named
         await transaction.many(_NAME_TYPE, rows)
 
 
-class SqlAccessStore:
-    """SQL implementation of AccessStore."""
+class AccessStore(SqlStore):
+    """Principals, keys and tokens of the transaction's tenant."""
 
-    __slots__ = ("_tx", "tenant")
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._tx = transaction
-        self.tenant = transaction.tenant
+    @property
+    def tenant(self) -> str:
+        """Return the tenant this transaction runs inside."""
+        return self._tenant
 
     async def epoch(self) -> int | None:
-        row = await self._tx.one("SELECT access_epoch FROM tenants WHERE tenant = $1", self.tenant)
+        """Return the tenant's access epoch; None if there is no such tenant."""
+        row = await self._tx.one("SELECT access_epoch FROM tenants WHERE tenant = $1", self._tenant)
         return None if row is None else int(row[0])
 
     async def advance_epoch(self) -> None:
+        """Invalidate the cached callers of the tenant in every process."""
         self._tx.access_changed = True
-        await self._tx.run("UPDATE tenants SET access_epoch = access_epoch + 1 WHERE tenant = $1", self.tenant)
+        await self._tx.run("UPDATE tenants SET access_epoch = access_epoch + 1 WHERE tenant = $1", self._tenant)
 
     async def principal(self, principal_id: str) -> Principal | None:
-        row = await self._tx.one(_PRINCIPAL + "WHERE p.tenant = $1 AND p.principal_id = $2", self.tenant, principal_id)
+        row = await self._tx.one(_PRINCIPAL + "WHERE p.tenant = $1 AND p.principal_id = $2", self._tenant, principal_id)
         return None if row is None else _principal(row)
 
     async def find_principals(self, principal_ids: Sequence[str]) -> Mapping[str, Principal]:
+        """Return the principals with these ids, by id and in their order, without those that do not exist."""
         ids = msgspec.json.encode(principal_ids).decode()
-        found = {row[0]: _principal(row) for row in await self._tx.all(_PRINCIPALS_NAMED, self.tenant, ids)}
+        found = {row[0]: _principal(row) for row in await self._tx.all(_PRINCIPALS_NAMED, self._tenant, ids)}
         return {each: found[each] for each in principal_ids if each in found}
 
     async def lock_tree(self) -> None:
-        await self._tx.run("SELECT 1 FROM tenants WHERE tenant = $1 {for_update}", self.tenant)
+        """Let no other transaction create, disable or enable principals of the tenant until this one ends."""
+        await self._tx.run("SELECT 1 FROM tenants WHERE tenant = $1 {for_update}", self._tenant)
 
     async def ancestors(self, principal_id: str) -> Sequence[Principal]:
-        found = {row[0]: _principal(row) for row in await self._tx.all(_ANCESTORS, self.tenant, principal_id)}
+        """Return the principals above one, the nearest first."""
+        found = {row[0]: _principal(row) for row in await self._tx.all(_ANCESTORS, self._tenant, principal_id)}
         child = await self.principal(principal_id)
         chain: list[Principal] = []
         while child is not None and child.parent_id in found:
@@ -230,73 +238,92 @@ class SqlAccessStore:
         return chain
 
     async def below(self, principal_id: str) -> Sequence[Principal]:
-        return [_principal(row) for row in await self._tx.all(_ACTIVE_BELOW, self.tenant, principal_id)]
+        """Return all active principals below one, by id."""
+        return [_principal(row) for row in await self._tx.all(_ACTIVE_BELOW, self._tenant, principal_id)]
 
     async def clearance_of_type(self, agent_type: str) -> int:
+        """Return the highest clearance of the principals of a type, also of disabled ones; 0 if there are none."""
         row = await self._tx.one(
-            "SELECT MAX(clearance) FROM principals WHERE tenant = $1 AND agent_type = $2", self.tenant, agent_type
+            "SELECT MAX(clearance) FROM principals WHERE tenant = $1 AND agent_type = $2", self._tenant, agent_type
         )
         return 0 if row is None or row[0] is None else int(row[0])
 
     async def is_foreign_type(self, agent_type: str, orchestrator_id: str) -> bool:
-        return await self._tx.one(_FOREIGN_TYPE, self.tenant, agent_type, orchestrator_id) is not None
+        """Tell whether a human has this type, or agents of other trees and no active agent of this orchestrator's."""
+        return await self._tx.one(_FOREIGN_TYPE, self._tenant, agent_type, orchestrator_id) is not None
 
     async def is_type_named_by_others(self, agent_type: str, orchestrator_id: str) -> bool:
+        """Tell whether ACLs written outside of an orchestrator's tree name a type that no agent in the tree has."""
         names = msgspec.json.encode(names_of_type(agent_type)).decode()
-        return await self._tx.one(_TYPE_NAMED_BY_OTHERS, self.tenant, names, orchestrator_id, agent_type) is not None
+        return await self._tx.one(_TYPE_NAMED_BY_OTHERS, self._tenant, names, orchestrator_id, agent_type) is not None
 
     async def agents_below(self, orchestrator_id: str) -> int:
-        row = await self._tx.one(_AGENTS_BELOW, self.tenant, orchestrator_id)
+        """Return how many agents below an orchestrator are not disabled."""
+        row = await self._tx.one(_AGENTS_BELOW, self._tenant, orchestrator_id)
         return 0 if row is None else int(row[0])
 
     async def active_agents(self) -> int:
-        row = await self._tx.one(_ACTIVE_AGENTS, self.tenant)
+        """Return how many agents of the tenant are not disabled."""
+        row = await self._tx.one(_ACTIVE_AGENTS, self._tenant)
         return 0 if row is None else int(row[0])
 
     async def disable_below(self, root: Principal, instead_of: str | None) -> Sequence[str]:
+        """Disable the active principals below one with it, and return their ids.
+
+        Those disabled with ``instead_of``, a principal above it, count as disabled with it from now on.
+        """
         rows = await self._tx.all(
-            _DISABLE_BELOW, self.tenant, root.principal_id, root.disabled_at, root.disabled_by, instead_of
+            _DISABLE_BELOW, self._tenant, root.principal_id, root.disabled_at, root.disabled_by, instead_of
         )
         return sorted(row[0] for row in rows)
 
     async def height(self, principal_id: str) -> int:
-        row = await self._tx.one(_HEIGHT, self.tenant, principal_id)
+        """Return the levels of the tree of a principal: 1 if nothing is below it."""
+        row = await self._tx.one(_HEIGHT, self._tenant, principal_id)
         return 0 if row is None or row[0] is None else int(row[0])
 
     async def move(self, principal: Principal, parent_id: str) -> None:
-        await self._tx.run(_SET_PARENT, parent_id, self.tenant, principal.principal_id)
-        await self._tx.run(_MOVE_BELOW, self.tenant, principal.principal_id, principal.disabled_with or "")
+        """Put a principal with everything below it under another one, in the tree of that one.
+
+        What was disabled with a principal that is no longer above it is disabled with the moved one.
+        """
+        await self._tx.run(_SET_PARENT, parent_id, self._tenant, principal.principal_id)
+        await self._tx.run(_MOVE_BELOW, self._tenant, principal.principal_id, principal.disabled_with or "")
 
     async def enable_below(self, principal_id: str) -> Sequence[str]:
-        return sorted(row[0] for row in await self._tx.all(_ENABLE_BELOW, self.tenant, principal_id))
+        """Enable the principals that were disabled with one, and return their ids."""
+        return sorted(row[0] for row in await self._tx.all(_ENABLE_BELOW, self._tenant, principal_id))
 
     async def principals(self, after: str, limit: int) -> Sequence[Principal]:
         rows = await self._tx.all(
             _PRINCIPAL + "WHERE p.tenant = $1 AND p.principal_id > $2 ORDER BY p.principal_id LIMIT $3",
-            self.tenant,
+            self._tenant,
             after,
             limit,
         )
         return [_principal(row) for row in rows]
 
     async def active_principals(self, after: str, limit: int) -> Sequence[Principal]:
+        """Return principals that are not disabled, by id."""
         rows = await self._tx.all(
             _PRINCIPAL
             + "WHERE p.tenant = $1 AND p.principal_id > $2 AND p.disabled_at IS NULL ORDER BY p.principal_id LIMIT $3",
-            self.tenant,
+            self._tenant,
             after,
             limit,
         )
         return [_principal(row) for row in rows]
 
     async def near(self, principal_id: str, after: str, limit: int) -> Sequence[Principal]:
-        rows = await self._tx.all(_NEAR_IN_TREE_AND_TEAMS, self.tenant, principal_id, after, limit)
+        """Return active principals above and below one in the tree, with the same parent, or in one of its teams."""
+        rows = await self._tx.all(_NEAR_IN_TREE_AND_TEAMS, self._tenant, principal_id, after, limit)
         return [_principal(row) for row in rows]
 
     async def add_principal(self, principal: Principal) -> bool:
+        """Add a principal; False if the id is taken."""
         row = await self._tx.one(
             _ADD_PRINCIPAL,
-            self.tenant,
+            self._tenant,
             principal.principal_id,
             principal.kind,
             principal.agent_type,
@@ -309,6 +336,7 @@ class SqlAccessStore:
         return row is not None
 
     async def update_principal(self, principal: Principal) -> None:
+        """Store the mutable fields of a principal: permissions, clearance, disabled state, search threshold."""
         await self._tx.run(
             _UPDATE_PRINCIPAL,
             _names(principal.permissions),
@@ -317,24 +345,26 @@ class SqlAccessStore:
             principal.min_score,
             principal.disabled_by,
             principal.disabled_with,
-            self.tenant,
+            self._tenant,
             principal.principal_id,
         )
 
     async def memberships(self, principal: Principal) -> Memberships:
+        """Return a principal's teams and the humans it serves: above it in the tree, or in its teams."""
         return (await self.memberships_of([principal]))[principal.principal_id]
 
     async def memberships_of(self, principals: Sequence[Principal]) -> Mapping[str, Memberships]:
+        """Return the memberships of several principals, by id."""
         ids = msgspec.json.encode([principal.principal_id for principal in principals]).decode()
         teams: dict[str, set[str]] = defaultdict(set)
         users: dict[str, set[str]] = defaultdict(set)
         ancestors: dict[str, set[str]] = defaultdict(set)
-        for principal_id, team in await self._tx.all(_TEAMS_OF, self.tenant, ids):
+        for principal_id, team in await self._tx.all(_TEAMS_OF, self._tenant, ids):
             teams[principal_id].add(team)
-        for principal_id, human in await self._tx.all(_HUMANS_IN_TEAMS_OF, self.tenant, ids):
+        for principal_id, human in await self._tx.all(_HUMANS_IN_TEAMS_OF, self._tenant, ids):
             users[principal_id].add(human)
         agents: dict[str, dict[str, str]] = defaultdict(dict)
-        for principal_id, ancestor, kind, parent in await self._tx.all(_ABOVE_OF, self.tenant, ids):
+        for principal_id, ancestor, kind, parent in await self._tx.all(_ABOVE_OF, self._tenant, ids):
             ancestors[principal_id].add(ancestor)
             if kind == PrincipalKind.HUMAN:
                 users[principal_id].add(ancestor)
@@ -361,52 +391,58 @@ class SqlAccessStore:
     async def _terminated_sessions(self, principal_ids: Iterable[str]) -> Mapping[str, set[str]]:
         ids = msgspec.json.encode(sorted(principal_ids)).decode()
         found: dict[str, set[str]] = defaultdict(set)
-        for principal_id, session_id in await self._tx.all(_TERMINATED_SESSIONS, self.tenant, ids):
+        for principal_id, session_id in await self._tx.all(_TERMINATED_SESSIONS, self._tenant, ids):
             found[principal_id].add(session_id)
         return found
 
     async def terminate_session(self, principal_id: str, session_id: str, at: int) -> int | None:
-        added = await self._tx.changed(_TERMINATE_SESSION, self.tenant, principal_id, session_id, at)
+        """Refuse a principal in a session; return in how many it is refused now, None if it was refused already."""
+        added = await self._tx.changed(_TERMINATE_SESSION, self._tenant, principal_id, session_id, at)
         if not added:
             return None
         row = await self._tx.one(
             "SELECT COUNT(*) FROM terminated_sessions WHERE tenant = $1 AND principal_id = $2",
-            self.tenant,
+            self._tenant,
             principal_id,
         )
         return int(row[0]) if row else 0
 
     async def reinstate_session(self, principal_id: str, session_id: str) -> bool:
+        """Admit a principal to a session again; False if it was not refused."""
         removed = await self._tx.changed(
             "DELETE FROM terminated_sessions WHERE tenant = $1 AND principal_id = $2 AND session_id = $3",
-            self.tenant,
+            self._tenant,
             principal_id,
             session_id,
         )
         return removed > 0
 
     async def step_tools(self, name: str, owners: Collection[str]) -> frozenset[str] | None:
+        """Return the tools of a step of the tenant or of one of these principals; None if there is no such step.
+
+        A step of the tenant comes before one of a principal with the same name.
+        """
         rows = await self._tx.all(
-            "SELECT owner, tools FROM steps WHERE tenant = $1 AND name = $2 ORDER BY owner", self.tenant, name
+            "SELECT owner, tools FROM steps WHERE tenant = $1 AND name = $2 ORDER BY owner", self._tenant, name
         )
         # The step of the tenant has the owner '', which comes first.
         found = next((tools for owner, tools in rows if owner in ("", *owners)), None)
         return None if found is None else frozenset(msgspec.json.decode(found, type=list[str]))
 
     async def key(self, key_id: str) -> StoredKey | None:
-        row = await self._tx.one(_KEY + " WHERE tenant = $1 AND key_id = $2", self.tenant, key_id)
+        row = await self._tx.one(_KEY + " WHERE tenant = $1 AND key_id = $2", self._tenant, key_id)
         return None if row is None else StoredKey(*row)
 
     async def keys_of(self, principal_id: str) -> Sequence[StoredKey]:
         rows = await self._tx.all(
-            _KEY + " WHERE tenant = $1 AND principal_id = $2 ORDER BY created_at DESC", self.tenant, principal_id
+            _KEY + " WHERE tenant = $1 AND principal_id = $2 ORDER BY created_at DESC", self._tenant, principal_id
         )
         return [StoredKey(*row) for row in rows]
 
     async def add_key(self, key: StoredKey) -> None:
         await self._tx.run(
             _ADD_KEY,
-            self.tenant,
+            self._tenant,
             key.key_id,
             key.principal_id,
             key.secret_hash,
@@ -417,16 +453,17 @@ class SqlAccessStore:
         )
 
     async def revoke_key(self, key_id: str, at: int) -> None:
+        """Revoke a key and every token issued for it."""
         await self._tx.run(
             "UPDATE api_keys SET revoked_at = $1 WHERE tenant = $2 AND key_id = $3 AND revoked_at IS NULL",
             at,
-            self.tenant,
+            self._tenant,
             key_id,
         )
-        await self._tx.run(_REVOKE_TOKENS_OF_KEY, at, self.tenant, key_id)
+        await self._tx.run(_REVOKE_TOKENS_OF_KEY, at, self._tenant, key_id)
 
     async def token(self, token_id: str) -> StoredToken | None:
-        row = await self._tx.one(_ISSUED + "WHERE tenant = $1 AND token_id = $2", self.tenant, token_id)
+        row = await self._tx.one(_ISSUED + "WHERE tenant = $1 AND token_id = $2", self._tenant, token_id)
         if row is None:
             return None
         found_id, principal_id, key_id, permissions, proven_at, expires_at, revoked_at, step, single_use = row
@@ -445,7 +482,7 @@ class SqlAccessStore:
     async def add_token(self, token: StoredToken) -> None:
         await self._tx.run(
             _INSERT_ACCESS,
-            self.tenant,
+            self._tenant,
             token.token_id,
             token.principal_id,
             token.key_id,
@@ -457,24 +494,26 @@ class SqlAccessStore:
         )
 
     async def lock_tokens(self, principal_id: str) -> None:
+        """Let no other transaction exchange or revoke tokens of a principal until this one ends."""
         await self._tx.run(
-            "SELECT 1 FROM principals WHERE tenant = $1 AND principal_id = $2 {for_update}", self.tenant, principal_id
+            "SELECT 1 FROM principals WHERE tenant = $1 AND principal_id = $2 {for_update}", self._tenant, principal_id
         )
 
     async def revoke_token(self, token_id: str, at: int) -> None:
         await self._tx.run(
             "UPDATE access_tokens SET revoked_at = $1 WHERE tenant = $2 AND token_id = $3 AND revoked_at IS NULL",
             at,
-            self.tenant,
+            self._tenant,
             token_id,
         )
 
     async def revoke_sign_in(self, token: StoredToken, at: int) -> None:
+        """Revoke a token with all that were refreshed from the same one: they have its key and its time of proof."""
         await self._tx.run(
             "UPDATE access_tokens SET revoked_at = $1 WHERE tenant = $2 AND principal_id = $3 AND proven_at = $4 "
             "AND (token_id = $5 OR key_id = $6) AND revoked_at IS NULL",
             at,
-            self.tenant,
+            self._tenant,
             token.principal_id,
             token.proven_at,
             token.token_id,
@@ -482,95 +521,51 @@ class SqlAccessStore:
         )
 
     async def revoke_tokens_of(self, principal_id: str, at: int) -> None:
+        """Revoke every token of a principal."""
         await self._tx.run(
             "UPDATE access_tokens SET revoked_at = $1 WHERE tenant = $2 AND principal_id = $3 AND revoked_at IS NULL",
             at,
-            self.tenant,
+            self._tenant,
             principal_id,
         )
 
     async def forget_expired_tokens(self, principal_id: str, before: int) -> None:
         await self._tx.run(
             "DELETE FROM access_tokens WHERE tenant = $1 AND principal_id = $2 AND expires_at < $3",
-            self.tenant,
+            self._tenant,
             principal_id,
             before,
         )
 
     async def signing_keys(self) -> Sequence[SigningKey]:
-        rows = await self._tx.all(_SIGNING_KEYS, self.tenant)
+        """Return the tenant's signing keys, newest first."""
+        rows = await self._tx.all(_SIGNING_KEYS, self._tenant)
         return [SigningKey(*row) for row in rows]
 
     async def add_signing_key(self, key: SigningKey) -> None:
-        await self._tx.run(_ADD_SIGNING_KEY, self.tenant, key.kid, key.secret, key.created_at)
+        await self._tx.run(_ADD_SIGNING_KEY, self._tenant, key.kid, key.secret, key.created_at)
 
     async def retire_signing_keys(self, at: int, *, forget: bool) -> None:
+        """Stop signing with the current keys; ``forget`` also invalidates the tokens they signed."""
         if forget:
-            await self._tx.run("DELETE FROM signing_keys WHERE tenant = $1", self.tenant)
+            await self._tx.run("DELETE FROM signing_keys WHERE tenant = $1", self._tenant)
         else:
             await self._tx.run(
-                "UPDATE signing_keys SET retired_at = $1 WHERE tenant = $2 AND retired_at IS NULL", at, self.tenant
+                "UPDATE signing_keys SET retired_at = $1 WHERE tenant = $2 AND retired_at IS NULL", at, self._tenant
             )
 
 
-_ADD = """
-INSERT INTO audit_log (tenant, audit_id, at, actor, principal_id, action, outcome, target, detail)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-"""
-_READ = """
-SELECT audit_id, at, actor, principal_id, action, outcome, target, detail FROM audit_log
-WHERE tenant = $1 AND ($2 = '' OR audit_id < $2) AND outcome LIKE $3
-    AND ($4 = '' OR action = $4 OR substr(action, 1, length($4) + 1) = $5)
-    AND ($6 = '' OR principal_id = $6)
-    AND ($7 = '' OR replace('/' || target || '/', $7, '') <> '/' || target || '/')
-    AND at >= $8 AND at < $9
-ORDER BY audit_id DESC LIMIT $10
-"""
+class PlanStore(SqlStore):
+    """The plan of the transaction's tenant."""
 
+    async def plan(self) -> AssignedPlan | None:
+        """Return the plan with the tenant's own limits; None if the default applies."""
+        row = await self._tx.one("SELECT plan, limits FROM tenant_plans WHERE tenant = $1", self._tenant)
+        return None if row is None else AssignedPlan(row[0], _limits(row[1]))
 
-class SqlAuditStore(SqlStore):
-    """SQL implementation of AuditStore."""
-
-    async def add(self, row: AuditRow) -> None:
-        await self._tx.run(
-            _ADD,
-            self._tx.tenant,
-            row.audit_id,
-            row.at,
-            row.actor,
-            row.principal_id,
-            row.action,
-            row.outcome,
-            row.target,
-            msgspec.json.encode(row.detail).decode(),
-        )
-
-    async def replace_detail(self, audit_id: str, detail: dict[str, Any]) -> None:
-        text = msgspec.json.encode(detail).decode()
-        await self._tx.run(
-            "UPDATE audit_log SET detail = $1 WHERE tenant = $2 AND audit_id = $3", text, self._tx.tenant, audit_id
-        )
-
-    async def read(self, wanted: AuditQuery, limit: int) -> Sequence[AuditRow]:
-        rows = await self._tx.all(
-            _READ,
-            self._tx.tenant,
-            wanted.before,
-            wanted.outcome or "%",
-            wanted.action,
-            f"{wanted.action}.",
-            wanted.agent,
-            f"/{wanted.target}/" if wanted.target else "",
-            0 if wanted.since is None else wanted.since,
-            MAX_INT if wanted.until is None else wanted.until,
-            limit,
-        )
-        return [_audit_row(*row) for row in rows]
-
-
-def _audit_row(*columns: Any) -> AuditRow:  # noqa: ANN401 - a row
-    *plain, detail = columns
-    return AuditRow(*plain, msgspec.json.decode(detail))  # type: ignore[call-arg]
+    async def set_plan(self, assigned: AssignedPlan, now: int) -> None:
+        limits = msgspec.json.encode(assigned.limits).decode()
+        await self._tx.run(_SET_PLAN, self._tenant, assigned.plan, limits, now)
 
 
 def _principal(row: Row) -> Principal:

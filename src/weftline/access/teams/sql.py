@@ -38,10 +38,11 @@ VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING RETURNING 1
 """
 
 
-class SqlTeamStore(SqlStore):
-    """TeamStore of one tenant."""
+class TeamStore(SqlStore):
+    """Teams of the transaction's tenant."""
 
     async def add(self, team: Team) -> bool:
+        """Add a team; False if the name is taken, also by a deleted team."""
         values = team.team, team.description, team.created_by, team.created_at, team.updated_at
         return await self._tx.one(_ADD, self._tenant, *values) is not None
 
@@ -52,13 +53,16 @@ class SqlTeamStore(SqlStore):
         return None if row is None else Team(*row)
 
     async def lock(self, name: str) -> Team | None:
+        """Return a team, and block other changes of it until the transaction ends."""
         await self._tx.one(_LOCK, self._tenant, name)
         return await self.find(name)
 
     async def all(self, after: str, limit: int) -> Sequence[Team]:
+        """Return the next teams of the tenant, by name."""
         return [Team(*row) for row in await self._tx.all(_PAGE, self._tenant, after, limit)]
 
     async def of_member(self, principal_id: str) -> Sequence[Team]:
+        """Return the teams of a member, by name."""
         return [Team(*row) for row in await self._tx.all(_OF_MEMBER, self._tenant, principal_id)]
 
     async def describe(self, name: str, description: str, at: int) -> None:
@@ -71,6 +75,7 @@ class SqlTeamStore(SqlStore):
         )
 
     async def delete(self, name: str, at: int) -> None:
+        """Remove the members of a team and reserve its name."""
         await self._tx.run("DELETE FROM team_members WHERE tenant = $1 AND team = $2", self._tenant, name)
         await self._tx.run(
             "UPDATE teams SET deleted_at = $1 WHERE tenant = $2 AND team = $3 AND deleted_at IS NULL",
@@ -80,12 +85,15 @@ class SqlTeamStore(SqlStore):
         )
 
     async def members(self, name: str) -> Sequence[Member]:
+        """Return the members of a team, by id."""
         return [Member(*row) for row in await self._tx.all(_MEMBERS, self._tenant, name)]
 
     async def add_member(self, name: str, principal_id: str, added_by: str, at: int) -> bool:
+        """Add a member; False if it is one already."""
         return await self._tx.one(_ADD_MEMBER, self._tenant, name, principal_id, added_by, at) is not None
 
     async def remove_member(self, name: str, principal_id: str) -> bool:
+        """Remove a member; False if it is none."""
         row = await self._tx.one(
             "DELETE FROM team_members WHERE tenant = $1 AND team = $2 AND principal_id = $3 RETURNING 1",
             self._tenant,
