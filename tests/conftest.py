@@ -8,6 +8,8 @@ import logging
 import os
 import secrets
 import shutil
+import sqlite3
+from contextlib import closing
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -29,12 +31,13 @@ from support.databases import (
 from support.forked_python import share_tls_context
 from support.full_run import examples
 from support.pgvector import search_in_replicas_if_unusable
-from support.world import World
+from support.world import Residents, World, settle
+from weftline.app.app import App
 from weftline.settings import Settings
 from weftline.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
 
@@ -173,10 +176,62 @@ def settings(database_url: str, tmp_path: Path) -> Settings:
     )
 
 
+@pytest.fixture(scope="session")
+def settled_file(empty_file: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Residents]:
+    """Return a SQLite file with the tenants of a world: copying them is faster than creating them for each test."""
+    folder = tmp_path_factory.mktemp("settled")
+    source, target = folder / "source.db", folder / "weftline.db"
+    shutil.copy(empty_file, source)
+
+    def copy() -> None:
+        with closing(sqlite3.connect(source)) as settled, closing(sqlite3.connect(target)) as copied:
+            settled.backup(copied)
+
+    return target, asyncio.run(_settled(str(source), copy))
+
+
+@pytest.fixture(scope="session")
+def settled_postgres(emptied: EmptiedDatabase) -> Residents:
+    """Keep the rows of the tenants of a world in PostgreSQL."""
+    emptied.empty()
+    residents = asyncio.run(_settled(emptied.url, lambda: None))
+    emptied.keep()
+    emptied.empty()
+    return residents
+
+
+async def _settled(url: str, copy: Callable[[], None]) -> Residents:
+    """Create the tenants of a world in an empty database, and copy it before anything else is written."""
+    app = App(Settings(database_url=url, rate_limits="off"), clock=FrozenClock())
+    await app.open(background=False)
+    residents = await settle(app)
+    copy()
+    await app.close()
+    return residents
+
+
 @pytest.fixture
-async def world(database_url: str, clock: FrozenClock, settings: Settings) -> AsyncIterator[World]:
+def residents(
+    request: pytest.FixtureRequest, database_url: str, clock: FrozenClock, settings: Settings
+) -> Residents | None:
+    """Let the tenants of a world be in the database; None if time or secrets differ, so that a test creates them."""
+    if clock.now() != FrozenClock().now() or settings.signing_secret:
+        return None
+    if database_url.startswith("postgresql:"):
+        found: Residents = request.getfixturevalue("settled_postgres")
+        request.getfixturevalue("emptied").fill()
+        return found
+    path, found = request.getfixturevalue("settled_file")
+    shutil.copy(path, database_url)
+    return found
+
+
+@pytest.fixture
+async def world(
+    database_url: str, clock: FrozenClock, settings: Settings, residents: Residents | None
+) -> AsyncIterator[World]:
     world = World(database_url, clock, settings)
-    await world.open()
+    await world.open(residents)
     try:
         yield world
     finally:

@@ -1,7 +1,8 @@
 """Fifty compactions of growing sessions: every planted fact and every key fact survives each of them.
 
-Ten sessions of different work, each compacted five times while it grows, always by the operation that agents use. What
-counts is what prompts contain: summaries, facts listed next to them, and events that stay.
+Ten sessions of different work, or three where the run is not full, each compacted five times while it grows, always by
+the operation that agents use. What counts is what prompts contain: summaries, facts listed next to them, and events
+that stay.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from support.full_run import FULL
 from support.service_compactions import in_service
 from support.windows import create, ingest
 from weftline.validation.planted_session import PlantedSession
@@ -25,7 +27,7 @@ pytestmark = [
     pytest.mark.req("CE-V", part="fifty compactions"),
     pytest.mark.req("CE-S", part="compactions keep at least 99 % of planted and of key facts"),
 ]
-SESSIONS, ROUNDS = 10, 5
+SESSIONS, ROUNDS = 10 if FULL else 3, 5
 # Of all key facts that were found in the covered events.
 LEAST_RETENTION = 0.99
 

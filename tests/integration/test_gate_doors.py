@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from support.full_run import FULL
 from support.records import envelope
 from weftline.app.registry import all_operations
 from weftline.kernel.errors import WeftlineError
@@ -602,17 +603,25 @@ OUTCOMES = {
         for field in CONTENT[name]
     },
 }
-DOORS = [
-    (name, attack)
-    for name in sorted(CONTENT)
-    for attack, text in ATTACKS.items()
-    if set(text_fields(OPERATIONS[name], text)) & CONTENT[name].keys()
-]
+
+
+def doors_and_attacks() -> list[tuple[str, str]]:
+    """Return the operations with the attacks to try there: two of them, in turn, or in a full run all."""
+    found: list[tuple[str, str]] = []
+    for number, name in enumerate(sorted(CONTENT)):
+        fitting = [
+            attack
+            for attack, text in ATTACKS.items()
+            if set(text_fields(OPERATIONS[name], text)) & CONTENT[name].keys()
+        ]
+        tried = {number % len(fitting), (number + 3) % len(fitting)}
+        found += [(name, attack) for place, attack in enumerate(fitting) if FULL or place in tried]
+    return found
 
 
 @pytest.mark.req("CE-F29")
 @pytest.mark.req("CE-I", part="everything that enters a prompt is scanned before")
-@pytest.mark.parametrize(("name", "attack"), DOORS)
+@pytest.mark.parametrize(("name", "attack"), doors_and_attacks())
 async def test_an_attack_is_stopped_at_every_door_and_in_no_prompt_of_others(
     world: World, name: str, attack: str, subtests: pytest.Subtests
 ) -> None:

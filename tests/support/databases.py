@@ -55,6 +55,26 @@ BEGIN
   END LOOP;
 END $$
 """
+# A copy of every row, in a schema of its own, and back.
+_KEEP = """
+DO $$ DECLARE
+  name text;
+  found boolean;
+BEGIN
+  CREATE SCHEMA kept;
+  FOR name IN
+      SELECT relname FROM pg_class
+      WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r' AND NOT relispartition
+        AND relname <> 'weftline_migrations'
+  LOOP
+    EXECUTE format('SELECT EXISTS (SELECT FROM %I)', name) INTO found;
+    IF found THEN
+      EXECUTE format('CREATE TABLE kept.%I AS TABLE %I', name, name);
+    END IF;
+  END LOOP;
+END $$
+"""
+_KEPT = "SELECT relname FROM pg_class WHERE relnamespace = 'kept'::regnamespace AND relkind = 'r'"
 
 _IDLE_POOLS, _IDLE_CONNECTIONS = 2, 3
 # The defaults of asyncpg.create_pool, which the class itself lacks.
@@ -130,24 +150,35 @@ class EmptiedDatabase:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self._fill = ""
         self._loop = asyncio.new_event_loop()
         self._connection = self._loop.run_until_complete(self._connect())
 
     def empty(self) -> None:
         """Delete every row: jobs that iterate over all tenants would find those of earlier tests."""
-        self._loop.run_until_complete(self._empty())
+        self._loop.run_until_complete(self._execute(_EMPTY))
+
+    def keep(self) -> None:
+        """Remember the rows that there are now."""
+        self._loop.run_until_complete(self._execute(_KEEP))
+        tables = self._loop.run_until_complete(self._connection.fetch(_KEPT))
+        self._fill = "".join(f'INSERT INTO "{name}" TABLE kept."{name}";' for (name,) in tables)
+
+    def fill(self) -> None:
+        """Bring back the rows that were kept."""
+        self._loop.run_until_complete(self._execute(self._fill))
 
     def close(self) -> None:
         self._connection.terminate()
         self._loop.run_until_complete(asyncio.sleep(0))
         self._loop.close()
 
-    async def _empty(self) -> None:
+    async def _execute(self, statements: str) -> None:
         try:
-            await self._connection.execute(_EMPTY)
+            await self._connection.execute(statements)
         except _CONNECTION_LOST:
             self._connection = await self._connect()
-            await self._connection.execute(_EMPTY)
+            await self._connection.execute(statements)
 
     async def _connect(self) -> asyncpg.Connection:
         return await asyncpg.connect(self.url, server_settings={"lock_timeout": f"{_LOCK_SECONDS}s"})

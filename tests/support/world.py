@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import pytest
@@ -212,6 +212,31 @@ class Caller:
         return self.app.follow(CallContext(self.credential), interest, after)
 
 
+class Residents(NamedTuple):
+    """The tenants of a world, and the credentials of those in them."""
+
+    tenant: str
+    other_tenant: str
+    admin: str
+    planner: str
+    analysis: str
+    review: str
+    stranger: str
+
+
+async def settle(app: App) -> Residents:
+    """Create the tenants of a world with their agents and the session."""
+    tenant, other_tenant = (f"{name}{secrets.token_hex(4)}" for name in ("home", "away"))
+    admin = Caller(app, (await app.tenants.create(tenant)).admin_key)
+    stranger = (await app.tenants.create(other_tenant)).admin_key
+    planner = await admin.create_agent("planner", agent_type="planning", clearance=3)
+    analysis = await admin.create_agent("analysis", parent_id="planner")
+    review = await admin.create_agent("review-2", agent_type="review", parent_id="planner")
+    await planner.create_session(SESSION)
+    agents = (each.credential for each in (planner, analysis, review))
+    return Residents(tenant, other_tenant, admin.credential, *agents, stranger)
+
+
 @dataclass(slots=True)
 class World:
     """One installation with a tenant that has a planner, two sub-agents and a session; and a second tenant."""
@@ -229,15 +254,15 @@ class World:
     stranger: Caller = field(init=False)
     _apps: list[App] = field(default_factory=list)
 
-    async def open(self) -> None:
+    async def open(self, residents: Residents | None = None) -> None:
+        """Start an App, and create the tenants unless the database has them."""
         self.app = await self.another_app()
-        self.tenant, self.other_tenant = (f"{name}{secrets.token_hex(4)}" for name in ("home", "away"))
-        self.admin = Caller(self.app, (await self.app.tenants.create(self.tenant)).admin_key)
-        self.stranger = Caller(self.app, (await self.app.tenants.create(self.other_tenant)).admin_key)
-        self.planner = await self.admin.create_agent("planner", agent_type="planning", clearance=3)
-        self.analysis = await self.admin.create_agent("analysis", parent_id="planner")
-        self.review = await self.admin.create_agent("review-2", agent_type="review", parent_id="planner")
-        await self.planner.create_session(SESSION)
+        if residents is None:
+            residents = await settle(self.app)
+        self.tenant, self.other_tenant = residents.tenant, residents.other_tenant
+        self.admin, self.planner, self.analysis, self.review, self.stranger = (
+            Caller(self.app, credential) for credential in residents[2:]
+        )
 
     async def close(self) -> None:
         for app in self._apps:
