@@ -25,10 +25,10 @@ from weftline.jobs.alerts import EVALUATE_EVERY_SECONDS
 from weftline.jobs.scheduler import Work
 from weftline.kernel.clock import to_micros
 from weftline.models.metering.model import NewUsageEntry, UsageKey, UsageSums
+from weftline.models.metering.sql import UsageStore
 from weftline.prompts.efficiency.model import efficiency_of
 from weftline.settings import Settings
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.metering import SqlUsageStore
 from weftline.storage.sql.receipts import SqlReceiptStore
 from weftline.testing.clock import FrozenClock
 from weftline.testing.receipts import receipt
@@ -153,6 +153,6 @@ async def _add_calls(
                 await receipts.add(made, {})
                 key = UsageKey("assembly", name, made.session_id)
                 entries.append(NewUsageEntry("call", made.receipt_id, made.created_at, key, UsageSums(calls=1)))
-            await SqlUsageStore(transaction).add(*entries)
+            await UsageStore(transaction).add(*entries)
 
         await app.database.write(Scope(TENANT), add)

@@ -22,8 +22,8 @@ from benchmarks.usage_month import backends_of, cpu_of, measure_month
 from weftline.app.app import App
 from weftline.app.authentication import Local
 from weftline.app.dispatch import CallContext
+from weftline.models.metering.sql import UsageStore
 from weftline.settings import Settings
-from weftline.storage.sql.metering import SqlUsageStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -150,7 +150,7 @@ async def _call(app: App, agent: str, operation: str, **raw: object) -> None:
 
 @contextmanager
 def _without_metering(app: App, agent: str) -> Iterator[None]:
-    async def no_entries(_: SqlUsageStore, *__: object) -> None:
+    async def no_entries(_: UsageStore, *__: object) -> None:
         pass
 
     def no_counting(*_: object) -> None:
@@ -160,7 +160,7 @@ def _without_metering(app: App, agent: str) -> Iterator[None]:
         yield
         return
     with (
-        patch.object(SqlUsageStore, "add", no_entries),
+        patch.object(UsageStore, "add", no_entries),
         patch("weftline.prompts.assembly.service.call_entry", lambda _: None),
         patch.object(app.metrics, "record", no_counting),
     ):

@@ -23,9 +23,9 @@ from weftline.jobs.metering import PRUNE_USAGE, ROLL_UP
 from weftline.kernel.clock import to_micros
 from weftline.models.metering.model import UNITS, NewUsageEntry, UsageKey, UsageSums
 from weftline.models.metering.rollup import max_rows
+from weftline.models.metering.sql import UsageStore
 from weftline.settings import Settings
 from weftline.storage.sql.database import SYSTEM, Scope
-from weftline.storage.sql.metering import SqlUsageStore
 from weftline.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ async def _add_calls(app: App, clock: FrozenClock, calls: int) -> int:
     entries = [entry for number in range(calls) for entry in _entries(rng, at + number * _SECOND // 20, number)]
     for start in range(0, len(entries), _BATCH):
         batch = entries[start : start + _BATCH]
-        await app.database.write(Scope(TENANT), lambda tx, batch=batch: SqlUsageStore(tx).add(*batch))  # type: ignore[misc]
+        await app.database.write(Scope(TENANT), lambda tx, batch=batch: UsageStore(tx).add(*batch))  # type: ignore[misc]
     clock.advance(minutes=1)
     return len(entries)
 

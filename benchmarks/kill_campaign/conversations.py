@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.kill_campaign.kinds import INDEX_SECONDS, POLL_SECONDS, Kind, as_admin, as_agent
 from weftline.kernel.errors import NotFound
 from weftline.models.metering.model import SUM_NAMES, UNITS, UsageSums
+from weftline.models.metering.sql import UsageStore
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.metering import SqlUsageStore
 from weftline.windows.compaction.model import OPEN_STATES
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ async def _entries(app: App) -> list[UsageEntry]:
     entries: list[UsageEntry] = []
     while True:
         after = entries[-1].seq if entries else 0
-        page = await app.database.read(Scope(TENANT), lambda tx, after=after: SqlUsageStore(tx).after(after, _MANY))
+        page = await app.database.read(Scope(TENANT), lambda tx, after=after: UsageStore(tx).after(after, _MANY))
         if not page:
             return entries
         entries += page
@@ -166,7 +166,7 @@ class Compactions(Kind):
 
 async def exact_rollups(app: App) -> int:
     """Roll up what is left; return how many sums (by unit, with and without names) equal those of the raw entries."""
-    while await app.database.write(Scope(TENANT), lambda tx: SqlUsageStore(tx).roll_up(_ROLL_UP)):
+    while await app.database.write(Scope(TENANT), lambda tx: UsageStore(tx).roll_up(_ROLL_UP)):
         pass
     raw = UsageSums()
     for each in await _entries(app):

@@ -19,7 +19,6 @@ from weftline.history.model import (
     LineNotFound,
     SnapshotExists,
     SnapshotNotFound,
-    ValueDamaged,
     VersionConflict,
     VersionNotFound,
     VersionPruned,
@@ -62,6 +61,7 @@ from weftline.kernel.errors import (
     UnknownOperation,
     WeftlineError,
 )
+from weftline.kernel.packed_text import ValueDamaged
 from weftline.knowledge.document_review import DocumentHeld
 from weftline.knowledge.model import (
     DocumentNotFound,

@@ -18,7 +18,7 @@ from weftline.transports.cli.formatters.usage import FORMATTERS
 if TYPE_CHECKING:
     from cli_support import CommandLine
 
-    from weftline.models.metering.store import GroupBy
+    from weftline.models.metering.queries import GroupBy
 
 _SONNET = "claude-sonnet-4-5"
 

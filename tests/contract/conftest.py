@@ -11,19 +11,21 @@ from weftline.access.audit_log import AuditStore
 from weftline.access.sql import AccessStore, PlanStore
 from weftline.access.teams.sql import TeamStore
 from weftline.app.tenants import Tenants
+from weftline.models.budgets.sql import BudgetStore
+from weftline.models.language_models.factors import TokenFactorStore
+from weftline.models.metering.sql import UsageStore
+from weftline.safety.approvals.sql import ApprovalStore
+from weftline.safety.guardrails.sql import HitStore
 from weftline.storage.migrations.runner import migrate
 from weftline.storage.sql.agent_context import SqlSnapshotStore
 from weftline.storage.sql.alerts import SqlAlertStore
-from weftline.storage.sql.approvals import SqlApprovalStore
 from weftline.storage.sql.board import SqlConventionStore, SqlEntryStore
-from weftline.storage.sql.budgets import SqlBudgetStore
 from weftline.storage.sql.checkouts import SqlCheckoutStore
 from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.compactions import SqlCompactionStore
 from weftline.storage.sql.database import Scope, connect
 from weftline.storage.sql.embeddings import SqlTenantModelStore, SqlVectorStore
 from weftline.storage.sql.events import SqlEventStore, SqlOutbox
-from weftline.storage.sql.guardrails import SqlHitStore
 from weftline.storage.sql.history import SqlLineStore
 from weftline.storage.sql.inbox import SqlInboxStore
 from weftline.storage.sql.jobs import SqlJobStore
@@ -34,7 +36,6 @@ from weftline.storage.sql.line_signatures import LineSignatures
 from weftline.storage.sql.lineage import SqlLineageStore
 from weftline.storage.sql.memory import SqlMemoryStore
 from weftline.storage.sql.messages import SqlMessageStore
-from weftline.storage.sql.metering import SqlUsageStore
 from weftline.storage.sql.metric_history import SqlMetricHistory
 from weftline.storage.sql.model_migrations import SqlModelMigrationStore
 from weftline.storage.sql.object_storage import SqlObjectIndex
@@ -45,7 +46,6 @@ from weftline.storage.sql.records import SqlRecordStore
 from weftline.storage.sql.retention import SqlPruningLog, SqlRetentionRules
 from weftline.storage.sql.reviews import SqlReviewStore, SqlSnapshotIndex
 from weftline.storage.sql.sessions import SqlSessionStore
-from weftline.storage.sql.token_factors import SqlTokenFactorStore
 from weftline.storage.sql.tools import SqlSelectionStore, SqlStepStore, SqlToolStore
 from weftline.storage.sql.webhooks import SqlWebhookStore
 from weftline.storage.sql.windows import SqlWindowStore
@@ -82,9 +82,9 @@ class SqlStores:
         kinds: dict[str, Callable[[Transaction], Any]] = {
             "access": AccessStore,
             "alerts": SqlAlertStore,
-            "approvals": SqlApprovalStore,
+            "approvals": ApprovalStore,
             "audit": AuditStore,
-            "budgets": SqlBudgetStore,
+            "budgets": BudgetStore,
             "compactions": SqlCompactionStore,
             "conventions": SqlConventionStore,
             "critical_edits": SqlCriticalEditStore,
@@ -92,7 +92,7 @@ class SqlStores:
             "domains": SqlDomainStore,
             "entries": SqlEntryStore,
             "events": SqlEventStore,
-            "hits": SqlHitStore,
+            "hits": HitStore,
             "jobs": SqlJobStore,
             "layers": SqlLayerStore,
             "lineage": SqlLineageStore,
@@ -124,8 +124,8 @@ class SqlStores:
             "tools": SqlToolStore,
             "steps": SqlStepStore,
             "selections": SqlSelectionStore,
-            "token_factors": SqlTokenFactorStore,
-            "usage": SqlUsageStore,
+            "token_factors": TokenFactorStore,
+            "usage": UsageStore,
             "vectors": SqlVectorStore,
             "webhooks": SqlWebhookStore,
             "windows": SqlWindowStore,

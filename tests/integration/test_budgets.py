@@ -16,8 +16,8 @@ from weftline.jobs.alerts import PRUNE_ALERTS
 from weftline.kernel.call_warnings import collected_warnings
 from weftline.kernel.clock import DAY_MICROS
 from weftline.models.metering.model import NewUsageEntry, UsageKey, UsageSums
+from weftline.models.metering.sql import UsageStore
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.metering import SqlUsageStore
 
 if TYPE_CHECKING:
     from support.world import World
@@ -563,7 +563,7 @@ async def test_a_new_budget_begins_with_what_was_spent_in_its_period(world: Worl
         NewUsageEntry("call", f"c{number}", now - days * DAY_MICROS, UsageKey("assembly", agent_id), sums)
         for number, (agent_id, days) in enumerate([("analysis", 0), ("planner", 1), ("admin", 0), ("planner", 100)])
     ]
-    await world.app.database.write(Scope(world.tenant), lambda tx: SqlUsageStore(tx).add(*entries))
+    await world.app.database.write(Scope(world.tenant), lambda tx: UsageStore(tx).add(*entries))
     made = {
         (subject, period): (await set_budget(world, subject, period=period, tokens=10_000))["used_tokens"]
         for subject in ("tenant", "agent:planner", "agent:analysis", "agent:review-2")

@@ -26,18 +26,18 @@ from weftline.models.metering.model import (
     UsageSums,
     floor_to,
 )
+from weftline.models.metering.queries import Retention, UsageQuery
 from weftline.models.metering.rollup import MAX_KEYS
-from weftline.models.metering.store import Retention, UsageQuery
+from weftline.models.metering.sql import UsageStore
 from weftline.settings import Settings
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.metering import SqlUsageStore
 from weftline.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from weftline.kernel.transaction import Transaction
-    from weftline.models.metering.store import GroupBy, UsageTotals
+    from weftline.models.metering.queries import GroupBy, UsageTotals
 
 SECOND = 1_000_000
 HOUR, DAY = 3_600 * SECOND, 86_400 * SECOND
@@ -109,12 +109,12 @@ class MeteringMachine(RuleBasedStateMachine):
         await app.open(background=False)
         return app
 
-    def write(self, app: int, change: Callable[[SqlUsageStore], Any], *, killed: bool = False) -> Any:
+    def write(self, app: int, change: Callable[[UsageStore], Any], *, killed: bool = False) -> Any:
         return self.run(self.writing(app, change, killed=killed))
 
-    async def writing(self, app: int, change: Callable[[SqlUsageStore], Any], *, killed: bool = False) -> Any:
+    async def writing(self, app: int, change: Callable[[UsageStore], Any], *, killed: bool = False) -> Any:
         async def work(transaction: Transaction) -> Any:
-            answer = await change(SqlUsageStore(transaction))
+            answer = await change(UsageStore(transaction))
             if killed:
                 raise Killed
             return answer

@@ -13,10 +13,10 @@ from support import forked_python
 from support.databases import new_postgres_database
 from support.world import refused
 from weftline.kernel.clock import to_micros
+from weftline.kernel.packed_text import pack
 from weftline.kernel.transaction import placeholders
 from weftline.models.metering.model import SUM_NAMES
 from weftline.storage.migrations.runner import known_migrations, migrate, status
-from weftline.storage.sql.blobs import pack
 from weftline.storage.sql.database import SYSTEM, Scope, connect
 from weftline.storage.sql.dialects.postgres import PostgresDatabase
 from weftline.storage.sql.receipts import SqlReceiptStore

@@ -13,6 +13,7 @@ import pytest
 
 import weftline.access.sql
 import weftline.access.teams.sql
+import weftline.models.language_models.factors
 import weftline.storage.sql.agent_context
 import weftline.storage.sql.blobs
 import weftline.storage.sql.board
@@ -39,7 +40,6 @@ import weftline.storage.sql.search_health
 import weftline.storage.sql.session_content
 import weftline.storage.sql.session_index
 import weftline.storage.sql.sessions
-import weftline.storage.sql.token_factors
 import weftline.storage.sql.version_lookup
 import weftline.storage.sql.webhooks
 from weftline import Weftline
@@ -58,7 +58,7 @@ STORES = (
     weftline.storage.sql.deferred_deletions,
     weftline.storage.sql.agent_context,
     weftline.storage.sql.embeddings,
-    weftline.storage.sql.token_factors,
+    weftline.models.language_models.factors,
     weftline.storage.sql.events,
     weftline.storage.sql.session_index,
     weftline.storage.sql.history,

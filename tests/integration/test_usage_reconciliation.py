@@ -20,8 +20,8 @@ from weftline.kernel.clock import to_micros
 from weftline.models.language_models import wire
 from weftline.models.metering.model import CALL_KINDS, NewUsageEntry, UsageKey, UsageSums
 from weftline.models.metering.rollup import MAX_KEYS, max_rows
+from weftline.models.metering.sql import UsageStore
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.metering import SqlUsageStore
 
 if TYPE_CHECKING:
     from support.scripted_provider import ScriptedProvider
@@ -168,7 +168,7 @@ async def _add(world: World, *keys: UsageKey) -> None:
     ]
     for start in range(0, len(entries), 500):
         batch = entries[start : start + 500]
-        await world.app.database.write(Scope(world.tenant), lambda tx, batch=batch: SqlUsageStore(tx).add(*batch))  # type: ignore[misc]
+        await world.app.database.write(Scope(world.tenant), lambda tx, batch=batch: UsageStore(tx).add(*batch))  # type: ignore[misc]
     await roll_up(world)
 
 
@@ -203,9 +203,9 @@ async def test_late_reports_of_many_days_are_rolled_up_in_small_transactions(wor
     key = UsageKey("assembly", "analysis", SESSION, "", "gpt-5")
     entries = [NewUsageEntry("call", f"c{n}", now - n * day, key, UsageSums(calls=1)) for n in range(30)]
     scope, database = Scope(world.tenant), world.app.database
-    await database.write(scope, lambda tx: SqlUsageStore(tx).add(*entries))
+    await database.write(scope, lambda tx: UsageStore(tx).add(*entries))
     sizes = []
-    while added := await database.write(scope, lambda tx: SqlUsageStore(tx).roll_up(200)):
+    while added := await database.write(scope, lambda tx: UsageStore(tx).roll_up(200)):
         sizes.append(len(added))
     assert (max(sizes), sum(sizes)) == (4, 30)
     assert (await usage(world.admin, "agent"))["analysis"]["calls"] == 30
@@ -215,7 +215,7 @@ async def test_the_job_goes_on_until_everything_is_rolled_up(world: World) -> No
     now, day = to_micros(world.clock.now()), 86_400_000_000
     key = UsageKey("assembly", "analysis", SESSION, "", "gpt-5")
     entries = [NewUsageEntry("call", f"c{n}", now - n * day, key, UsageSums(calls=1)) for n in range(30)]
-    await world.app.database.write(Scope(world.tenant), lambda tx: SqlUsageStore(tx).add(*entries))
+    await world.app.database.write(Scope(world.tenant), lambda tx: UsageStore(tx).add(*entries))
     await roll_up(world)
     ((last, rolled_up_to),) = await world.rows(
         "SELECT t.usage_seq, c.rolled_up_to FROM tenants t JOIN usage_cursors c ON c.tenant = t.tenant "

@@ -16,10 +16,10 @@ from support.world import SESSION, outcome, refused
 from weftline.jobs.metering import PRUNE_USAGE, ROLL_UP
 from weftline.kernel.clock import to_micros
 from weftline.models.metering.model import NewUsageEntry, UsageKey, UsageSums
-from weftline.models.metering.store import UsageQuery
+from weftline.models.metering.queries import UsageQuery
+from weftline.models.metering.sql import UsageStore
 from weftline.providers.prices import PriceTable
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.metering import SqlUsageStore
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -191,7 +191,7 @@ async def test_agents_above_the_clearance_of_an_admin_are_left_out(world: World)
     await prompt(world.review)
     await roll_up(world)
     hidden = UsageQuery("agent", max_clearance=0)
-    found = await world.app.database.read(Scope(world.tenant), lambda tx: SqlUsageStore(tx).totals(hidden))
+    found = await world.app.database.read(Scope(world.tenant), lambda tx: UsageStore(tx).totals(hidden))
     above = {each["agent_id"] for each in (await world.admin.call("agent.list"))["agents"] if each["clearance"] > 0}
     assert {each.group for each in found.groups} == {"analysis", "review-2"} - above
 
@@ -289,11 +289,11 @@ async def test_sums_are_exact_with_writers_and_roll_ups_at_once_and_kills_betwee
             key = UsageKey("assembly", f"agent{writer % 3}", SESSION, "", MODEL)
             sums = UsageSums(calls=1, total_tokens=rng.randrange(1_000), cost_nanos=rng.randrange(10**12))
             entry = NewUsageEntry("call", f"c{writer}-{number}", now - rng.randrange(10**11), key, sums)
-            await database.write(scope, lambda tx, entry=entry: SqlUsageStore(tx).add(entry))  # type: ignore[misc]
+            await database.write(scope, lambda tx, entry=entry: UsageStore(tx).add(entry))  # type: ignore[misc]
             added.append(entry)
 
     async def roll_up_or_die(transaction: Transaction) -> None:
-        await SqlUsageStore(transaction).roll_up(rng.randrange(1, 6))
+        await UsageStore(transaction).roll_up(rng.randrange(1, 6))
         if rng.random() < 0.4:
             raise asyncio.CancelledError
 
@@ -304,7 +304,7 @@ async def test_sums_are_exact_with_writers_and_roll_ups_at_once_and_kills_betwee
     await asyncio.gather(*(write(writer) for writer in range(4)), roll_up_often(), roll_up_often())
     for _ in range(2):
         for by, name in (("tenant", lambda _: ""), ("agent", lambda each: each.key.agent_id)):
-            found = await database.read(scope, lambda tx, by=by: SqlUsageStore(tx).totals(UsageQuery(by)))  # type: ignore[misc]
+            found = await database.read(scope, lambda tx, by=by: UsageStore(tx).totals(UsageQuery(by)))  # type: ignore[misc]
             expected: dict[str, UsageSums] = {}
             for each in added:
                 expected[name(each)] = expected.get(name(each), UsageSums()).plus(each.sums)

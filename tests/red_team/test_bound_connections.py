@@ -23,7 +23,7 @@ from weftline.kernel.approval import HoldReason
 from weftline.kernel.errors import WeftlineError
 from weftline.kernel.operation import Audience, SessionUse
 from weftline.safety.approvals.model import HeldCall
-from weftline.storage.sql.approvals import SqlApprovalStore
+from weftline.safety.approvals.sql import ApprovalStore
 from weftline.storage.sql.database import Scope
 from weftline.transports.resources import TEMPLATES, parse_uri, read_resource
 from weftline.windows.compaction.model import CompactedView
@@ -85,7 +85,7 @@ async def planted(world: World, settings: Settings, monkeypatch: pytest.MonkeyPa
     )
     gap = await other.call("missing.report", session_id=OTHER, question=f"Which {CANARY}?")
     prompt = await other.call("context.assemble", session_id=OTHER, task_description=f"Ask the {CANARY}.")
-    await world.app.database.write(Scope(world.tenant), lambda tx: SqlApprovalStore(tx).add(held_elsewhere()))
+    await world.app.database.write(Scope(world.tenant), lambda tx: ApprovalStore(tx).add(held_elsewhere()))
     await admin.call("webhook.create", url="https://receiver.invalid/hook", session_id=OTHER)
     await world.index_sessions()
     found = Planted(

@@ -12,9 +12,9 @@ from weftline.kernel.clock import to_micros
 from weftline.kernel.fields import new_ordered_id
 from weftline.kernel.identity import system_actor
 from weftline.models.metering.model import NewUsageEntry, UsageKey, UsageSums
+from weftline.models.metering.sql import UsageStore
 from weftline.prompts.efficiency.model import efficiency_of
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.metering import SqlUsageStore
 from weftline.storage.sql.receipts import SqlReceiptStore
 from weftline.testing.receipts import receipt
 
@@ -46,7 +46,7 @@ async def add_calls(
                 await receipts.add(replace(made, limits=limits, savings=savings, estimate=figures), {})
                 key = UsageKey("assembly", agent_id, made.session_id)
                 entries.append(NewUsageEntry("call", made.receipt_id, at, key, UsageSums(calls=1)))
-        await SqlUsageStore(transaction).add(*entries)
+        await UsageStore(transaction).add(*entries)
 
     await world.app.database.write(Scope(tenant or world.tenant), add)
 

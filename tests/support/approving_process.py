@@ -13,8 +13,8 @@ from weftline.app.app import App
 from weftline.app.approved_calls import ApprovedCalls
 from weftline.app.dispatch import CallContext
 from weftline.safety.approvals.service import Approvals
+from weftline.safety.approvals.sql import ApprovalStore
 from weftline.settings import Settings
-from weftline.storage.sql.approvals import SqlApprovalStore
 from weftline.testing.clock import FrozenClock
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -28,7 +28,7 @@ async def killed(*_: Any) -> None:
 
 POINTS = {
     "decided": (ApprovedCalls, "perform"),
-    "before_commit": (SqlApprovalStore, "keep"),
+    "before_commit": (ApprovalStore, "keep"),
     "committed": (Approvals, "finish"),
 }
 

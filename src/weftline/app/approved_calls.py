@@ -31,8 +31,7 @@ from weftline.safety.approvals.model import (
     HeldCall,
 )
 from weftline.safety.approvals.service import Approvals
-from weftline.safety.approvals.store import PerformedElsewhere
-from weftline.storage.sql.approvals import SqlApprovalStore
+from weftline.safety.approvals.sql import ApprovalStore, PerformedElsewhere
 from weftline.storage.sql.database import AccessChanged, Scope
 from weftline.storage.sql.unit_of_work import SystemTransactions
 
@@ -96,12 +95,12 @@ class ApprovedCalls:
         else:
             done = replace(held, outcome=outcome)
             await self._transactions.write(tenant, lambda approvals: approvals.finish(done))
-        return await self._database.read(Scope(tenant), lambda tx: SqlApprovalStore(tx).find(held.approval_id))
+        return await self._database.read(Scope(tenant), lambda tx: ApprovalStore(tx).find(held.approval_id))
 
     async def advance(self, tenant: str) -> bool:
         """Expire, take over or delete what is due; return whether there may be more."""
         now = self.now
-        due = await self._database.read(Scope(tenant), lambda tx: SqlApprovalStore(tx).due(now, _BATCH))
+        due = await self._database.read(Scope(tenant), lambda tx: ApprovalStore(tx).due(now, _BATCH))
         for held in due:
             await self._advance(tenant, held)
         return len(due) == _BATCH
@@ -110,7 +109,7 @@ class ApprovedCalls:
         if held.state is ApprovalState.PENDING:
             await self._transactions.write(tenant, lambda approvals: approvals.expire(held))
         elif held.state.is_final:
-            await self._database.write(Scope(tenant), lambda tx: _forget(SqlApprovalStore(tx), held))
+            await self._database.write(Scope(tenant), lambda tx: _forget(ApprovalStore(tx), held))
         else:
             taken = await self._database.write(Scope(tenant), lambda tx: self._take_over(tx, held.approval_id))
             if taken is not None:
@@ -118,9 +117,7 @@ class ApprovedCalls:
 
     async def _take_over(self, transaction: Transaction, approval_id: str) -> HeldCall | None:
         now = self.now
-        return await SqlApprovalStore(transaction).take_over(
-            approval_id, new_id("performer"), now, now + PERFORM_MICROS
-        )
+        return await ApprovalStore(transaction).take_over(approval_id, new_id("performer"), now, now + PERFORM_MICROS)
 
     async def _outcome(self, tenant: str, held: HeldCall) -> CallResult:
         """Return what the call is answered with; raises what leaves it unanswered."""
@@ -197,7 +194,7 @@ def _credential(tenant: str, held: HeldCall) -> Local | InStep:
     return caller if held.step is None else InStep(caller, held.step)
 
 
-async def _forget(store: SqlApprovalStore, held: HeldCall) -> None:
+async def _forget(store: ApprovalStore, held: HeldCall) -> None:
     """Delete the answer of a decided call, then the call itself."""
     if held.has_answer:
         await store.delete_answer(held.approval_id, held.delete_at)

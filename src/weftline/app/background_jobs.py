@@ -29,7 +29,7 @@ from weftline.jobs.model_migration import MIGRATE
 from weftline.jobs.reindex import REINDEX
 from weftline.jobs.scheduler import DueSource, Job, Work
 from weftline.jobs.window_autosave import AUTOSAVE
-from weftline.storage.sql.approvals import tenants_with_due_approvals
+from weftline.safety.approvals.sql import tenants_with_due_approvals
 from weftline.storage.sql.database import SYSTEM
 from weftline.storage.sql.deferred_deletions import tenants_with_deletions
 from weftline.storage.sql.object_storage import tenants_to_clear

@@ -9,8 +9,8 @@ from weftline.kernel.clock import to_micros
 from weftline.kernel.fields import new_id
 from weftline.models.language_models.prices import cost_of
 from weftline.models.metering.model import DELETED, NewUsageEntry, UsageKey, UsageSums, nanos
+from weftline.models.metering.sql import UsageStore
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.metering import SqlUsageStore
 from weftline.storage.sql.sessions import SqlSessionStore
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class CallMeter:
             teams = await _teams(transaction, caller.agent_id)
             session_id = await _session(transaction, caller.session_id)
             key = UsageKey(kind, caller.agent_id, session_id, "", model, teams)
-            await SqlUsageStore(transaction).add(NewUsageEntry("call", new_id("call"), at, key, sums.plus(took)))
+            await UsageStore(transaction).add(NewUsageEntry("call", new_id("call"), at, key, sums.plus(took)))
 
         await self._database.write(Scope(caller.tenant), add)
 

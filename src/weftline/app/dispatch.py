@@ -48,9 +48,9 @@ from weftline.kernel.identity import PrincipalKind
 from weftline.kernel.operation import Audience, Effect, PreparationOutdated, RateClass
 from weftline.kernel.thread_pools import CALLER
 from weftline.safety.approvals.model import CallNotHoldable, CallResult
+from weftline.safety.approvals.sql import ApprovalStore
 from weftline.safety.trust.scanner import is_long
 from weftline.sessions.model import ALL_SESSIONS, check_not_terminated
-from weftline.storage.sql.approvals import SqlApprovalStore
 from weftline.storage.sql.database import AccessChanged, Scope, caller_scope
 from weftline.storage.sql.unit_of_work import begin_approved, log_changes
 
@@ -491,7 +491,7 @@ class Dispatcher:
                 actor = call.actor or await identify_local(answer.agent_id, AccessStore(transaction))
                 await self._auditor.trail(transaction, actor).record(operation, request, answer)
             if call.approval is not None:
-                await SqlApprovalStore(transaction).keep(call.approval, CallResult(msgspec.to_builtins(answer)))
+                await ApprovalStore(transaction).keep(call.approval, CallResult(msgspec.to_builtins(answer)))
             return answer, transaction
 
         answer, done = await self._database.write(scope, work)

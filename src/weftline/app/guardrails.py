@@ -16,11 +16,10 @@ from weftline.kernel.events import NewEvent
 from weftline.kernel.identity import CLEARANCE, PERMISSION, Permission
 from weftline.safety.guardrails.model import TEAM as TEAM_LEVEL
 from weftline.safety.guardrails.rules import Counts
-from weftline.safety.guardrails.store import HitCount, RuleKey
+from weftline.safety.guardrails.sql import HitCount, HitStore, RuleKey
 from weftline.state.layers.rules import RuleLoader
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.events import SqlOutbox
-from weftline.storage.sql.guardrails import SqlHitStore
 from weftline.storage.sql.unit_of_work import CallerTransactions
 
 if TYPE_CHECKING:
@@ -167,7 +166,7 @@ class BufferedHits:
         published = [_event(kind, times) for kind, times in events.items()]
 
         async def write(transaction: Transaction) -> None:
-            await SqlHitStore(transaction).add(hits)
+            await HitStore(transaction).add(hits)
             await SqlOutbox(transaction, self._clock).publish(*published)
 
         await database.write(Scope(tenant), write)

@@ -22,7 +22,7 @@ from weftline.safety.approvals.model import (
     HeldError,
 )
 from weftline.safety.approvals.service import Approvals, CallToHold
-from weftline.storage.sql.approvals import SqlApprovalStore
+from weftline.safety.approvals.sql import ApprovalStore
 from weftline.storage.sql.database import Scope, caller_scope
 from weftline.storage.sql.unit_of_work import logged_write
 
@@ -131,7 +131,7 @@ class HeldCalls:
 
     async def _find(self, actor: Actor, held: HeldCall) -> HeldCall:
         async def find(transaction: Transaction) -> HeldCall | None:
-            return await SqlApprovalStore(transaction).find(held.approval_id)
+            return await ApprovalStore(transaction).find(held.approval_id)
 
         # Fails if the caller has lost its access meanwhile.
         found = await self._database.read(caller_scope(actor), find)
@@ -156,7 +156,7 @@ class HeldCalls:
         if held.collected_at is None:
             due_at = structs.replace(held, collected_at=now).answer_until if held.has_answer else held.delete_at
             await self._database.write(
-                caller_scope(actor), lambda tx: SqlApprovalStore(tx).collect(held.approval_id, now, due_at)
+                caller_scope(actor), lambda tx: ApprovalStore(tx).collect(held.approval_id, now, due_at)
             )
         outcome = held.outcome
         if outcome is None or outcome.error is not None:
@@ -245,7 +245,7 @@ class Decisions:
     async def _read(self, tenant: str) -> None:
         waiting = dict(self._waiting[tenant])
         ids = sorted(set(waiting.values()))
-        states = await self._database.read(Scope(tenant), lambda tx: SqlApprovalStore(tx).states(ids))
+        states = await self._database.read(Scope(tenant), lambda tx: ApprovalStore(tx).states(ids))
         for decided, approval_id in waiting.items():
             state = states.get(approval_id)
             if (state is None or state.is_final) and not decided.done():

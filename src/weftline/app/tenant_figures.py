@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from weftline.insight.metrics.history import RETENTION_HOURS, MetricTotals
 from weftline.models.metering.model import UsageSums
-from weftline.models.metering.store import UsageQuery
-from weftline.storage.sql.metering import SqlUsageStore
+from weftline.models.metering.queries import UsageQuery
+from weftline.models.metering.sql import UsageStore
 from weftline.storage.sql.metric_history import SqlMetricHistory
 from weftline.storage.sql.session_index import events_pending
 from weftline.storage.sql.tenants import problem_counts
@@ -32,7 +32,7 @@ class TenantFigures(NamedTuple):
 
 async def tenant_figures(transaction: Transaction, since: int, now: int) -> TenantFigures:
     """Return the figures of the transaction's tenant; model calls from ``since`` on. Times are in microseconds."""
-    usage = await SqlUsageStore(transaction).totals(UsageQuery(since=since))
+    usage = await UsageStore(transaction).totals(UsageQuery(since=since))
     day = await SqlMetricHistory(transaction).since(
         transaction.tenant, now // _MICROS - RETENTION_HOURS * _HOUR_SECONDS
     )

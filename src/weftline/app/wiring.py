@@ -66,12 +66,9 @@ from weftline.kernel.transaction import SqlStore
 from weftline.knowledge.domains import DomainAuditFilter
 from weftline.knowledge.sources.store import SourceControl, SourceStore
 from weftline.knowledge.store import DocumentStore, DomainStore
-from weftline.models.budgets.store import BudgetStore
 from weftline.models.language_models.catalog import Catalog
-from weftline.models.language_models.factors import TokenFactorStore
 from weftline.models.language_models.prices import Prices
 from weftline.models.language_models.token_counts import CountCache
-from weftline.models.metering.store import UsageStore
 from weftline.prompts.assembly.conversation import PreparedEventCache
 from weftline.prompts.assembly.costs import DoubtLimit
 from weftline.prompts.assembly.gather import PromptCache
@@ -81,10 +78,10 @@ from weftline.prompts.tools.catalogue import ToolCatalogue
 from weftline.prompts.tools.selection import SelectionMetrics
 from weftline.prompts.tools.store import SelectionStore, StepStore, ToolStore
 from weftline.records.store import MarkupReader, ReceiptRecords, RecordStore
-from weftline.safety.approvals.store import ApprovalStore, CallPerformer, HeldCallObserver
+from weftline.safety.approvals.store import CallPerformer, HeldCallObserver
 from weftline.safety.guardrails.actions import KnownActions
 from weftline.safety.guardrails.service import Guardrails
-from weftline.safety.guardrails.store import CallerGuardrails, HitStore
+from weftline.safety.guardrails.store import CallerGuardrails
 from weftline.safety.injection.model import InjectionDetector
 from weftline.safety.trust.gate import CallVerdicts, ItemLabels
 from weftline.safety.trust.policy import TrustPolicies
@@ -110,15 +107,12 @@ from weftline.state.memory.store import MemoryStore
 from weftline.storage.sql.agent_calls import SqlAgentCalls
 from weftline.storage.sql.agent_context import SqlSnapshotStore
 from weftline.storage.sql.alerts import SqlAlertStore
-from weftline.storage.sql.approvals import SqlApprovalStore
 from weftline.storage.sql.board import SqlConventionStore, SqlEntryStore
-from weftline.storage.sql.budgets import SqlBudgetStore
 from weftline.storage.sql.checkouts import SqlCheckoutStore
 from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.compactions import SqlCompactionStore
 from weftline.storage.sql.embeddings import SqlTenantModelStore, SqlVectorStore
 from weftline.storage.sql.events import SqlEventStore, SqlOutbox
-from weftline.storage.sql.guardrails import SqlHitStore
 from weftline.storage.sql.history import SqlLineStore
 from weftline.storage.sql.inbox import SqlInboxStore
 from weftline.storage.sql.jobs import SqlJobStore
@@ -129,7 +123,6 @@ from weftline.storage.sql.line_signatures import LineSignatures
 from weftline.storage.sql.lineage import SqlLineageStore
 from weftline.storage.sql.memory import SqlMemoryStore
 from weftline.storage.sql.messages import SqlMessageStore
-from weftline.storage.sql.metering import SqlUsageStore
 from weftline.storage.sql.model_migrations import SqlModelMigrationStore
 from weftline.storage.sql.object_storage import SqlObjectIndex
 from weftline.storage.sql.pins import SqlPinStore
@@ -139,7 +132,6 @@ from weftline.storage.sql.records import SqlRecordStore
 from weftline.storage.sql.retention import SqlPruningLog, SqlRetentionRules
 from weftline.storage.sql.reviews import SqlReviewStore, SqlSnapshotIndex
 from weftline.storage.sql.sessions import SqlSessionStore
-from weftline.storage.sql.token_factors import SqlTokenFactorStore
 from weftline.storage.sql.tools import SqlSelectionStore, SqlStepStore, SqlToolStore
 from weftline.storage.sql.unit_of_work import CallerTransactions
 from weftline.storage.sql.webhooks import SqlWebhookStore
@@ -266,18 +258,15 @@ class Singletons:
 _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     AgentCalls: SqlAgentCalls,
     AlertStore: SqlAlertStore,
-    ApprovalStore: SqlApprovalStore,
     SelectionStore: SqlSelectionStore,
     StepStore: SqlStepStore,
     ToolStore: SqlToolStore,
     ConventionStore: SqlConventionStore,
     CriticalEditStore: SqlCriticalEditStore,
-    BudgetStore: SqlBudgetStore,
     DocumentStore: SqlDocumentStore,
     DomainStore: SqlDomainStore,
     EntryStore: SqlEntryStore,
     EventStore: SqlEventStore,
-    HitStore: SqlHitStore,
     InboxStore: SqlInboxStore,
     JobStore: SqlJobStore,
     Lag: IndexLag,
@@ -302,8 +291,6 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     CheckoutStore: SqlCheckoutStore,
     TenantModelStore: SqlTenantModelStore,
     VectorStore: SqlVectorStore,
-    TokenFactorStore: SqlTokenFactorStore,
-    UsageStore: SqlUsageStore,
     WebhookStore: SqlWebhookStore,
     WindowStore: SqlWindowStore,
     CompactionStore: SqlCompactionStore,

@@ -151,7 +151,7 @@ ERROR_MODULES: dict[str, str] = {
     "UNKNOWN_TOOL_PROFILE": "weftline.access.tool_profiles",
     "UNRELATED_CONTEXTS": "weftline.history.merge",
     "USAGE_CONFLICT": "weftline.prompts.assembly.usage_report",
-    "VALUE_DAMAGED": "weftline.history.model",
+    "VALUE_DAMAGED": "weftline.kernel.packed_text",
     "VALUE_TOO_LARGE": "weftline.state.board.model",
     "VERSION_CONFLICT": "weftline.history.model",
     "VERSION_NOT_FOUND": "weftline.history.model",

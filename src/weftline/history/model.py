@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from weftline.kernel.errors import Conflict, NotFound, Unavailable
+from weftline.kernel.errors import Conflict, NotFound
 from weftline.safety.trust.model import TrustLabel
 
 if TYPE_CHECKING:
@@ -89,17 +89,6 @@ class SnapshotExists(Conflict):
     code = "SNAPSHOT_EXISTS"
     hint = "Snapshots are immutable; choose another label, such as one with a date or a number."
     related = ("shared_context", "context_history")
-
-
-class ValueDamaged(Unavailable):
-    """A stored value does not match its hash."""
-
-    code = "VALUE_DAMAGED"
-    hint = "Read another version or write the value again. An operator can verify the context and restore a backup."
-    http_status = 500
-    severity = "critical"
-    recoverable = False
-    related = ("context_history",)
 
 
 class BranchNotFound(NotFound):

@@ -8,9 +8,9 @@ from weftline.access.plans.service import Plans
 from weftline.jobs.scheduler import Work
 from weftline.kernel.clock import to_micros
 from weftline.kernel.identity import system_actor
-from weftline.models.metering.store import Retention
+from weftline.models.metering.queries import Retention
+from weftline.models.metering.sql import UsageStore, tenants_to_prune_usage, tenants_to_roll_up
 from weftline.storage.sql.database import SYSTEM, Scope
-from weftline.storage.sql.metering import SqlUsageStore, tenants_to_prune_usage, tenants_to_roll_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +55,7 @@ class UsageRollup:
         return more
 
     async def _roll_up(self, transaction: Transaction) -> tuple[Sequence[UsageEntry], bool]:
-        usage = SqlUsageStore(transaction)
+        usage = UsageStore(transaction)
         added = await usage.roll_up(_ENTRIES)
         return added, bool(added) and added[-1].seq < await usage.last_seq()
 
@@ -73,4 +73,4 @@ class UsageRollup:
         plans = self._injector.build(Plans, system_actor(transaction.tenant), transaction)
         allowed = await plans.allowance()
         retention = Retention(allowed.minute_usage_days, allowed.hour_usage_days, allowed.daily_usage_days)
-        return await SqlUsageStore(transaction).prune(to_micros(self._clock.now()), retention, _ROWS)
+        return await UsageStore(transaction).prune(to_micros(self._clock.now()), retention, _ROWS)

@@ -9,8 +9,8 @@ import zlib
 
 import msgspec
 
-from weftline.history.model import ValueDamaged
 from weftline.kernel.errors import InvalidInput
+from weftline.kernel.packed_text import ValueDamaged
 from weftline.knowledge.model import MAX_DOCUMENT_BYTES, DocumentTooLarge
 
 _PLAIN, _COMPRESSED = b"\x00", b"\x01"

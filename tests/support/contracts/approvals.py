@@ -10,7 +10,7 @@ from weftline.kernel.approval import Approval, HoldReason
 from weftline.kernel.correlation import Correlation
 from weftline.kernel.identity import Permission
 from weftline.safety.approvals.model import RELEASE, ApprovalState, CallResult, HeldCall, HeldError
-from weftline.safety.approvals.store import Pending, PerformedElsewhere
+from weftline.safety.approvals.sql import Pending, PerformedElsewhere
 
 HELD = HeldCall(
     approval_id="approval_1",

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from support.contracts.stores import ContractStores
 from weftline.models.metering.model import DELETED, OTHER, NewUsageEntry, UsageKey, UsageSums
+from weftline.models.metering.queries import Retention, UsageQuery
 from weftline.models.metering.rollup import MAX_KEYS
-from weftline.models.metering.store import Retention, UsageQuery
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -29,14 +29,14 @@ from weftline.kernel.events import Outbox
 from weftline.kernel.ports import JobStore
 from weftline.knowledge.sources.store import SourceStore
 from weftline.knowledge.store import DocumentStore, DomainStore
-from weftline.models.budgets.store import BudgetStore
+from weftline.models.budgets.sql import BudgetStore
 from weftline.models.language_models.factors import TokenFactorStore
-from weftline.models.metering.store import UsageStore
+from weftline.models.metering.sql import UsageStore
 from weftline.prompts.assembly.receipts import ReceiptStore
 from weftline.prompts.tools.store import SelectionStore, StepStore, ToolStore
 from weftline.records.store import RecordStore
-from weftline.safety.approvals.store import ApprovalStore
-from weftline.safety.guardrails.store import HitStore
+from weftline.safety.approvals.sql import ApprovalStore
+from weftline.safety.guardrails.sql import HitStore
 from weftline.sessions.events.model import EventImport, EventStore
 from weftline.sessions.events.webhooks.store import WebhookStore
 from weftline.sessions.messages.store import InboxStore, MessageStore

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from weftline.storage.sql.blobs import pack, text_of, unpack
+from weftline.kernel.packed_text import pack, text_of, unpack
 
 pytestmark = pytest.mark.req("SC-08")
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weftline.history.model import ValueDamaged
 from weftline.kernel.errors import InvalidInput
+from weftline.kernel.packed_text import ValueDamaged
 from weftline.knowledge.document_content import (
     compress,
     compressed_text,

@@ -15,7 +15,7 @@ from weftline.models.metering.model import SUM_NAMES, dollars
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from weftline.models.metering.store import UsageDetail
+    from weftline.models.metering.queries import UsageDetail
 
 ExportForm = Literal["csv", "json"]
 _NANOS = "_nanos"

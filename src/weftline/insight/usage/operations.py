@@ -19,7 +19,8 @@ from weftline.kernel.identity import HIGHEST_CLEARANCE, Permission
 from weftline.kernel.operation import Effect, RateClass, Request, Response, operation
 from weftline.kernel.timestamps import TimestampText, parse_timestamp
 from weftline.models.metering.model import DELETED, OTHER, CallKind
-from weftline.models.metering.store import GroupBy, UsageDetail, UsageGroup, UsageQuery, UsageStore
+from weftline.models.metering.queries import GroupBy, UsageDetail, UsageGroup, UsageQuery
+from weftline.models.metering.sql import UsageStore
 from weftline.prompts.tools.registry import visible_owners
 from weftline.prompts.tools.store import StepStore
 from weftline.sessions.model import SessionId, SessionNotFound, admitted_sessions, find_session

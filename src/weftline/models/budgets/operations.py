@@ -52,7 +52,8 @@ from weftline.models.budgets.model import (
 )
 from weftline.models.budgets.service import Budgets, budget_event
 from weftline.models.language_models.factors import ADDED_TOKENS, MAX_FACTOR, MIN_FACTOR
-from weftline.models.metering.store import UsageQuery, UsageStore
+from weftline.models.metering.queries import UsageQuery
+from weftline.models.metering.sql import UsageStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -23,7 +23,7 @@ from weftline.models.budgets.model import (
     shares_of,
     utc_text,
 )
-from weftline.models.budgets.store import BudgetStore
+from weftline.models.budgets.sql import BudgetStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

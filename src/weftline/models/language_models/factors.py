@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import msgspec
 from msgspec import structs
 
 from weftline.kernel.clock import Clock, to_micros
+from weftline.kernel.transaction import SqlStore
 
 MIN_FACTOR = 0.5
 MAX_FACTOR = 2.0
@@ -33,18 +32,41 @@ class TokenFactor(msgspec.Struct, frozen=True):
     updated_at: int
 
 
-class TokenFactorStore(Protocol):
+class TokenFactorStore(SqlStore):
     """The learned factors of a tenant."""
 
-    async def find(self, agent_id: str, model: str) -> TokenFactor | None: ...
+    async def find(self, agent_id: str, model: str) -> TokenFactor | None:
+        row = await self._tx.one(
+            "SELECT agent_id, model, factor, samples, updated_at FROM token_factors "
+            "WHERE tenant = $1 AND agent_id = $2 AND model = $3",
+            self._tenant,
+            agent_id,
+            model,
+        )
+        return None if row is None else TokenFactor(*row)
 
     async def put(self, factor: TokenFactor) -> None:
         """Store a factor in place of the previous one of its agent and model."""
-        ...
+        await self._tx.run(
+            """
+            INSERT INTO token_factors (tenant, agent_id, model, factor, samples, updated_at)
+            VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (tenant, agent_id, model) DO UPDATE SET
+                factor = excluded.factor, samples = excluded.samples, updated_at = excluded.updated_at
+            """,
+            self._tenant,
+            factor.agent_id,
+            factor.model,
+            factor.factor,
+            factor.samples,
+            factor.updated_at,
+        )
 
     async def count(self, agent_id: str) -> int:
         """Return the number of models for which an agent has a factor."""
-        ...
+        row = await self._tx.one(
+            "SELECT COUNT(*) FROM token_factors WHERE tenant = $1 AND agent_id = $2", self._tenant, agent_id
+        )
+        return 0 if row is None else int(row[0])
 
 
 class UsageFactor(msgspec.Struct):

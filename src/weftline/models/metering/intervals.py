@@ -9,7 +9,7 @@ from weftline.models.metering.model import UNIT_SECONDS, Unit, floor_to
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from weftline.models.metering.store import GroupBy
+    from weftline.models.metering.queries import GroupBy
 
 _COARSEST_FIRST: tuple[Unit, ...] = ("day", "hour", "minute")
 

@@ -16,7 +16,7 @@ from weftline.kernel.identity import Actor
 from weftline.knowledge.store import DocumentStore
 from weftline.models.budgets.service import Budgets
 from weftline.models.language_models.factors import UsageFactor
-from weftline.models.metering.store import UsageStore
+from weftline.models.metering.sql import UsageStore
 from weftline.prompts.assembly.model import digest_of
 from weftline.prompts.assembly.plan import Previous
 from weftline.prompts.assembly.receipts import Receipt, ReceiptPruned, ReceiptStore, blocks_with_texts

@@ -21,7 +21,7 @@ from weftline.models.language_models.catalog import Catalog, ModelInfo
 from weftline.models.language_models.factors import ADDED_TOKENS, MAX_FACTOR, MIN_FACTOR, UsageFactor
 from weftline.models.language_models.prices import Prices, cost_of
 from weftline.models.language_models.usage import Usage, normalise_usage
-from weftline.models.metering.store import UsageStore
+from weftline.models.metering.sql import UsageStore
 from weftline.prompts.assembly.prompt_items import scored_prompt
 from weftline.prompts.assembly.receipts import (
     Receipt,

@@ -30,7 +30,8 @@ from weftline.safety.approvals.model import (
     event_audience,
     is_approver,
 )
-from weftline.safety.approvals.store import ApprovalStore, HeldCallObserver
+from weftline.safety.approvals.sql import ApprovalStore
+from weftline.safety.approvals.store import HeldCallObserver
 from weftline.safety.trust.policy import TrustPolicies
 
 if TYPE_CHECKING:

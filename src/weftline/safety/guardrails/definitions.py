@@ -11,7 +11,7 @@ from weftline.kernel.identity import Actor
 from weftline.safety.guardrails.actions import KnownActions
 from weftline.safety.guardrails.model import Guardrail, digest_of
 from weftline.safety.guardrails.rules import check_guardrails
-from weftline.safety.guardrails.store import HitStore
+from weftline.safety.guardrails.sql import HitStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,8 +1,8 @@
-"""Ports of guardrails: rules of a caller, rates, and hit counts."""
+"""Ports of guardrails: the rules of a caller, rates, and the log of hits."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,35 +49,3 @@ class HitLog(Protocol):
     def note(
         self, actor: Actor, rule: CompiledRule, action: str, session_id: str | None, *, is_error: bool
     ) -> None: ...
-
-
-class RuleKey(NamedTuple):
-    """A rule as it is written now: a changed rule is counted from zero."""
-
-    layer: str
-    name: str
-    digest: str
-
-
-class HitCount(NamedTuple):
-    """How often a rule was violated since its first hit, and how often because its condition failed."""
-
-    key: RuleKey
-    hits: int
-    errors: int
-    since: int
-    last_at: int
-
-
-class HitStore(Protocol):
-    """Hit counts of a tenant."""
-
-    async def add(self, counts: Sequence[HitCount]) -> None:
-        """Add to the counts of rules."""
-        ...
-
-    async def counts(self, layers: Sequence[str]) -> Sequence[HitCount]: ...
-
-    async def remove_others(self, layer: str, digests: Sequence[str]) -> None:
-        """Remove the counts of rules that a layer no longer has."""
-        ...

@@ -83,6 +83,10 @@ class TrustLabel(msgspec.Struct, frozen=True, omit_defaults=True):
         return structs.replace(self, trust=default_trust(self.source), approved_by=approved_by, held=False)
 
 
+_label_decoder = msgspec.json.Decoder(TrustLabel)
+_label_encoder = msgspec.json.Encoder()
+
+
 def source_of(actor: Actor) -> Source:
     """Return the source of what a caller writes itself."""
     if actor.principal_id == SYSTEM_ID:
@@ -126,3 +130,12 @@ def data_source(references: Iterable[str]) -> Source | None:
         if reference.startswith(URL_REFERENCE):
             return Source.DOCUMENT
     return None
+
+
+def encode_label(label: TrustLabel | None) -> str | None:
+    """Return the text of the column ``trust``."""
+    return None if label is None else _label_encoder.encode(label).decode()
+
+
+def decode_label(text: str | None) -> TrustLabel | None:
+    return None if text is None else _label_decoder.decode(text)

@@ -8,7 +8,6 @@ import msgspec
 from msgspec import structs
 
 from weftline.history.board_lines import line_of
-from weftline.history.model import ValueDamaged
 from weftline.history.object_storage.model import Pointer
 from weftline.history.store import LineStore
 from weftline.indexing.chunking.chunker import split_into_chunks
@@ -21,6 +20,7 @@ from weftline.indexing.pins.store import PinStore
 from weftline.indexing.text_analysis import index_terms
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.identity import ANYONE, HUMAN, Actor
+from weftline.kernel.packed_text import ValueDamaged
 from weftline.kernel.tokens import approximate_tokens
 from weftline.knowledge.document_content import storable_text
 from weftline.records.record_ids import MessageItemId, VersionId, is_number

@@ -41,7 +41,8 @@ from weftline.safety.guardrails.rules import (
     warn_of_misspelling,
 )
 from weftline.safety.guardrails.service import CheckedCall, Guardrails
-from weftline.safety.guardrails.store import CallerGuardrails, HitCount, HitStore, RuleKey
+from weftline.safety.guardrails.sql import HitCount, HitStore, RuleKey
+from weftline.safety.guardrails.store import CallerGuardrails
 from weftline.safety.guardrails.value_mask import mask_value
 from weftline.sessions.model import SessionId, SessionNotFound, find_session
 from weftline.sessions.store import SessionStore

@@ -9,7 +9,7 @@ from weftline.indexing.collections.model import MEMORY
 from weftline.indexing.collections.store import CollectionStore
 from weftline.kernel.identity import TEAM
 from weftline.models.budgets.model import PERIODS, BudgetName
-from weftline.models.budgets.store import BudgetStore
+from weftline.models.budgets.sql import BudgetStore
 from weftline.state.agent_context.model import ContextLine
 from weftline.state.agent_context.service import Contexts
 from weftline.state.layers.model import line_of, team_layer

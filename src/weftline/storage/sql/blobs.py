@@ -1,26 +1,16 @@
-"""Content-addressed values in SQL: stored once, deleted when unreferenced.
-
-Values are stored as UTF-8 text, or compressed if that is smaller. UTF-8 never starts with the byte that marks a
-compressed value.
-"""
+"""Content-addressed values in SQL: stored once, deleted when unreferenced."""
 
 from __future__ import annotations
 
-import zlib
 from typing import TYPE_CHECKING
 
-from weftline.history.model import ValueDamaged
+from weftline.kernel.packed_text import pack, text_of
 from weftline.kernel.transaction import SqlStore, batches, placeholders
 from weftline.storage.sql.object_storage import SqlObjectIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-
-_COMPRESSED = b"\xff"
-_MIN_COMPRESSED_BYTES = 1_024
-# The fastest level: it already halves text, and the write waits for it.
-_LEVEL = 1
 _PUT = """
 INSERT INTO blobs (tenant, hash, content, object) VALUES ($1, $2, $3, $4)
 ON CONFLICT (tenant, hash) DO UPDATE SET object = COALESCE(blobs.object, excluded.object)
@@ -98,33 +88,3 @@ class SqlBlobs(SqlStore):
     async def _doubt(self, blob_hash: bytes) -> None:
         """Queue a value that another transaction has locked for the next sweep."""
         await self._tx.run(_DOUBT, self._tenant, blob_hash)
-
-
-def pack(value: str) -> bytes:
-    """Return the bytes to store. The hash of a value is always that of its uncompressed bytes."""
-    plain = value.encode()
-    if len(plain) < _MIN_COMPRESSED_BYTES:
-        return plain
-    compressed = _COMPRESSED + zlib.compress(plain, _LEVEL)
-    return compressed if len(compressed) < len(plain) else plain
-
-
-def unpack(content: bytes) -> bytes:
-    """Return the uncompressed bytes; damaged input yields other bytes or nothing."""
-    if not content.startswith(_COMPRESSED):
-        return content
-    try:
-        return zlib.decompress(content[1:])
-    except zlib.error:
-        return b""
-
-
-def text_of(content: bytes) -> str:
-    """Return the value as text; raises ValueDamaged for invalid bytes."""
-    value = unpack(content)
-    if not value and content:
-        raise ValueDamaged
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        raise ValueDamaged from None

@@ -8,10 +8,10 @@ import msgspec
 
 from weftline.access.acl_column import decode_patterns, encode_patterns
 from weftline.kernel.identity import ANYONE, named_types
+from weftline.kernel.packed_text import text_of
 from weftline.kernel.transaction import SqlStore
+from weftline.safety.trust.model import decode_label, encode_label
 from weftline.state.board.model import Entry, EntryWithValue
-from weftline.storage.sql.blobs import text_of
-from weftline.storage.sql.trust_column import decode_label, encode_label
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

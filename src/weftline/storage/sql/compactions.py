@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import structs
 
+from weftline.kernel.packed_text import pack, text_of
 from weftline.kernel.transaction import SqlStore
-from weftline.storage.sql.blobs import pack, text_of
 from weftline.windows.compaction.model import CompactedView, Compaction, CompactionState
 from weftline.windows.compaction.store import KEPT_COMPACTIONS, KEPT_VIEWS, AppliedCompaction
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weftline.kernel.errors import ServerBusy
+from weftline.models.metering.sql import FORGET_BATCH_SIZE, UsageStore
 from weftline.storage.sql.blobs import SqlBlobs
 from weftline.storage.sql.deferred_deletions import PendingDeletion, SqlDeferredDeletions
-from weftline.storage.sql.metering import FORGET_BATCH_SIZE, SqlUsageStore
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -73,7 +73,7 @@ async def delete_line_batch(transaction: Transaction, line_id: str) -> bool:
 
 async def delete_session_batch(transaction: Transaction, session_id: str) -> bool:
     """Delete some rows of a deleted session; tell whether more may remain."""
-    if await SqlUsageStore(transaction).forget_session(session_id, FORGET_BATCH_SIZE):
+    if await UsageStore(transaction).forget_session(session_id, FORGET_BATCH_SIZE):
         return True
     for table, key in _LARGE_TABLES.items():
         kept = _KEPT.get(table, "")

@@ -22,8 +22,9 @@ from weftline.history.model import (
     trunk_of,
 )
 from weftline.history.store import Pin
+from weftline.kernel.packed_text import unpack
 from weftline.kernel.transaction import BATCH_SIZE, batches
-from weftline.storage.sql.blobs import SqlBlobs, unpack
+from weftline.storage.sql.blobs import SqlBlobs
 from weftline.storage.sql.checkouts import note_branch_gone
 from weftline.storage.sql.edit_check import check_edit, check_may_branch, check_not_signed, tampered_base
 from weftline.storage.sql.erasure import check_line_is_gone, defer_line

@@ -17,7 +17,7 @@ from weftline.history.model import (
     StoredCommit,
     Version,
 )
-from weftline.storage.sql.blobs import text_of
+from weftline.kernel.packed_text import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

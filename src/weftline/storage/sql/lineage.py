@@ -13,9 +13,9 @@ from weftline.exchange.lineage.store import (
     SentPrompt,
     StoredVersion,
 )
+from weftline.kernel.packed_text import text_of
 from weftline.kernel.transaction import BATCH_SIZE, SqlStore, batches, placeholders
 from weftline.records.item_refs import ItemRef
-from weftline.storage.sql.blobs import text_of
 from weftline.storage.sql.pruning import forget_values
 
 if TYPE_CHECKING:

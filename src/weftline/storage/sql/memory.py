@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from weftline.kernel.packed_text import text_of
 from weftline.kernel.transaction import SqlStore
+from weftline.safety.trust.model import decode_label, encode_label
 from weftline.state.memory.model import MemoryEntry, MemoryEntryWithValue, MemoryScope, MemoryUsage, ScopeSize
-from weftline.storage.sql.blobs import SqlBlobs, text_of
-from weftline.storage.sql.trust_column import decode_label, encode_label
+from weftline.storage.sql.blobs import SqlBlobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from weftline.kernel.transaction import SqlStore, batches, placeholders
+from weftline.safety.trust.model import decode_label, encode_label
 from weftline.sessions.messages.model import (
     DIRECT,
     LAST,
@@ -20,7 +21,6 @@ from weftline.sessions.messages.model import (
 )
 from weftline.storage.sql.lineage import add_derivations
 from weftline.storage.sql.session_index import remove_message_from_index
-from weftline.storage.sql.trust_column import decode_label, encode_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

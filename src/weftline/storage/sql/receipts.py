@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import structs
 
+from weftline.kernel.packed_text import pack, text_of
 from weftline.kernel.transaction import SqlStore, batches, placeholders
 from weftline.prompts.assembly.receipts import Receipt, ReportedUsage, SavingsTotal, StoredReceipt
 from weftline.prompts.efficiency.model import Efficiency
-from weftline.storage.sql.blobs import pack, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weftline.access.acl_column import decode_patterns, encode_patterns
+from weftline.kernel.packed_text import pack, text_of
 from weftline.kernel.transaction import SqlStore, batches, placeholders
 from weftline.records.refs import Ref
 from weftline.records.store import ITEM_TYPE, Redaction, StoredRecord
 from weftline.sessions.model import member_patterns
-from weftline.storage.sql.blobs import pack, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,7 +9,8 @@ import msgspec
 
 from weftline.history.model import blob_hash, trunk_of
 from weftline.history.store import OriginalVersion
-from weftline.storage.sql.blobs import SqlBlobs, text_of
+from weftline.kernel.packed_text import text_of
+from weftline.storage.sql.blobs import SqlBlobs
 from weftline.storage.sql.history_rows import decode_meta
 
 if TYPE_CHECKING:

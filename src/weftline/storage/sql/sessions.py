@@ -13,17 +13,17 @@ from weftline.history.model import Head, branch_of
 from weftline.indexing.collections.model import SESSIONS, WINDOWS
 from weftline.kernel.identity import named_types
 from weftline.kernel.transaction import SqlStore, batches
+from weftline.models.metering.sql import FORGET_BATCH_SIZE, UsageStore
+from weftline.safety.approvals.sql import erase_approvals
 from weftline.search.items import WindowPlace
 from weftline.sessions.model import Session, SessionConfig
 from weftline.storage.sql.agent_context import erase_snapshots
-from weftline.storage.sql.approvals import erase_approvals
 from weftline.storage.sql.collections import in_json
 from weftline.storage.sql.deferred_deletions import PendingDeletion, SqlDeferredDeletions
 from weftline.storage.sql.erasure import LINES, SESSION_ROWS, defer_session
 from weftline.storage.sql.layers import erase_layer_pins
 from weftline.storage.sql.lineage import erase_derivations
 from weftline.storage.sql.memory import erase_memories, memories_of
-from weftline.storage.sql.metering import FORGET_BATCH_SIZE, SqlUsageStore
 from weftline.storage.sql.records import erase_record_items
 from weftline.storage.sql.session_content import session_content
 from weftline.storage.sql.session_index import remove_session_from_index
@@ -302,7 +302,7 @@ class SqlSessionStore(SqlStore):
         await erase_record_items(self._tx, session_id)
         await erase_derivations(self._tx, f"message:{session_id}")
         deferred = await defer_session(self._tx, session_id)
-        if await SqlUsageStore(self._tx).forget_session(session_id, FORGET_BATCH_SIZE):
+        if await UsageStore(self._tx).forget_session(session_id, FORGET_BATCH_SIZE):
             await SqlDeferredDeletions(self._tx).add(PendingDeletion(SESSION_ROWS, session_id))
         for table in _TABLES_OF_SESSIONS:
             if table in deferred:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from weftline.history.composite_lines import PartVersion
 from weftline.history.line_kinds import line_kinds
-from weftline.history.model import ValueDamaged, VersionPruned
+from weftline.history.model import VersionPruned
+from weftline.kernel.packed_text import ValueDamaged
 from weftline.state.layers.model import LayerViolation
 from weftline.state.layers.service import verified_state
 from weftline.storage.sql.database import SYSTEM, Scope

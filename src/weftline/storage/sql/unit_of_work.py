@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from weftline.kernel.identity import system_actor
-from weftline.storage.sql.approvals import SqlApprovalStore
+from weftline.safety.approvals.sql import ApprovalStore
 from weftline.storage.sql.database import Scope, caller_scope
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ async def begin_approved(transaction: Transaction, actor: Actor | None) -> None:
     Raises PerformedElsewhere if another process has taken the call over.
     """
     if actor is not None and actor.approval is not None and not actor.approval.preparing:
-        await SqlApprovalStore(transaction).begin(actor.approval)
+        await ApprovalStore(transaction).begin(actor.approval)
 
 
 async def logged_write(database: Database, scope: Scope, work: Callable[[Transaction], Awaitable[T]]) -> T:

@@ -7,7 +7,7 @@ import random
 from weftline.insight.usage.export import write_rows
 from weftline.models.metering.intervals import Interval, KeptFrom, cover, units_for, widened
 from weftline.models.metering.model import UNIT_SECONDS, UsageKey, UsageSums
-from weftline.models.metering.store import UsageDetail
+from weftline.models.metering.queries import UsageDetail
 from weftline.transports.cli.formatters.usage import sparkline
 
 DAY = 86_400

@@ -113,10 +113,11 @@ ORDER BY tokens DESC, nanodollars DESC, share LIMIT $5
 _FORGET_SHARES = f"DELETE FROM budget_share_spend {_OF_BUDGET} AND substr(share, 1, $4) = $5"  # noqa: S608 - constants
 
 
-class SqlBudgetStore(SqlStore):
-    """BudgetStore of one tenant."""
+class BudgetStore(SqlStore):
+    """Budgets of the transaction's tenant, and what was spent of them."""
 
     async def set(self, budget: Budget) -> None:
+        """Store a budget in place of an earlier one; what was spent stays, and its limits are told of again."""
         await self._tx.run(
             _SET,
             self._tenant,
@@ -137,61 +138,77 @@ class SqlBudgetStore(SqlStore):
             await self._tx.run(forget, self._tenant, budget.subject, budget.period)
 
     async def delete(self, name: BudgetName) -> bool:
+        """Delete a budget with what was spent of it; False if there is none."""
         values = self._tenant, name.subject, name.period
         for table in _TABLES:
             await self._tx.run(f"DELETE FROM {table} {_OF_BUDGET}", *values)  # noqa: S608 - constants
         return await self._tx.changed(f"DELETE FROM budgets {_OF_BUDGET}", *values) > 0  # noqa: S608 - constants
 
     async def find(self, name: BudgetName, at: int) -> BudgetUse | None:
+        """Return a budget with the period that a time is in."""
         row = await self._tx.one(
             f"{_USE} AND b.subject = $4 AND b.period = $5", self._tenant, *_starts(at), name.subject, name.period
         )
         return None if row is None else _use(row, at)
 
     async def page(self, at: int, after: BudgetName | None, limit: int) -> Sequence[BudgetUse]:
+        """Return budgets by subject and period, after one."""
         last = ("", "") if after is None else (after.subject, after.period)
         return [_use(row, at) for row in await self._tx.all(_PAGE, self._tenant, *_starts(at), *last, limit)]
 
     async def binding(self, agent_id: str, at: int) -> Sequence[BudgetUse]:
+        """Return the budgets that calls of an agent count for.
+
+        Those are the tenant's, its own, those of the principals above it, and those of its teams and theirs.
+        """
         return [_use(row, at) for row in await self._tx.all(_BINDING, self._tenant, agent_id, *_starts(at))]
 
     async def covered(self, subject: str) -> Sequence[str]:
+        """Return the agents whose calls count for a team or an agent."""
         kind, _, name = subject.partition(":")
         rows = await self._tx.all(_COVERED[f"{kind}:"], self._tenant, name)
         return sorted(row[0] for row in rows)
 
     async def parents(self, agent_id: str | None) -> Mapping[str, str | None]:
+        """Return the parents of an agent and of the agents above it; None: of all agents."""
         if agent_id is None:
             return dict(map(tuple, await self._tx.all(_PARENTS, self._tenant)))
         return dict(map(tuple, await self._tx.all(_PARENTS_ABOVE, self._tenant, agent_id)))
 
     async def spend(self, name: BudgetName, starts_at: int) -> Spend:
+        """Return what was spent of a share in a period."""
         row = await self._tx.one(_SHARE_SPEND, self._tenant, name.subject, name.period, starts_at, name.share)
         return Spend() if row is None else _spend(row)
 
     async def shares(self, name: BudgetName, starts_at: int, limit: int) -> Mapping[str, Spend]:
+        """Return what trees and agents spent of a budget with shares, those with the most first."""
         rows = await self._tx.all(_SHARES, self._tenant, name.subject, name.period, starts_at, limit)
         return {share: _spend(sums) for share, *sums in rows}
 
     async def forget_shares(self, name: BudgetName, kind: str) -> None:
+        """Delete what all trees, or all agents, spent of a budget."""
         await self._tx.run(_FORGET_SHARES, self._tenant, name.subject, name.period, len(kind), kind)
 
     async def subjects_above(self, clearance: int) -> Sequence[str]:
+        """Return the subjects that calls of agents with a higher clearance count for."""
         rows = await self._tx.all(_SUBJECTS_ABOVE, self._tenant, clearance)
         return [TENANT, *sorted({row[0] for row in rows})] if rows else []
 
     async def charge(self, name: BudgetName, starts_at: int, charge: Charge) -> Spend:
+        """Add a call and return the new sums, locked until the transaction ends."""
         sql = _SHARE_CHARGE if name.share else _CHARGE
         row = await self._tx.one(sql, self._tenant, name.subject, name.period, starts_at, *charge, *_share(name))
         assert row is not None  # noqa: S101 - an upsert returns its row
         return _spend(row)
 
     async def correct(self, name: BudgetName, starts_at: int, charge: Charge) -> Spend | None:
+        """Change the sums of a period and return them, locked likewise; None if they were deleted."""
         sql = _SHARE_CORRECT if name.share else _CORRECT
         row = await self._tx.one(sql, *charge, self._tenant, name.subject, name.period, starts_at, *_share(name))
         return None if row is None else _spend(row)
 
     async def mark(self, use: BudgetUse) -> None:
+        """Store when admins were told of the limits of a period."""
         await self._tx.run(
             _SHARE_MARK if use.budget.share else _MARK,
             use.spend.near_at,
@@ -204,6 +221,7 @@ class SqlBudgetStore(SqlStore):
         )
 
     async def prune(self, name: BudgetName, before: int) -> None:
+        """Delete the sums of periods that began before a time."""
         for table in _TABLES:
             prune = f"DELETE FROM {table} {_OF_BUDGET} AND starts_at < $4"  # noqa: S608 - constants
             await self._tx.run(prune, self._tenant, name.subject, name.period, before)

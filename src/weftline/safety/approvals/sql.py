@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import msgspec
 
 from weftline.kernel.approval import HoldReason
 from weftline.kernel.correlation import Correlation
 from weftline.kernel.identity import Permission
+from weftline.kernel.packed_text import pack, text_of
 from weftline.kernel.transaction import SqlStore, batches, placeholders
 from weftline.safety.approvals.model import RELEASE, ApprovalState, CallResult, HeldCall
-from weftline.safety.approvals.store import Pending, PerformedElsewhere
-from weftline.storage.sql.blobs import pack, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,10 +71,11 @@ _checks = msgspec.json.Decoder(tuple[str, ...]).decode
 _outcome = msgspec.json.Decoder(CallResult).decode
 
 
-class SqlApprovalStore(SqlStore):
-    """Held calls of one tenant."""
+class ApprovalStore(SqlStore):
+    """Held calls of a tenant. Every change names the state it expects, so that only one of two decisions is made."""
 
     async def add(self, held: HeldCall) -> bool:
+        """Add a pending call; False if an identical one of this caller is pending already."""
         return bool(
             await self._tx.changed(
                 _ADD,
@@ -107,6 +107,7 @@ class SqlApprovalStore(SqlStore):
         return None if row is None else _held(row)
 
     async def latest(self, caller_id: str, digest: bytes) -> HeldCall | None:
+        """Return the latest of identical calls of a caller."""
         row = await self._tx.one(
             _SELECT + "AND caller_id = $2 AND digest = $3 ORDER BY approval_id DESC LIMIT 1",
             self._tenant,
@@ -116,6 +117,7 @@ class SqlApprovalStore(SqlStore):
         return None if row is None else _held(row)
 
     async def pending(self, caller_id: str, *, releases: bool = False) -> Pending:
+        """Return how many calls wait: releases of recorded events, or all others."""
         row = await self._tx.one(_PENDING, caller_id, self._tenant, RELEASE, int(releases))
         return Pending(*map(int, cast("Row", row)))
 
@@ -128,6 +130,7 @@ class SqlApprovalStore(SqlStore):
         session_id: str | None = None,
         states: Sequence[ApprovalState],
     ) -> Sequence[HeldCall]:
+        """Return calls newest first, older than ``before``; of one caller or session, and in some states, if given."""
         # The last state repeats, so that there is one statement.
         wanted = [*(states or ApprovalState)]
         wanted += wanted[-1:] * (len(ApprovalState) - len(wanted))
@@ -146,6 +149,7 @@ class SqlApprovalStore(SqlStore):
         return [_held(row) for row in rows]
 
     async def states(self, approval_ids: Sequence[str]) -> dict[str, ApprovalState]:
+        """Return the states of those that exist."""
         found: dict[str, ApprovalState] = {}
         for batch in batches(approval_ids):
             rows = await self._tx.all(_STATES, self._tenant, *batch)
@@ -153,23 +157,31 @@ class SqlApprovalStore(SqlStore):
         return found
 
     async def approve(self, held: HeldCall, now: int) -> bool:
+        """Store the decision and performer of ``held``; False if the call is not pending any more, or has expired."""
         return await self._decide(held, now)
 
     async def reject(self, held: HeldCall, now: int) -> bool:
         return await self._decide(held, now)
 
     async def expire(self, approval_id: str, now: int, delete_at: int) -> bool:
+        """Expire a pending call that is past its time; False if it is not."""
         return bool(await self._tx.changed(_EXPIRE, delete_at, self._tenant, approval_id, now))
 
     async def take_over(self, approval_id: str, performer: str, now: int, until: int) -> HeldCall | None:
+        """Become the performer of an approved call whose performer is past its time; None if there is none."""
         taken = await self._tx.changed(_TAKE_OVER, performer, until, self._tenant, approval_id, now)
         return await self.find(approval_id) if taken else None
 
     async def begin(self, approval: Approval) -> None:
+        """Note in a transaction of the call that its changes are committed with it.
+
+        Raises PerformedElsewhere if another process has taken the call over.
+        """
         if not await self._tx.changed(_BEGIN, self._tenant, approval.approval_id, approval.performer):
             raise PerformedElsewhere
 
     async def keep(self, approval: Approval, outcome: CallResult) -> None:
+        """Store the answer of a call with its changes, before guards have seen it."""
         await self._tx.run(
             "UPDATE approvals SET outcome = $1 WHERE tenant = $2 AND approval_id = $3",
             pack(_text(outcome)),
@@ -178,6 +190,7 @@ class SqlApprovalStore(SqlStore):
         )
 
     async def finish(self, held: HeldCall, now: int, delete_at: int) -> bool:
+        """Store the final answer of a call and its performer; False if another process has taken it over."""
         return bool(
             await self._tx.changed(
                 _FINISH,
@@ -191,6 +204,7 @@ class SqlApprovalStore(SqlStore):
         )
 
     async def hold_again(self, held: HeldCall) -> bool:
+        """Make an approved call pending again, for the reason and until the time that ``held`` has."""
         return bool(
             await self._tx.changed(
                 _HOLD_AGAIN, _text(held.reason), held.expires_at, self._tenant, held.approval_id, held.performer
@@ -198,6 +212,7 @@ class SqlApprovalStore(SqlStore):
         )
 
     async def collect(self, approval_id: str, now: int, due_at: int) -> None:
+        """Note when the answer was first given to the caller, and when it is to be deleted."""
         await self._tx.run(
             "UPDATE approvals SET collected_at = $1, due_at = $2"
             " WHERE tenant = $3 AND approval_id = $4 AND collected_at IS NULL",
@@ -208,6 +223,7 @@ class SqlApprovalStore(SqlStore):
         )
 
     async def delete_answer(self, approval_id: str, delete_at: int) -> None:
+        """Delete the answer of a performed call, which may have values; the call itself is deleted later."""
         await self._tx.run(
             "UPDATE approvals SET outcome = NULL, due_at = $1 WHERE tenant = $2 AND approval_id = $3",
             delete_at,
@@ -216,6 +232,7 @@ class SqlApprovalStore(SqlStore):
         )
 
     async def due(self, now: int, limit: int) -> Sequence[HeldCall]:
+        """Return calls with something to do: expire, take over or delete; longest overdue first."""
         rows = await self._tx.all(
             _SELECT + "AND due_at <= $2 ORDER BY due_at, approval_id LIMIT $3", self._tenant, now, limit
         )
@@ -324,3 +341,16 @@ def _held(row: Row) -> HeldCall:
         performed_at=performed_at,
         collected_at=collected_at,
     )
+
+
+class Pending(NamedTuple):
+    """How much waits for approval: calls of the tenant, calls of one caller, bytes of all and of its requests."""
+
+    calls: int
+    of_caller: int
+    size: int
+    size_of_caller: int
+
+
+class PerformedElsewhere(Exception):
+    """Another process has taken over the performing of an approved call: this one must not commit its changes."""

@@ -1,4 +1,20 @@
-"""Usage entries and their roll-ups in SQL."""
+"""Usage entries and their roll-ups in SQL.
+
+How to read sums: ``totals`` adds up whole intervals from the roll-ups and the entries that are not rolled up yet, in
+one snapshot, so that its sums are exact at any time. A budget of this month is one call::
+
+    await usage.totals(UsageQuery(by="tenant", since=start_of_month, agents=("writer",)))
+
+How to follow new calls: keep the ``seq`` of the last entry you have seen as your cursor, and commit it in one
+transaction with what you made of the entries. Nothing is skipped: numbers are taken under a lock that is held until
+commit, so who has seen an entry has seen all before it::
+
+    entries = await usage.after(cursor, 500)
+    calls = await usage.calls(entries)        # each call with all that is known of it, its report and score too
+    cursor = entries[-1].seq if entries else cursor
+
+Entries are kept for two days after they were rolled up. What is older is in the roll-ups and, by call, in receipts.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +38,7 @@ from weftline.models.metering.model import (
     UsageSums,
     floor_to,
 )
+from weftline.models.metering.queries import UsageDetail, UsageGroup, UsagePage, UsageTotals
 from weftline.models.metering.rollup import (
     UsageInterval,
     add_to,
@@ -30,7 +47,6 @@ from weftline.models.metering.rollup import (
     within_intervals,
     within_limit,
 )
-from weftline.models.metering.store import UsageDetail, UsageGroup, UsagePage, UsageTotals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +54,7 @@ if TYPE_CHECKING:
     from weftline.kernel.transaction import Row, Transaction, Value
     from weftline.models.metering.intervals import Interval
     from weftline.models.metering.model import NewUsageEntry, Unit
-    from weftline.models.metering.store import Retention, UsageQuery
+    from weftline.models.metering.queries import Retention, UsageQuery
 
 _MICROS = 1_000_000
 _DAY = UNIT_SECONDS["day"]
@@ -139,10 +155,11 @@ class _Cursor(NamedTuple):
     kept: KeptFrom = KeptFrom()
 
 
-class SqlUsageStore(SqlStore):
-    """Usage of one tenant."""
+class UsageStore(SqlStore):
+    """Usage of the transaction's tenant."""
 
     async def add(self, *entries: NewUsageEntry) -> None:
+        """Add entries. Call it last in a transaction, after events were published: it locks the tenant's numbers."""
         if not entries:
             return
         # As for events: the lock on the counter makes entries visible in the order of their numbers.
@@ -154,6 +171,7 @@ class SqlUsageStore(SqlStore):
         await self._tx.many(_ADD, rows)
 
     async def after(self, seq: int, limit: int) -> Sequence[UsageEntry]:
+        """Return the entries after a number, oldest first."""
         return [_entry(row) for row in await self._tx.all(_AFTER, self._tenant, seq, limit)]
 
     async def last_seq(self) -> int:
@@ -161,6 +179,7 @@ class SqlUsageStore(SqlStore):
         return 0 if row is None else int(row[0])
 
     async def calls(self, entries: Iterable[UsageEntry]) -> Mapping[str, MeteredCall]:
+        """Return the calls that entries belong to, by id."""
         by_session: dict[str, dict[str, None]] = {}
         for each in entries:
             by_session.setdefault(each.key.session_id, {})[each.call_id] = None
@@ -182,6 +201,7 @@ class SqlUsageStore(SqlStore):
         return _totals(query, (since, until), await self._tx.all(sums.text, *sums.values))
 
     async def details(self, query: UsageQuery, unit: Unit, limit: int) -> UsagePage:
+        """Return the sums by key of the intervals of a query; ``by`` plays no part. A page has about ``limit`` rows."""
         query, cursor = await self._up_to_clearance(query), await self._cursor()
         since, until = widened(query.since // _MICROS, -(-query.until // _MICROS), cursor.kept, (unit,))
         where, values = _filters(query, 5)
@@ -213,6 +233,10 @@ class SqlUsageStore(SqlStore):
         return UsagePage(details, None if end >= until else end * _MICROS)
 
     async def roll_up(self, limit: int) -> Sequence[UsageEntry]:
+        """Add the next entries to the roll-ups, move the cursor past them, and return them.
+
+        Fewer than ``limit`` where they are of many intervals: each costs the reading of its keys.
+        """
         await self._tx.run(_ADD_CURSOR, self._tenant)
         cursor = await self._cursor("{for_update}")
         entries = within_intervals(await self.after(cursor.rolled_up_to, limit))
@@ -230,6 +254,7 @@ class SqlUsageStore(SqlStore):
         return entries
 
     async def prune(self, now: int, retention: Retention, limit: int) -> bool:
+        """Delete some of what is past retention; return whether there may be more."""
         await self._tx.run(_ADD_CURSOR, self._tenant)
         cursor = await self._cursor("{for_update}")
         today = floor_to("day", now // _MICROS)
@@ -254,6 +279,7 @@ class SqlUsageStore(SqlStore):
         return more
 
     async def forget_session(self, session_id: str, limit: int) -> bool:
+        """Remove the name of a deleted session from some of its sums, which stay; return whether more may have it."""
         await self._tx.run(_ADD_CURSOR, self._tenant)
         # Nothing is rolled up meanwhile.
         await self._cursor("{for_update}")
