@@ -90,7 +90,7 @@ def call(process: subprocess.Popen[str]) -> list[str]:
 def test_calls_are_shown_with_what_they_cost_and_nothing_is_created(tmp_path: Path) -> None:
     with running(tmp_path / "none") as process:
         note, line = call(process)
-    assert "not metered: there is no database yet" in note
+    assert "not recorded: there is no database yet" in note
     assert "gpt-5-mini  1,000 in  42 out  $0.0003" in line
     assert not (tmp_path / "none").exists()
 

@@ -30,6 +30,7 @@ from weftline.app.metrics import Metrics
 from weftline.app.metrics_snapshot import MetricsSnapshot
 from weftline.app.objects import Objects
 from weftline.app.process_figures import ProcessFigures
+from weftline.app.proxied_conversations import ProxiedConversations
 from weftline.app.proxied_usage import ProxiedUsage
 from weftline.app.rate_limits import RateLimits
 from weftline.app.refusals import Refusals
@@ -174,6 +175,7 @@ class App:
         self.objects = Objects(self.database, connect_objects(settings), self.clock)
         self._container = Container(self.database, self.clock, settings.signing_secret.encode())
         self.proxied_usage = ProxiedUsage(self.call_meter, self.database, self._container)
+        self.proxied_conversations = ProxiedConversations(self, self._container)
         self._search_stores = CallerTransactions(self.database, self._container, SearchStores)
         self._know_callers(settings)
         self._scan_content(settings)

@@ -7,12 +7,15 @@ What is kept is bounded: the whole of an answer in one piece, or one event of a 
 from __future__ import annotations
 
 import zlib
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
 from weftline.kernel.errors import InvalidInput
 from weftline.models.language_models.usage import Usage, normalise_usage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MAX_KEPT_BYTES = 4 * 2**20
 # Of Gemini too, which calls it usageMetadata.
@@ -151,12 +154,38 @@ class CompressedAnswer:
         return None if self._inflate is None else self._answer.finish()
 
 
-def answer_reader(content_type: bytes, encoding: bytes) -> AnswerReader | None:
-    """Return what reads an answer with these headers; None if nothing can."""
+class KeptAnswer:
+    """An answer whose bytes somebody else gets too, decompressed."""
+
+    def __init__(self, answer: AnswerReader, keep: Callable[[bytes], None]) -> None:
+        self._answer = answer
+        self._keep = keep
+
+    @property
+    def model(self) -> str:
+        return self._answer.model
+
+    def feed(self, data: bytes) -> None:
+        self._keep(data)
+        self._answer.feed(data)
+
+    def finish(self) -> Usage | None:
+        return self._answer.finish()
+
+
+def is_event_stream(content_type: bytes) -> bool:
+    return content_type.partition(b";")[0].strip().lower() == b"text/event-stream"
+
+
+def answer_reader(
+    content_type: bytes, encoding: bytes, keep: Callable[[bytes], None] | None = None
+) -> AnswerReader | None:
+    """Return what reads an answer with these headers, and passes its bytes to ``keep``; None if nothing can."""
     kind = content_type.partition(b";")[0].strip().lower()
     if kind not in {b"application/json", b"text/event-stream"}:
         return None
-    answer = StreamedAnswer() if kind == b"text/event-stream" else WholeAnswer()
+    answer: AnswerReader = StreamedAnswer() if is_event_stream(content_type) else WholeAnswer()
+    answer = answer if keep is None else KeptAnswer(answer, keep)
     if encoding.lower() in {b"gzip", b"x-gzip", b"deflate"}:
         return CompressedAnswer(answer)
     return None if encoding.lower() not in {b"", b"identity"} else answer

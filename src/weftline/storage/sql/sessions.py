@@ -94,6 +94,8 @@ _TABLES_OF_SESSIONS = (
     "window_routes",
     "compactions",
     "compaction_views",
+    "proxied_conversations",
+    "proxied_conversation_keys",
     "session_members",
     "terminated_sessions",
     "sessions",

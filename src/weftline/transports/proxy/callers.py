@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from weftline.app.authentication import Local
 from weftline.app.dispatch import CallContext
 from weftline.kernel.errors import AuthenticationError
 from weftline.models.language_models.chat_model import ChatCaller
@@ -22,11 +23,13 @@ class KeyCallers:
     def __init__(self, app: App) -> None:
         self._app = app
 
-    async def find(self, key: str | None, scope: Scope) -> ChatCaller:
+    def context(self, key: str | None, scope: Scope) -> CallContext:
         client = scope.get("client")
-        context = CallContext(key, client[0] if client else "local")
+        return CallContext(key, client[0] if client else "local")
+
+    async def find(self, key: str | None, scope: Scope) -> ChatCaller:
         try:
-            actor = await self._app.identify(context)
+            actor = await self._app.identify(self.context(key, scope))
         except AuthenticationError as error:
             if key is None:
                 raise ProxyKeyMissing from None
@@ -45,6 +48,9 @@ class OneCaller:
 
     def __init__(self, caller: ChatCaller) -> None:
         self._caller = caller
+
+    def context(self, key: str | None, scope: Scope) -> CallContext:  # noqa: ARG002 - likewise
+        return CallContext(Local(self._caller.tenant, self._caller.agent_id, by_owner=True))
 
     async def find(self, key: str | None, scope: Scope) -> ChatCaller:  # noqa: ARG002 - needs none
         return self._caller

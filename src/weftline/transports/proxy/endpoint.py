@@ -26,7 +26,8 @@ from weftline.kernel.errors import (
     Unavailable,
     WeftlineError,
 )
-from weftline.models.language_models.answer_usage import answer_reader, requested_model
+from weftline.models.language_models.answer_usage import answer_reader, is_event_stream, requested_model
+from weftline.models.language_models.conversation_requests import form_of
 from weftline.providers.model_upstreams import PROVIDERS
 from weftline.providers.webhook_sender import failure_of
 from weftline.sessions.events.webhooks.model import AddressNotAllowed
@@ -41,9 +42,12 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
+    from weftline.app.dispatch import CallContext
     from weftline.models.language_models.answer_usage import AnswerReader
     from weftline.models.language_models.chat_model import ChatCaller
+    from weftline.models.language_models.conversation_requests import RequestForm
     from weftline.providers.model_upstreams import UpstreamConnections, Upstreams
+    from weftline.transports.proxy.kept_calls import KeptCall
     from weftline.transports.proxy.observer import FindCaller, Observer
 
 PREFIXES = tuple(f"/{name}/".encode() for name in PROVIDERS)
@@ -77,6 +81,10 @@ _LOST = (
 
 class Callers(Protocol):
     """Finds out who calls."""
+
+    def context(self, key: str | None, scope: Scope) -> CallContext:
+        """Return in whose name what is done about a call is done."""
+        ...
 
     async def find(self, key: str | None, scope: Scope) -> ChatCaller:
         """Return whom a call is metered for; raises WeftlineError for who may not call."""
@@ -126,6 +134,7 @@ class ProxyEndpoint:
         caller: ChatCaller | None = None
         try:
             caller = await self._find_caller(call)
+            call.kept = self._observer.keep(call.form, caller, scope["headers"])
             with stoppable(), until_client_leaves():
                 await self._forward(call)
         except ClientGone:
@@ -136,7 +145,9 @@ class ProxyEndpoint:
             await refuse(scope, send, route.provider, error)
         if call.was_sent:
             find = partial(self._callers.find, route.key, scope)
-            self._observer.note(call.ended(caller, find))
+            self._observer.note(call.ended(caller, find, self._callers.context(route.key, scope)))
+        elif call.kept is not None:
+            call.kept.release()
 
     async def _find_caller(self, call: _Call) -> ChatCaller | None:
         """Return who calls; None if that cannot be found out in time. Raises WeftlineError for who may not call."""
@@ -197,6 +208,12 @@ class _Call:
         self._status = 0
         self._is_complete = False
         self._reader: AnswerReader | None = None
+        self.kept: KeptCall | None = None
+
+    @property
+    def form(self) -> RequestForm | None:
+        """Return the form of the conversation that the call belongs to; None if it belongs to none."""
+        return form_of(self.route.provider, self.route.path.decode("latin-1")) if self.is_model_call else None
 
     async def read_body(self) -> None:
         """Read the body of a model call, if it is not too large; of all others, only what has come already."""
@@ -237,7 +254,12 @@ class _Call:
         if not self.is_model_call:
             return
         if response.status in _SUCCESS:
-            self._reader = answer_reader(value_of(b"content-type", headers), value_of(b"content-encoding", headers))
+            kind, kept = value_of(b"content-type", headers), self.kept
+            if kept is not None and self._is_read:
+                kept.keep_request(self._read)
+                kept.is_stream = is_event_stream(kind)
+            keep = None if kept is None else kept.keep_answer
+            self._reader = answer_reader(kind, value_of(b"content-encoding", headers), keep)
         else:
             self.name_model()
         self._read.clear()
@@ -270,7 +292,7 @@ class _Call:
             while (await self._receive())["type"] != "http.disconnect":
                 pass
 
-    def ended(self, caller: ChatCaller | None, find_caller: FindCaller) -> EndedCall:
+    def ended(self, caller: ChatCaller | None, find_caller: FindCaller, context: CallContext) -> EndedCall:
         return EndedCall(
             at=self._at,
             method=self.scope["method"],
@@ -283,6 +305,8 @@ class _Call:
             is_model_call=self.is_model_call,
             caller=caller,
             find_caller=find_caller,
+            context=context,
+            kept=self.kept,
         )
 
     async def _parts(self) -> AsyncGenerator[bytes]:

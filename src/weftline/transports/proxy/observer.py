@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from weftline.app.call_meter import reported_sums
+from weftline.app.proxied_conversations import ConversationCall
 from weftline.jobs.runner import attempt
-from weftline.kernel.errors import SystemUnavailable
+from weftline.kernel.errors import SystemUnavailable, WeftlineError
 from weftline.models.metering.model import UsageSums
+from weftline.transports.proxy.kept_calls import FairQueue, KeptBytes, KeptCall
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
     from decimal import Decimal
 
     from weftline.app.call_meter import CallPrices
+    from weftline.app.dispatch import CallContext
     from weftline.models.language_models.answer_usage import AnswerReader
     from weftline.models.language_models.chat_model import ChatCaller
+    from weftline.models.language_models.conversation_requests import RequestForm
     from weftline.models.language_models.usage import Usage
     from weftline.models.metering.model import CallKind
 
     FindCaller = Callable[[], Awaitable[ChatCaller]]
 
-_MAX_WAITING = 10_000
+_MAX_WAITING, _MAX_OF_CALLER = 10_000, 2_500
 _STOP_SECONDS = 5.0
 # The calls after one that cannot be metered wait for it.
 _METER_SECONDS = 5.0
@@ -38,7 +41,8 @@ class EndedCall(NamedTuple):
 
     ``status`` is 0 if the provider did not answer. ``is_complete`` is false if the answer did not reach its end: the
     client left, or the provider's connection broke. ``reader`` is None if no usage can be read. ``caller`` is None if
-    it could not be found out in time who calls; ``find_caller`` tries again.
+    it could not be found out in time who calls; ``find_caller`` tries again. ``context``: the caller's credential.
+    ``kept``: request and answer, if the call belongs to a conversation.
     """
 
     at: datetime
@@ -52,6 +56,8 @@ class EndedCall(NamedTuple):
     is_model_call: bool
     caller: ChatCaller | None
     find_caller: FindCaller
+    context: CallContext
+    kept: KeptCall | None = None
 
 
 class NotedCall(NamedTuple):
@@ -71,24 +77,46 @@ class Meter(Protocol):
         ...
 
 
+class Conversations(Protocol):
+    """Records the conversations of callers."""
+
+    async def record(self, caller: ChatCaller, context: CallContext, call: ConversationCall) -> str:
+        """Add what is new in a call to its conversation; return the session, empty if there is none."""
+        ...
+
+
 class Observer:
-    """Prices ended calls, meters them where there is a database, and shows them."""
+    """Prices ended calls, records and meters them where there is a database, and shows them."""
 
     def __init__(
-        self, prices: CallPrices, meter: Meter | None = None, show: Callable[[NotedCall], None] | None = None
+        self,
+        prices: CallPrices,
+        meter: Meter | None = None,
+        show: Callable[[NotedCall], None] | None = None,
+        conversations: Conversations | None = None,
     ) -> None:
         self.meter = meter
+        self.conversations = conversations
         self._prices = prices
         self._show = show
-        self._waiting: asyncio.Queue[EndedCall] = asyncio.Queue(_MAX_WAITING)
+        self._kept = KeptBytes()
+        self._waiting: FairQueue[EndedCall] = FairQueue(_MAX_WAITING, _MAX_OF_CALLER)
         self._noting: asyncio.Task[None] | None = None
+
+    def keep(
+        self, form: RequestForm | None, caller: ChatCaller | None, headers: Sequence[tuple[bytes, bytes]]
+    ) -> KeptCall | None:
+        """Return what keeps a call until its conversation is recorded; None if there is nothing to record."""
+        if form is None or self.conversations is None:
+            return None
+        return KeptCall(self._kept, caller, form, headers)
 
     def note(self, call: EndedCall) -> None:
         """Take a call; what cannot be noted in time is dropped."""
-        try:
-            self._waiting.put_nowait(call)
-        except asyncio.QueueFull:
+        if not self._waiting.put(call.caller, call):
             _log.warning("a proxied call is not metered: too many wait")
+            if call.kept is not None:
+                call.kept.release()
             return
         if self._noting is None or self._noting.done():
             self._noting = asyncio.create_task(self._note_all(), name="weftline-proxy-observer")
@@ -97,19 +125,40 @@ class Observer:
         """Note what waits, for a few seconds at most."""
         if self._noting is None:
             return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_STOP_SECONDS):
-                await self._waiting.join()
+        await asyncio.wait([self._noting], timeout=_STOP_SECONDS)
         self._noting.cancel()
         await asyncio.gather(self._noting, return_exceptions=True)
 
     async def _note_all(self) -> None:
-        while True:
-            call = await self._waiting.get()
+        """Note the calls that wait; ends when none does."""
+        while len(self._waiting):
+            call = self._waiting.get()
             try:
                 await attempt("proxy.note", self._note(call))
             finally:
-                self._waiting.task_done()
+                if call.kept is not None:
+                    call.kept.release()
+            # Calls that are being forwarded go before those that have ended.
+            await asyncio.sleep(0)
+
+    async def _record(self, call: EndedCall, caller: ChatCaller) -> ChatCaller:
+        """Record the conversation of a call; return the caller with its session."""
+        kept = call.kept
+        if self.conversations is None or kept is None or not (request := kept.request):
+            return caller
+        answer = kept.answer if call.is_complete else b""
+        recorded = ConversationCall(kept.form, request, kept.headers, answer, kept.is_stream, call.at)
+        try:
+            async with asyncio.timeout(_METER_SECONDS):
+                session_id = await self.conversations.record(caller, call.context, recorded)
+        except (WeftlineError, TimeoutError) as error:
+            # The next call of the conversation repeats its messages.
+            _log.info("a proxied conversation is not recorded: %s", getattr(error, "code", "timeout"))
+            return caller
+        except Exception:  # noqa: BLE001 - a call is metered whatever its messages are
+            _log.exception("cannot record a proxied conversation")
+            return caller
+        return caller._replace(session_id=session_id)
 
     async def _note(self, call: EndedCall) -> None:
         usage = None if call.reader is None else call.reader.finish()
@@ -121,6 +170,8 @@ class Observer:
             try:
                 async with asyncio.timeout(_METER_SECONDS):
                     caller = call.caller or await call.find_caller()
+                caller = await self._record(call, caller)
+                async with asyncio.timeout(_METER_SECONDS):
                     await self.meter.add("proxy", caller, model, _sums(call, usage, cost), call.seconds)
             except TimeoutError:
                 raise SystemUnavailable from None

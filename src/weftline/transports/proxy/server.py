@@ -14,7 +14,8 @@ import click
 
 from weftline.access.authentication import identify_local
 from weftline.access.sql import AccessStore
-from weftline.app.call_meter import CallMeter, CallPrices
+from weftline.app.app import App
+from weftline.app.call_meter import CallPrices
 from weftline.kernel.clock import SystemClock
 from weftline.kernel.errors import HostNotAllowed, NotFound, WeftlineError
 from weftline.models.language_models.catalog import load_catalog
@@ -75,12 +76,13 @@ async def proxy_application(
     upstreams = Upstreams(settings.proxy_upstreams)
     prices = CallPrices(load_catalog(settings.models_file), PriceTable())
     async with AsyncExitStack() as stack:
-        meter, note = await _open_meter(settings, caller, stack)
+        app, note = await _open_app(settings, caller, stack)
+        meter, conversations = (None, None) if app is None else (app.call_meter, app.proxied_conversations)
         endpoint = ProxyEndpoint(
             upstreams,
             UpstreamConnections(upstreams, settings.proxy_private_hosts.split()),
             OneCaller(caller),
-            Observer(prices, meter, show),
+            Observer(prices, meter, show, conversations),
             wait_seconds=settings.proxy_wait_ms / 1_000,
         )
         stack.push_async_callback(endpoint.aclose)
@@ -112,25 +114,34 @@ class LocalProxy:
         await self._endpoint(scope, receive, send)
 
 
-async def _open_meter(settings: Settings, caller: ChatCaller, stack: AsyncExitStack) -> tuple[CallMeter | None, str]:
+async def _open_app(settings: Settings, caller: ChatCaller, stack: AsyncExitStack) -> tuple[App | None, str]:
     """Open the database, if there is one with this version's schema: the proxy works without it, and changes none."""
     if not _has_database(settings.storage_url):
-        return None, "Calls are shown here and not metered: there is no database yet."
-    database = connect(settings.storage_url)
+        return None, "Calls are shown here and not recorded: there is no database yet."
     try:
         async with asyncio.timeout(_OPEN_SECONDS):
-            await database.open()
-            stack.push_async_callback(database.close)
-            if any(step.applied_at is None for step in await status(database)):
-                return None, "Calls are shown here and not metered: the database needs weftline db migrate."
+            if await _needs_migration(settings):
+                return None, "Calls are shown here and not recorded: the database needs weftline db migrate."
+            app = App(settings)
+            await app.open(background=False)
+            stack.push_async_callback(app.close)
             scope = DatabaseScope(caller.tenant)
-            await database.read(scope, lambda tx: identify_local(caller.agent_id, AccessStore(tx)))
+            await app.database.read(scope, lambda tx: identify_local(caller.agent_id, AccessStore(tx)))
     except (WeftlineError, OSError, TimeoutError) as error:
         if isinstance(error, WeftlineError) and error.http_status in {401, 403, 404}:
             raise
         reason = error.code if isinstance(error, WeftlineError) else type(error).__name__
-        return None, f"Calls are shown here and not metered: the database cannot be opened ({reason})."
-    return CallMeter(database, SystemClock()), f"Calls are metered for {caller.agent_id}: weftline usage report"
+        return None, f"Calls are shown here and not recorded: the database cannot be opened ({reason})."
+    return app, f"Calls are recorded and metered for {caller.agent_id}: weftline usage report, weftline session list"
+
+
+async def _needs_migration(settings: Settings) -> bool:
+    database = connect(settings.storage_url)
+    await database.open()
+    try:
+        return any(step.applied_at is None for step in await status(database))
+    finally:
+        await database.close()
 
 
 def _has_database(url: str) -> bool:

@@ -1,0 +1,131 @@
+"""What is kept of calls until their conversations are recorded: bounded in all, and for each caller."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weftline.models.language_models.conversation_requests import RequestForm
+
+T = TypeVar("T")
+
+MAX_KEPT_BYTES = 64 * 2**20
+# One caller leaves room for others.
+_CALLER_PART = 4
+_MAX_ANSWER_BYTES = 4 * 2**20
+
+
+class KeptBytes:
+    """Bytes that are kept, in all and by caller."""
+
+    def __init__(self, limit: int = MAX_KEPT_BYTES) -> None:
+        self.used = 0
+        self._limit = limit
+        self._of_callers: dict[object, int] = {}
+
+    def take(self, caller: object, size: int) -> bool:
+        """Reserve bytes for a caller; false if there is no room for them."""
+        own = self._of_callers.get(caller, 0) + size
+        if own > self._limit // _CALLER_PART or self.used + size > self._limit:
+            return False
+        self._of_callers[caller] = own
+        self.used += size
+        return True
+
+    def give_back(self, caller: object, size: int) -> None:
+        self.used -= size
+        left = self._of_callers.get(caller, 0) - size
+        if left > 0:
+            self._of_callers[caller] = left
+        else:
+            self._of_callers.pop(caller, None)
+
+
+class KeptCall:
+    """Request and answer of one call. Without room for them nothing is kept: a later call repeats the messages."""
+
+    def __init__(
+        self, budget: KeptBytes, caller: object, form: RequestForm, headers: Sequence[tuple[bytes, bytes]]
+    ) -> None:
+        self.form: RequestForm = form
+        self.headers = dict(headers)
+        self.is_stream = False
+        self._budget = budget
+        self._caller = caller
+        self._request: list[bytes] = []
+        self._answer: list[bytes] = []
+        self._answered = 0
+        self._taken = 0
+
+    @property
+    def request(self) -> bytes:
+        return b"".join(self._request)
+
+    @property
+    def answer(self) -> bytes:
+        return b"".join(self._answer)
+
+    def keep_request(self, parts: Sequence[bytes]) -> None:
+        if self._take(sum(map(len, parts))):
+            self._request = [*parts]
+
+    def keep_answer(self, data: bytes) -> None:
+        """Keep a part of the answer, decompressed; of one that is too large, nothing."""
+        if not self._request or self._answered < 0:
+            return
+        self._answered += len(data)
+        if self._answered > _MAX_ANSWER_BYTES or not self._take(len(data)):
+            self._answered = -1
+            self._answer.clear()
+            return
+        self._answer.append(data)
+
+    def release(self) -> None:
+        """Give back what is kept."""
+        self._budget.give_back(self._caller, self._taken)
+        self._taken = 0
+        self._request, self._answer = [], []
+
+    def _take(self, size: int) -> bool:
+        if not self._budget.take(self._caller, size):
+            return False
+        self._taken += size
+        return True
+
+
+class FairQueue(Generic[T]):
+    """A queue that serves callers in turn, with room for each of them."""
+
+    def __init__(self, limit: int, caller_limit: int) -> None:
+        self._limit = limit
+        self._caller_limit = caller_limit
+        self._waiting: OrderedDict[object, deque[T]] = OrderedDict()
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def put(self, caller: object, item: T) -> bool:
+        """Add an item; false if there is no room."""
+        own = self._waiting.get(caller)
+        if self._size >= self._limit or (own is not None and len(own) >= self._caller_limit):
+            return False
+        if own is None:
+            own = self._waiting[caller] = deque()
+        own.append(item)
+        self._size += 1
+        return True
+
+    def get(self) -> T:
+        """Remove and return the oldest item of the caller whose turn it is."""
+        caller, own = next(iter(self._waiting.items()))
+        item = own.popleft()
+        self._size -= 1
+        if own:
+            self._waiting.move_to_end(caller)
+        else:
+            del self._waiting[caller]
+        return item

@@ -1,0 +1,1 @@
+"""Conversations with models through the model proxy, recognised and recorded as windows."""
