@@ -10,8 +10,9 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 
 
-def decrement(counts: Counter[K], name: K) -> None:
-    """Subtract one, and forget a name that counts nothing any more."""
-    counts[name] -= 1
-    if counts[name] <= 0:
-        del counts[name]
+def decrement(counts: Counter[K], *names: K) -> None:
+    """Subtract one of each name, and forget those that count nothing any more."""
+    for name in names:
+        counts[name] -= 1
+        if counts[name] <= 0:
+            del counts[name]

@@ -279,17 +279,17 @@ class Shares:
     def full(self, tenant: str, principal: str) -> bool:
         """Tell whether a principal may hold no more now."""
         held = self._held
-        return any(
-            held.get(flow, 0) >= limit for flow, limit in zip(_nested(tenant, principal), self._limits, strict=False)
-        )
+        for flow, limit in zip(_nested(tenant, principal), self._limits, strict=False):
+            if held.get(flow, 0) >= limit:
+                return True
+        return False
 
     def take(self, tenant: str, principal: str) -> None:
         for flow in _nested(tenant, principal):
             self._held[flow] += 1
 
     def give_back(self, tenant: str, principal: str) -> None:
-        for flow in _nested(tenant, principal):
-            decrement(self._held, flow)
+        decrement(self._held, *_nested(tenant, principal))
 
 
 def _nested(tenant: str, principal: str) -> tuple[tuple[str, ...], ...]:
