@@ -136,9 +136,14 @@ def line_kinds() -> Mapping[str, LineKind]:
     return _registered
 
 
+def find_kind(line_id: str) -> LineKind | None:
+    """Return the kind that the prefix of a line's id names; None if it names none."""
+    return (_registered or line_kinds()).get(line_id.partition(":")[0])
+
+
 def kind_of(line_id: str) -> LineKind:
     """Return the kind of a line; raises LineNotFound for an id that no line can have."""
-    kind = line_kinds().get(prefix_of(line_id))
+    kind = find_kind(line_id)
     branch = line_id.partition(BRANCH_MARK)[2:] if BRANCH_MARK in line_id else ()
     if kind is None or not (kind.accepts(names_in(line_id)) and all(map(_NAME.match, branch))):
         raise no_line(line_id)
@@ -155,19 +160,19 @@ def names_in(line_id: str) -> list[str]:
 
 def name_in(line_id: str, name: str) -> str | None:
     """Return one name in a line's id, such as its session; None if it has none, or is not a line's id."""
-    kind = line_kinds().get(prefix_of(line_id))
+    kind = find_kind(line_id)
     return None if kind is None or not kind.accepts(names_in(line_id)) else kind.named(name, line_id)
 
 
 def label_agent(line_id: str) -> str | None:
     """Return the agent that automatic labels of a line carry, if they do."""
-    kind = line_kinds().get(prefix_of(line_id))
+    kind = find_kind(line_id)
     return kind.named(AGENT, line_id) if kind is not None and kind.shared_labels else None
 
 
 def is_signed(line_id: str) -> bool:
     """Tell whether a line binds agents, so that its edits are proven and its versions signed."""
-    kind = line_kinds().get(prefix_of(line_id))
+    kind = find_kind(line_id)
     return kind is not None and kind.signed
 
 
@@ -186,13 +191,13 @@ def forbid_own_rules(raw: Mapping[str, Any], actor: Actor) -> None:
 
 def has_acls(line_id: str) -> bool:
     """Tell whether the versions of a line have ACLs."""
-    kind = line_kinds().get(prefix_of(line_id))
+    kind = find_kind(line_id)
     return kind is not None and not kind.private
 
 
 def is_composite(line_id: str) -> bool:
     """Tell whether the entries of a line point at versions of other lines."""
-    kind = line_kinds().get(prefix_of(line_id))
+    kind = find_kind(line_id)
     return kind is not None and kind.composite and len(names_in(line_id)) == 1
 
 

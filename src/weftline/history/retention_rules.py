@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from weftline.history.line_kinds import line_kinds, prefix_of
+from weftline.history.line_kinds import find_kind, line_kinds
 from weftline.history.model import trunk_of
 from weftline.history.store import Rule
 
@@ -45,14 +45,14 @@ def default_rules() -> Mapping[str, Rule]:
 
 def subject_of(line_id: str) -> str | None:
     """Return the subject whose rule a line follows unless it has its own; None if it is never pruned."""
-    kind = line_kinds().get(prefix_of(line_id))
+    kind = find_kind(line_id)
     return None if kind is None else kind.retention_subject(line_id)
 
 
 def kind_of_subject(subject: str) -> LineKind | None:
     """Return the kind of line that a rule's subject names: a subject of defaults, or one line."""
     declared = (kind for kind in line_kinds().values() if subject in kind.retention)
-    return next(declared, line_kinds().get(prefix_of(subject)))
+    return next(declared, find_kind(subject))
 
 
 def rule_for(subject: str, rules: Mapping[str, Rule]) -> tuple[str, Rule]:

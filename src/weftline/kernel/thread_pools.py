@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from weftline.kernel.fair_queue import FairQueue, Shares, server_busy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
     from weftline.kernel.errors import ServerBusy
 
@@ -48,6 +48,24 @@ class _Job:
         self.done: Future[Any] = Future()
 
 
+# Of a thread that runs a whole coroutine.
+_here = threading.local()
+
+
+def _run_to_end(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    running = work()
+    _here.runs_whole = True
+    try:
+        running.send(None)
+    except StopIteration as finished:
+        result: T = finished.value
+        return result
+    finally:
+        _here.runs_whole = False
+        running.close()
+    raise RuntimeError("a coroutine in a thread waited for something else")
+
+
 class ThreadPool:
     """A thread pool of bounded size, shared fairly by tenants and principals; further work queues.
 
@@ -75,9 +93,15 @@ class ThreadPool:
         self._mean_seconds = 0.0
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run work in a thread, for the caller of the current task."""
+        """Run work in a thread, for the caller of the current task: in this one inside of ``run_whole``."""
+        if getattr(_here, "runs_whole", False):
+            return work(*args, **kwargs)
         context = contextvars.copy_context()
         return await self.run_for(CALLER.get(), partial(context.run, work, *args, **kwargs))
+
+    async def run_whole(self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a coroutine that waits for nothing but threads in one thread: its steps do not change threads."""
+        return await self.run(_run_to_end, partial(work, *args, **kwargs))
 
     async def run_for(self, flow: tuple[str, str], work: Callable[[], T]) -> T:
         """Run work in a thread, for a tenant and principal."""

@@ -7,7 +7,7 @@ import re
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-from weftline.history.line_kinds import kind_of, line_kinds, prefix_of
+from weftline.history.line_kinds import find_kind, kind_of
 from weftline.history.model import LineNotFound
 from weftline.records.record_ids import MessageItemId, VersionId
 from weftline.safety.trust.model import data_source
@@ -43,7 +43,7 @@ class LineKey(NamedTuple):
     @classmethod
     def parse(cls, item: str) -> LineKey | None:
         line_id, _, key = item.partition("/")
-        kind = line_kinds().get(prefix_of(line_id))
+        kind = find_kind(line_id)
         if not key or kind is None or kind.item_kind is None:
             return None
         try:

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from weftline.history.board_lines import line_of, session_of
-from weftline.history.line_kinds import AGENT, is_composite, line_kinds, prefix_of
+from weftline.history.line_kinds import AGENT, find_kind, is_composite, line_kinds
 from weftline.history.model import LATEST, line_name, trunk_of
 from weftline.kernel.clock import to_micros
 from weftline.kernel.fields import MAX_INT
@@ -48,6 +48,9 @@ _REMOVALS = frozenset({"deleted", "expired"})
 _BULK_CHANGES = frozenset({"history.rolled_back", "history.merged"})
 _WINDOW_CHANGES = frozenset({"window.ingested", "window.changed"})
 _DIGITS = len(str(MAX_INT))
+# Integers in canonical form, see is_number.
+_NUMBER = rf"(0|[1-9][0-9]{{0,{_DIGITS - 1}}})"
+_VERSION_ID = re.compile(rf"([^/]*)/(.+)/{_NUMBER}\.{_NUMBER}(/removed)?\Z", re.DOTALL)
 
 
 class VersionId(NamedTuple):
@@ -65,14 +68,14 @@ class VersionId(NamedTuple):
     @classmethod
     def parse(cls, item_id: str) -> VersionId | None:
         """Parse an item id; None if it is not the id of a version."""
-        body, removed = item_id.removesuffix("/removed"), item_id.endswith("/removed")
-        line_id, _, rest = body.partition("/")
-        key, _, numbers = rest.rpartition("/")
-        incarnation, _, version = numbers.partition(".")
-        kind = line_kinds().get(prefix_of(line_id))
-        if kind is None or kind.item_kind is None or not (key and is_number(incarnation) and is_number(version)):
+        found = _VERSION_ID.match(item_id)
+        if found is None:
             return None
-        return cls(line_id, key, int(incarnation), int(version), removed)
+        line_id, key, incarnation, version, removed = found.groups()
+        kind = find_kind(line_id)
+        if kind is None or kind.item_kind is None:
+            return None
+        return cls(line_id, key, int(incarnation), int(version), removed is not None)
 
 
 class MessageItemId(NamedTuple):
@@ -325,7 +328,7 @@ def bulk_commit_of(event: Event) -> BulkCommit | None:
         return BulkCommit(f"agent:{event.subject}", version)
     if not isinstance(context_id, str):
         return None
-    kind = line_kinds().get(prefix_of(context_id))
+    kind = find_kind(context_id)
     is_memory = kind is not None and kind.composite
     if is_memory and (event.type == "context.pushed" or event.type in _BULK_CHANGES):
         return BulkCommit(context_id, version)

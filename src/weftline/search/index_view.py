@@ -68,6 +68,8 @@ class View(Protocol):
     """The rows of a collection that are visible to the caller and match its query."""
 
     collection: str
+    # Its vectors are in the database, so that a search of it waits for more than threads.
+    asks_database: bool
     # Number of changes that the replica lacks: 0 unless a large one is being rebuilt.
     lag: int
 
@@ -120,7 +122,9 @@ class View(Protocol):
 
     async def nearest(self, vector: Floats, limit: int) -> NearestRows: ...
 
-    async def cosines(self, rows: Rows, questions: Floats) -> Floats:
+    async def nearest_each(self, vectors: Sequence[Floats], limit: int) -> Sequence[NearestRows]: ...
+
+    async def cosines(self, rows: Rows, queries: Floats) -> Floats:
         """Return the cosines of each query vector and each row; 0 where a row has no vector."""
         ...
 

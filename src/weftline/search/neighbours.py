@@ -10,7 +10,7 @@ from weftline.kernel.tokens import approximate_tokens
 from weftline.records.record_ids import MessageItemId
 from weftline.search.items import speaker_of_event, text_of_event, text_of_message
 from weftline.search.passages import ChunkPassage, not_redacted, of_event, read_chunks, visible_messages
-from weftline.search.window_events import event_numbered, is_searchable, live_events
+from weftline.search.window_events import events_by_number, is_searchable, live_events
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
@@ -170,8 +170,8 @@ async def _messages(session_id: str, numbers: Collection[int], stores: SearchSto
 
 
 async def _events(place: str, numbers: Collection[int], stores: SearchStores) -> list[ChunkPassage]:
-    events = await live_events(place, stores)
-    found = [event for number in sorted(numbers) if (event := event_numbered(events, number)) is not None]
+    events = events_by_number(await live_events(place, stores))
+    found = [event for number in sorted(numbers) if (event := events.get(number)) is not None]
     return [
         of_event(
             place, event, _turn("event", place, event.number, text_of_event(event), event.time, speaker_of_event(event))

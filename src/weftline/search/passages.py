@@ -44,7 +44,7 @@ from weftline.search.persistent_memory import (
 )
 from weftline.search.pulled_memory import held_memory
 from weftline.search.scope import visible_domain
-from weftline.search.window_events import event_numbered, is_searchable, live_events
+from weftline.search.window_events import events_by_number, is_searchable, live_events
 from weftline.state.memory.model import MemoryScope, scope_of
 
 if TYPE_CHECKING:
@@ -416,10 +416,10 @@ async def _latest_label(name: VersionId, version: Version, stores: SearchStores)
 
 
 async def _events(place: str, chunks: Sequence[Chunk], stores: SearchStores) -> list[ChunkPassage]:
-    events = await live_events(place, stores)
+    events = events_by_number(await live_events(place, stores))
     passages = []
     for chunk in chunks:
-        event = event_numbered(events, int(chunk.item))
+        event = events.get(int(chunk.item))
         if event is not None and is_searchable(event) and version_of_event(event) == chunk.version:
             passages.append(of_event(place, event, chunk))
     return passages

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from weftline.history.composite_lines import PART_MARK
-from weftline.history.line_kinds import line_kinds, names_in, prefix_of
+from weftline.history.line_kinds import find_kind, names_in
 from weftline.history.object_storage.model import Pointer
 from weftline.indexing.collections.model import MEMORY
 from weftline.records.record_ids import VersionId
@@ -40,7 +40,7 @@ _TEXT_SUFFIXES = ("+json", "+xml", "+yaml")
 
 def memory_place(line_id: str) -> str | None:
     """Return the place of a line of persistent memory, whatever its part and branch; None for any other line."""
-    kind = line_kinds().get(prefix_of(line_id))
+    kind = find_kind(line_id)
     names = names_in(line_id)
     return f"{kind.prefix}:{names[0]}" if kind is not None and kind.composite and names else None
 

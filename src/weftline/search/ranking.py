@@ -82,7 +82,7 @@ async def score_views(query: Query, views: Sequence[View], embed: Embed) -> Scor
     vectors = await _embed_parts(parsed.texts, {part for each in queries for part in each.parts}, embed)
     by_view, conversation = await asyncio.gather(
         *(
-            asyncio.gather(*(_score(each, query, vectors) for each in of_views if each.view.size))
+            asyncio.gather(*(_scored(each, query, vectors) for each in of_views if each.view.size))
             for of_views in (parsed.by_view, parsed.conversation)
         )
     )
@@ -117,6 +117,12 @@ def _parse_for(query: Query, view: View, texts: dict[str, int]) -> tuple[list[in
     parts, speaker = parse_query(query.text, view.present_speakers() if view.is_conversation else ())
     longest = sorted(parts, key=len, reverse=True)[:_MAX_CONSIDERED_PARTS]
     return [texts.setdefault(part, len(texts)) for part in parts if part in longest], speaker
+
+
+async def _scored(of_view: _ViewQuery, query: Query, vectors: Floats | None) -> Scores:
+    if of_view.view.asks_database:
+        return await _score(of_view, query, vectors)
+    return await SEARCH_THREADS.run_whole(_score, of_view, query, vectors)
 
 
 async def _score(of_view: _ViewQuery, query: Query, vectors: Floats | None) -> Scores:

@@ -53,6 +53,8 @@ _MODEL_UNAVAILABLE = "the embedding model is unavailable"
 _CANARY_SECONDS = 2.0
 
 
+# A chunk by its collection and number.
+_Key = tuple[str, int]
 # Embeds texts, one row each; None if the model is unavailable and only keywords can be matched.
 Embed = Callable[["Sequence[str]"], Awaitable["Vectors | None"]]
 
@@ -252,14 +254,13 @@ class Retriever:
 
     async def read(self, actor: Actor, ranked: Iterable[Ranked], scope: SearchScope) -> list[SearchHit]:
         """Return the chunks that the caller may read now, in the same order."""
-        candidates = list(ranked)
-        keys = [(each.collection, each.number) for each in candidates]
+        candidates = {(each.collection, each.number): each for each in ranked}
+        passages = await self._read(actor, list(candidates), scope)
+        return [SearchHit(each, passage) for key, each in candidates.items() if (passage := passages[key]) is not None]
+
+    async def _read(self, actor: Actor, keys: Sequence[_Key], scope: SearchScope) -> dict[_Key, ChunkPassage | None]:
         passages = await self.stores.read(actor, partial(read_numbers, keys, scope.pulled), heavy=True)
-        return [
-            SearchHit(each, passages[chunk_id])
-            for each in candidates
-            if (chunk_id := f"{each.collection}/{each.number}") in passages
-        ]
+        return {key: passages.get(f"{key[0]}/{key[1]}") for key in keys}
 
     async def open_passage(self, actor: Actor, handle: str, filters: RequestedScope) -> ChunkPassage | None:
         """Return the passage of a search result, by its chunk id; None if the caller may not read it in this scope."""
@@ -333,25 +334,39 @@ class Retriever:
         self, actor: Actor, query: Query, scope: SearchScope, views: Sequence[View], embed: Embed
     ) -> RetrievalResult:
         """Rank; if results are gone, rank again without them, so that they affect neither order nor statistics."""
+        read: dict[_Key, ChunkPassage | None] = {}
         ranking = await self.rank(query, views, embed)
-        found = await self._read_all(actor, ranking, scope)
-        unreadable = _unreadable(ranking, found)
+        found, unreadable = await self._read_all(actor, ranking, scope, read)
         if unreadable:
-            readable_views, probed = await self._readable_views(actor, query, scope, embed)
+            readable_views, probed = await self._readable_views(actor, query, scope, embed, unreadable, read)
             ranking = await self.rank(query, readable_views, embed)
-            found = await self._read_all(actor, ranking, scope)
-            unreadable |= probed | _unreadable(ranking, found)
+            found, late = await self._read_all(actor, ranking, scope, read)
+            unreadable |= probed | late
         hits, pinned = ([hit for hit in found if hit.ranked.pinned is pinned] for pinned in (False, True))
         model = scope.model if ranking.by_meaning else None
         return RetrievalResult(hits, pinned, ranking, scope, model, frozenset(unreadable))
 
-    async def _read_all(self, actor: Actor, ranking: Ranking, scope: SearchScope) -> list[SearchHit]:
-        return await self.read(actor, [*ranking.ranked, *ranking.pinned], scope)
+    async def _read_all(
+        self, actor: Actor, ranking: Ranking, scope: SearchScope, read: dict[_Key, ChunkPassage | None]
+    ) -> tuple[list[SearchHit], set[_Key]]:
+        """Return the results that the caller may read, and the others; ``read`` are those of the search so far."""
+        ranked = {(each.collection, each.number): each for each in (*ranking.ranked, *ranking.pinned)}
+        unread = [key for key in ranked if key not in read]
+        if unread:
+            read |= await self._read(actor, unread, scope)
+        hits = [SearchHit(each, passage) for key, each in ranked.items() if (passage := read[key]) is not None]
+        return hits, {key for key in ranked if read[key] is None}
 
     async def _readable_views(
-        self, actor: Actor, query: Query, scope: SearchScope, embed: Embed
-    ) -> tuple[list[View], set[tuple[str, int]]]:
-        """Open the views without unreadable chunks near the query; also return those chunks."""
+        self,
+        actor: Actor,
+        query: Query,
+        scope: SearchScope,
+        embed: Embed,
+        unreadable: set[_Key],
+        read: dict[_Key, ChunkPassage | None],
+    ) -> tuple[list[View], set[_Key]]:
+        """Open the views without these chunks and other unreadable ones near the query; also return the others."""
         probe = structs.replace(
             query,
             top_k=_PROBE_SIZE,
@@ -361,15 +376,15 @@ class Retriever:
             complete=False,
             weights=RankingWeights(),
         )
-        views, gone, found = await self._open_views(actor, scope), set[tuple[str, int]](), set[tuple[str, int]]()
+        gone, found = set[_Key](), set[_Key]()
         for _ in range(_MAX_PROBES):
-            ranking = await self.rank(probe, views, embed)
-            unreadable = _unreadable(ranking, await self._read_all(actor, ranking, scope))
-            if not unreadable:
-                break
             found |= unreadable
             gone |= unreadable | await self.stores.read(actor, partial(read_siblings, unreadable), heavy=True)
             views = await self._open_views(actor, scope, gone)
+            ranking = await self.rank(probe, views, embed)
+            _, unreadable = await self._read_all(actor, ranking, scope, read)
+            if not unreadable:
+                break
         return views, found
 
 
@@ -390,14 +405,6 @@ def _within_plan(query: Query, allowance: Allowance) -> Query:
         max_results=most,
         weights=query.weights if allowance.tuning else RankingWeights(),
     )
-
-
-def _chunk_keys(ranked: Iterable[Ranked]) -> set[tuple[str, int]]:
-    return {(each.collection, each.number) for each in ranked}
-
-
-def _unreadable(ranking: Ranking, hits: Iterable[SearchHit]) -> set[tuple[str, int]]:
-    return _chunk_keys([*ranking.ranked, *ranking.pinned]) - _chunk_keys(hit.ranked for hit in hits)
 
 
 def _low_relevance(actor: Actor, query: Query, filters: RequestedScope, ranking: Ranking) -> NewEvent:

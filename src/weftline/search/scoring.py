@@ -6,7 +6,6 @@ ranks above either alone.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
@@ -108,7 +107,7 @@ async def score_candidates(
     searched = [_Part(lexicon.weights(part), None if vectors is None else vectors[part]) for part in parts]
     limit = max(_CANDIDATES // max(len(searched), 1), _CANDIDATES_OF_PART)
     lexical = await SEARCH_THREADS.run(_lexical_candidates, view_index, lexicon, searched, limit)
-    semantic = await asyncio.gather(*(view.nearest(part.vector, limit) for part in searched if part.vector is not None))
+    semantic = await view.nearest_each([part.vector for part in searched if part.vector is not None], limit)
     windows = await SEARCH_THREADS.run(_candidate_windows, view, lexical, semantic)
     cosines = None if vectors is None else await view.cosines(windows.rows, vectors[list(parts)])
     rescoring = await SEARCH_THREADS.run(_prefilter, view_index, view, lexicon, windows, searched, cosines)

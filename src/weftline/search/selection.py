@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weftline.records.vocabulary import OmissionReason
     from weftline.search.calibration import Calibration
     from weftline.search.index_view import Floats, View
     from weftline.search.model import Query
@@ -63,9 +62,6 @@ class _Eligible(NamedTuple):
     probabilities: Floats | None = None
     doubtful: NDArray[np.bool_] | None = None
     has_evidence: bool = False
-
-    def is_doubtful(self, index: int) -> bool:
-        return self.doubtful is not None and bool(self.doubtful[index])
 
 
 def select_results(query: Query, views: Sequence[View], candidates: ScoredCandidates) -> Ranking:
@@ -153,16 +149,21 @@ def _from_score(scores: Scores, min_score: float, calibration: Calibration) -> N
 
 def _results(query: Query, best: _Best, by_view: Sequence[Scores], eligible: Sequence[_Eligible]) -> list[Ranked]:
     """Return the best eligible candidates that are not pinned, within the plan's limit; doubtful ones last."""
-    found = [
-        (eligible[view].is_doubtful(index), view, index)
-        for view, index in best.positions.tolist()
-        if eligible[view].rows[index] and not by_view[view].columns.pinned[index]
-    ]
-    found.sort(key=lambda each: each[0])
+    chosen, doubtful = (np.zeros(len(best.positions), np.bool_) for _ in range(2))
+    for view, (scores, known) in enumerate(zip(by_view, eligible, strict=True)):
+        here = best.positions[:, 0] == view
+        rows = best.positions[here, 1]
+        chosen[here] = (known.rows & ~scores.columns.pinned)[rows]
+        if known.doubtful is not None:
+            doubtful[here] = known.doubtful[rows]
     limit = query.top_k if query.max_results is None else min(query.top_k, query.max_results)
-    return [
-        _ranked(by_view[view], index, eligible[view].calibration, eligible[view]) for _, view, index in found[:limit]
-    ]
+    order = np.concatenate([np.flatnonzero(chosen & ~doubtful), np.flatnonzero(chosen & doubtful)])
+    positions = best.positions[order[:limit]]
+    ranked: dict[int, Ranked] = {}
+    for view, (scores, known) in enumerate(zip(by_view, eligible, strict=True)):
+        places = np.flatnonzero(positions[:, 0] == view)
+        ranked.update(zip(places.tolist(), _ranked(scores, positions[places, 1], known), strict=True))
+    return [ranked[place] for place in range(len(positions))]
 
 
 def _cautious(results: Sequence[Ranked]) -> list[Ranked]:
@@ -174,7 +175,7 @@ def _omitted(
     best: _Best, by_view: Sequence[Scores], eligible: Sequence[_Eligible], ranked: Sequence[Ranked]
 ) -> list[OmittedChunk]:
     """Return every candidate that is not a result, best first, with the reason."""
-    selected = {_chunk_key(each) for each in ranked}
+    selected = {(each.collection, each.number) for each in ranked}
     omissions = [_omissions(each, rows.rows, rows.calibration) for each, rows in zip(by_view, eligible, strict=True)]
     ordered = (omissions[view][index] for view, index in best.positions.tolist())
     return [each for each in ordered if (each.collection, each.number) not in selected]
@@ -196,16 +197,10 @@ def _omissions(scores: Scores, eligible: NDArray[np.bool_], calibration: Calibra
             collection=scores.view.collection,
             number=number,
             score=round(score, _DIGITS),
-            reason=_omission_reason(is_eligible=is_eligible, is_duplicate=is_duplicate),
+            reason="duplicate_coverage" if is_duplicate else "budget" if is_eligible else "low_relevance",
         )
         for number, score, is_eligible, is_duplicate in known
     ]
-
-
-def _omission_reason(*, is_eligible: bool, is_duplicate: bool) -> OmissionReason:
-    if is_duplicate:
-        return "duplicate_coverage"
-    return "budget" if is_eligible else "low_relevance"
 
 
 def _indexed_share(views: Sequence[View]) -> float:
@@ -239,25 +234,40 @@ def _pins(by_view: Sequence[Scores], calibration: Calibration) -> list[Ranked]:
         columns = scores.columns
         return -scores.total[index], -columns.timestamp[index], scores.view.collection, columns.number[index]
 
-    return [_ranked(*pin, calibration) for pin in sorted(pinned, key=key)]
+    return [
+        each
+        for scores, index in sorted(pinned, key=key)
+        for each in _ranked(scores, np.array([index]), _Eligible(scores.columns.pinned, calibration))
+    ]
 
 
-def _chunk_key(ranked: Ranked) -> tuple[str, int]:
-    return ranked.collection, ranked.number
-
-
-def _ranked(scores: Scores, index: int, calibration: Calibration, known: _Eligible | None = None) -> Ranked:
-    probabilities = None if known is None else known.probabilities
-    return Ranked(
-        collection=scores.view.collection,
-        number=int(scores.columns.number[index]),
-        score=_score(scores.total[index], calibration),
-        signals={name: round(float(values[index]), _DIGITS) for name, values in scores.signals.items()},
-        evidence=float(scores.total[index]),
-        pinned=bool(scores.columns.pinned[index]),
-        probability=0.0 if probabilities is None else round(float(probabilities[index]), _DIGITS),
-        doubtful=known is not None and known.is_doubtful(index),
+def _ranked(scores: Scores, rows: NDArray[np.int64], known: _Eligible) -> list[Ranked]:
+    """Return some candidates of a view as results, in the order of ``rows``."""
+    names = list(scores.signals)
+    nothing = np.zeros(len(rows))
+    columns = zip(
+        scores.columns.number[rows].tolist(),
+        known.calibration.scores(scores.total[rows]).astype(np.float64).tolist(),
+        zip(*(values[rows].tolist() for values in scores.signals.values()), strict=True),
+        scores.total[rows].astype(np.float64).tolist(),
+        scores.columns.pinned[rows].tolist(),
+        (nothing if known.probabilities is None else known.probabilities[rows]).tolist(),
+        (nothing if known.doubtful is None else known.doubtful[rows]).astype(np.bool_).tolist(),
+        strict=True,
     )
+    return [
+        Ranked(
+            collection=scores.view.collection,
+            number=number,
+            score=round(score, _DIGITS),
+            signals=dict(zip(names, [round(value, _DIGITS) for value in values], strict=True)),
+            evidence=total,
+            pinned=is_pinned,
+            probability=round(probability, _DIGITS),
+            doubtful=is_doubtful,
+        )
+        for number, score, values, total, is_pinned, probability, is_doubtful in columns
+    ]
 
 
 def _score(total: Floats, calibration: Calibration) -> float:

@@ -50,13 +50,18 @@ async def live_events(place: str, stores: SearchStores) -> Sequence[WindowEvent]
     """Return the events of a place by number, without those held from the caller; none if it may not open it."""
     window = await open_place(place, stores)
     events = [] if window is None else await stores.windows.own_events(window)
-    return [event for event in events if not is_held_from(event, stores.actor)]
+    return [event for event in events if event.trust is None or not is_held_from(event, stores.actor)]
 
 
 def is_held_from(event: WindowEvent, reader: Actor) -> bool:
     """Tell whether an event waits for its release and somebody else recorded it: searches do not hand it on."""
     is_held = event.trust is not None and event.trust.held
     return is_held and principal_of(event.author) != reader.principal_id
+
+
+def events_by_number(events: Sequence[WindowEvent]) -> dict[int, WindowEvent]:
+    """Return events by their number, of equal ones the first."""
+    return {event.number: event for event in reversed(events)}
 
 
 def event_numbered(events: Sequence[WindowEvent], number: int) -> WindowEvent | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +28,8 @@ _GROWTH = 4
 class PgvectorView(CollectionView):
     """A view whose vectors are in the database."""
 
+    asks_database = True
+
     def __init__(
         self,
         collection: str,
@@ -49,6 +52,9 @@ class PgvectorView(CollectionView):
             requested *= _GROWTH
         # Few rows are visible, or they are far from the query.
         return self._visible(await self._search.nearest_among(encoded, limit, self.numbers()))
+
+    async def nearest_each(self, vectors: Sequence[Floats], limit: int) -> Sequence[NearestRows]:
+        return await asyncio.gather(*(self.nearest(vector, limit) for vector in vectors))
 
     async def cosines(self, rows: Rows, queries: Floats) -> Floats:
         numbers = self.columns(rows).number.tolist()

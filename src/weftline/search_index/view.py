@@ -66,6 +66,8 @@ class CollectionPostings:
 class CollectionView:
     """The visible and requested rows of a collection at one snapshot."""
 
+    asks_database = False
+
     def __init__(self, collection: str, snapshot: IndexSnapshot, query: CollectionQuery, audiences: Audiences) -> None:
         self.collection = collection
         self.lag = 0
@@ -174,6 +176,9 @@ class CollectionView:
 
     async def nearest(self, vector: Floats, limit: int) -> NearestRows:
         return await SEARCH_THREADS.run(self.nearest_now, vector, limit)
+
+    async def nearest_each(self, vectors: Sequence[Floats], limit: int) -> Sequence[NearestRows]:
+        return [await self.nearest(vector, limit) for vector in vectors]
 
     async def cosines(self, rows: Rows, queries: Floats) -> Floats:
         return await SEARCH_THREADS.run(self.cosines_now, rows, queries)
