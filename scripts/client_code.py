@@ -1,98 +1,197 @@
-"""Source of the generated client modules: one method per operation, async and sync."""
+"""The index of operations, errors and public types, and the stubs of what the clients make of it."""
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from itertools import groupby
-from keyword import iskeyword
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import click
 import msgspec
+from error_tree import public_errors
 from msgspec.structs import FieldInfo
 
+from weftline.client._calling import class_name, group_of, method_name, parameters_source
 from weftline.kernel.operation import Operation
+from weftline.kernel.operation_index import IndexedOperation, Parameter
 
 _HEADER = "# Written by scripts/generate.py from the operation registry; change the operations instead.\n"
-# Types are imported for annotations only, so the clients return what the caller decoded.
-_ANY_RETURN = '# mypy: disable-error-code="no-any-return"\n'
+_PREFIX = "weftline."
 _INDENT = " " * 8
 _DOC_WIDTH = 120 - len(_INDENT)
+_SUMMARY_CHARACTERS = 200
+_LINE = 110
+_CLIENT = "src/weftline/client"
+_INDEX = "src/weftline/generated"
 
 
-@dataclass(frozen=True, slots=True)
-class Flavour:
-    """Keywords in which the async and the blocking client differ."""
-
-    prefix: str
-    define: str
-    wait: str
-    summary: str
-
-
-ASYNC = Flavour("", "async def", "await ", "Async method for each operation.")
-SYNC = Flavour("Sync", "def", "", "Blocking method for each operation.")
-
-
-def operations_module(operations: Sequence[Operation], flavour: Flavour) -> str:
-    """Return the source of the module with one class for each operation group."""
-    groups = {group: list(members) for group, members in groupby(sorted(operations, key=_group), key=_group)}
+def index_files(operations: Sequence[Operation]) -> dict[str, str]:
+    """Return the index by path: what is known of the product without importing it."""
     names = _Names()
-    classes = [_group_class(group, members, flavour, names) for group, members in groups.items()]
-    parts = [
-        f'{_HEADER}{_ANY_RETURN}"""{flavour.summary}"""\n\nfrom __future__ import annotations\n',
-        f"from typing import TYPE_CHECKING\n\nfrom weftline.client._calling import {flavour.prefix}Caller, given\n",
-        "if TYPE_CHECKING:",
-        *(f"    {line}" for line in names.imports()),
-        "\n",
-        *classes,
-        _all_groups(groups, flavour),
-    ]
-    return "\n".join(parts)
+    return {
+        f"{_INDEX}/operations.json": _json({each.name: _indexed(each, names) for each in operations}),
+        f"{_INDEX}/types.json": _json({each.__name__: each.__module__ for each in _public_types(operations)}),
+    }
 
 
-def sync_copy(source: str) -> str:
-    """Return the blocking copy of an asyncio module."""
-    for pattern, replacement in _SYNC_WORDS:
-        source = re.sub(pattern, replacement, source)
-    return "# Written by scripts/generate.py from _client.py; change that instead.\n" + source
+def stub_files(operations: Sequence[Operation], root: Path) -> dict[str, str]:
+    """Return the stubs of the clients and of weftline.types, and the blocking copy of the client, by path."""
+    return {
+        f"{_CLIENT}/_operations.pyi": _operations_stub(operations),
+        f"{_CLIENT}/_sync_client.py": sync_copy((root / _CLIENT / "_client.py").read_text("utf-8")),
+        "src/weftline/types.pyi": _names_stub(
+            "Types of the parameters and results of all operations.", _public_types(operations)
+        ),
+    }
 
 
-_SYNC_WORDS = (
-    (r"\bfrom weftline\.client\._operations\b", "from weftline.client._sync_operations"),
-    (r"\bimport asyncio\b", "import time"),
-    (r"\basyncio\.sleep\b", "time.sleep"),
-    (r"\bhttpx2\.AsyncClient\b", "httpx2.Client"),
-    (r"\bAsyncGenerator\[(.+?), None\]", r"Generator[\1, None, None]"),
-    (r"\bAsyncGenerator\b", "Generator"),
-    (r"\b__aenter__\b", "__enter__"),
-    (r"\b__aexit__\b", "__exit__"),
-    (r"\baclosing\b", "closing"),
-    (r"\baclose\b", "close"),
-    (r"\baread\b", "read"),
-    (r"\baiter_bytes\b", "iter_bytes"),
-    (r"\bOperations\b", "SyncOperations"),
-    (r"(?<!httpx2\.)\bClient\b", "SyncClient"),
-    (r"\basync with\b", "with"),
-    (r"\basync for\b", "for"),
-    (r"\basync def\b", "def"),
-    (r"\bawait ", ""),
-    (r"\bAsync client\b", "Blocking client"),
-)
+def error_files() -> dict[str, str]:
+    """Return the index of the errors and the stub of weftline.errors; finding every error imports the whole product."""
+    errors = sorted(public_errors(), key=lambda error: error.__name__)
+    index = {
+        error.__name__: {"module": error.__module__, **({"code": error.code} if "code" in vars(error) else {})}
+        for error in errors
+    }
+    summary = "Every error that a call can end with; weftline.kernel.errors defines the base classes."
+    return {f"{_INDEX}/errors.json": _json(index), "src/weftline/errors.pyi": _names_stub(summary, errors)}
 
 
-def _group(operation: Operation) -> str:
-    return operation.group
+def command_file(operations: Sequence[Operation]) -> dict[str, str]:
+    """Return the commands of each command group with their summaries."""
+    from weftline.transports.cli.generated import operation_groups  # noqa: PLC0415 - imports what runs the commands
+
+    return {
+        f"{_INDEX}/commands.json": _json(
+            {name: _summaries(group) for name, group in operation_groups(operations).items()}
+        )
+    }
+
+
+def _summaries(group: dict[str, click.Command]) -> dict[str, str]:
+    return {name: command.get_short_help_str(_SUMMARY_CHARACTERS) for name, command in group.items()}
+
+
+def _json(value: Any, indent: str = "") -> str:  # noqa: ANN401 - any JSON
+    """Return JSON to read and to compare: what fits is on one line."""
+    line = json.dumps(value, ensure_ascii=False)
+    if not indent or (len(line) > _LINE and isinstance(value, dict | list)):
+        inner = f"{indent} "
+        items = (
+            [f"{json.dumps(name)}: {_json(part, inner)}" for name, part in value.items()]
+            if isinstance(value, dict)
+            else [_json(part, inner) for part in value]
+        )
+        opening, closing = "{}" if isinstance(value, dict) else "[]"
+        body = ",\n".join(f"{inner}{item}" for item in items)
+        return f"{opening}\n{body}\n{indent}{closing}" + "\n" * (not indent)
+    return line
+
+
+def _indexed(operation: Operation, names: _Names) -> IndexedOperation:
+    return {
+        "module": operation.run.__module__.removeprefix(_PREFIX),
+        "method": operation.route.method,
+        "path": _typed_path(operation),
+        "parameters": _parameters(operation, names),
+        "response": operation.response.__name__,
+        "response_module": operation.response.__module__,
+        "doc": _wrapped(operation.help),
+    }
+
+
+def _typed_path(operation: Operation) -> str:
+    """Return a route's path with ``:int`` on parameters that may be numbers."""
+    hints = get_type_hints(operation.request)
+    numbers = {name for name, hint in hints.items() if hint is int or int in get_args(hint)}
+    return re.sub(r"\{(\w+)\}", lambda part: f"{{{part[1]}{':int' * (part[1] in numbers)}}}", operation.route.path)
+
+
+def _parameters(operation: Operation, names: _Names) -> list[Parameter]:
+    """Return the parameters of a method: a bare True or False is unreadable, so booleans are keyword-only."""
+    hints = get_type_hints(operation.request)
+    fields = msgspec.structs.fields(operation.request)
+    required = [_required(field, hints[field.name], names) for field in fields if field.required]
+    optional = [_optional(field, hints[field.name], names) for field in fields if not field.required]
+    return [*sorted(required, key=lambda parameter: "keyword" in parameter), *optional]
+
+
+def _required(field: FieldInfo, hint: Any, names: _Names) -> Parameter:  # noqa: ANN401 - types are values of many kinds
+    parameter: Parameter = {"name": field.name, "type": _accepted(hint, names)}
+    if hint is bool:
+        parameter["keyword"] = True
+    return parameter
+
+
+def _optional(field: FieldInfo, hint: Any, names: _Names) -> Parameter:  # noqa: ANN401 - types are values of many kinds
+    default, accepted = default_of(field), _accepted(hint, names)
+    may_be_none = accepted == "object" or "None" in accepted.split(" | ")
+    return {
+        "name": field.name,
+        "type": f"{accepted}{' | None' if default is None and not may_be_none else ''}",
+        "default": default,
+        "keyword": True,
+    }
+
+
+def _accepted(hint: Any, names: _Names) -> str:  # noqa: ANN401 - types are values of many kinds
+    # A field of type Any accepts any JSON value.
+    return "object" if hint is Any else annotation(hint, names)
+
+
+def _wrapped(text: str) -> str:
+    return "\n\n".join(textwrap.fill(" ".join(part.split()), _DOC_WIDTH) for part in text.split("\n\n"))
+
+
+def _operations_stub(operations: Sequence[Operation]) -> str:
+    """Return the source of the stub with an async and a blocking class for each operation group."""
+    names = _Names()
+    names.use_typing("Any")
+    indexed = {each.name: _indexed(each, names) for each in operations}
+    for operation in operations:
+        names.use(operation.response)
+    groups = {group: list(members) for group, members in groupby(sorted(indexed, key=group_of), group_of)}
+    return "\n".join(
+        [
+            f'{_HEADER}"""Every operation as a method: async, and blocking."""\n',
+            *names.imports(),
+            "from weftline.client._calling import Caller, SyncCaller\n",
+            *_classes(groups, indexed, "", "async def"),
+            *_classes(groups, indexed, "Sync", "def"),
+        ]
+    )
+
+
+def _classes(
+    groups: Mapping[str, Sequence[str]], indexed: Mapping[str, IndexedOperation], prefix: str, define: str
+) -> Iterator[str]:
+    for group, members in groups.items():
+        yield f'class {prefix}{class_name(group)}:\n    """The {group.replace("_", " ")} operations."""\n'
+        yield f"    def __init__(self, caller: {prefix}Caller) -> None: ..."
+        yield from (_method(name, indexed[name], define) for name in members)
+        yield ""
+    yield f'class {prefix}Operations:\n    """All operations, by group."""\n'
+    yield f"    _caller: {prefix}Caller"
+    yield from (f"    {group}: {prefix}{class_name(group)}" for group in groups)
+    yield f"    def __init__(self, caller: {prefix}Caller) -> None: ...\n"
+
+
+def _method(name: str, operation: IndexedOperation, define: str) -> str:
+    doc = textwrap.indent(operation["doc"] + ("\n" if "\n\n" in operation["doc"] else ""), _INDENT).strip(" ")
+    return (
+        f"    {define} {method_name(name)}({parameters_source(operation)}) -> {operation['response']}:\n"
+        f'        """{doc}{_INDENT * doc.endswith(chr(10))}"""'
+    )
 
 
 class _Names:
-    """Names that the module imports."""
+    """Names that a stub imports."""
 
     def __init__(self) -> None:
         self._modules: dict[str, str] = {}
@@ -112,98 +211,6 @@ class _Names:
         by_module = groupby(sorted(self._modules, key=lambda name: (self._modules[name], name)), self._modules.get)
         for module, names in by_module:
             yield f"from {module} import {', '.join(names)}"
-
-
-def routes_module(operations: Sequence[Operation]) -> str:
-    """Return the source of the table of the route and the response type of each operation."""
-    routes = {op.name: (op.route.method, _typed_path(op)) for op in operations}
-    responses = {op.name: (op.response.__module__, op.response.__name__) for op in operations}
-    return (
-        f'{_HEADER}"""Route and response type of each operation; types are named, not imported."""\n\n'
-        "from __future__ import annotations\n\n"
-        f"ROUTES: dict[str, tuple[str, str]] = {routes!r}\n\n"
-        f"RESPONSES: dict[str, tuple[str, str]] = {responses!r}\n"
-    )
-
-
-def _typed_path(operation: Operation) -> str:
-    """Return a route's path with ``:int`` on parameters that may be numbers."""
-    hints = get_type_hints(operation.request)
-    numbers = {name for name, hint in hints.items() if hint is int or int in get_args(hint)}
-    return re.sub(r"\{(\w+)\}", lambda part: f"{{{part[1]}{':int' * (part[1] in numbers)}}}", operation.route.path)
-
-
-def _all_groups(groups: Mapping[str, object], flavour: Flavour) -> str:
-    lines = [f"        self.{group} = {flavour.prefix}{_class_name(group)}(caller)" for group in groups]
-    return (
-        f'class {flavour.prefix}Operations:\n    """All operations, by group."""\n\n'
-        f"    def __init__(self, caller: {flavour.prefix}Caller) -> None:\n        self._caller = caller\n"
-        + "\n".join(lines)
-        + "\n"
-    )
-
-
-def _class_name(group: str) -> str:
-    return "".join(part.title() for part in group.split("_")) + "Operations"
-
-
-def _group_class(group: str, operations: Sequence[Operation], flavour: Flavour, names: _Names) -> str:
-    title = group.replace("_", " ")
-    return (
-        f'class {flavour.prefix}{_class_name(group)}:\n    """The {title} operations."""\n\n'
-        '    __slots__ = ("_caller",)\n\n'
-        f"    def __init__(self, caller: {flavour.prefix}Caller) -> None:\n        self._caller = caller\n\n"
-        + "\n\n".join(_method(operation, flavour, names) for operation in operations)
-        + "\n\n"
-    )
-
-
-def _method(operation: Operation, flavour: Flavour, names: _Names) -> str:
-    fields = msgspec.structs.fields(operation.request)
-    hints = get_type_hints(operation.request)
-    # A field of type Any accepts any JSON value.
-    kinds = {field.name: hints[field.name] for field in fields}
-    accepted = {name: "object" if hint is Any else annotation(hint, names) for name, hint in kinds.items()}
-    required = {field.name: f"{field.name}: {accepted[field.name]}" for field in fields if field.required}
-    # A bare True or False is unreadable, so booleans are keyword-only.
-    placed = [text for name, text in required.items() if kinds[name] is not bool]
-    named = [text for name, text in required.items() if kinds[name] is bool] + [
-        _optional(field, accepted[field.name]) for field in fields if not field.required
-    ]
-    parameters = ", ".join(["self", *placed, *(["*", *named] if named else [])])
-    response = names.use(operation.response)
-    docstring = _docstring(operation.help)
-    return (
-        f"    {flavour.define} {method_name(operation)}({parameters}) -> {response}:\n"
-        f'        """{docstring}"""\n'
-        f'        return {flavour.wait}self._caller.call("{operation.name}", {_arguments(fields)})'
-    )
-
-
-def _optional(field: FieldInfo, accepted: str) -> str:
-    default = default_of(field)
-    may_be_none = accepted == "object" or "None" in accepted.split(" | ")
-    return f"{field.name}: {accepted}{' | None' if default is None and not may_be_none else ''} = {default!r}"
-
-
-def method_name(operation: Operation) -> str:
-    """Return the method name; a Python keyword gets a trailing underscore."""
-    return f"{operation.verb}_" if iskeyword(operation.verb) else operation.verb
-
-
-def _docstring(text: str) -> str:
-    """Return an operation's help as a wrapped docstring."""
-    summary, *paragraphs = [textwrap.fill(" ".join(part.split()), _DOC_WIDTH) for part in text.split("\n\n")]
-    whole = "\n\n".join([summary, *paragraphs]) + ("\n" if paragraphs else "")
-    return textwrap.indent(whole, _INDENT).lstrip() + (_INDENT if paragraphs else "")
-
-
-def _arguments(fields: Sequence[FieldInfo]) -> str:
-    always = [f'"{field.name}": {field.name}' for field in fields if field.required or default_of(field) is not None]
-    unless_none = [f"{field.name}={field.name}" for field in fields if not field.required and default_of(field) is None]
-    if not always and unless_none:
-        return f"given({', '.join(unless_none)})"
-    return "{" + ", ".join([*always, *([f"**given({', '.join(unless_none)})"] if unless_none else [])]) + "}"
 
 
 def default_of(field: FieldInfo) -> Any:  # noqa: ANN401 - a default may be anything
@@ -242,16 +249,16 @@ def _plain(hint: Any, names: _Names) -> str:  # noqa: ANN401 - likewise
     raise TypeError(f"no annotation is known for {hint!r}")
 
 
-def types_module(operations: Sequence[Operation]) -> str:
-    """Return the source of weftline.types: all types of requests and responses."""
+def _names_stub(summary: str, public: Iterable[type]) -> str:
+    imports = "\n".join(f"from {each.__module__} import {each.__name__}" for each in public)
+    names = ", ".join(f'"{each.__name__}"' for each in public)
+    return f'{_HEADER}"""{summary}"""\n\n{imports}\n\n__all__ = [{names}]\n'
+
+
+def _public_types(operations: Sequence[Operation]) -> list[type[msgspec.Struct]]:
     given = {part for operation in operations for part in _structs(operation.request)} - {o.request for o in operations}
     answered = {part for operation in operations for part in _structs(operation.response)}
-    public = sorted(given | answered, key=lambda part: part.__name__)
-    imports = "\n".join(f"from {part.__module__} import {part.__name__}" for part in public)
-    names = ", ".join(f'"{part.__name__}"' for part in public)
-    return (
-        f'{_HEADER}"""Types of the parameters and results of all operations."""\n\n{imports}\n\n__all__ = [{names}]\n'
-    )
+    return sorted(given | answered, key=lambda part: part.__name__)
 
 
 def _structs(hint: Any) -> Iterator[type[msgspec.Struct]]:  # noqa: ANN401 - types are values of many kinds
@@ -265,13 +272,30 @@ def _structs(hint: Any) -> Iterator[type[msgspec.Struct]]:  # noqa: ANN401 - typ
         yield from _structs(argument)
 
 
-def client_files(operations: Sequence[Operation], root: Path) -> dict[str, str]:
-    """Return the source of every generated client module by path."""
-    folder = "src/weftline/client"
-    return {
-        f"{folder}/_operations.py": operations_module(operations, ASYNC),
-        f"{folder}/_sync_operations.py": operations_module(operations, SYNC),
-        f"{folder}/_routes.py": routes_module(operations),
-        "src/weftline/types.py": types_module(operations),
-        f"{folder}/_sync_client.py": sync_copy((root / folder / "_client.py").read_text("utf-8")),
-    }
+def sync_copy(source: str) -> str:
+    """Return the blocking copy of an asyncio module."""
+    for pattern, replacement in _SYNC_WORDS:
+        source = re.sub(pattern, replacement, source)
+    return "# Written by scripts/generate.py from _client.py; change that instead.\n" + source
+
+
+_SYNC_WORDS = (
+    (r"\bimport asyncio\b", "import time"),
+    (r"\basyncio\.sleep\b", "time.sleep"),
+    (r"\bhttpx2\.AsyncClient\b", "httpx2.Client"),
+    (r"\bAsyncGenerator\[(.+?), None\]", r"Generator[\1, None, None]"),
+    (r"\bAsyncGenerator\b", "Generator"),
+    (r"\b__aenter__\b", "__enter__"),
+    (r"\b__aexit__\b", "__exit__"),
+    (r"\baclosing\b", "closing"),
+    (r"\baclose\b", "close"),
+    (r"\baread\b", "read"),
+    (r"\baiter_bytes\b", "iter_bytes"),
+    (r"\bOperations\b", "SyncOperations"),
+    (r"(?<!httpx2\.)\bClient\b", "SyncClient"),
+    (r"\basync with\b", "with"),
+    (r"\basync for\b", "for"),
+    (r"\basync def\b", "def"),
+    (r"\bawait ", ""),
+    (r"\bAsync client\b", "Blocking client"),
+)

@@ -10,8 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from client_code import client_files
-from lookup_tables import command_table, operation_index
+from client_code import command_file, error_files, index_files, stub_files
 
 from weftline.app.registry import all_operations
 
@@ -26,8 +25,11 @@ def main(arguments: list[str]) -> int:
         print(f"usage: {Path(__file__).name} [--check]", file=sys.stderr)
         return 2
     stale = [
-        *_update(_index(), checking=checking),
-        *_update(_client(), checking=checking),
+        *_update(index_files(list(all_operations())), checking=checking),
+        *_update(_formatted(stub_files(list(all_operations()), ROOT)), checking=checking),
+        # Finding every error and every command imports the whole product, which reads the files above.
+        *_update(command_file(list(all_operations())), checking=checking),
+        *_update(_formatted(error_files()), checking=checking),
         *_update(_pages(), checking=checking),
     ]
     for path, difference in stale:
@@ -39,29 +41,15 @@ def main(arguments: list[str]) -> int:
     return 1 if checking and stale else 0
 
 
-def _index() -> dict[str, str]:
-    path = "src/weftline/app/operation_index.py"
-    return {path: _formatted(path, operation_index(list(all_operations())))}
-
-
-def _client() -> dict[str, str]:
-    return {path: _formatted(path, text) for path, text in client_files(list(all_operations()), ROOT).items()}
-
-
 def _pages() -> dict[str, str]:
-    # Imported late: finding every error imports the whole product, which needs the client written above.
-    from error_tree import error_index, errors_module  # noqa: PLC0415
+    # Imported late: they read the index written above.
     from golden import golden_file  # noqa: PLC0415
     from record_schemas import schema_files  # noqa: PLC0415
     from reference_pages import reference_pages  # noqa: PLC0415
     from requirements_page import requirements_page  # noqa: PLC0415
 
-    commands = "src/weftline/transports/cli/command_table.py"
     return {
-        commands: _formatted(commands, command_table(list(all_operations()))),
         **schema_files(),
-        "src/weftline/errors.py": _formatted("src/weftline/errors.py", errors_module()),
-        "src/weftline/client/_errors.py": _formatted("src/weftline/client/_errors.py", error_index()),
         **reference_pages(list(all_operations())),
         "docs/requirements.md": requirements_page(ROOT),
         **golden_file(),
@@ -88,7 +76,11 @@ def _difference(present: str, wanted: str) -> str:
     return "\n".join([*(line[:_SHOWN_CHARACTERS] for line in lines[:_SHOWN_LINES]), *more])
 
 
-def _formatted(path: str, source: str) -> str:
+def _formatted(files: dict[str, str]) -> dict[str, str]:
+    return {path: text if path.endswith(".json") else _format(path, text) for path, text in files.items()}
+
+
+def _format(path: str, source: str) -> str:
     ruff = [sys.executable, "-m", "ruff"]
     sort = [*ruff, "check", "--select", "I", "--fix", "--quiet", "--stdin-filename", path, "-"]
     shape = [*ruff, "format", "--quiet", "--stdin-filename", path, "-"]

@@ -91,10 +91,12 @@ def size_rows(found: list[Module]) -> dict[str, str]:
     sizes = {module.name: module.code_lines() for module in found}
     generated = sum(sizes[module.name] for module in found if module.is_generated)
     data = [path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix not in {".py", ".pyi", ".pyc"}]
+    stubs = sum(len(path.read_text("utf-8").splitlines()) for path in PACKAGE.rglob("*.pyi"))
     protocols = implementations(found)
     return {
         "code lines, written by hand": f"{sum(sizes.values()) - generated:,}",
         "code lines, generated": f"{generated:,}",
+        "lines of stubs": f"{stubs:,}",
         "files of data": f"{len(data):,}",
         "kilobytes of data": f"{sum(path.stat().st_size for path in data) // 1024:,}",
         "files": f"{len(found):,}",

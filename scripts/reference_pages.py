@@ -9,10 +9,10 @@ from itertools import groupby
 from typing import Any
 
 import msgspec
-from client_code import method_name
 from command_line_page import command_line_page
 from error_tree import all_errors, kind_of
 
+from weftline.client._calling import method_name
 from weftline.kernel.errors import (
     AuthenticationError,
     InternalError,
@@ -218,7 +218,7 @@ def _interfaces(operation: Operation) -> list[tuple[str, str]]:
         ("MCP", f"tool {tool}"),
         ("REST", f"`{operation.route.method} {shown_path(operation.route.path)}` → {operation.route.status}"),
         ("command", f"`{command}`"),
-        ("Python", f"`await weftline.{operation.group}.{method_name(operation)}({', '.join(required)})`"),
+        ("Python", f"`await weftline.{operation.group}.{method_name(operation.name)}({', '.join(required)})`"),
     ]
 
 

@@ -21,8 +21,7 @@ from weftline.app.app import App
 from weftline.app.authentication import Credential, Local
 from weftline.app.dispatch import CallContext
 from weftline.app.tenants import ADMIN
-from weftline.client._operations import Operations
-from weftline.client._sync_operations import SyncOperations
+from weftline.client._operations import Operations, SyncOperations
 from weftline.exchange.transfer.export import ContextExported, ExportOptions
 from weftline.exchange.transfer.importer import ContextImported
 from weftline.kernel.call_warnings import CallWarning, collected_warnings

@@ -17,7 +17,7 @@ from weftline.access.tool_profiles import DEFAULT_TOOLS, GROUPS, PROFILES
 from weftline.app.authentication import Local
 from weftline.app.dispatch import CallContext, authorise
 from weftline.app.registry import all_operations
-from weftline.app.tools.lean_views import LEAN_TOOLS
+from weftline.app.tools.lean_views import lean_tools
 from weftline.app.tools.toolbox import CALL, WEFTLINE_TOOLS, entry_name
 from weftline.kernel.errors import PermissionDenied, WeftlineError
 from weftline.kernel.operation import Audience
@@ -181,9 +181,9 @@ async def test_descriptions_name_only_what_the_caller_may_use(roles: dict[str, C
 
 async def test_short_views_accept_every_valid_request(world: World) -> None:
     actor = await actor_of(world.planner)
-    assert LEAN_TOOLS.keys() == set(DEFAULT_TOOLS)
+    assert lean_tools().keys() == set(DEFAULT_TOOLS)
     for view in world.app.toolbox.listed(actor):
-        lean = LEAN_TOOLS[view.name]
+        lean = lean_tools()[view.name]
         assert "additionalProperties" not in view.input_schema
         validator = Draft202012Validator(view.input_schema)
         for operation in operations_of(view):

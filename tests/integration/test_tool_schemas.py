@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from test_bad_input import VALID
 
 from weftline.app.registry import all_operations
-from weftline.app.tools.toolbox import GROUPED_HELP
+from weftline.app.tools.toolbox import WEFTLINE_TOOLS, grouped_help
 from weftline.kernel.schema import ACTION, standalone, tool_schema
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def test_a_tool_accepts_every_request_of_its_operations(subtests: pytest.Subtest
 
 
 def test_every_tool_of_several_operations_has_a_description() -> None:
-    assert GROUPED_HELP.keys() == SHARED.keys()
+    assert {*grouped_help(), WEFTLINE_TOOLS} == SHARED.keys()
 
 
 def test_a_shared_field_lists_the_actions_that_accept_and_require_it(subtests: pytest.Subtests) -> None:

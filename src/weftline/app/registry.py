@@ -7,8 +7,8 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from weftline.app.operation_index import MODULES
 from weftline.kernel.operation import Operation, Registry
+from weftline.kernel.operation_index import operation_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,8 +103,9 @@ class LazyRegistry(Registry):
     """Imports one module for a lookup by name, and all of them for an iteration."""
 
     def __getitem__(self, name: str) -> Operation:
-        if name not in self._by_name and name in MODULES:
-            self._by_name |= {operation.name: operation for operation in _operations_in(MODULES[name])}
+        if name not in self._by_name and name in operation_index():
+            module = operation_index()[name]["module"]
+            self._by_name |= {operation.name: operation for operation in _operations_in(module)}
         return self._by_name[name] if name in self._by_name else self._complete()[name]
 
     def __iter__(self) -> Iterator[Operation]:

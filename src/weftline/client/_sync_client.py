@@ -13,7 +13,7 @@ from urllib.parse import quote
 import httpx2
 
 from weftline.client._calling import given
-from weftline.client._sync_operations import SyncOperations
+from weftline.client._operations import SyncOperations
 from weftline.client._wire import (
     CHUNK_BYTES,
     EXPORT_STREAM,

@@ -15,8 +15,6 @@ from urllib.parse import quote, urlencode, urlsplit
 import httpx2
 import msgspec
 
-from weftline.client._errors import ERROR_MODULES
-from weftline.client._routes import RESPONSES, ROUTES
 from weftline.kernel.call_warnings import WARNING_HEADER, CallWarning
 from weftline.kernel.errors import (
     AuthenticationError,
@@ -36,6 +34,7 @@ from weftline.kernel.errors import (
     shown_path,
 )
 from weftline.kernel.json_input import encode_json_field
+from weftline.kernel.operation_index import error_index, operation_index
 
 T = TypeVar("T")
 
@@ -156,14 +155,15 @@ class Outgoing:
 
 def outgoing(operation: str, arguments: Mapping[str, Any]) -> Outgoing:
     """Build the request of a call: path parameters, and the rest as the query or a JSON body."""
-    method, template = ROUTES[operation]
+    route = operation_index()[operation]
+    method = route["method"]
     rest = dict(arguments)
     wait_seconds = rest.get("wait_seconds", 0.0)
     for name in _ANY_JSON & rest.keys():
         # Refuse values that JSON cannot represent.
         encode_json_field(name, rest[name])
     try:
-        target = _PLACEHOLDER.sub(lambda match: _segment(match[1], rest.pop(match[1]), match[2]), template)
+        target = _PLACEHOLDER.sub(lambda match: _segment(match[1], rest.pop(match[1]), match[2]), route["path"])
         in_query = method in {"GET", "DELETE"}
         content = None if in_query else msgspec.json.encode(rest)
         target += query(rest) if in_query else ""
@@ -203,8 +203,8 @@ def stream_target(event_filter: Mapping[str, Any], after: int) -> str:
 @cache
 def response_type(operation: str) -> type[Any]:
     """Import the response type of an operation."""
-    module, name = RESPONSES[operation]
-    kind: type[Any] = getattr(import_module(module), name)
+    indexed = operation_index()[operation]
+    kind: type[Any] = getattr(import_module(indexed["response_module"]), indexed["response"])
     return kind
 
 
@@ -266,12 +266,13 @@ def _template(hint: str) -> str:
 @cache
 def _operations() -> dict[str, str]:
     """Return the operation of each route."""
-    return {f"{method} {shown_path(path)}": name for name, (method, path) in ROUTES.items()}
+    return {f"{each['method']} {shown_path(each['path'])}": name for name, each in operation_index().items()}
 
 
 def _class_of(code: str) -> type[WeftlineError] | None:
-    if code in ERROR_MODULES:
-        import_module(ERROR_MODULES[code])
+    for indexed in error_index().values():
+        if indexed.get("code") == code:
+            import_module(indexed["module"])
     return next((error for error in _with_code(WeftlineError) if error.code == code), None)
 
 

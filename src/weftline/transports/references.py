@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weftline.app.operation_index import MODULES
 from weftline.app.registry import all_operations
 from weftline.kernel.errors import shown_path
+from weftline.kernel.operation_index import operation_index
 
 if TYPE_CHECKING:
     from weftline.kernel.operation import Operation
@@ -27,4 +27,4 @@ def route_reference(name: str) -> str | None:
 
 
 def _find(name: str) -> Operation | None:
-    return all_operations()[name] if name in MODULES else None
+    return all_operations()[name] if name in operation_index() else None

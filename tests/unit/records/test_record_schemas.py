@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from weftline.records.field_docs import FIELD_DOCS, FIELD_DOCS_BY_TYPE
+from weftline.records.field_docs import field_docs
 from weftline.records.model import RECORD_TYPES
 from weftline.records.schemas import DIALECT, all_schemas, published_schema, schema_id, schema_url
 
@@ -53,8 +53,8 @@ def test_every_description_belongs_to_a_field() -> None:
     parts = [part for schema in all_schemas().values() for part in (schema, *schema["$defs"].values())]
     descriptions = {field["description"] for part in parts for field in part["properties"].values()}
     assert {
-        *FIELD_DOCS.values(),
-        *(words for others in FIELD_DOCS_BY_TYPE.values() for words in others.values()),
+        *field_docs()["fields"].values(),
+        *(words for others in field_docs()["fields_by_type"].values() for words in others.values()),
     } == descriptions
 
 

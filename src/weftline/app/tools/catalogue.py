@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weftline.access.steps import check_in_step
 from weftline.app.dispatch import check_access
 from weftline.app.search.service import rank
-from weftline.app.tools.needs import NEEDS, synonyms_of
+from weftline.app.tools.needs import everyday_words, synonyms_of
 from weftline.app.tools.toolbox import WEFTLINE_TOOLS
 from weftline.indexing.collections.model import embedded_text
 from weftline.indexing.embeddings.model import EmbedderUnavailable, TextRefused
@@ -276,5 +276,5 @@ def _new_index(documents: Sequence[ToolDocument], vectors: Sequence[bytes] | Non
 def _documents(entry: ToolEntry) -> list[ToolDocument]:
     """Return a tool as documents: its description, and each need that it serves, in everyday words."""
     heading = entry.name.replace("_", " ").replace(".", " ")
-    texts = [entry.summary, *NEEDS.get(entry.name, ())]
+    texts = [entry.summary, *everyday_words()["needs"].get(entry.name, ())]
     return [ToolDocument(entry.name, heading, text, synonyms_of(f"{heading} {text}")) for text in texts]

@@ -10,7 +10,8 @@ from weftline.access.steps import is_in_step
 from weftline.access.tool_profiles import parse_tool_profile
 from weftline.app.bound_session import LINE_FIELDS, works_in_session
 from weftline.app.dispatch import authorise, may_use
-from weftline.app.tools.lean_views import LEAN_TOOLS, lean_schema
+from weftline.app.tools.lean_views import lean_schema, lean_tools
+from weftline.kernel.data_files import JsonFile
 from weftline.kernel.errors import InvalidInput, UnknownOperation, close_names
 from weftline.kernel.identity import Permission
 from weftline.kernel.operation import Audience, Effect
@@ -99,7 +100,7 @@ class Toolbox:
         views = []
         for tool, operations in self._tools.items():
             allowed = [each for each in operations if is_in_step(each, actor) and may_use(each, actor)]
-            actions = LEAN_TOOLS[tool].actions if tool in LEAN_TOOLS else None
+            actions = lean_tools()[tool].actions if tool in lean_tools() else None
             lean = actions is not None and all(each.action is None or each.action in actions for each in allowed)
             views.append(self._view(_ViewKey(tool, tuple(each.name for each in allowed), lean, in_session)))
         return [view for view in views if view is not None]
@@ -211,7 +212,7 @@ def _by_action(operations: Sequence[Operation], arguments: Mapping[str, Any]) ->
 def _lean_view(operations: Sequence[Operation], *, in_session: bool) -> ToolView:
     """Return a short view; grouped tools show their main actions."""
     tool = operations[0].tool
-    lean = LEAN_TOOLS[tool]
+    lean = lean_tools()[tool]
     shown = [operation for operation in operations if operation.action is None or operation.action in lean.actions]
     return ToolView(
         name=tool,
@@ -225,7 +226,7 @@ def _whole_view(operations: Sequence[Operation], *, in_session: bool) -> ToolVie
     """Return a tool with all its allowed actions and fields."""
     first = operations[0]
     grouped = first.action is not None
-    description = GROUPED_HELP[first.tool] if grouped else first.help.replace("``", "`")
+    description = _grouped_help(first.tool) if grouped else first.help.replace("``", "`")
     return ToolView(
         name=first.tool,
         description=_with_own_board(description, operations, in_session=in_session),
@@ -266,90 +267,8 @@ def _only_reads(operation: Operation) -> bool:
 _OWN_BOARD = "The context_id of your session's board is board, or board@BRANCH for a branch of it."
 # Descriptions of tools with several operations; others use the help of their operation. They name no action and no
 # other tool, since not every caller may use it; the field ``action`` says what each allowed action does.
-GROUPED_HELP = {
-    "shared_context": (
-        "The board: key-value state shared by all agents of a session. Store conclusions, decisions and open "
-        "questions, never raw data or secrets. Look at the keys first, take only what you need, update keys instead of "
-        "adding new ones, and remove what is settled."
-    ),
-    "context_history": (
-        "The history of boards and agent contexts: who changed what and why, earlier versions and differences "
-        "between them, and work on copies that comes together again. Each has a context_id such as board:SESSION."
-    ),
-    "context_layers": (
-        "The layers that begin every prompt: platform rules, tenant policies, team guidelines, persona. Agents cannot "
-        "change them."
-    ),
-    "alerts": (
-        "Alerts for operators: agents that fill their windows with what they do not use, budgets and quotas that are "
-        "nearly used up. One active alert of each condition and subject; those of many agents are in one digest."
-    ),
-    "approvals": (
-        "Calls that wait for the approval of a human, because a rule asks for it or their content is suspicious. An "
-        "approved call is performed once, as its caller."
-    ),
-    "guardrails": (
-        "Guardrails: rules of the layers about what callers may not do, with Weftline's tools and with others such as "
-        "github.*. A call that violates one is refused, masked, held for approval or answered with a warning."
-    ),
-    "session_members": "The members of a session: agents, humans, teams and patterns that may see it.",
-    "teams": (
-        "Teams: named groups of agents and humans with shared memory, guidelines and a place in ACLs (team:NAME)."
-    ),
-    "usage": (
-        "Usage of language models: tokens, money, savings, latency and efficiency of all calls, by agent, team, "
-        "session, step, model, hour or day, as a report or as rows for a spreadsheet."
-    ),
-    "budgets": (
-        "Budgets: what the tenant, a team or an agent may spend in a day or month, in tokens and money, and what "
-        "happens at the limit; and the tenant's plan with its limits."
-    ),
-    "receipts": (
-        "Receipts of assembled prompts: what was included and left out and why, its replay byte for byte, "
-        "whether what you are about to send is still that prompt, and what it saved in tokens and money."
-    ),
-    "advice": (
-        "Recommendations for an agent: what would make its prompts smaller or cheaper, tried on its last calls before "
-        "anything is switched: tokens, money, and which evidence is kept or lost."
-    ),
-    "context_window": (
-        "Windows: each agent's conversation in a session, with a token limit and budgets by category: how full it is, "
-        "its content, its settings, and sharing it with other agents."
-    ),
-    "compactions": (
-        "Compactions of windows: what a summary stands for, its original events, what was left out and why, and what "
-        "a conversation has decided, demanded and left open, with its sources."
-    ),
-    "trust": (
-        "Where content came from: what was derived from an item, declared or possible through prompts, and forgetting "
-        "a poisoned source together with what was made of it."
-    ),
-    "context_records": (
-        "Portable Agent Context records of what happened to context: selections, budgets, assemblies, compactions. "
-        "Versions of keys and messages are context items with ids such as board:SESSION/KEY/1.3. Every type of record "
-        "has a schema."
-    ),
-    "missing_context": (
-        "Missing context: questions whose answers somebody needs. Say what you do not know instead of guessing; the "
-        "user, earlier messages, a tool or a peer may know it."
-    ),
-    "knowledge": (
-        "Knowledge domains, their documents and sources, and embedding models. This manages documents; to find "
-        "something in them, search."
-    ),
-    "pins": (
-        "Pins: messages, board keys and keys of your memory that are part of every prompt and search answer, whatever "
-        "the task: what must never be forgotten, such as a constraint or a decision."
-    ),
-    WEFTLINE_TOOLS: LEAN_TOOLS[WEFTLINE_TOOLS].description,
-    "export_policies": (
-        "Export policies: what an export may contain, in which form, and who may use it. An export records the policy "
-        "it used."
-    ),
-    "steps": (
-        "Steps of a task: each names the tools that callers in it see and may call. A caller enters one by its "
-        "endpoint, or by a token or key that is bound to it."
-    ),
-    "tool_registry": ("Tools of runtimes: registered here, chosen by what a task needs. Weftline does not call them."),
-    "webhooks": "Webhooks: signed delivery of events to URLs as CloudEvents 1.0, and deliveries that failed.",
-}
+grouped_help = JsonFile("app/tools/grouped_help.json", dict[str, str])
+
+
+def _grouped_help(tool: str) -> str:
+    return lean_tools()[tool].description if tool == WEFTLINE_TOOLS else grouped_help()[tool]

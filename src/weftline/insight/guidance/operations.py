@@ -9,7 +9,7 @@ from msgspec import structs
 
 from weftline.indexing.embeddings.model import Embeddings
 from weftline.insight.guidance.examples import example_request
-from weftline.insight.guidance.topics import TOPICS, GuidanceType, topic_of
+from weftline.insight.guidance.topics import GuidanceType, topic_of, topics
 from weftline.kernel.identity import Actor, Permission, PrincipalKind
 from weftline.kernel.operation import Effect, Operation, RateClass, Request, Response, SessionUse, operation
 
@@ -95,11 +95,11 @@ async def get_usage_guidance(
     if topic == "operations":
         return structs.replace(guidance, topics=_tools_by_topic(operations))
     covered = [each for each in operations if topic_of(each.name) == topic]
-    if TOPICS[topic].operations and not covered:
+    if topics()[topic].get("operations") and not covered:
         return structs.replace(guidance, advice=["Your credential permits none of the operations of this topic."])
     return structs.replace(
         guidance,
-        advice=[*TOPICS[topic].advice, *(_words_only(embeddings) if topic in _TOPICS_OF_SEARCH else ())],
+        advice=[*topics()[topic]["advice"], *(_words_only(embeddings) if topic in _TOPICS_OF_SEARCH else ())],
         operations={_call_name(each): each.summary for each in covered},
         example={_call_name(each): example_request(each, actor) for each in covered[:1]},
         rate_limits={rate: allowed.limit(rate) for rate in _CALLERS_RATES} if topic == "troubleshooting" else {},
@@ -141,12 +141,12 @@ def _role(actor: Actor) -> str:
 
 
 def _tools_by_topic(operations: list[Operation]) -> dict[str, list[str]]:
-    topics: dict[str, list[str]] = {name: [] for name in TOPICS}
+    by_topic: dict[str, list[str]] = {name: [] for name in topics()}
     for each in operations:
-        tools = topics[topic_of(each.name)]
+        tools = by_topic[topic_of(each.name)]
         if each.tool not in tools:
             tools.append(each.tool)
-    return {name: tools for name, tools in topics.items() if tools or not TOPICS[name].operations}
+    return {name: tools for name, tools in by_topic.items() if tools or not topics()[name].get("operations")}
 
 
 def _call_name(each: Operation) -> str:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from weftline.kernel.data_files import JsonFile
+
+# Commands of each group with their summaries, in the order of the help text.
+command_table = JsonFile("generated/commands.json", dict[str, dict[str, str]])
+
 # Commands of their own, so that any word can follow: `weftline search list` searches for "list".
 TOP_LEVEL = {
     "search": "search.query",

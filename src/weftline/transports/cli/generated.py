@@ -13,8 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from weftline.transports.cli.base import JSON, LIMIT, YES, Command, OrderedGroup
-from weftline.transports.cli.command_names import TOP_LEVEL, is_top_level
-from weftline.transports.cli.command_table import COMMANDS
+from weftline.transports.cli.command_names import TOP_LEVEL, command_table, is_top_level
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -68,7 +67,7 @@ class OperationGroup(OrderedGroup):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
-        return list(COMMANDS.get(self.name or "", ()))
+        return list(command_table().get(self.name or "", ()))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         default = _DEFAULT.get(self.name or "")
@@ -80,7 +79,7 @@ class OperationGroup(OrderedGroup):
         del ctx
         group = _underscored(self.name or "")
         hand_written = _hand_written(group).get(cmd_name)
-        if hand_written is not None or cmd_name not in COMMANDS.get(self.name or "", ()):
+        if hand_written is not None or cmd_name not in command_table().get(self.name or "", ()):
             return hand_written
         from weftline.app.registry import all_operations  # noqa: PLC0415 - listing the commands needs no operation
 
@@ -89,10 +88,10 @@ class OperationGroup(OrderedGroup):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS[self.name or ""].items()))
+            formatter.write_dl(list(command_table()[self.name or ""].items()))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        listed = COMMANDS.get(self.name or "", {}).items()
+        listed = command_table().get(self.name or "", {}).items()
         commands = [CompletionItem(name, help=summary) for name, summary in listed if name.startswith(incomplete)]
         return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 

@@ -14,8 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from weftline.transports.cli.base import OrderedGroup
-from weftline.transports.cli.command_names import TOP_LEVEL
-from weftline.transports.cli.command_table import COMMANDS
+from weftline.transports.cli.command_names import TOP_LEVEL, command_table
 from weftline.transports.cli.completion import complete_name
 from weftline.transports.cli.global_options import set_target
 from weftline.transports.cli.text_params import Secret, Url
@@ -167,8 +166,8 @@ class Root(OrderedGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
         sections = [name for names in _SECTIONS.values() for name in names]
-        existing = {*_HAND_WRITTEN, *TOP_LEVEL, *COMMANDS}
-        return [name for name in dict.fromkeys([*sections, *COMMANDS]) if name in existing]
+        existing = {*_HAND_WRITTEN, *TOP_LEVEL, *command_table()}
+        return [name for name in dict.fromkeys([*sections, *command_table()]) if name in existing]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         del ctx
@@ -179,7 +178,7 @@ class Root(OrderedGroup):
                 module, f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name.replace("-", "_")
             )
             return command
-        if cmd_name not in {*TOP_LEVEL, *COMMANDS}:
+        if cmd_name not in {*TOP_LEVEL, *command_table()}:
             return None
         from weftline.transports.cli.generated import (  # noqa: PLC0415 - hand-written commands do without
             group_of,

@@ -1,0 +1,27 @@
+"""Data files of the package: word lists, texts, tables and the generated index."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Generic, TypeVar, cast
+
+_T = TypeVar("_T")
+_PACKAGE = Path(__file__).parents[1]
+
+
+class JsonFile(Generic[_T]):
+    """A JSON file below the package, read when it is first called for, and once.
+
+    The standard library decodes it: msgspec would take a quarter of the time of ``weftline --help`` to import.
+    Tests check that each file is of its kind.
+    """
+
+    def __init__(self, path: str, kind: type[_T]) -> None:
+        self.path, self.kind = _PACKAGE / path, kind
+        self._content: list[_T] = []
+
+    def __call__(self) -> _T:
+        if not self._content:
+            self._content.append(cast("_T", json.loads(self.path.read_bytes())))
+        return self._content[0]
