@@ -63,7 +63,8 @@ def test_every_operation_is_a_command_with_a_parameter_for_each_field(subtests: 
 
 def test_every_command_that_answers_can_answer_as_json() -> None:
     without = {path for path, command in COMMANDS.items() if "as_json" not in {p.name for p in command.params}}
-    assert without == {("console",), ("demo",), ("serve",), ("proxy",), ("wrap",), ("mcp",), ("init",)}
+    hooks = {("hooks", name) for name in ("on", "off", "serve", "send")}
+    assert without == {("console",), ("demo",), ("serve",), ("proxy",), ("wrap",), ("mcp",), ("init",), *hooks}
 
 
 def test_every_command_and_every_parameter_has_help(cli: CommandLine, subtests: pytest.Subtests) -> None:

@@ -52,6 +52,8 @@ USED = {
     "tenant usage": DATA_FOLDER,
     "tenant plan": DATA_FOLDER,
     "tenant semantic-search": DATA_FOLDER,
+    "hooks serve": EVERY,
+    **{f"hooks {name}": NONE for name in ("status", "on", "off", "send")},
     "records validate": NONE,
     **{f"validate {name}": NONE for name in ("all", "quality", "push-pull", "isolation", "failures")},
 }

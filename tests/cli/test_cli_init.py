@@ -146,3 +146,88 @@ def test_print_writes_no_file(cli: CommandLine, project: Path) -> None:
 def test_invalid_options_are_refused(arguments: list[str], cli: CommandLine, project: Path) -> None:
     cli.run("init", "cursor", *arguments, code=2)
     assert list(project.iterdir()) == []
+
+
+@pytest.fixture
+def hooks_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("WEFTLINE_HOOKS_DIR", str(tmp_path / "hooks"))
+    return tmp_path / "hooks"
+
+
+def test_the_plugin_of_claude_code_is_enabled_from_a_folder_and_runs_this_weftline(
+    hooks_folder: Path, cli: CommandLine
+) -> None:
+    Path(".claude").mkdir()
+    Path(".claude/settings.local.json").write_text('{"model": "opus", "enabledPlugins": {"other@x": true}}')
+    result = cli.run("init", "claude-code", "--plugin")
+    written = _read(".claude/settings.local.json")
+    assert written["enabledPlugins"] == {"other@x": True, "weftline@weftline": True}
+    assert written["model"] == "opus"
+    plugin = Path(written["extraKnownMarketplaces"]["weftline"]["source"]["path"])
+    assert _read(str(plugin / ".claude-plugin" / "marketplace.json"))["plugins"][0]["name"] == "weftline"
+    assert "weftline hooks off" in result.stdout
+    assert "weftline hooks delete" in result.stdout
+    program = hooks_folder / "weftline"
+    assert f": ${{WEFTLINE_DATA_DIR:={cli.data}}}; export WEFTLINE_DATA_DIR" in program.read_text()
+    ran = subprocess.run([program, "version"], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("client", "file", "event"),
+    [
+        ("codex", ".codex/hooks.json", "UserPromptSubmit"),
+        ("gemini", ".gemini/settings.json", "BeforeAgent"),
+        ("cursor", ".cursor/hooks.json", "beforeSubmitPrompt"),
+    ],
+)
+def test_the_hooks_of_other_agents_are_merged_and_written_once(
+    client: str, file: str, event: str, hooks_folder: Path, cli: CommandLine
+) -> None:
+    Path(file).parent.mkdir()
+    theirs = {"command": "mine"} if client == "cursor" else {"hooks": [{"type": "command", "command": "mine"}]}
+    Path(file).write_text(json.dumps({"hooks": {event: [theirs]}}))
+    cli.run("init", client, "--plugin")
+    first = _read(file)
+    cli.run("init", client, "--plugin", "--replace")
+    assert _read(file) == first
+    kept, ours = first["hooks"][event]
+    assert kept == theirs
+    assert f"weftline-hook {client} || true" in json.dumps(ours)
+    if client != "codex":
+        servers = _read(".cursor/mcp.json" if client == "cursor" else file)["mcpServers"]
+        assert servers["weftline"]["args"] == ["mcp", "--repository"]
+        assert servers["weftline"]["command"] == str(hooks_folder / "weftline")
+
+
+def test_the_plugin_of_opencode_is_copied(hooks_folder: Path, cli: CommandLine) -> None:
+    cli.run("init", "opencode", "--plugin")
+    assert "export const Weftline" in Path(".opencode/plugins/weftline.js").read_text()
+    assert _read("opencode.json")["mcp"]["weftline"]["command"] == [
+        str(hooks_folder / "weftline"),
+        "mcp",
+        "--repository",
+    ]
+
+
+def test_hooks_record_on_a_server_if_one_is_named(hooks_folder: Path, cli: CommandLine) -> None:
+    cli.run("init", "gemini", "--plugin", "--url", "https://weftline.example.com")
+    assert (
+        ": ${WEFTLINE_URL:=https://weftline.example.com}; export WEFTLINE_URL"
+        in (hooks_folder / "weftline").read_text()
+    )
+    assert _read(".gemini/settings.json")["mcpServers"]["weftline"] == {
+        "httpUrl": "https://weftline.example.com/mcp",
+        "headers": {"Authorization": "Bearer ${WEFTLINE_API_KEY}"},
+    }
+
+
+def test_codex_keeps_servers_in_toml_so_its_command_is_printed(cli: CommandLine) -> None:
+    shown = cli.run("init", "codex", "--agent", "coder").stdout
+    assert "codex mcp add weftline --env WEFTLINE_DATA_DIR=" in shown
+    assert "-- weftline mcp --as coder" in shown
+
+
+def test_an_editor_without_hooks_has_no_plugin(cli: CommandLine) -> None:
+    assert "has no hooks" in cli.run("init", "vscode", "--plugin", code=2).stderr
+    assert "--plugin excludes" in cli.run("init", "cursor", "--plugin", "--agent", "a", code=2).stderr

@@ -34,7 +34,8 @@ _HAND_WRITTEN = {
     "proxy": _HandWritten("serve", "Forward the model calls of your agents, and show what each costs."),
     "wrap": _HandWritten("serve", "Start a program with a model proxy of its own."),
     "mcp": _HandWritten("serve", "Serve MCP over standard input and output, for an editor or agent."),
-    "init": _HandWritten("init", "Connect Claude Code, Cursor or VS Code."),
+    "init": _HandWritten("init", "Connect Claude Code, Codex, Cursor, Gemini CLI, opencode or VS Code."),
+    "hooks": _HandWritten("hooks", "Record what coding agents do, and tell them what others know: on, off, status."),
     "doctor": _HandWritten("doctor", "Check this installation and suggest fixes."),
     "validate": _HandWritten("validate", "Measure what Weftline promises against its targets."),
     "tenant": _HandWritten("tenants", "Create and list tenants, set their plans, and show what they use."),
@@ -92,7 +93,7 @@ _GROUPS = {
     "trust": "What was derived from a source: trace it, or delete all of it.",
 }
 _SECTIONS = {
-    "Start here": ("demo", "console", "serve", "proxy", "wrap", "mcp", "init", "doctor"),
+    "Start here": ("demo", "console", "serve", "proxy", "wrap", "mcp", "init", "hooks", "doctor"),
     "Work in sessions": (
         "session",
         "board",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import socket
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -146,8 +148,19 @@ def wrap(ctx: click.Context, command: tuple[str, ...]) -> None:
     "--tools", help="Tool profile: default, full, or groups such as board,messages.  [env var: WEFTLINE_TOOLS]"
 )
 @click.option("--step", help="Work in this step of a task: only its tools are listed and may be called.")
+@click.option(
+    "--repository", is_flag=True, help="Work in the session of this folder's repository and branch, as its agent."
+)
 @click.pass_context
-def mcp(ctx: click.Context, principal: str | None, session: str | None, tools: str | None, step: str | None) -> None:
+def mcp(
+    ctx: click.Context,
+    principal: str | None,
+    session: str | None,
+    tools: str | None,
+    step: str | None,
+    *,
+    repository: bool,
+) -> None:
     """Serve MCP over standard input and output, for an editor or agent that starts it.
 
     It works on the data folder. weftline init writes the editor configuration that starts it.
@@ -157,18 +170,35 @@ def mcp(ctx: click.Context, principal: str | None, session: str | None, tools: s
 
     check_once(ctx, "principal")
     target: Target = ctx.obj
-    principal = principal or target.principal or "admin"
+    principal = principal or target.principal
+    if repository:
+        if principal is not None or session is not None:
+            raise click.UsageError("--repository chooses the agent and the session: omit --as and --session.", ctx)
+        if target.url is not None:
+            raise click.UsageError("A server has MCP itself: connect to it with weftline init --url.", ctx)
+        principal, session = asyncio.run(_repository_session(target))
     if tools is not None:
         parse_tool_profile(tools)
     run(
         target.settings(),
         tenant=target.tenant,
-        principal=principal,
+        principal=principal or "admin",
         session=session,
         tools=tools,
         step=step,
         correlation=make_correlation(target.ids()),
     )
+
+
+async def _repository_session(target: Target) -> tuple[str, str]:
+    """Return the agent and the session of the repository that this folder is in; both exist afterwards."""
+    from weftline.transports.hooks.recorder import Recorder  # noqa: PLC0415 - most servers have no repository
+    from weftline.transports.hooks.repository import find_repository  # noqa: PLC0415 - likewise
+
+    repository = find_repository(Path.cwd())
+    async with target.weftline() as weftline:
+        await Recorder(weftline).open(repository)
+    return repository.agent_id, repository.session_id
 
 
 @click.command(cls=ServerCommand)

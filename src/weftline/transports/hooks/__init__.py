@@ -1,0 +1,1 @@
+"""Hooks of coding agents: a resident process records what agents do, and tells them what others know."""
