@@ -60,8 +60,12 @@ def _fields_at(request: type, path: str) -> list[str]:
 
 
 def _similar(name: str, accepted: list[str]) -> str | None:
-    """Return the field that a name is probably meant for: one with it as a word, or with few other letters."""
-    found = [field for field in accepted if name in field.split("_")] or get_close_matches(name, accepted, 1, 0.7)
+    """Return the field that a name is probably meant for: one with it as a word, or with few other letters.
+
+    Not itself: another form of the same object may have a field of this name.
+    """
+    others = [field for field in accepted if field != name]
+    found = [field for field in others if name in field.split("_")] or get_close_matches(name, others, 1, 0.7)
     return found[0] if found else None
 
 

@@ -29,7 +29,7 @@ from weftline.records.mappings import (
 )
 from weftline.records.mappings import mcp as native_mcp
 from weftline.records.mappings import prov as native_prov
-from weftline.records.mappings.natives import ItemNaming
+from weftline.records.mappings.natives import ItemNaming, build_part
 from weftline.records.model import ContextEvent, ContextItem, Record
 from weftline.records.refs import (
     A2aMapping,
@@ -354,6 +354,12 @@ def test_any_json_is_parsed_as_a_response_or_refused(read: Any, native: dict[str
         return
     assert mapping.response_id == native["id"]
     assert msgspec.convert(msgspec.to_builtins(mapping), ModelApiMapping) == mapping
+
+
+def test_an_object_that_cannot_be_mapped_is_refused_without_names_of_classes() -> None:
+    with refused("INVALID_INPUT_FORMAT") as refusal:
+        build_part(ContextItem, item_id=7)
+    assert refusal.value.message.startswith("The object cannot be mapped to a record: Expected `str`")
 
 
 POINTERS = st.lists(st.text(st.characters(codec="utf-8"), max_size=5), max_size=3).map(

@@ -45,7 +45,7 @@ def build_part(kind: type[T], **fields: Any) -> T:  # noqa: ANN401 - fields of a
     try:
         return msgspec.convert(present, kind)
     except msgspec.ValidationError as error:
-        raise InvalidInput(f"{kind.__name__}: {error}") from None
+        raise InvalidInput(f"The object cannot be mapped to a record: {error}") from None
 
 
 def to_item(native: Object[str, Any], shape: ItemShape, naming: ItemNaming, mapping: Mapping) -> ContextItem:
