@@ -15,8 +15,8 @@ from benchmarks.postgres import postgres_database, postgres_server
 from benchmarks.servers import ADMIN, call, folder, open_app, prepare
 from benchmarks.wire import run_async
 from weftline.indexing.collections.model import domain_collection, embedded_text
+from weftline.indexing.collections.sql import CollectionStore
 from weftline.providers.embedders.factory import configured_embedders
-from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ async def _texts(app: App, domain: str, documents: int) -> list[str]:
     actor = await app.identify(ADMIN)
 
     async def read(transaction: Transaction) -> list[str]:
-        collections, found = SqlCollectionStore(transaction), []
+        collections, found = CollectionStore(transaction), []
         for number in range(documents):
             found += await collections.of_item(domain_collection(domain), domain, f"{number}.md")
         return [embedded_text(chunk.heading, chunk.text) for chunk in found]

@@ -27,12 +27,12 @@ from weftline.app.app import App
 from weftline.app.authentication import Local
 from weftline.app.dispatch import CallContext
 from weftline.indexing.collections.model import NewChunk, domain_collection
+from weftline.indexing.collections.sql import CollectionStore
 from weftline.indexing.text_analysis import index_terms
 from weftline.kernel.identity import ANYONE
 from weftline.knowledge.model import Domain
 from weftline.search.index_view import CollectionQuery
 from weftline.settings import Settings
-from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.knowledge import SqlDomainStore
 
@@ -247,7 +247,7 @@ async def _fill(app: App, tenant: str, data_source: SyntheticData, model: str, v
 
 
 async def _put(chunks: list[NewChunk], vectors: dict[str, list[bytes]], transaction: Transaction) -> None:
-    await SqlCollectionStore(transaction).add(_COLLECTION, chunks, vectors)
+    await CollectionStore(transaction).add(_COLLECTION, chunks, vectors)
 
 
 async def _times(name: str, installation: Installation, searches: int) -> list[Row]:

@@ -19,6 +19,7 @@ from support.databases import new_postgres_database
 from support.s3 import CREDENTIALS, REGION, new_bucket, s3_service
 from weftline.app.objects import Objects
 from weftline.history.object_storage.model import Pointer
+from weftline.history.object_storage.sql import ObjectIndex
 from weftline.history.object_storage.store import keep_staged
 from weftline.kernel.clock import SystemClock
 from weftline.kernel.errors import WeftlineError
@@ -26,7 +27,6 @@ from weftline.providers.object_storage import ObjectFolder
 from weftline.storage import backup
 from weftline.storage.backup import create as making
 from weftline.storage.sql.database import Scope, connect
-from weftline.storage.sql.object_storage import SqlObjectIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -305,7 +305,7 @@ def _store_large_value(cli: CommandLine) -> Pointer:
         database = connect(str(cli.data / "weftline.db"))
         await database.open()
         await Objects(database, ObjectFolder(cli.data / "objects"), SystemClock()).stage("acme", "planner", [LARGE])
-        await database.write(Scope("acme"), lambda tx: keep_staged([pointer], SqlObjectIndex(tx)))
+        await database.write(Scope("acme"), lambda tx: keep_staged([pointer], ObjectIndex(tx)))
         await database.close()
 
     asyncio.run(run())

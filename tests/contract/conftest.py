@@ -11,6 +11,12 @@ from weftline.access.audit_log import AuditStore
 from weftline.access.sql import AccessStore, PlanStore
 from weftline.access.teams.sql import TeamStore
 from weftline.app.tenants import Tenants
+from weftline.history.object_storage.sql import ObjectIndex
+from weftline.history.sql import CheckoutStore, PruningLog, RetentionStore, ReviewStore, SnapshotIndex
+from weftline.indexing.collections.sql import CollectionStore
+from weftline.indexing.embeddings.sql import TenantModelStore, VectorStore
+from weftline.indexing.model_migration.sql import ModelMigrationStore
+from weftline.indexing.pins.sql import PinStore
 from weftline.models.budgets.sql import BudgetStore
 from weftline.models.language_models.factors import TokenFactorStore
 from weftline.models.metering.sql import UsageStore
@@ -20,11 +26,8 @@ from weftline.storage.migrations.runner import migrate
 from weftline.storage.sql.agent_context import SqlSnapshotStore
 from weftline.storage.sql.alerts import SqlAlertStore
 from weftline.storage.sql.board import SqlConventionStore, SqlEntryStore
-from weftline.storage.sql.checkouts import SqlCheckoutStore
-from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.compactions import SqlCompactionStore
 from weftline.storage.sql.database import Scope, connect
-from weftline.storage.sql.embeddings import SqlTenantModelStore, SqlVectorStore
 from weftline.storage.sql.events import SqlEventStore, SqlOutbox
 from weftline.storage.sql.history import SqlLineStore
 from weftline.storage.sql.inbox import SqlInboxStore
@@ -37,14 +40,9 @@ from weftline.storage.sql.lineage import SqlLineageStore
 from weftline.storage.sql.memory import SqlMemoryStore
 from weftline.storage.sql.messages import SqlMessageStore
 from weftline.storage.sql.metric_history import SqlMetricHistory
-from weftline.storage.sql.model_migrations import SqlModelMigrationStore
-from weftline.storage.sql.object_storage import SqlObjectIndex
-from weftline.storage.sql.pins import SqlPinStore
 from weftline.storage.sql.policies import SqlPolicyStore
 from weftline.storage.sql.receipts import SqlReceiptStore
 from weftline.storage.sql.records import SqlRecordStore
-from weftline.storage.sql.retention import SqlPruningLog, SqlRetentionRules
-from weftline.storage.sql.reviews import SqlReviewStore, SqlSnapshotIndex
 from weftline.storage.sql.sessions import SqlSessionStore
 from weftline.storage.sql.tools import SqlSelectionStore, SqlStepStore, SqlToolStore
 from weftline.storage.sql.webhooks import SqlWebhookStore
@@ -101,32 +99,32 @@ class SqlStores:
             "memory": SqlMemoryStore,
             "inbox": SqlInboxStore,
             "messages": SqlMessageStore,
-            "model_migrations": SqlModelMigrationStore,
-            "objects": SqlObjectIndex,
+            "model_migrations": ModelMigrationStore,
+            "objects": ObjectIndex,
             "outbox": lambda transaction: SqlOutbox(transaction, clock),
             "past": lambda transaction: SqlOutbox(transaction, clock),
             "plans": PlanStore,
             "policies": SqlPolicyStore,
             "receipts": SqlReceiptStore,
-            "prunings": SqlPruningLog,
+            "prunings": PruningLog,
             "records": SqlRecordStore,
-            "retention": SqlRetentionRules,
-            "reviews": SqlReviewStore,
+            "retention": RetentionStore,
+            "reviews": ReviewStore,
             "sessions": SqlSessionStore,
-            "collections": SqlCollectionStore,
-            "snapshot_index": SqlSnapshotIndex,
+            "collections": CollectionStore,
+            "snapshot_index": SnapshotIndex,
             "sources": SqlSourceStore,
             "snapshots": SqlSnapshotStore,
-            "checkouts": SqlCheckoutStore,
-            "tenant_models": SqlTenantModelStore,
+            "checkouts": CheckoutStore,
+            "tenant_models": TenantModelStore,
             "teams": TeamStore,
-            "pins": SqlPinStore,
+            "pins": PinStore,
             "tools": SqlToolStore,
             "steps": SqlStepStore,
             "selections": SqlSelectionStore,
             "token_factors": TokenFactorStore,
             "usage": UsageStore,
-            "vectors": SqlVectorStore,
+            "vectors": VectorStore,
             "webhooks": SqlWebhookStore,
             "windows": SqlWindowStore,
         }

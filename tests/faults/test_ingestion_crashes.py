@@ -13,7 +13,7 @@ from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly,
 from support.processes import kill_when, process
 from support.webhooks import wait_until
 from weftline.indexing.collections.model import domain_collection
-from weftline.storage.sql.collections import SqlCollectionStore
+from weftline.indexing.collections.sql import CollectionStore
 from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ async def chunk_and_vector_counts(world: World) -> tuple[int, int]:
     collection = domain_collection(HANDBOOK)
 
     async def job(transaction: Any) -> tuple[int, int]:
-        collections = SqlCollectionStore(transaction)
+        collections = CollectionStore(transaction)
         return (await collections.state(collection)).chunks, await collections.count_vectors(collection, "quick")
 
     return await world.app.database.read(Scope(world.tenant), job)

@@ -11,10 +11,10 @@ from support.world import outcome, refused
 from weftline.app.dispatch import CallContext
 from weftline.history.line_backend import CommitMeta
 from weftline.history.model import Change, ChangeKind, ChangeMeta, Line, Point, Version, blob_hash
+from weftline.history.sql import CheckoutStore
 from weftline.state.board import board_writer as writing
 from weftline.state.board.history_backend import BoardLines
 from weftline.state.board.service import Boards
-from weftline.storage.sql.checkouts import SqlCheckoutStore
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.history import SqlLineStore
 from weftline.transports.resources import parse_uri
@@ -513,7 +513,7 @@ async def test_a_board_without_branches_runs_no_branch_queries(world: World, mon
         assert line_id == "board:s1", "read the branches"
         return await find(lines, line_id)
 
-    monkeypatch.setattr(SqlCheckoutStore, "of", fail)
+    monkeypatch.setattr(CheckoutStore, "of", fail)
     monkeypatch.setattr(SqlLineStore, "find", find_board)
     for method in ("lock", "branches"):
         monkeypatch.setattr(SqlLineStore, method, fail)

@@ -115,7 +115,7 @@ async def test_segments_are_reused_after_a_database_outage(
         file.touch()
         with monkeypatch.context() as broken:
             broken.setattr(
-                "weftline.app.search.replica.SqlCollectionStore", Mock(side_effect=SystemUnavailable("unavailable"))
+                "weftline.app.search.replica.CollectionStore", Mock(side_effect=SystemUnavailable("unavailable"))
             )
             with pytest.raises(SystemUnavailable):
                 await collection.check()
@@ -342,7 +342,7 @@ async def test_segments_are_merged_off_the_event_loop(
 def few_tombstones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weftline.indexing.collections.model._MIN_RETAINED_CHANGES", 10)
     monkeypatch.setattr("weftline.app.search.service._MIN_PRUNED", 1)
-    monkeypatch.setattr("weftline.storage.sql.collections.DELETE_BATCH_SIZE", 7)
+    monkeypatch.setattr("weftline.indexing.collections.sql.DELETE_BATCH_SIZE", 7)
 
 
 async def change_many_times(collection: CollectionWriter) -> None:

@@ -20,11 +20,11 @@ import pytest
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, long_text, put
 from support.webhooks import wait_until
 from support.world import refused
+from weftline.indexing.collections.sql import CollectionStore
 from weftline.indexing.embeddings.model import EmbedderUnavailable, TextRefused
 from weftline.knowledge.ingestion import IngestTransaction
 from weftline.knowledge.store import QueuedDocument
 from weftline.providers.document_trial import DocumentTrial
-from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ async def test_only_changed_chunks_are_embedded_again(library: World, embedder: 
     assert {chunk.version for chunk in second} == {2}
     assert len({chunk.digest for chunk in second} - {chunk.digest for chunk in first}) == 1
     state = await library.app.database.read(
-        Scope(library.tenant), lambda tx: SqlCollectionStore(tx).state(f"domain:{HANDBOOK}")
+        Scope(library.tenant), lambda tx: CollectionStore(tx).state(f"domain:{HANDBOOK}")
     )
     assert state.chunks == len(second)
 

@@ -20,11 +20,10 @@ from weftline.app.diagnostics.checks import CheckStatus, check_embedder
 from weftline.app.search.embedding_cache import CachedEmbeddings
 from weftline.indexing.collections.model import ChunkOwner
 from weftline.indexing.embeddings.model import EmbeddingModelUnknown
-from weftline.indexing.embeddings.store import Role
+from weftline.indexing.embeddings.sql import PLATFORM, Role, TenantModelStore, VectorStore
 from weftline.kernel.clock import to_micros
 from weftline.kernel.identity import system_actor
 from weftline.storage.sql.database import SYSTEM, Scope
-from weftline.storage.sql.embeddings import PLATFORM, SqlTenantModelStore, SqlVectorStore
 from weftline.testing.embedder import WordEmbedder
 
 MINILM = "all-MiniLM-L6-v2-int8"
@@ -67,7 +66,7 @@ def cache_metric(world: World, outcome: str) -> float:
 
 async def cached_count(world: World, tenant: str | None = None) -> int:
     scope = SYSTEM if tenant == PLATFORM else Scope(tenant or world.tenant)
-    return await world.app.database.read(scope, lambda tx: SqlVectorStore(tx).count())
+    return await world.app.database.read(scope, lambda tx: VectorStore(tx).count())
 
 
 @pytest.mark.req("CE-F50", part="by place and content; platform data once for all tenants")
@@ -282,7 +281,7 @@ async def test_a_tenant_uses_only_its_allowed_models(world: World) -> None:
 
 async def set_role(world: World, model: str, role: Role) -> None:
     now = to_micros(world.clock.now())
-    await world.app.database.write(Scope(world.tenant), lambda tx: SqlTenantModelStore(tx).set(model, role, now))
+    await world.app.database.write(Scope(world.tenant), lambda tx: TenantModelStore(tx).set(model, role, now))
 
 
 @pytest.fixture

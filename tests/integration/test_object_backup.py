@@ -17,7 +17,9 @@ from support.s3 import CREDENTIALS, REGION, SharedBucket, new_bucket, s3_service
 from support.world import refused
 from weftline.app.objects import Objects
 from weftline.app.tenants import Tenants
+from weftline.history.blobs import Blobs
 from weftline.history.object_storage.model import ObjectStorageUnavailable, Pointer
+from weftline.history.object_storage.sql import ObjectIndex, hold_removals
 from weftline.history.object_storage.store import keep_staged
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import DiskFull
@@ -26,9 +28,7 @@ from weftline.storage.backup import Manifest, back_up, restore
 from weftline.storage.backup import create as making
 from weftline.storage.backup.tables import known_schema_steps, tables_of_schema
 from weftline.storage.migrations.runner import migrate, status
-from weftline.storage.sql.blobs import SqlBlobs
 from weftline.storage.sql.database import SYSTEM, Scope, connect
-from weftline.storage.sql.object_storage import SqlObjectIndex, hold_removals
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -94,14 +94,14 @@ class Installation:
 
         async def refer(transaction: Transaction) -> None:
             text = pointer.encode()
-            await keep_staged([pointer], SqlObjectIndex(transaction))
-            await SqlBlobs(transaction).put(hashlib.sha256(text.encode()).digest(), text, pointer.object)
+            await keep_staged([pointer], ObjectIndex(transaction))
+            await Blobs(transaction).put(hashlib.sha256(text.encode()).digest(), text, pointer.object)
 
         await self.database.write(Scope(tenant), refer)
         return pointer
 
     async def drop(self, pointer: Pointer) -> None:
-        await self.database.write(Scope("acme"), lambda tx: SqlObjectIndex(tx).doom(pointer.object))
+        await self.database.write(Scope("acme"), lambda tx: ObjectIndex(tx).doom(pointer.object))
 
     async def rows(self, sql: str) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in await self.database.read(SYSTEM, lambda tx: tx.all(sql))]

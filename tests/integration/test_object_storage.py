@@ -17,11 +17,11 @@ from support.world import World, outcome, refused
 from weftline.app.diagnostics.checks import CheckStatus, check_objects
 from weftline.app.objects import Objects
 from weftline.history.object_storage.model import ObjectMissing, ObjectStorageUnavailable, Pointer
+from weftline.history.object_storage.sql import ObjectIndex
 from weftline.history.object_storage.store import keep_staged
 from weftline.providers.object_storage import Bucket, ObjectFolder, connect_objects
 from weftline.settings import InvalidSetting, Settings
 from weftline.storage.sql.database import AccessChanged, Scope
-from weftline.storage.sql.object_storage import SqlObjectIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -102,13 +102,13 @@ def unreachable(_: str) -> None:
 
 async def keep(world: World, *pointers: Pointer) -> None:
     """Commit references to staged values."""
-    await world.app.database.write(Scope(world.tenant), lambda tx: keep_staged(pointers, SqlObjectIndex(tx)))
+    await world.app.database.write(Scope(world.tenant), lambda tx: keep_staged(pointers, ObjectIndex(tx)))
 
 
 async def drop(world: World, *pointers: Pointer) -> None:
     async def each(transaction: Transaction) -> None:
         for pointer in pointers:
-            await SqlObjectIndex(transaction).doom(pointer.object)
+            await ObjectIndex(transaction).doom(pointer.object)
 
     await world.app.database.write(Scope(world.tenant), each)
 

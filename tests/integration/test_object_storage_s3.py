@@ -25,13 +25,13 @@ from support.world import World, refused
 from weftline.app.diagnostics.checks import CheckStatus, check_objects
 from weftline.app.objects import Objects
 from weftline.history.object_storage.model import Pointer
+from weftline.history.object_storage.sql import ObjectIndex
 from weftline.history.object_storage.store import keep_staged
 from weftline.providers import s3_versioning
 from weftline.providers.object_storage import Bucket, connect_objects
 from weftline.providers.s3_versioning import S3Location, turn_on_versioning
 from weftline.settings import Settings
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.object_storage import SqlObjectIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -223,12 +223,12 @@ def wait_until_closed(proxy: FaultyProxy) -> Fault:
 async def stage_and_keep(world: World, objects: Objects, content: bytes = VALUE) -> Pointer:
     await objects.stage(world.tenant, "planner", [content])
     pointer = Pointer.to(world.tenant, "planner", content)
-    await world.app.database.write(Scope(world.tenant), lambda tx: keep_staged([pointer], SqlObjectIndex(tx)))
+    await world.app.database.write(Scope(world.tenant), lambda tx: keep_staged([pointer], ObjectIndex(tx)))
     return pointer
 
 
 async def stored_version(world: World, pointer: Pointer) -> str | None:
-    found = await world.app.database.read(Scope(world.tenant), lambda tx: SqlObjectIndex(tx).find(pointer.object))
+    found = await world.app.database.read(Scope(world.tenant), lambda tx: ObjectIndex(tx).find(pointer.object))
     assert found is not None
     return found.version
 
@@ -275,7 +275,7 @@ async def test_dropped_objects_are_deleted_and_kept_ones_stay(
     world: World, objects: Objects, bucket: SharedBucket
 ) -> None:
     dropped, kept = await stage_and_keep(world, objects), await stage_and_keep(world, objects, OTHER)
-    await world.app.database.write(Scope(world.tenant), lambda tx: SqlObjectIndex(tx).doom(dropped.object))
+    await world.app.database.write(Scope(world.tenant), lambda tx: ObjectIndex(tx).doom(dropped.object))
     await sweep_objects(objects)
     assert await objects.fetch(world.tenant, dropped) == VALUE
     world.clock.advance(minutes=5)

@@ -13,14 +13,15 @@ import pytest
 
 import weftline.access.sql
 import weftline.access.teams.sql
+import weftline.history.blobs
+import weftline.history.sql
+import weftline.indexing.collections.sql
+import weftline.indexing.deferred_deletions
+import weftline.indexing.embeddings.sql
+import weftline.indexing.model_migration.sql
 import weftline.models.language_models.factors
 import weftline.storage.sql.agent_context
-import weftline.storage.sql.blobs
 import weftline.storage.sql.board
-import weftline.storage.sql.checkouts
-import weftline.storage.sql.collections
-import weftline.storage.sql.deferred_deletions
-import weftline.storage.sql.embeddings
 import weftline.storage.sql.events
 import weftline.storage.sql.history
 import weftline.storage.sql.history_verify
@@ -30,12 +31,9 @@ import weftline.storage.sql.knowledge
 import weftline.storage.sql.knowledge_sources
 import weftline.storage.sql.memory
 import weftline.storage.sql.messages
-import weftline.storage.sql.model_migrations
 import weftline.storage.sql.policies
 import weftline.storage.sql.pruning
 import weftline.storage.sql.records
-import weftline.storage.sql.retention
-import weftline.storage.sql.reviews
 import weftline.storage.sql.search_health
 import weftline.storage.sql.session_content
 import weftline.storage.sql.session_index
@@ -53,11 +51,11 @@ pytestmark = pytest.mark.both_databases
 
 STORES = (
     weftline.access.sql,
-    weftline.storage.sql.blobs,
+    weftline.history.blobs,
     weftline.storage.sql.board,
-    weftline.storage.sql.deferred_deletions,
+    weftline.indexing.deferred_deletions,
     weftline.storage.sql.agent_context,
-    weftline.storage.sql.embeddings,
+    weftline.indexing.embeddings.sql,
     weftline.models.language_models.factors,
     weftline.storage.sql.events,
     weftline.storage.sql.session_index,
@@ -68,18 +66,16 @@ STORES = (
     weftline.storage.sql.inbox,
     weftline.storage.sql.memory,
     weftline.storage.sql.messages,
-    weftline.storage.sql.model_migrations,
+    weftline.indexing.model_migration.sql,
     weftline.storage.sql.version_lookup,
     weftline.storage.sql.policies,
     weftline.storage.sql.pruning,
     weftline.storage.sql.records,
-    weftline.storage.sql.retention,
-    weftline.storage.sql.reviews,
+    weftline.history.sql,
     weftline.storage.sql.search_health,
     weftline.storage.sql.session_content,
     weftline.storage.sql.sessions,
-    weftline.storage.sql.collections,
-    weftline.storage.sql.checkouts,
+    weftline.indexing.collections.sql,
     weftline.storage.sql.history_verify,
     weftline.access.teams.sql,
     weftline.storage.sql.webhooks,

@@ -23,9 +23,9 @@ from support.databases import new_postgres_database
 from support.full_run import examples
 from support.world import Caller, World
 from weftline.app.dispatch import CallContext
+from weftline.indexing.collections.sql import CollectionStore
 from weftline.kernel.errors import WeftlineError
 from weftline.settings import Settings
-from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.database import Scope
 from weftline.testing.clock import FrozenClock
 
@@ -175,7 +175,7 @@ async def all_chunk_ids(world: World, tenant_of: Caller) -> list[str]:
     tenant = (await world.app.identify(CallContext(tenant_of.credential))).tenant
 
     async def read(transaction: Any) -> list[str]:
-        collections = SqlCollectionStore(transaction)
+        collections = CollectionStore(transaction)
         found = []
         for collection in await collections.names():
             found += [

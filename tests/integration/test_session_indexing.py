@@ -22,6 +22,7 @@ from support.indexed_items import (
 from support.webhooks import wait_until
 from support.world import SESSION
 from weftline.indexing.embeddings.model import EmbedderUnavailable, TextRefused
+from weftline.indexing.embeddings.sql import TenantModelStore
 from weftline.jobs.session_indexing import SessionIndexing
 from weftline.search.session_indexing import indexer as going_through
 from weftline.search.session_indexing.cursor import (
@@ -36,7 +37,6 @@ from weftline.search.session_indexing.cursor import (
 from weftline.search.session_indexing.item_text import chunks_of
 from weftline.settings import InvalidSetting, Settings
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.embeddings import SqlTenantModelStore
 from weftline.storage.sql.jobs import SqlJobStore
 from weftline.storage.sql.session_index import events_pending
 
@@ -655,7 +655,7 @@ async def test_new_items_get_vectors_of_the_migration_s_target_model(
     other = msgspec.structs.replace(embeddings.models()[0], name="other")
     models = [*embeddings.models(), other]
     embeddings.models = lambda: models  # type: ignore[method-assign]
-    await world.app.database.write(Scope(world.tenant), lambda tx: SqlTenantModelStore(tx).set("other", "building", 1))
+    await world.app.database.write(Scope(world.tenant), lambda tx: TenantModelStore(tx).set("other", "building", 1))
     await world.planner.say("in both")
     await world.index_sessions()
     rows = await world.rows("SELECT model, vector FROM chunk_vectors WHERE tenant = $1 ORDER BY model", world.tenant)

@@ -23,9 +23,9 @@ from support.collection_replicas import (
 from support.databases import new_postgres_database
 from support.pgvector import needs_pgvector
 from support.world import refused
+from weftline.indexing.collections.sql import CollectionStore
 from weftline.search.index_view import CollectionQuery
 from weftline.storage.migrations.runner import migrate
-from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.database import Scope, connect
 from weftline.storage.sql.dialects.postgres import PostgresTransaction
 from weftline.storage.sql.dialects.postgres_vectors import partition_of
@@ -54,7 +54,7 @@ async def vectors(world: World) -> np.ndarray:
 
     async def fill(transaction: Transaction) -> None:
         for collection in (COLLECTION, "domain:other"):
-            await SqlCollectionStore(transaction).add(collection, chunks, {MODEL: given})
+            await CollectionStore(transaction).add(collection, chunks, {MODEL: given})
 
     await world.app.database.write(Scope(world.tenant), fill)
     search = world.app.database.vector_search(world.tenant, COLLECTION, MODEL)
@@ -248,7 +248,7 @@ async def test_the_index_of_a_deleted_collection_is_dropped(world: World, vector
     assert len(await indexes_of(world)) == 2
 
     async def remove(transaction: Transaction) -> None:
-        await SqlCollectionStore(transaction).remove_collection(COLLECTION)
+        await CollectionStore(transaction).remove_collection(COLLECTION)
 
     await world.app.database.write(Scope(world.tenant), remove)
     await world.app.collections.sweep()

@@ -11,8 +11,8 @@ import numpy as np
 from support.collection_model import DIMENSIONS, CollectionModel, NamedCaller, check_nearest, check_view, random_chunk
 from weftline.app.search.replicas import Indexes
 from weftline.indexing.collections.model import IndexedChunk, NewChunk
+from weftline.indexing.collections.sql import CollectionStore
 from weftline.search.index_view import CollectionQuery
-from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ class CollectionWriter:
         self.random = np.random.default_rng(7)
         self.last = 0
 
-    async def change(self, work: Callable[[SqlCollectionStore], Any]) -> Any:
+    async def change(self, work: Callable[[CollectionStore], Any]) -> Any:
         async def run(transaction: Transaction) -> Any:
-            return await work(SqlCollectionStore(transaction))
+            return await work(CollectionStore(transaction))
 
         return await self._world.app.database.write(Scope(self._world.tenant), run)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from weftline.history.object_storage.sql import tenants_to_clear
 from weftline.jobs.scheduler import Scheduler
 from weftline.storage.sql.database import SYSTEM
-from weftline.storage.sql.object_storage import tenants_to_clear
 
 if TYPE_CHECKING:
     import pytest

@@ -9,8 +9,8 @@ import numpy as np
 
 from support.jobs import pause_jobs
 from weftline.indexing.collections.model import domain_collection
+from weftline.indexing.collections.sql import CollectionStore
 from weftline.indexing.embeddings.model import Model
-from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ async def chunks(world: World, document_id: str, domain: str = HANDBOOK) -> Sequ
     """Return all chunks of a document in the collection, of any version."""
     collection = domain_collection(domain)
     return await world.app.database.read(
-        Scope(world.tenant), lambda tx: SqlCollectionStore(tx).of_item(collection, domain, document_id)
+        Scope(world.tenant), lambda tx: CollectionStore(tx).of_item(collection, domain, document_id)
     )
 
 

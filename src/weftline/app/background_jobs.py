@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from weftline.app.approved_calls import ADVANCE, ADVANCE_EVERY_SECONDS, ADVANCE_SOON_SECONDS
 from weftline.app.freed_memory import FreedMemory
+from weftline.history.object_storage.sql import tenants_to_clear
+from weftline.indexing.deferred_deletions import tenants_with_deletions
 from weftline.insight.metrics.operations import COLLECTION_INTERVAL
 from weftline.jobs import (
     compaction,
@@ -31,8 +33,6 @@ from weftline.jobs.scheduler import DueSource, Job, Work
 from weftline.jobs.window_autosave import AUTOSAVE
 from weftline.safety.approvals.sql import tenants_with_due_approvals
 from weftline.storage.sql.database import SYSTEM
-from weftline.storage.sql.deferred_deletions import tenants_with_deletions
-from weftline.storage.sql.object_storage import tenants_to_clear
 from weftline.storage.sql.tenants import tenants_to_expire, tenants_to_sweep
 from weftline.storage.sql.windows import tenants_with_unsaved_windows
 

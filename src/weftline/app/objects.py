@@ -13,11 +13,11 @@ from weftline.history.object_storage.model import (
     ObjectStorageUnavailable,
     Pointer,
 )
+from weftline.history.object_storage.sql import ObjectIndex, removals_are_held
 from weftline.history.object_storage.store import UploadDecision
 from weftline.kernel.clock import to_micros
 from weftline.kernel.thread_pools import SHORT_THREADS
 from weftline.storage.sql.database import SYSTEM, Scope
-from weftline.storage.sql.object_storage import SqlObjectIndex, removals_are_held
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -64,7 +64,7 @@ class Objects:
     async def fetch(self, tenant: str, pointer: Pointer) -> bytes:
         if not pointer.is_of(tenant):
             raise ObjectMissing
-        found = await self._database.read(Scope(tenant), lambda tx: SqlObjectIndex(tx).find(pointer.object))
+        found = await self._database.read(Scope(tenant), lambda tx: ObjectIndex(tx).find(pointer.object))
         if found is None or not found.uploaded:
             raise ObjectMissing
         content = await self._store.get(pointer.object, found.version, pointer.size)
@@ -77,7 +77,7 @@ class Objects:
         # Checked before each claim: an object that is doomed after a hold began is due for removal minutes later.
         if await self._database.read(SYSTEM, lambda tx: removals_are_held(tx, now)):
             return 0
-        claimed = await self._database.write(scope, lambda tx: SqlObjectIndex(tx).claim(now, _SWEEP_BATCH))
+        claimed = await self._database.write(scope, lambda tx: ObjectIndex(tx).claim(now, _SWEEP_BATCH))
         removed = await _gather_limited(lambda path: self._remove(path, now), claimed)
         gone = [path for path, is_gone in zip(claimed, removed, strict=True) if is_gone]
         if gone:
@@ -133,7 +133,7 @@ def _by_path(tenant: str, owner: str, contents: Iterable[bytes]) -> dict[str, by
 
 
 async def _begin(transaction: Transaction, contents: Mapping[str, bytes], now: int) -> dict[str, UploadStart]:
-    index = SqlObjectIndex(transaction)
+    index = ObjectIndex(transaction)
     # A fixed lock order prevents deadlocks.
     return {path: await index.begin(path, len(contents[path]), now) for path in sorted(contents)}
 
@@ -142,12 +142,12 @@ async def _note_uploads(
     transaction: Transaction, begun: Mapping[str, UploadStart], uploads: Mapping[str, str | None]
 ) -> set[str]:
     """Record uploads and return those whose staging has expired."""
-    index = SqlObjectIndex(transaction)
+    index = ObjectIndex(transaction)
     return {path for path in sorted(uploads) if not await index.uploaded(path, begun[path].at, uploads[path])}
 
 
 async def _forget(transaction: Transaction, paths: Iterable[str], claimed_at: int) -> None:
-    index = SqlObjectIndex(transaction)
+    index = ObjectIndex(transaction)
     for path in sorted(paths):
         await index.cleared(path, claimed_at)
 

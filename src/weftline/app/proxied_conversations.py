@@ -13,7 +13,8 @@ from weftline.access.sql import AccessStore
 from weftline.app.authentication import Local
 from weftline.app.dispatch import CallContext
 from weftline.history.model import line_name
-from weftline.history.store import CheckoutStore, LineStore
+from weftline.history.sql import CheckoutStore
+from weftline.history.store import LineStore
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import PermissionDenied, Rejected
 from weftline.kernel.identity import PrincipalKind

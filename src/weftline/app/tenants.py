@@ -11,13 +11,13 @@ from weftline.access.plans.limits import checked_limits
 from weftline.access.plans.model import PLANS, AssignedPlan
 from weftline.access.sql import AccessStore, PlanStore
 from weftline.app.tenant_figures import tenant_figures
+from weftline.indexing.embeddings.sql import TenantModelStore
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import Conflict, InvalidInput, NotFound
 from weftline.kernel.fields import is_name
 from weftline.kernel.identity import HIGHEST_CLEARANCE, Permission, PrincipalKind
 from weftline.settings import InvalidSetting
 from weftline.storage.sql.database import SYSTEM, Scope
-from weftline.storage.sql.embeddings import SqlTenantModelStore
 from weftline.storage.sql.signed_lists import SignedLists
 from weftline.storage.sql.tenants import add_tenant, tenant_names
 
@@ -123,12 +123,12 @@ class Tenants:
     async def semantic_search(self, tenant: str) -> bool:
         """Return whether the content of a tenant is embedded and searched by meaning."""
         await self._check_exists(tenant)
-        return await self._database.read(Scope(tenant), lambda tx: SqlTenantModelStore(tx).semantic_search())
+        return await self._database.read(Scope(tenant), lambda tx: TenantModelStore(tx).semantic_search())
 
     async def set_semantic_search(self, tenant: str, *, on: bool) -> None:
         """Turn semantic search of a tenant on or off. What was not embedded meanwhile is embedded later."""
         await self._check_exists(tenant)
-        await self._database.write(Scope(tenant), lambda tx: SqlTenantModelStore(tx).set_semantic_search(on=on))
+        await self._database.write(Scope(tenant), lambda tx: TenantModelStore(tx).set_semantic_search(on=on))
 
     async def _check_exists(self, tenant: str) -> None:
         if not is_name(tenant) or not await self.exists(tenant):

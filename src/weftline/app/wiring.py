@@ -29,24 +29,11 @@ from weftline.exchange.transfer.importer import Importer
 from weftline.exchange.transfer.policies import PolicyStore
 from weftline.history.line_backend import LineBackends
 from weftline.history.line_kinds import line_kinds
-from weftline.history.object_storage.store import ObjectIndex, Staging
-from weftline.history.store import (
-    CheckoutStore,
-    LineStore,
-    Pruner,
-    PruningLog,
-    RetentionRules,
-    RetentionStore,
-    ReviewStore,
-    SnapshotIndex,
-)
+from weftline.history.object_storage.store import Staging
+from weftline.history.store import LineStore, Pruner
 from weftline.indexing.chunking.reader import DocumentReader
-from weftline.indexing.collections.store import CollectionStore
 from weftline.indexing.embeddings.model import Embeddings
-from weftline.indexing.embeddings.store import TenantModelStore, VectorStore
-from weftline.indexing.model_migration.model import ModelMigrationStore
 from weftline.indexing.pins.model import PinLimits
-from weftline.indexing.pins.store import PinStore
 from weftline.insight.alerts.evaluation import AlertSettingsCache
 from weftline.insight.alerts.service import Alerts
 from weftline.insight.alerts.store import AgentCalls, AlertStore
@@ -108,10 +95,7 @@ from weftline.storage.sql.agent_calls import SqlAgentCalls
 from weftline.storage.sql.agent_context import SqlSnapshotStore
 from weftline.storage.sql.alerts import SqlAlertStore
 from weftline.storage.sql.board import SqlConventionStore, SqlEntryStore
-from weftline.storage.sql.checkouts import SqlCheckoutStore
-from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.compactions import SqlCompactionStore
-from weftline.storage.sql.embeddings import SqlTenantModelStore, SqlVectorStore
 from weftline.storage.sql.events import SqlEventStore, SqlOutbox
 from weftline.storage.sql.history import SqlLineStore
 from weftline.storage.sql.inbox import SqlInboxStore
@@ -123,14 +107,9 @@ from weftline.storage.sql.line_signatures import LineSignatures
 from weftline.storage.sql.lineage import SqlLineageStore
 from weftline.storage.sql.memory import SqlMemoryStore
 from weftline.storage.sql.messages import SqlMessageStore
-from weftline.storage.sql.model_migrations import SqlModelMigrationStore
-from weftline.storage.sql.object_storage import SqlObjectIndex
-from weftline.storage.sql.pins import SqlPinStore
 from weftline.storage.sql.policies import SqlPolicyStore
 from weftline.storage.sql.receipts import SqlReceiptStore
 from weftline.storage.sql.records import SqlRecordStore
-from weftline.storage.sql.retention import SqlPruningLog, SqlRetentionRules
-from weftline.storage.sql.reviews import SqlReviewStore, SqlSnapshotIndex
 from weftline.storage.sql.sessions import SqlSessionStore
 from weftline.storage.sql.tools import SqlSelectionStore, SqlStepStore, SqlToolStore
 from weftline.storage.sql.unit_of_work import CallerTransactions
@@ -273,24 +252,12 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     LineageStore: SqlLineageStore,
     MemoryStore: SqlMemoryStore,
     MessageStore: SqlMessageStore,
-    ModelMigrationStore: SqlModelMigrationStore,
-    ObjectIndex: SqlObjectIndex,
-    PinStore: SqlPinStore,
     PolicyStore: SqlPolicyStore,
-    PruningLog: SqlPruningLog,
     ReceiptStore: SqlReceiptStore,
     RecordStore: SqlRecordStore,
-    RetentionRules: SqlRetentionRules,
-    RetentionStore: SqlRetentionRules,
-    ReviewStore: SqlReviewStore,
     SessionStore: SqlSessionStore,
-    CollectionStore: SqlCollectionStore,
-    SnapshotIndex: SqlSnapshotIndex,
     SnapshotStore: SqlSnapshotStore,
     SourceStore: SqlSourceStore,
-    CheckoutStore: SqlCheckoutStore,
-    TenantModelStore: SqlTenantModelStore,
-    VectorStore: SqlVectorStore,
     WebhookStore: SqlWebhookStore,
     WindowStore: SqlWindowStore,
     CompactionStore: SqlCompactionStore,

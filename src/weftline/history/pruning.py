@@ -12,7 +12,8 @@ from weftline.history.line_backend import LineBackends
 from weftline.history.line_kinds import kind_of
 from weftline.history.model import branch_of
 from weftline.history.retention_rules import Pruning, describe_rule, pruning_rule
-from weftline.history.store import Limits, LineStore, PruneCursor, PruningLog, RetentionRules
+from weftline.history.sql import PruningLog, RetentionStore
+from weftline.history.store import Limits, LineStore, PruneCursor
 from weftline.kernel.clock import DAY_MICROS, Clock, to_micros
 from weftline.kernel.events import NewEvent, Outbox
 from weftline.kernel.fields import new_ordered_id
@@ -66,7 +67,7 @@ class HistoryPruning(msgspec.Struct, frozen=True):
     """Dependencies of a step, built for the system actor in one tenant."""
 
     lines: LineStore
-    rules: RetentionRules
+    rules: RetentionStore
     log: PruningLog
     backends: LineBackends
     outbox: Outbox

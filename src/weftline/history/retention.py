@@ -19,7 +19,8 @@ from weftline.history.retention_rules import (
     subject_of,
 )
 from weftline.history.service import History
-from weftline.history.store import Pruner, PruningLog, RetentionRules, Rule
+from weftline.history.sql import PruningLog, RetentionStore
+from weftline.history.store import Pruner, Rule
 from weftline.kernel.clock import from_micros, optional_datetime
 from weftline.kernel.errors import InvalidInput, QuotaExceeded
 from weftline.kernel.identity import Actor, Permission
@@ -167,7 +168,7 @@ class PruneLog(Response):
     errors=(LineNotFound, QuotaExceeded),
     session=SessionUse.OUTSIDE,
 )
-async def set_retention(request: SetRetention, history: History, rules: RetentionRules) -> RetentionRule:
+async def set_retention(request: SetRetention, history: History, rules: RetentionStore) -> RetentionRule:
     """Set how long old versions of a context, or of a kind of context, are kept. Omitted limits stay unchanged."""
     if request.days is None and request.versions is None and request.snapshot_from is None:
         raise InvalidInput("days: give days, versions or snapshot_from; indefinite sets no limit", field="days")
@@ -193,7 +194,7 @@ async def set_retention(request: SetRetention, history: History, rules: Retentio
     errors=(LineNotFound,),
     session=SessionUse.OUTSIDE,
 )
-async def clear_retention(request: ClearRetention, rules: RetentionRules) -> RetentionCleared:
+async def clear_retention(request: ClearRetention, rules: RetentionStore) -> RetentionCleared:
     """Delete a rule, so that a context follows its kind again, and a kind the default."""
     cleared = await rules.clear(request.subject)
     # A rule may outlive its context; with neither, the subject is probably misspelt.
@@ -210,7 +211,7 @@ async def clear_retention(request: ClearRetention, rules: RetentionRules) -> Ret
 
 
 @read_operation("history.retention", action="retention", http="GET /v1/retention", session=SessionUse.OUTSIDE)
-async def read_retention(request: ReadRetention, history: History, rules: RetentionRules) -> RetentionRuleList:
+async def read_retention(request: ReadRetention, history: History, rules: RetentionStore) -> RetentionRuleList:
     """List the retention rules."""
     del request
     defaults = {subject: _retention_rule(subject, rule) for subject, rule in default_rules().items()}

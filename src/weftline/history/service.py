@@ -11,7 +11,8 @@ from weftline.history.line_backend import LineBackends
 from weftline.history.line_kinds import SESSION, has_acls, name_in
 from weftline.history.model import EMPTY, LATEST, Point, Tag, Version, no_snapshot
 from weftline.history.revisions import find_snapshot, point_at, resolve_revision
-from weftline.history.store import CheckoutStore, LineStore, ReviewStore
+from weftline.history.sql import CheckoutStore, ReviewStore
+from weftline.history.store import LineStore
 from weftline.history.three_way import state_by_key, states_apart
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import PermissionDenied, Unavailable, WeftlineError

@@ -10,7 +10,7 @@ from weftline.access.plans.model import QuotaUse
 from weftline.access.plans.service import Plans
 from weftline.access.plans.warnings import QuotaWarnings
 from weftline.history.line_kinds import AGENT, name_in
-from weftline.history.store import SnapshotIndex
+from weftline.history.sql import SnapshotIndex
 from weftline.kernel.identity import Actor
 
 

@@ -14,7 +14,8 @@ from weftline.history.line_kinds import AGENT, forbid_own_rules, kind_of, name_i
 from weftline.history.model import LineNotFound, SnapshotExists, SnapshotNotFound, no_snapshot
 from weftline.history.service import History, head_point
 from weftline.history.snapshot_quota import SnapshotQuota
-from weftline.history.store import IndexedSnapshot, SnapshotIndex, SnapshotPosition
+from weftline.history.sql import SnapshotIndex
+from weftline.history.store import IndexedSnapshot, SnapshotPosition
 from weftline.kernel.clock import from_micros
 from weftline.kernel.errors import Forbidden, NotFound, PermissionDenied, QuotaExceeded
 from weftline.kernel.fields import Name

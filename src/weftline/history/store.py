@@ -1,4 +1,4 @@
-"""Ports that history needs: line storage, checkouts, reviews, retention rules and the pruning job."""
+"""The port to lines, the types of the stores of history, and the port to the pruning job."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
         Tag,
         Version,
     )
-    from weftline.history.retention_rules import Pruning, StoredRule
-    from weftline.history.reviews import Review, ReviewState
     from weftline.kernel.identity import Actor
 
 # Prefix of the pin holders of sessions.
@@ -337,19 +335,6 @@ class Checkout(NamedTuple):
     gone: bool = False
 
 
-class CheckoutStore(Protocol):
-    """Which branch each principal has switched to; without an entry, the line itself.
-
-    A checkout outlives its branch, so that its owner gets an error instead of working on the main line unnoticed.
-    """
-
-    async def of(self, trunk: str, principal_id: str) -> Checkout | None: ...
-
-    async def switch(self, trunk: str, principal_id: str, branch: str | None) -> None:
-        """Set the branch of a principal; None: the line itself."""
-        ...
-
-
 class IndexedSnapshot(NamedTuple):
     """A snapshot in the index of all lines."""
 
@@ -367,74 +352,6 @@ class SnapshotPosition(NamedTuple):
     created_at: int
     line_id: str
     label: str
-
-
-class SnapshotIndex(Protocol):
-    """The snapshots of all lines of a tenant."""
-
-    async def newest(
-        self, before: SnapshotPosition | None, limit: int, line_id: str | None
-    ) -> Sequence[IndexedSnapshot]:
-        """Return snapshots before a position, newest first; of one line if given."""
-        ...
-
-    async def count(self, owner: str) -> int:
-        """Return the number of named snapshots that count for an agent."""
-        ...
-
-
-class ReviewStore(Protocol):
-    """Merge reviews."""
-
-    async def add(self, review: Review) -> None: ...
-
-    async def find(self, review_id: str) -> Review | None: ...
-
-    async def open_for(self, line_id: str, source_line: str) -> Review | None:
-        """Return the open review of a merge of these lines."""
-        ...
-
-    async def update(self, review: Review) -> None: ...
-
-    async def newest(
-        self, before: str | None, limit: int, line_id: str | None, state: ReviewState | None
-    ) -> Sequence[Review]:
-        """Return reviews older than ``before``, newest first."""
-        ...
-
-
-class RetentionStore(Protocol):
-    """The retention rules of a tenant."""
-
-    async def rules(self) -> Mapping[str, Rule]:
-        """Return the rules by subject: a kind of line, or one line, whose rule takes precedence."""
-        ...
-
-
-class RetentionRules(RetentionStore, Protocol):
-    """The retention rules of a tenant, to list and change."""
-
-    async def listed(self) -> Sequence[StoredRule]: ...
-
-    async def set(self, rule: StoredRule) -> None: ...
-
-    async def clear(self, subject: str) -> bool:
-        """Delete a rule; False if there is none."""
-        ...
-
-
-class PruningLog(Protocol):
-    """What retention removed."""
-
-    async def note(self, pruning: Pruning) -> None:
-        """Add a removal, summed up with earlier ones of the same pruning."""
-        ...
-
-    async def find(self, pruning_id: str) -> Pruning | None: ...
-
-    async def newest(self, before: str | None, limit: int, line_id: str | None) -> Sequence[Pruning]:
-        """Return prunings older than ``before``, newest first."""
-        ...
 
 
 class PruningRun(NamedTuple):

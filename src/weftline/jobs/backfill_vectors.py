@@ -6,12 +6,12 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from weftline.indexing.collections.sql import CollectionStore
 from weftline.indexing.embeddings.model import EmbedderUnavailable, TextRefused
 from weftline.indexing.embeddings.model_selection import is_semantic, known_models_to_fill
+from weftline.indexing.embeddings.sql import TenantModelStore
 from weftline.indexing.model_migration.migration import models_in_use
 from weftline.kernel.clock import DAY_MICROS
-from weftline.storage.sql.collections import SqlCollectionStore
-from weftline.storage.sql.embeddings import SqlTenantModelStore
 from weftline.storage.sql.jobs import SqlJobStore
 
 if TYPE_CHECKING:
@@ -70,10 +70,10 @@ class VectorBackfill:
         await self._runner.run(tenant, BACKFILL, self._fill_all, only_if_due=True)
 
     async def _fill_all(self, lease: Lease) -> None:
-        if await lease.read(lambda tx: is_semantic(SqlTenantModelStore(tx), self._embeddings)):
-            listed = await lease.read(lambda tx: SqlTenantModelStore(tx).listed())
+        if await lease.read(lambda tx: is_semantic(TenantModelStore(tx), self._embeddings)):
+            listed = await lease.read(lambda tx: TenantModelStore(tx).listed())
             model, *_ = known_models_to_fill(listed, self._embeddings.models())
-            for collection in await lease.read(lambda tx: SqlCollectionStore(tx).names()):
+            for collection in await lease.read(lambda tx: CollectionStore(tx).names()):
                 await self._fill(lease, collection, model)
         await lease.write(lambda tx: SqlJobStore(tx).finish(BACKFILL, self._runner.now + DAY_MICROS))
 
@@ -98,12 +98,12 @@ class VectorBackfill:
 
     async def _add(self, transaction: Transaction, collection: str, model: str, vectors: Mapping[int, bytes]) -> None:
         """Add vectors, unless another model serves by now."""
-        models = SqlTenantModelStore(transaction)
+        models = TenantModelStore(transaction)
         serving, *_ = await models_in_use(models, self._embeddings.models(), self._runner.now)
         if serving == model:
-            await SqlCollectionStore(transaction).add_vectors(collection, model, vectors)
+            await CollectionStore(transaction).add_vectors(collection, model, vectors)
 
 
 async def _without_vector(transaction: Transaction, collection: str, model: str, after: int) -> Sequence[Chunk]:
     """Return the next chunks without a vector."""
-    return await SqlCollectionStore(transaction).without_vector(collection, model, after, _BATCH)
+    return await CollectionStore(transaction).without_vector(collection, model, after, _BATCH)

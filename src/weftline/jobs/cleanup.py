@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from weftline.history.board_lines import session_of
 from weftline.history.model import MAIN, branch_of
 from weftline.indexing.collections.model import collection_domain
+from weftline.indexing.collections.sql import CollectionStore
+from weftline.indexing.deferred_deletions import DeferredDeletions
 from weftline.jobs.runner import attempt
 from weftline.jobs.scheduler import Work
 from weftline.kernel.clock import DAY_MICROS, to_micros
@@ -20,9 +22,7 @@ from weftline.kernel.identity import system_actor
 from weftline.state.board.service import Boards
 from weftline.state.memory.model import scope_of
 from weftline.state.memory.service import Memories
-from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.database import SYSTEM, Scope
-from weftline.storage.sql.deferred_deletions import SqlDeferredDeletions
 from weftline.storage.sql.erasure import LINES, SESSION_ROWS, delete_line_batch, delete_session_batch
 from weftline.storage.sql.history import SqlLineStore
 from weftline.storage.sql.knowledge import SqlDomainStore
@@ -33,13 +33,13 @@ from weftline.storage.sql.unit_of_work import logged_write
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from weftline.indexing.deferred_deletions import PendingDeletion
     from weftline.jobs.runner import Lease, LeaseRunner
     from weftline.jobs.scheduler import JobQueue
     from weftline.kernel.clock import Clock
     from weftline.kernel.events import NewEvent
     from weftline.kernel.transaction import Transaction
     from weftline.storage.sql.database import Database
-    from weftline.storage.sql.deferred_deletions import PendingDeletion
     from weftline.storage.sql.unit_of_work import Injector
 
 DELETE = "collections.delete"
@@ -136,7 +136,7 @@ class DeferredDeletion:
 
 async def _delete_batch(transaction: Transaction) -> bool:
     """Delete some rows; False if there were none."""
-    pending = SqlDeferredDeletions(transaction)
+    pending = DeferredDeletions(transaction)
     deleted = await pending.next()
     if deleted is None:
         return False
@@ -150,7 +150,7 @@ async def _has_more(transaction: Transaction, deleted: PendingDeletion) -> bool:
         return await delete_line_batch(transaction, deleted.place)
     if deleted.collection == SESSION_ROWS:
         return await delete_session_batch(transaction, deleted.place)
-    collections = SqlCollectionStore(transaction)
+    collections = CollectionStore(transaction)
     if deleted.place:
         return await collections.delete_place_batch(*deleted)
     domain = collection_domain(deleted.collection)

@@ -7,15 +7,15 @@ from collections import defaultdict, deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from weftline.indexing.collections.sql import CollectionStore
 from weftline.indexing.model_migration.evaluation import TOP_K, Probe, ProbeResults, compare
 from weftline.indexing.model_migration.migration import MigrationSteps
+from weftline.indexing.model_migration.sql import ModelMigrationStore, migrating_tenants
 from weftline.jobs.scheduler import Work
 from weftline.kernel.errors import WeftlineError
 from weftline.kernel.identity import system_actor
 from weftline.search.index_view import CollectionQuery, Views
-from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.database import SYSTEM
-from weftline.storage.sql.model_migrations import SqlModelMigrationStore, migrating_tenants
 from weftline.storage.sql.unit_of_work import SystemTransactions
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class ModelMigrations:
 
     async def _step(self, lease: Lease) -> bool:
         """Do the next step; return whether another can follow at once."""
-        migration = await lease.read(lambda tx: SqlModelMigrationStore(tx).find())
+        migration = await lease.read(lambda tx: ModelMigrationStore(tx).find())
         known = {model.name for model in self._embeddings.models()}
         # A process without both models leaves the work to those that have them.
         if migration is None or migration.finished_at is not None or not migration.required_models <= known:
@@ -209,4 +209,4 @@ class ModelMigrations:
             pass
 
     async def _names(self, lease: Lease) -> Sequence[str]:
-        return await lease.read(lambda tx: SqlCollectionStore(tx).names())
+        return await lease.read(lambda tx: CollectionStore(tx).names())

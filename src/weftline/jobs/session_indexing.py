@@ -19,6 +19,7 @@ from weftline.indexing.embeddings.model_selection import (
     is_semantic,
     known_models_to_fill,
 )
+from weftline.indexing.embeddings.sql import TenantModelStore
 from weftline.indexing.model_migration.migration import models_in_use
 from weftline.jobs.backfill_vectors import ModelVectors
 from weftline.jobs.scheduler import Work
@@ -42,7 +43,6 @@ from weftline.search.session_indexing.indexer import (
 )
 from weftline.search.session_indexing.item_text import chunks_of
 from weftline.storage.sql.database import SYSTEM
-from weftline.storage.sql.embeddings import SqlTenantModelStore
 from weftline.storage.sql.events import SqlEventStore
 from weftline.storage.sql.jobs import SqlJobStore
 from weftline.storage.sql.session_index import events_pending, largest_backlog, tenants_reindexing, tenants_with_backlog
@@ -255,7 +255,7 @@ class SessionIndexing:
         if progress is None and job == REINDEXING_JOB:
             return None
         started = progress or Progress()
-        store = SqlTenantModelStore(transaction)
+        store = TenantModelStore(transaction)
         models = known_models_to_fill(await store.listed(), self._embeddings.models())
         indexer, cursor = self._indexers.within(transaction), IndexCursor.of(started)
         semantic = await is_semantic(store, self._embeddings)
@@ -375,7 +375,7 @@ class SessionIndexing:
     async def _has_models(self, transaction: Transaction, step: _Step, written: Sequence[PreparedChange]) -> bool:
         """Tell whether the chunks have vectors of the models in use, or may get them later."""
         known, now = self._embeddings.models(), self._runner.now
-        needed = await models_in_use(SqlTenantModelStore(transaction), known, now)
+        needed = await models_in_use(TenantModelStore(transaction), known, now)
         return needed == step.models if step.is_words_first else has_required_models(written[0].vectors, needed)
 
 

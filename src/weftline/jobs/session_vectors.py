@@ -10,14 +10,14 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from weftline.indexing.collections.sql import CollectionStore
 from weftline.indexing.embeddings.model import TextRefused
 from weftline.indexing.embeddings.model_selection import known_models_to_fill
+from weftline.indexing.embeddings.sql import TenantModelStore
 from weftline.indexing.model_migration.migration import models_in_use
 from weftline.jobs.scheduler import Work
 from weftline.search.session_indexing.cursor import EMBEDDING_JOB, VectorBacklog
-from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.database import SYSTEM
-from weftline.storage.sql.embeddings import SqlTenantModelStore
 from weftline.storage.sql.jobs import SqlJobStore
 from weftline.storage.sql.session_index import tenants_to_embed
 
@@ -111,9 +111,9 @@ class SessionVectors:
             if awaited in backlog.first:
                 collection, first = awaited, backlog.first[awaited]
                 start = max(first, number - _BATCH_SIZE + 1)
-        listed = await SqlTenantModelStore(transaction).listed()
+        listed = await TenantModelStore(transaction).listed()
         model, *_ = known_models_to_fill(listed, self._embeddings.models())
-        store = SqlCollectionStore(transaction)
+        store = CollectionStore(transaction)
         chunks = await store.without_vector(collection, model, start - 1, _BATCH_SIZE)
         return _Batch(collection, chunks, model, start == first)
 
@@ -142,9 +142,9 @@ class SessionVectors:
 
     async def _add(self, transaction: Transaction, batch: _Batch, vectors: Mapping[int, bytes]) -> bool:
         """Add vectors and advance in one transaction, unless another model serves by now; return whether more wait."""
-        jobs, collections = SqlJobStore(transaction), SqlCollectionStore(transaction)
+        jobs, collections = SqlJobStore(transaction), CollectionStore(transaction)
         backlog = await VectorBacklog.held(jobs)
-        models = SqlTenantModelStore(transaction)
+        models = TenantModelStore(transaction)
         serving, *_ = await models_in_use(models, self._embeddings.models(), self._runner.now)
         if serving != batch.model:
             return True

@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType, structs
 
 from weftline.access.plans.model import QuotaUse
 from weftline.indexing.collections.model import domain_collection
-from weftline.indexing.collections.store import CollectionStore
+from weftline.indexing.collections.sql import CollectionStore
 from weftline.indexing.pins.model import BYTES_PER_TOKEN, PinLimitExceeded, PinLimits
 from weftline.kernel.clock import DAY_MICROS, from_micros, optional_datetime, to_micros
 from weftline.kernel.errors import InvalidInput

@@ -13,7 +13,7 @@ from weftline.access.patterns import Pattern
 from weftline.access.plans.model import QuotaUse
 from weftline.indexing.chunking.model import ChunkingOptions
 from weftline.indexing.collections.model import domain_collection
-from weftline.indexing.collections.store import CollectionStore
+from weftline.indexing.collections.sql import CollectionStore
 from weftline.kernel.clock import from_micros
 from weftline.kernel.errors import ContentTooLarge, InvalidInput, QuotaExceeded
 from weftline.kernel.identity import ANYONE

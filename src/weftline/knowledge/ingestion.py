@@ -16,14 +16,14 @@ from msgspec import structs
 
 from weftline.access.plans.service import Plans
 from weftline.indexing.collections.model import NewChunk, domain_collection
-from weftline.indexing.collections.store import CollectionStore
+from weftline.indexing.collections.sql import CollectionStore
 from weftline.indexing.embeddings.model import Embeddings
 from weftline.indexing.embeddings.model_selection import (
     has_required_models,
     is_semantic,
     known_models_to_fill,
 )
-from weftline.indexing.embeddings.store import TenantModelStore
+from weftline.indexing.embeddings.sql import TenantModelStore
 from weftline.indexing.model_migration.migration import models_in_use
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.events import Outbox

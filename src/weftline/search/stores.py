@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from weftline.indexing.collections.store import CollectionStore
-from weftline.indexing.embeddings.store import TenantModelStore
+from weftline.indexing.collections.sql import CollectionStore
+from weftline.indexing.embeddings.sql import TenantModelStore
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.events import Outbox
 from weftline.kernel.identity import Actor

@@ -8,7 +8,8 @@ import msgspec
 
 from weftline.history.commits import tag_automatically
 from weftline.history.model import SYSTEM, line_name
-from weftline.history.store import CheckoutStore, LineStore
+from weftline.history.sql import CheckoutStore
+from weftline.history.store import LineStore
 from weftline.kernel.clock import Clock, to_micros
 from weftline.sessions.store import SessionStore
 from weftline.windows.store import WindowStore

@@ -17,7 +17,8 @@ from weftline.access.model import Principal, actor_for
 from weftline.access.plans.warnings import QuotaWarnings
 from weftline.access.sql import AccessStore
 from weftline.history.model import BranchNotFound, Head
-from weftline.history.store import CheckoutStore, LineStore
+from weftline.history.sql import CheckoutStore
+from weftline.history.store import LineStore
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import PermissionDenied
 from weftline.kernel.events import EventType, NewEvent, Outbox

@@ -11,7 +11,7 @@ from msgspec import structs
 from support.contracts.collections import CHUNK
 from support.contracts.stores import ContractStores
 from weftline.indexing.embeddings.model import Embedder
-from weftline.indexing.embeddings.store import CachedVector, TenantModel
+from weftline.indexing.embeddings.sql import CachedVector, TenantModel
 
 TEXTS = (
     "The invoice is due on Friday.",

@@ -1,4 +1,4 @@
-"""Contracts of ReviewStore, SnapshotIndex, RetentionRules, PruningLog and JobStore."""
+"""Contracts of ReviewStore, SnapshotIndex, RetentionStore, PruningLog and JobStore."""
 
 from __future__ import annotations
 

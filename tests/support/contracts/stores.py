@@ -10,19 +10,13 @@ from weftline.access.store import LineKeys
 from weftline.access.teams.sql import TeamStore
 from weftline.exchange.lineage.store import LineageStore
 from weftline.exchange.transfer.policies import PolicyStore
-from weftline.history.object_storage.store import ObjectIndex
-from weftline.history.store import (
-    CheckoutStore,
-    LineStore,
-    PruningLog,
-    RetentionRules,
-    ReviewStore,
-    SnapshotIndex,
-)
-from weftline.indexing.collections.store import CollectionStore
-from weftline.indexing.embeddings.store import TenantModelStore, VectorStore
-from weftline.indexing.model_migration.model import ModelMigrationStore
-from weftline.indexing.pins.store import PinStore
+from weftline.history.object_storage.sql import ObjectIndex
+from weftline.history.sql import CheckoutStore, PruningLog, RetentionStore, ReviewStore, SnapshotIndex
+from weftline.history.store import LineStore
+from weftline.indexing.collections.sql import CollectionStore
+from weftline.indexing.embeddings.sql import TenantModelStore, VectorStore
+from weftline.indexing.model_migration.sql import ModelMigrationStore
+from weftline.indexing.pins.sql import PinStore
 from weftline.insight.alerts.store import AlertStore
 from weftline.insight.metrics.history import MetricHistoryStore
 from weftline.kernel.events import Outbox
@@ -84,7 +78,7 @@ class ContractStores(Protocol):
     receipts: ReceiptStore
     prunings: PruningLog
     records: RecordStore
-    retention: RetentionRules
+    retention: RetentionStore
     reviews: ReviewStore
     sessions: SessionStore
     collections: CollectionStore

@@ -14,7 +14,7 @@ from weftline.indexing.embeddings.model_selection import (
     usable_model,
     usable_models,
 )
-from weftline.indexing.embeddings.store import Role, TenantModel
+from weftline.indexing.embeddings.sql import Role, TenantModel
 
 pytestmark = pytest.mark.req("CE-F49")
 A, B, C = (Model(name, 8, 256) for name in "abc")

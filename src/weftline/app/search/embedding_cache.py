@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from weftline.indexing.embeddings.model import Embedded, EmbeddingModelUnknown, SemanticSearchOff
 from weftline.indexing.embeddings.model_selection import usable_model
+from weftline.indexing.embeddings.sql import TenantModelStore, VectorStore
 from weftline.kernel.clock import DAY_MICROS, to_micros
 from weftline.storage.sql.database import SYSTEM, Scope, caller_scope
-from weftline.storage.sql.embeddings import SqlTenantModelStore, SqlVectorStore
 from weftline.storage.sql.tenants import tenant_names
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from weftline.app.caches import Cache
     from weftline.app.metrics import Metrics
     from weftline.indexing.embeddings.model import Embedder, Model, Purpose, Vectors
-    from weftline.indexing.embeddings.store import CachedKind, CachedVector
+    from weftline.indexing.embeddings.sql import CachedKind, CachedVector
     from weftline.kernel.clock import Clock
     from weftline.kernel.identity import Actor
     from weftline.kernel.transaction import Transaction
@@ -116,13 +116,13 @@ class CachedEmbeddings:
         scope = SYSTEM if digests is None else Scope(tenant)
         digests = [_digest(text) for text in texts] if digests is None else digests
         if reembed:
-            await self._database.write(scope, lambda tx: SqlVectorStore(tx).forget(model, digests))
+            await self._database.write(scope, lambda tx: VectorStore(tx).forget(model, digests))
         looked = await self._look_up(scope, self._embedder(model), dict(zip(digests, texts, strict=True)), "passage")
         return [looked.vectors[digest] for digest in digests]
 
     async def of_texts(self, actor: Actor, texts: Sequence[str], purpose: Purpose, model: str | None) -> Embedded:
         scope = caller_scope(actor)
-        listed = await self._database.read(scope, lambda tx: SqlTenantModelStore(tx).listed())
+        listed = await self._database.read(scope, lambda tx: TenantModelStore(tx).listed())
         chosen = usable_model(listed, self.models(), model)
         # The caller is part of the key: otherwise timing would reveal which texts other agents embedded.
         digests = [_digest(f"{actor.principal_id}\0{purpose}\0{text}") for text in texts]
@@ -177,7 +177,7 @@ class CachedEmbeddings:
         return _LookedUp(vectors, hits)
 
     async def _find(self, scope: Scope, model: str, digests: Sequence[bytes]) -> Mapping[bytes, CachedVector]:
-        return await self._database.read(scope, lambda tx: SqlVectorStore(tx).find(model, digests))
+        return await self._database.read(scope, lambda tx: VectorStore(tx).find(model, digests))
 
     async def _store(
         self,
@@ -192,7 +192,7 @@ class CachedEmbeddings:
         stale = [digest for digest, found in cached.items() if found.used_at < now - DAY_MICROS]
 
         async def work(transaction: Transaction) -> None:
-            store = SqlVectorStore(transaction)
+            store = VectorStore(transaction)
             await store.keep(model, fresh, now, kind)
             await store.touch(model, stale, now)
 
@@ -209,7 +209,7 @@ class CachedEmbeddings:
         if known and self._uncounted[scope] < step:
             return
         self._uncounted[scope] = 0
-        count = await self._database.read(scope, lambda tx: SqlVectorStore(tx).count(), heavy=True)
+        count = await self._database.read(scope, lambda tx: VectorStore(tx).count(), heavy=True)
         if count > self._max_entries:
             await self._drop(scope, count - self._max_entries + step)
 
@@ -220,11 +220,11 @@ class CachedEmbeddings:
 
 
 async def _drop_unused(transaction: Transaction, *, batch: int) -> int:
-    return await SqlVectorStore(transaction).evict(batch)
+    return await VectorStore(transaction).evict(batch)
 
 
 async def _review(transaction: Transaction, *, before: int, now: int) -> int:
-    return await SqlVectorStore(transaction).review(before, now, _DELETE_BATCH)
+    return await VectorStore(transaction).review(before, now, _DELETE_BATCH)
 
 
 def _digest(text: str) -> bytes:

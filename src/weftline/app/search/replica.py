@@ -9,11 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from weftline.indexing.collections.model import collection_domain
+from weftline.indexing.collections.sql import CollectionStore
 from weftline.jobs.runner import attempt
 from weftline.kernel.thread_pools import SEARCH_THREADS
 from weftline.search_index.segment_file import Damaged
 from weftline.search_index.snapshot import IndexSnapshot
-from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:
@@ -184,11 +184,11 @@ class CollectionReplica:
         """Return whether a collection that has no state has rows; those of a deleted domain are deleted later."""
         collection = self._name.collection
         return collection_domain(collection) is None and await self._database.read(
-            self._scope, lambda tx: SqlCollectionStore(tx).has_chunks(collection)
+            self._scope, lambda tx: CollectionStore(tx).has_chunks(collection)
         )
 
     async def _repair(self, transaction: Transaction) -> bool:
-        return await SqlCollectionStore(transaction).repair(self._name.collection)
+        return await CollectionStore(transaction).repair(self._name.collection)
 
     async def _apply_removals(self, loaded: LoadedSnapshot) -> IndexSnapshot:
         """Apply removals between the oldest and the newest file."""
@@ -203,7 +203,7 @@ class CollectionReplica:
         return snapshot
 
     async def _removals(self, after: int, transaction: Transaction) -> Sequence[Removal]:
-        return await SqlCollectionStore(transaction).removals_after(self._name.collection, after, _READ_BATCH_SIZE)
+        return await CollectionStore(transaction).removals_after(self._name.collection, after, _READ_BATCH_SIZE)
 
     async def _catch_up(self, deadline: float) -> bool:
         """Catch up with the committed state; False if the deadline passes first."""
@@ -250,10 +250,10 @@ class CollectionReplica:
         return state
 
     async def _state(self) -> CollectionState:
-        return await self._database.read(self._scope, lambda tx: SqlCollectionStore(tx).state(self._name.collection))
+        return await self._database.read(self._scope, lambda tx: CollectionStore(tx).state(self._name.collection))
 
     async def _read(self, transaction: Transaction) -> _Step:
-        store, (_, collection, model), reached = SqlCollectionStore(transaction), self._name, self._snapshot.number
+        store, (_, collection, model), reached = CollectionStore(transaction), self._name, self._snapshot.number
         chunks = list(await store.chunks_after(collection, reached, _READ_BATCH_SIZE, model))
         removals = await store.removals_after(collection, reached, _READ_BATCH_SIZE)
         returns = [] if model is None else await store.vector_updates_after(collection, model, reached, _SMALL_BATCH)

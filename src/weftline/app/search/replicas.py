@@ -13,6 +13,7 @@ from weftline.access.sql import AccessStore
 from weftline.app.background_tasks import BackgroundTasks
 from weftline.app.search.replica import CollectionReplica, Name
 from weftline.indexing.collections.model import MEMORY, SESSIONS, WINDOWS, collection_domain, index_damaged
+from weftline.indexing.collections.sql import CollectionStore
 from weftline.insight.alerts.service import Alerts
 from weftline.kernel.alerts import TENANT_SUBJECT
 from weftline.kernel.identity import ANYONE, system_actor
@@ -30,7 +31,6 @@ from weftline.search_index.segment_store import SegmentStore
 from weftline.search_index.snapshot import IndexSnapshot
 from weftline.search_index.view import CollectionView
 from weftline.storage.sql.alerts import SqlAlertStore
-from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.events import SqlEventStore, SqlOutbox
 from weftline.storage.sql.jobs import SqlJobStore
@@ -184,7 +184,7 @@ async def _index_again(collection: str, transaction: Transaction, outbox: Outbox
         # What is being indexed again for another reason goes on.
         running = await jobs.progress(REINDEXING_JOB)
         known = (None if running is None else IndexCursor.of(running).reindex) or ReindexRange(0, 0)
-        number = (await SqlCollectionStore(transaction).state(collection)).number
+        number = (await CollectionStore(transaction).state(collection)).number
         numbers = {SESSIONS: known.sessions, MEMORY: known.memory, WINDOWS: known.windows}
         numbers[collection] = max(numbers[collection], number)
         replaced = ReindexRange(numbers[SESSIONS], numbers[MEMORY], known.reembed, numbers[WINDOWS])

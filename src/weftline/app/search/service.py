@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from weftline.indexing.collections.model import SOURCES
+from weftline.indexing.collections.sql import CollectionStore
 from weftline.jobs.runner import attempt
 from weftline.kernel.thread_pools import SEARCH_THREADS, SHORT_THREADS
 from weftline.search.session_indexing.cursor import (
@@ -18,7 +19,6 @@ from weftline.search.session_indexing.cursor import (
 )
 from weftline.search.stores import PendingEvents
 from weftline.search_index.paths import remove_unknown
-from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.database import SYSTEM, Scope
 from weftline.storage.sql.jobs import SqlJobStore
 from weftline.storage.sql.session_index import unindexed_events
@@ -117,12 +117,12 @@ class SearchIndexes:
 
 
 async def _collections(transaction: Transaction) -> dict[str, CollectionState]:
-    store = SqlCollectionStore(transaction)
+    store = CollectionStore(transaction)
     return {collection: await store.state(collection) for collection in await store.names()}
 
 
 async def _prune_batch(collection: str, transaction: Transaction) -> bool:
-    return await SqlCollectionStore(transaction).prune_changes(collection)
+    return await CollectionStore(transaction).prune_changes(collection)
 
 
 class IndexLag:

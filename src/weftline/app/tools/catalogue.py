@@ -11,8 +11,10 @@ from weftline.app.search.service import rank
 from weftline.app.tools.needs import everyday_words, synonyms_of
 from weftline.app.tools.toolbox import WEFTLINE_TOOLS
 from weftline.indexing.collections.model import embedded_text
+from weftline.indexing.collections.sql import CollectionStore
 from weftline.indexing.embeddings.model import EmbedderUnavailable, TextRefused
 from weftline.indexing.embeddings.model_selection import serving_model
+from weftline.indexing.embeddings.sql import TenantModelStore
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import UnknownOperation
 from weftline.kernel.thread_pools import SEARCH_THREADS
@@ -23,9 +25,7 @@ from weftline.prompts.tools.model import TOOLS, RuntimeTool
 from weftline.prompts.tools.registry import visible_owners
 from weftline.search.index_view import CollectionQuery
 from weftline.search.model import Query, RankingWeights
-from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.database import Scope, caller_scope
-from weftline.storage.sql.embeddings import SqlTenantModelStore
 from weftline.storage.sql.tools import SqlToolStore
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class IndexedTools:
         numbers = [each.number for each in ranking.ranked if each.collection == TOOLS]
         items = await self._database.read(
             Scope(actor.tenant, principal=actor.path),
-            lambda tx: SqlCollectionStore(tx).versions_of(TOOLS, numbers),
+            lambda tx: CollectionStore(tx).versions_of(TOOLS, numbers),
         )
         scores: dict[str, float] = {}
         for each in ranking.ranked:
@@ -190,7 +190,7 @@ class IndexedTools:
         return await self._database.read(scope, lambda tx: SqlToolStore(tx).find(visible_owners(actor), names))
 
     async def _model(self, transaction: Transaction) -> str:
-        return serving_model(await SqlTenantModelStore(transaction).listed(), self._embeddings.models()).name
+        return serving_model(await TenantModelStore(transaction).listed(), self._embeddings.models()).name
 
     async def _view_of_registered(self, actor: Actor, model: str) -> View:
         items = None if actor.step is None else actor.step_tools

@@ -15,7 +15,7 @@ from weftline.exchange.record_log.redacted_records import QUOTING
 from weftline.exchange.record_log.sealing import OriginalContent, SealedContents
 from weftline.history.line_kinds import AGENT, SESSION, has_acls, is_signed, name_in, names_in, prefix_of
 from weftline.history.store import LineStore
-from weftline.indexing.collections.store import CollectionStore
+from weftline.indexing.collections.sql import CollectionStore
 from weftline.kernel.clock import Clock, from_micros, to_micros
 from weftline.kernel.errors import InvalidInput, PermissionDenied, SelfModification
 from weftline.kernel.events import NewEvent, Outbox

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from weftline.history.object_storage.model import ObjectState, Pointer
+    from weftline.history.object_storage.sql import ObjectIndex
 
 _NOT_THERE = (
     "Nothing was changed. Repeat the same call; if that fails, write the value again or restore it from a backup."
@@ -69,36 +70,6 @@ class UploadStart(NamedTuple):
     decision: UploadDecision
     at: int
     version: str | None = None
-
-
-class ObjectIndex(Protocol):
-    """The objects of the transaction's tenant with their states."""
-
-    async def begin(self, path: str, size: int, now: int) -> UploadStart:
-        """Record that an upload is about to start. A doomed object is revived and uploaded again."""
-        ...
-
-    async def uploaded(self, path: str, begun_at: int, version: str | None) -> bool:
-        """Record a finished upload; False if the object was doomed or its upload restarted meanwhile."""
-        ...
-
-    async def keep(self, path: str) -> bool:
-        """Mark an uploaded object as referenced; False if it is missing or being deleted."""
-        ...
-
-    async def doom(self, path: str) -> None:
-        """Mark an object as unreferenced. It is deleted after a grace period, see ``claim``."""
-        ...
-
-    async def find(self, path: str) -> StoredObject | None: ...
-
-    async def claim(self, now: int, limit: int) -> Sequence[str]:
-        """Lease objects for deletion: doomed ones, abandoned uploads, and those of expired leases."""
-        ...
-
-    async def cleared(self, path: str, claimed_at: int) -> None:
-        """Drop the index entry of an object that was deleted under this lease."""
-        ...
 
 
 class Staging(Protocol):

@@ -10,13 +10,13 @@ import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from weftline.indexing.embeddings.model import EmbeddingModelUnknown
-from weftline.indexing.embeddings.store import SHARE_UNITS
+from weftline.indexing.embeddings.sql import SHARE_UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from weftline.indexing.embeddings.model import Embeddings, Model
-    from weftline.indexing.embeddings.store import TenantModel, TenantModelStore
+    from weftline.indexing.embeddings.sql import TenantModel, TenantModelStore
 
 # Stored as a model name to mark that the tenant's models are restricted.
 _RESTRICTED = ""

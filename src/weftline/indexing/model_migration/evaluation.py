@@ -14,7 +14,7 @@ from weftline.indexing.model_migration.model import ModelComparison
 
 if TYPE_CHECKING:
     from weftline.indexing.collections.model import Chunk
-    from weftline.indexing.collections.store import CollectionStore
+    from weftline.indexing.collections.sql import CollectionStore
 
 TOP_K = 10
 _MAX_PROBES = 200

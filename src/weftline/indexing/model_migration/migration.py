@@ -9,10 +9,10 @@ import msgspec
 from msgspec import structs
 
 from weftline.indexing.collections.model import Chunk
-from weftline.indexing.collections.store import CollectionStore
+from weftline.indexing.collections.sql import CollectionStore
 from weftline.indexing.embeddings.model import Model
 from weftline.indexing.embeddings.model_selection import models_to_fill
-from weftline.indexing.embeddings.store import TenantModelStore
+from weftline.indexing.embeddings.sql import TenantModelStore
 from weftline.indexing.model_migration.canary import Canary, QuerySample
 from weftline.indexing.model_migration.evaluation import Probe, probes_in
 from weftline.indexing.model_migration.model import (
@@ -23,8 +23,8 @@ from weftline.indexing.model_migration.model import (
     ModelMigration,
     ModelMigrationInProgress,
     ModelMigrationNotFound,
-    ModelMigrationStore,
 )
+from weftline.indexing.model_migration.sql import ModelMigrationStore
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.events import EventType, NewEvent, Outbox
 from weftline.kernel.identity import PERMISSION, Actor, Permission

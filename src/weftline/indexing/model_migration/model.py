@@ -8,7 +8,7 @@ then deleted (``dropping``, then ``done``). Otherwise the migration is ``refused
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -126,15 +126,3 @@ class ModelMigration(msgspec.Struct, frozen=True, kw_only=True):
     def may_be_rolled_back(self, now: int) -> bool:
         """Tell whether searches can still return to the old model."""
         return self.state == "dropping" and self.comparable and not self.may_be_dropped(now)
-
-
-class ModelMigrationStore(Protocol):
-    """The latest model migration of the transaction's tenant."""
-
-    async def find(self) -> ModelMigration | None: ...
-
-    async def find_locked(self) -> ModelMigration | None:
-        """Return it and lock its row."""
-        ...
-
-    async def save(self, migration: ModelMigration) -> None: ...

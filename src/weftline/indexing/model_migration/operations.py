@@ -19,7 +19,7 @@ from weftline.indexing.embeddings.model_selection import (
     usable_model,
     usable_models,
 )
-from weftline.indexing.embeddings.store import Role, TenantModelStore
+from weftline.indexing.embeddings.sql import Role, TenantModelStore
 from weftline.indexing.model_migration.canary import MEANS, Canary, QueryComparison, Share
 from weftline.indexing.model_migration.migration import MigrationSteps
 from weftline.indexing.model_migration.model import (

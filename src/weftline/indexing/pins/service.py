@@ -8,7 +8,7 @@ import msgspec
 from msgspec import structs
 
 from weftline.indexing.pins.model import ItemPlace, PinLimits, PinnedItem, check_limits
-from weftline.indexing.pins.store import PinStore
+from weftline.indexing.pins.sql import PinStore
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.identity import Actor
 from weftline.kernel.tokens import approximate_tokens

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from weftline.access.grants import check_clearance
-from weftline.indexing.collections.store import CollectionStore
+from weftline.indexing.collections.sql import CollectionStore
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import InvalidInput, PermissionDenied, QuotaExceeded
 from weftline.kernel.identity import Actor, PrincipalKind

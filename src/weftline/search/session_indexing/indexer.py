@@ -12,8 +12,8 @@ from weftline.history.board_lines import session_of
 from weftline.history.line_kinds import kind_of, line_kinds, prefix_of
 from weftline.indexing.collections.item_ids import MemoryKey, item_of_key
 from weftline.indexing.collections.model import LOCK_ORDER, MEMORY, WINDOWS, NewChunk
-from weftline.indexing.collections.store import CollectionStore
-from weftline.indexing.embeddings.store import VectorStore
+from weftline.indexing.collections.sql import CollectionStore
+from weftline.indexing.embeddings.sql import VectorStore
 from weftline.records.record_ids import VersionId
 from weftline.search.items import is_window, window_place
 from weftline.search.persistent_memory import item_of_entry, version_of_entry

@@ -16,7 +16,7 @@ from weftline.indexing.collections.item_ids import MemoryKey, key_of_item
 from weftline.indexing.collections.model import PROSE, SOURCES, WHOLE_PLACE, ChunkOwner, NewChunk, embedded_text
 from weftline.indexing.entities import EntityType, extract_entities, pack_entities
 from weftline.indexing.pins.model import ItemPlace
-from weftline.indexing.pins.store import PinStore
+from weftline.indexing.pins.sql import PinStore
 from weftline.indexing.text_analysis import index_terms
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.identity import ANYONE, HUMAN, Actor

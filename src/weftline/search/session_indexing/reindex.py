@@ -9,7 +9,7 @@ from weftline.access.grants import check_highest_clearance
 from weftline.indexing.collections.model import MEMORY, SESSIONS, WINDOWS
 from weftline.indexing.embeddings.model import Embeddings
 from weftline.indexing.embeddings.model_selection import semantic_search_off
-from weftline.indexing.embeddings.store import TenantModelStore
+from weftline.indexing.embeddings.sql import TenantModelStore
 from weftline.kernel.identity import Permission
 from weftline.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
 from weftline.kernel.ports import JobStore

@@ -37,9 +37,11 @@ from weftline.history.model import (
     no_branch,
     trunk_of,
 )
-from weftline.history.object_storage.store import ObjectIndex, keep_staged
+from weftline.history.object_storage.sql import ObjectIndex
+from weftline.history.object_storage.store import keep_staged
 from weftline.history.revisions import resolve_revision
-from weftline.history.store import CheckoutStore, LineStore, RetentionStore, Rule
+from weftline.history.sql import CheckoutStore, RetentionStore
+from weftline.history.store import LineStore, Rule
 from weftline.indexing.collections.model import MEMORY
 from weftline.indexing.pins.model import BYTES_PER_TOKEN, ItemPlace
 from weftline.indexing.pins.service import Pins

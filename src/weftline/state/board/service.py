@@ -8,7 +8,8 @@ import msgspec
 
 from weftline.history.board_lines import line_of
 from weftline.history.model import MAIN, BranchNotFound, line_name
-from weftline.history.store import CheckoutStore, LineStore
+from weftline.history.sql import CheckoutStore
+from weftline.history.store import LineStore
 from weftline.indexing.pins.service import Pins
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import close_names

@@ -6,7 +6,7 @@ import msgspec
 
 from weftline.access.teams.model import TeamContent
 from weftline.indexing.collections.model import MEMORY
-from weftline.indexing.collections.store import CollectionStore
+from weftline.indexing.collections.sql import CollectionStore
 from weftline.kernel.identity import TEAM
 from weftline.models.budgets.model import PERIODS, BudgetName
 from weftline.models.budgets.sql import BudgetStore

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 
 from weftline.history.object_storage.model import ObjectDamaged, ObjectMissing, Pointer
+from weftline.history.object_storage.sql import hold_removals, release_removals
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import Conflict, DiskFull
 from weftline.storage.backup.archive import (
@@ -26,7 +27,6 @@ from weftline.storage.backup.archive import (
 from weftline.storage.backup.tables import OBJECTS, known_schema_steps, object_rows, tables_of_schema
 from weftline.storage.migrations.runner import status
 from weftline.storage.sql.database import SYSTEM
-from weftline.storage.sql.object_storage import hold_removals, release_removals
 
 if TYPE_CHECKING:
     import zipfile

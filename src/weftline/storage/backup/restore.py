@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weftline.history.object_storage.model import ObjectBusy, ObjectDamaged, ObjectState, Pointer
+from weftline.history.object_storage.sql import ObjectIndex
 from weftline.kernel.errors import Conflict
 from weftline.storage.backup.archive import (
     BackupUnusable,
@@ -31,7 +32,6 @@ from weftline.storage.backup.tables import (
 )
 from weftline.storage.migrations.runner import SchemaMismatch, migrate, status
 from weftline.storage.sql.database import SYSTEM
-from weftline.storage.sql.object_storage import SqlObjectIndex
 
 if TYPE_CHECKING:
     import zipfile
@@ -131,7 +131,7 @@ class _Backup:
             # A new generation, so that local index replicas from before the restore are not reused.
             await transaction.run("UPDATE collections SET generation = $1", secrets.randbits(62))
         for row in self._objects:
-            if not await SqlObjectIndex(transaction, row.tenant).keep(row.path):
+            if not await ObjectIndex(transaction, row.tenant).keep(row.path):
                 raise ObjectBusy
 
     async def _fill_table(self, transaction: Transaction, table: Table, counter: ProgressCounter) -> None:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from weftline.history.blobs import Blobs
 from weftline.history.composite_lines import PartVersion
 from weftline.history.model import BRANCH_MARK, ChangeKind
 from weftline.kernel.transaction import BATCH_SIZE, SqlStore, flat_batches
 from weftline.state.agent_context.model import pin_holder
 from weftline.state.agent_context.store import PinnedContext
-from weftline.storage.sql.blobs import SqlBlobs
 from weftline.storage.sql.history import SqlLineStore
 from weftline.storage.sql.history_rows import VERSION, version
 
@@ -116,7 +116,7 @@ class SqlSnapshotStore(SqlStore):
         return [found.get(at.line, []) for at in parts]
 
     async def values(self, blob_hashes: Iterable[bytes]) -> Mapping[bytes, str]:
-        return await SqlBlobs(self._tx).read(blob_hashes)
+        return await Blobs(self._tx).read(blob_hashes)
 
 
 def _is_on_branch(at: PartVersion) -> bool:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from weftline.history.blobs import Blobs
+from weftline.indexing.deferred_deletions import DeferredDeletions, PendingDeletion
 from weftline.kernel.errors import ServerBusy
 from weftline.models.metering.sql import FORGET_BATCH_SIZE, UsageStore
-from weftline.storage.sql.blobs import SqlBlobs
-from weftline.storage.sql.deferred_deletions import PendingDeletion, SqlDeferredDeletions
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -41,7 +41,7 @@ async def defer_line(transaction: Transaction, line_id: str) -> bool:
     """Leave commits and changes of a line to the background if there are many; tell whether they were."""
     if not await _is_large(transaction, "changes", "line_id", line_id):
         return False
-    await SqlDeferredDeletions(transaction).add(PendingDeletion(LINES, line_id))
+    await DeferredDeletions(transaction).add(PendingDeletion(LINES, line_id))
     return True
 
 
@@ -49,13 +49,13 @@ async def defer_session(transaction: Transaction, session_id: str) -> Collection
     """Leave the large tables of a session to the background; return those that were."""
     large = [name for name in _LARGE_TABLES if await _is_large(transaction, name, "session_id", session_id)]
     if large:
-        await SqlDeferredDeletions(transaction).add(PendingDeletion(SESSION_ROWS, session_id))
+        await DeferredDeletions(transaction).add(PendingDeletion(SESSION_ROWS, session_id))
     return large
 
 
 async def check_line_is_gone(transaction: Transaction, line_id: str) -> None:
     """Raise ServerBusy if rows of a deleted line of this name remain: a new one would show them."""
-    if await SqlDeferredDeletions(transaction).is_pending(PendingDeletion(LINES, line_id)):
+    if await DeferredDeletions(transaction).is_pending(PendingDeletion(LINES, line_id)):
         raise ServerBusy(
             "What had this name before is still being deleted.", retry_after_seconds=_RETRY_SECONDS, context_id=line_id
         )
@@ -66,7 +66,7 @@ async def delete_line_batch(transaction: Transaction, line_id: str) -> bool:
     rows = await transaction.all(_SOME_CHANGES, transaction.tenant, line_id, _BATCH)
     if rows:
         await transaction.many(_DELETE_CHANGE, [(transaction.tenant, line_id, row[0], row[1]) for row in rows])
-        await SqlBlobs(transaction).forget(each for row in rows for each in row[2:] if each is not None)
+        await Blobs(transaction).forget(each for row in rows for each in row[2:] if each is not None)
         return True
     return await transaction.changed(_DELETE_COMMITS, transaction.tenant, line_id, _BATCH) == _BATCH
 

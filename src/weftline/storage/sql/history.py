@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import structs
 
+from weftline.history.blobs import Blobs
 from weftline.history.line_kinds import has_acls, is_signed
 from weftline.history.model import (
     BRANCH_MARK,
@@ -21,11 +22,10 @@ from weftline.history.model import (
     branch_of,
     trunk_of,
 )
+from weftline.history.sql import erase_reviews, note_branch_gone
 from weftline.history.store import Pin
 from weftline.kernel.packed_text import unpack
 from weftline.kernel.transaction import BATCH_SIZE, batches
-from weftline.storage.sql.blobs import SqlBlobs
-from weftline.storage.sql.checkouts import note_branch_gone
 from weftline.storage.sql.edit_check import check_edit, check_may_branch, check_not_signed, tampered_base
 from weftline.storage.sql.erasure import check_line_is_gone, defer_line
 from weftline.storage.sql.history_rows import ALL_KEYS, CHANGE, COMMIT, VERSION, by_commit, recorded, version
@@ -33,7 +33,6 @@ from weftline.storage.sql.history_verify import find_damage
 from weftline.storage.sql.line_signatures import LineSignatures
 from weftline.storage.sql.lineage import add_derivations
 from weftline.storage.sql.pruning import delete_automatic_tags, prune_batch, prune_key
-from weftline.storage.sql.reviews import erase_reviews
 from weftline.storage.sql.sealing import copied_keys, originals, seal, seals, unseal
 from weftline.storage.sql.signed_lists import SignedLists
 from weftline.storage.sql.version_lookup import versions_at, versions_numbered, versions_of
@@ -246,7 +245,7 @@ class SqlLineStore:
     def __init__(self, transaction: Transaction, signing_secret: bytes = b"") -> None:
         self._tx = transaction
         self._tenant = transaction.tenant
-        self._blobs = SqlBlobs(transaction)
+        self._blobs = Blobs(transaction)
         self._secret = signing_secret
 
     async def create(self, line_id: str) -> None:

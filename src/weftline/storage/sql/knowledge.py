@@ -9,6 +9,8 @@ import msgspec
 from weftline.access.acl_column import decode_patterns, encode_patterns
 from weftline.indexing.chunking.model import ChunkingOptions
 from weftline.indexing.collections.model import domain_collection
+from weftline.indexing.collections.sql import in_json
+from weftline.indexing.deferred_deletions import DeferredDeletions, PendingDeletion
 from weftline.kernel.clock import DAY_MICROS
 from weftline.kernel.identity import named_types
 from weftline.kernel.transaction import SqlStore, placeholders
@@ -23,8 +25,6 @@ from weftline.knowledge.store import (
 )
 from weftline.knowledge.templates.model import DomainEvaluation, DomainTemplate
 from weftline.safety.trust.model import TrustLabel
-from weftline.storage.sql.collections import in_json
-from weftline.storage.sql.deferred_deletions import PendingDeletion, SqlDeferredDeletions
 from weftline.storage.sql.jobs import RowLease
 from weftline.storage.sql.knowledge_sources import erase_sources
 
@@ -103,7 +103,7 @@ class SqlDomainStore(SqlStore):
         )
         # Documents left of a deleted domain would reappear with it.
         deleted = PendingDeletion(domain_collection(domain.domain))
-        return row is not None and not await SqlDeferredDeletions(self._tx).is_pending(deleted)
+        return row is not None and not await DeferredDeletions(self._tx).is_pending(deleted)
 
     async def find(self, domain: str) -> Domain | None:
         row = await self._tx.one(_DOMAIN + "WHERE tenant = $1 AND domain = $2", self._tenant, domain)
@@ -160,7 +160,7 @@ class SqlDomainStore(SqlStore):
         await self._tx.run("DELETE FROM domains WHERE tenant = $1 AND domain = $2", self._tenant, domain)
         await erase_sources(self._tx, domain)
         if await self.clear(domain):
-            await SqlDeferredDeletions(self._tx).add(PendingDeletion(domain_collection(domain)))
+            await DeferredDeletions(self._tx).add(PendingDeletion(domain_collection(domain)))
 
     async def clear(self, domain: str) -> bool:
         """Delete a batch of documents of a deleted domain; True if there may be more."""

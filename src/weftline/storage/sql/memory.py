@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from weftline.history.blobs import Blobs
 from weftline.kernel.packed_text import text_of
 from weftline.kernel.transaction import SqlStore
 from weftline.safety.trust.model import decode_label, encode_label
 from weftline.state.memory.model import MemoryEntry, MemoryEntryWithValue, MemoryScope, MemoryUsage, ScopeSize
-from weftline.storage.sql.blobs import SqlBlobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -115,7 +115,7 @@ class SqlMemoryStore(SqlStore):
         return None if row is None else MemoryEntryWithValue(_entry(row), text_of(row[11]))
 
     async def values(self, blob_hashes: Iterable[bytes]) -> Mapping[bytes, str]:
-        return await SqlBlobs(self._tx).read(blob_hashes)
+        return await Blobs(self._tx).read(blob_hashes)
 
     async def put(self, scope: MemoryScope, entry: MemoryEntry) -> None:
         await self._tx.run(

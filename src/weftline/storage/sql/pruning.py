@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from weftline.history.blobs import Blobs
 from weftline.history.store import PruneCursor, Pruned
-from weftline.storage.sql.blobs import SqlBlobs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,4 +120,4 @@ async def forget_values(transaction: Transaction, line_id: str, going: Sequence[
     for key, seq, _ in going:
         await transaction.run(_FORGET, transaction.tenant, line_id, key, seq)
     sealed = await transaction.all(_SEALED, transaction.tenant, line_id) if going else []
-    return await SqlBlobs(transaction).forget([*(each[-1] for each in going), *(row[0] for row in sealed)])
+    return await Blobs(transaction).forget([*(each[-1] for each in going), *(row[0] for row in sealed)])

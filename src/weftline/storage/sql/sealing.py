@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from weftline.history.blobs import Blobs
 from weftline.history.model import blob_hash, trunk_of
 from weftline.history.store import OriginalVersion
 from weftline.kernel.packed_text import text_of
-from weftline.storage.sql.blobs import SqlBlobs
 from weftline.storage.sql.history_rows import decode_meta
 
 if TYPE_CHECKING:
@@ -82,10 +82,10 @@ async def seals(transaction: Transaction, trunks: Sequence[str]) -> bytes:
 async def seal(transaction: Transaction, version: OriginalVersion, shown: str, meta: ChangeMeta) -> None:
     """Show another value instead of what was written, and no reason."""
     place = transaction.tenant, version.line_id
-    await SqlBlobs(transaction).put(blob_hash(shown), shown, None)
+    await Blobs(transaction).put(blob_hash(shown), shown, None)
     await transaction.run(_SEAL, blob_hash(shown), _encode(meta).decode(), *place, version.key, version.seq)
     await transaction.run(_SEAL_REASON, *place, version.seq)
-    await SqlBlobs(transaction).forget([version.shown_hash])
+    await Blobs(transaction).forget([version.shown_hash])
 
 
 async def unseal(transaction: Transaction, version: OriginalVersion) -> None:
@@ -93,4 +93,4 @@ async def unseal(transaction: Transaction, version: OriginalVersion) -> None:
     place = transaction.tenant, version.line_id
     await transaction.run(_UNSEAL, *place, version.key, version.seq)
     await transaction.run(_UNSEAL_REASON, *place, version.seq)
-    await SqlBlobs(transaction).forget([version.shown_hash])
+    await Blobs(transaction).forget([version.shown_hash])

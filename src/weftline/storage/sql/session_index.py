@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from weftline.indexing.collections.item_ids import MemoryKey
 from weftline.indexing.collections.model import MEMORY, SESSIONS, WINDOWS
+from weftline.indexing.collections.sql import CollectionStore
 from weftline.kernel.ports import Progress
 from weftline.search.items import WindowPlace
 from weftline.search.session_indexing.cursor import (
@@ -15,7 +16,6 @@ from weftline.search.session_indexing.cursor import (
     IndexCursor,
     pending_events,
 )
-from weftline.storage.sql.collections import SqlCollectionStore
 from weftline.storage.sql.events import SqlEventStore
 from weftline.storage.sql.jobs import SqlJobStore
 
@@ -89,7 +89,7 @@ async def largest_backlog(transaction: Transaction) -> int:
 
 async def remove_session_from_index(transaction: Transaction, session_id: str, owners: Sequence[str]) -> None:
     """Remove a session from the collections: messages, board, windows, and these agents' memories of it."""
-    collections = SqlCollectionStore(transaction)
+    collections = CollectionStore(transaction)
     await collections.lock(SESSIONS)
     await collections.remove_place(SESSIONS, session_id)
     if owners:
@@ -108,13 +108,13 @@ async def _remove_windows(transaction: Transaction, session_id: str) -> None:
 
 
 async def remove_window_from_index(transaction: Transaction, session_id: str, agent_id: str) -> None:
-    collections = SqlCollectionStore(transaction)
+    collections = CollectionStore(transaction)
     await collections.lock(WINDOWS)
     await collections.remove_place(WINDOWS, str(WindowPlace(session_id, agent_id)))
 
 
 async def _remove_memories(transaction: Transaction, session_id: str, owners: Sequence[str]) -> None:
-    collections = SqlCollectionStore(transaction)
+    collections = CollectionStore(transaction)
     await collections.lock(MEMORY)
     for owner in owners:
         rows = await transaction.all(
@@ -133,7 +133,7 @@ async def _remove_memories(transaction: Transaction, session_id: str, owners: Se
 
 async def remove_message_from_index(transaction: Transaction, session_id: str, message_id: int) -> None:
     """Remove a message from its collection; the indexer adds it again with its new ACL."""
-    collections = SqlCollectionStore(transaction)
+    collections = CollectionStore(transaction)
     await collections.lock(SESSIONS)
     await collections.remove_item(SESSIONS, session_id, str(message_id))
 

@@ -11,6 +11,8 @@ from weftline.history.board_lines import line_of
 from weftline.history.line_kinds import SESSION
 from weftline.history.model import Head, branch_of
 from weftline.indexing.collections.model import SESSIONS, WINDOWS
+from weftline.indexing.collections.sql import in_json
+from weftline.indexing.deferred_deletions import DeferredDeletions, PendingDeletion
 from weftline.kernel.identity import named_types
 from weftline.kernel.transaction import SqlStore, batches
 from weftline.models.metering.sql import FORGET_BATCH_SIZE, UsageStore
@@ -18,8 +20,6 @@ from weftline.safety.approvals.sql import erase_approvals
 from weftline.search.items import WindowPlace
 from weftline.sessions.model import Session, SessionConfig
 from weftline.storage.sql.agent_context import erase_snapshots
-from weftline.storage.sql.collections import in_json
-from weftline.storage.sql.deferred_deletions import PendingDeletion, SqlDeferredDeletions
 from weftline.storage.sql.erasure import LINES, SESSION_ROWS, defer_session
 from weftline.storage.sql.layers import erase_layer_pins
 from weftline.storage.sql.lineage import erase_derivations
@@ -160,7 +160,7 @@ class SqlSessionStore(SqlStore):
             self._tx.named_types |= named_types(session.audience)
             await self._add_members(session)
         # Rows left of a deleted session with this id would become visible again.
-        deletions = SqlDeferredDeletions(self._tx)
+        deletions = DeferredDeletions(self._tx)
         return (
             added > 0
             and not await deletions.is_pending(PendingDeletion(SESSIONS, session.session_id))
@@ -305,7 +305,7 @@ class SqlSessionStore(SqlStore):
         await erase_derivations(self._tx, f"message:{session_id}")
         deferred = await defer_session(self._tx, session_id)
         if await UsageStore(self._tx).forget_session(session_id, FORGET_BATCH_SIZE):
-            await SqlDeferredDeletions(self._tx).add(PendingDeletion(SESSION_ROWS, session_id))
+            await DeferredDeletions(self._tx).add(PendingDeletion(SESSION_ROWS, session_id))
         for table in _TABLES_OF_SESSIONS:
             if table in deferred:
                 continue

@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from weftline.indexing.collections.model import NearChunk, PackedVectors
-from weftline.storage.sql.collections import SqlCollectionStore, in_json
+from weftline.indexing.collections.sql import CollectionStore, in_json
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.dialects.postgres_vectors import partition_of, swap_bytes
 
@@ -165,7 +165,7 @@ async def drop_unused_indexes(database: PostgresDatabase, tenant: str) -> None:
     """Drop the indexes whose collection or model has no vectors left."""
 
     async def used(transaction: Transaction) -> set[str]:
-        store = SqlCollectionStore(transaction)
+        store = CollectionStore(transaction)
         return {
             _index_name(tenant, collection, model)
             for collection in await store.names()

@@ -6,7 +6,7 @@ import pytest
 
 from weftline.indexing.embeddings.model import Model
 from weftline.indexing.embeddings.model_selection import known_models_to_fill, query_model
-from weftline.indexing.embeddings.store import TenantModel
+from weftline.indexing.embeddings.sql import TenantModel
 from weftline.indexing.model_migration.canary import (
     STEP_QUERIES,
     Canary,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from weftline.history.object_storage.model import GRACE_MICROS, PENDING_MICROS, ObjectState
 from weftline.history.object_storage.store import StoredObject, UploadDecision, UploadStart
+from weftline.kernel.transaction import SqlStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,16 +44,15 @@ UPDATE objects SET at = $1 WHERE tenant = $2 AND state = 'doomed' AND at = $3 AN
 """
 
 
-class SqlObjectIndex:
-    """SQL implementation of ObjectIndex, for the transaction's tenant or a given one."""
-
-    __slots__ = ("_tenant", "_tx")
+class ObjectIndex(SqlStore):
+    """The objects of the transaction's tenant, or of a given one, with their states."""
 
     def __init__(self, transaction: Transaction, tenant: str | None = None) -> None:
-        self._tx = transaction
+        super().__init__(transaction)
         self._tenant = transaction.tenant if tenant is None else tenant
 
     async def begin(self, path: str, size: int, now: int) -> UploadStart:
+        """Record that an upload is about to start. A doomed object is revived and uploaded again."""
         await self._tx.run(_BEGIN, self._tenant, path, size, now)
         found = await self._locked(path)
         if found is None or found.state is ObjectState.DELETING:
@@ -66,16 +66,19 @@ class SqlObjectIndex:
         )
 
     async def uploaded(self, path: str, begun_at: int, version: str | None) -> bool:
+        """Record a finished upload; False if the object was doomed or its upload restarted meanwhile."""
         changed = await self._tx.changed(
             _UPLOADED, _NO_VERSION if version is None else version, self._tenant, path, begun_at
         )
         return changed > 0
 
     async def keep(self, path: str) -> bool:
+        """Mark an uploaded object as referenced; False if it is missing or being deleted."""
         changed = await self._tx.changed(_KEEP, self._tenant, path)
         return changed > 0
 
     async def doom(self, path: str) -> None:
+        """Mark an object as unreferenced. It is deleted after a grace period, see ``claim``."""
         await self._tx.run(
             "UPDATE objects SET state = 'doomed', at = $1 WHERE tenant = $2 AND path = $3 AND state = 'kept'",
             _UNNOTICED,
@@ -87,6 +90,7 @@ class SqlObjectIndex:
         return _stored(await self._tx.one(_OBJECT, self._tenant, path))
 
     async def claim(self, now: int, limit: int) -> Sequence[str]:
+        """Lease objects for deletion: doomed ones, abandoned uploads, and those of expired leases."""
         await self._notice_doomed(now, limit)
         rows = await self._tx.all(_DUE_PATHS, now - GRACE_MICROS, now - PENDING_MICROS, self._tenant, _UNNOTICED, limit)
         for (path,) in rows:
@@ -99,6 +103,7 @@ class SqlObjectIndex:
         return [row[0] for row in rows]
 
     async def cleared(self, path: str, claimed_at: int) -> None:
+        """Drop the index entry of an object that was deleted under this lease."""
         await self._tx.run(
             "DELETE FROM objects WHERE tenant = $1 AND path = $2 AND state = 'deleting' AND at = $3",
             self._tenant,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from weftline.kernel.transaction import SqlStore
+
 if TYPE_CHECKING:
     from weftline.kernel.transaction import Transaction
 
@@ -19,14 +21,8 @@ class PendingDeletion(NamedTuple):
     place: str = _WHOLE_COLLECTION
 
 
-class SqlDeferredDeletions:
+class DeferredDeletions(SqlStore):
     """Queue of deferred deletions of one tenant."""
-
-    __slots__ = ("_tenant", "_tx")
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._tx = transaction
-        self._tenant = transaction.tenant
 
     async def add(self, deleted: PendingDeletion) -> None:
         await self._tx.run(

@@ -5,23 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weftline.indexing.pins.model import ItemPlace, PinnedItem
+from weftline.kernel.transaction import SqlStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.kernel.transaction import Row, Transaction
+    from weftline.kernel.transaction import Row
 
 _PIN = "SELECT collection, place, item, session_id, tokens, pinned_by, pinned_at FROM pinned_items "
 
 
-class SqlPinStore:
-    """Pinned items of one tenant."""
-
-    __slots__ = ("_tenant", "_tx")
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._tx = transaction
-        self._tenant = transaction.tenant
+class PinStore(SqlStore):
+    """The pinned items of the transaction's tenant."""
 
     async def find(self, at: ItemPlace) -> PinnedItem | None:
         row = await self._tx.one(
@@ -34,6 +29,7 @@ class SqlPinStore:
         return None if row is None else _pin(row)
 
     async def of_place(self, collection: str, place: str) -> Sequence[PinnedItem]:
+        """Return the pins of a session, or of the memory of an owner, oldest first."""
         rows = await self._tx.all(
             _PIN + "WHERE tenant = $1 AND collection = $2 AND place = $3 ORDER BY pinned_at, item",
             self._tenant,

@@ -8,6 +8,7 @@ import msgspec
 
 from weftline.indexing.model_migration.canary import Canary
 from weftline.indexing.model_migration.model import ModelComparison, ModelMigration
+from weftline.kernel.transaction import SqlStore
 
 if TYPE_CHECKING:
     from weftline.kernel.transaction import Row, Transaction
@@ -22,19 +23,14 @@ ON CONFLICT (tenant) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for na
 """  # noqa: S608 - likewise
 
 
-class SqlModelMigrationStore:
-    """One row per tenant."""
-
-    __slots__ = ("_tenant", "_tx")
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._tx = transaction
-        self._tenant = transaction.tenant
+class ModelMigrationStore(SqlStore):
+    """The latest model migration of the transaction's tenant."""
 
     async def find(self) -> ModelMigration | None:
         return _migration(await self._tx.one(_MIGRATION, self._tenant))
 
     async def find_locked(self) -> ModelMigration | None:
+        """Return it and lock its row."""
         return _migration(await self._tx.one(_MIGRATION + "{for_update}", self._tenant))
 
     async def save(self, migration: ModelMigration) -> None:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from weftline.indexing.collections.model import Chunk, CollectionState, IndexedChunk, Removal, VectorUpdate
-from weftline.kernel.transaction import BATCH_SIZE, flat_batches
-from weftline.storage.sql.deferred_deletions import DELETE_BATCH_SIZE, PendingDeletion, SqlDeferredDeletions
-from weftline.storage.sql.embeddings import SqlVectorStore
+from weftline.indexing.deferred_deletions import DELETE_BATCH_SIZE, DeferredDeletions, PendingDeletion
+from weftline.indexing.embeddings.sql import VectorStore
+from weftline.kernel.transaction import BATCH_SIZE, SqlStore, flat_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from weftline.indexing.collections.model import NewChunk
-    from weftline.kernel.transaction import Row, Transaction
+    from weftline.kernel.transaction import Row
 
 NumberOrText = TypeVar("NumberOrText", int, str)
 
@@ -54,22 +54,18 @@ SELECT (SELECT COUNT(*) FROM chunks WHERE tenant = $1 AND collection = $2), COAL
 """
 
 
-class SqlCollectionStore:
-    """Collections of one tenant."""
-
-    __slots__ = ("_tenant", "_tx")
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._tx = transaction
-        self._tenant = transaction.tenant
+class CollectionStore(SqlStore):
+    """Collections of the transaction's tenant. A write locks its collection until the transaction ends."""
 
     async def names(self) -> Sequence[str]:
+        """Return the names of all collections."""
         rows = await self._tx.all(
             "SELECT collection FROM collections WHERE tenant = $1 ORDER BY collection", self._tenant
         )
         return [row[0] for row in rows]
 
     async def count_chunks(self) -> int:
+        """Return how many chunks all collections have."""
         row = await self._tx.one("SELECT COALESCE(SUM(chunks), 0) FROM collections WHERE tenant = $1", self._tenant)
         return 0 if row is None else int(row[0])
 
@@ -82,6 +78,7 @@ class SqlCollectionStore:
         return CollectionState() if row is None else CollectionState(*row)
 
     async def lock(self, collection: str) -> None:
+        """Lock a collection against other writers until the transaction ends."""
         await self._reserve_numbers(collection, 0, more=0)
 
     async def repair(self, collection: str) -> bool:
@@ -115,6 +112,7 @@ class SqlCollectionStore:
     async def add(
         self, collection: str, chunks: Sequence[NewChunk], vectors: Mapping[str, Sequence[bytes | None]]
     ) -> Sequence[int]:
+        """Add chunks with their vectors of each model, as far as they have one yet; return their numbers."""
         if not chunks:
             return []
         first = await self._reserve_numbers(collection, len(chunks), more=len(chunks))
@@ -148,7 +146,7 @@ class SqlCollectionStore:
         if existing:
             await self._delete(collection, existing)
             # Content that is no longer searchable leaves no cached embedding.
-            await SqlVectorStore(self._tx).delete_unreferenced([*existing.values()])
+            await VectorStore(self._tx).delete_unreferenced([*existing.values()])
             first = await self._reserve_numbers(collection, len(existing), more=-len(existing))
             await self._tx.many(
                 "INSERT INTO chunk_removals (tenant, collection, number, removed) VALUES ($1, $2, $3, $4)",
@@ -157,6 +155,7 @@ class SqlCollectionStore:
         return len(existing)
 
     async def remove_item(self, collection: str, place: str, item: str, *, before: int | None = None) -> int:
+        """Remove an item, or only its versions before this one."""
         rows = await self._tx.all(
             """
             SELECT number FROM chunks
@@ -171,13 +170,21 @@ class SqlCollectionStore:
         return await self.remove(collection, [row[0] for row in rows])
 
     async def remove_place(self, collection: str, place: str) -> None:
+        """Remove everything of a deleted place; large amounts are removed in the background.
+
+        Until then the place must not be reused.
+        """
         if await self.delete_place_batch(collection, place):
-            await SqlDeferredDeletions(self._tx).add(PendingDeletion(collection, place))
+            await DeferredDeletions(self._tx).add(PendingDeletion(collection, place))
 
     async def remove_collection(self, collection: str) -> None:
+        """Remove a collection with its vectors; large amounts are removed in the background.
+
+        Until then the name must not be reused.
+        """
         await self._tx.run("DELETE FROM collections WHERE tenant = $1 AND collection = $2", self._tenant, collection)
         if await self.delete_batch(collection):
-            await SqlDeferredDeletions(self._tx).add(PendingDeletion(collection))
+            await DeferredDeletions(self._tx).add(PendingDeletion(collection))
 
     async def delete_place_batch(self, collection: str, place: str) -> bool:
         """Delete a batch of chunks of a place; return whether more may remain."""
@@ -204,6 +211,7 @@ class SqlCollectionStore:
         return DELETE_BATCH_SIZE in cleared
 
     async def prune_changes(self, collection: str) -> bool:
+        """Delete a batch of change records that are no longer retained; return whether more may remain."""
         state = await self.state(collection)
         prune_up_to = state.pruned_up_to + state.prunable
         # The watermark never goes back, even if another process was faster.
@@ -217,6 +225,7 @@ class SqlCollectionStore:
         return await self._delete_removals(collection, prune_up_to) == DELETE_BATCH_SIZE
 
     async def find(self, collection: str, numbers: Sequence[int]) -> Sequence[Chunk]:
+        """Return the existing chunks, in order of their numbers."""
         rows = await self._tx.all(
             _CHUNK + "WHERE tenant = $1 AND collection = $2 AND number {among}$3{end_among} ORDER BY number",
             self._tenant,
@@ -226,6 +235,7 @@ class SqlCollectionStore:
         return [_chunk(collection, row) for row in rows]
 
     async def versions_of(self, collection: str, numbers: Sequence[int]) -> dict[int, tuple[str, str, int]]:
+        """Return place, item and version of chunks, by number."""
         rows = await self._tx.all(
             """
             SELECT number, place, item, version FROM chunks
@@ -238,6 +248,7 @@ class SqlCollectionStore:
         return {number: (place, item, version) for number, place, item, version in rows}
 
     async def of_item(self, collection: str, place: str, item: str, version: int | None = None) -> Sequence[Chunk]:
+        """Return the chunks of an item, in order: of one version, or of all."""
         rows = await self._tx.all(
             _CHUNK
             + """
@@ -253,6 +264,7 @@ class SqlCollectionStore:
         return [_chunk(collection, row) for row in rows]
 
     async def items_of(self, collection: str, place: str) -> dict[str, set[int]]:
+        """Return the items of a place, with the versions that they are indexed in."""
         rows = await self._tx.all(
             "SELECT DISTINCT item, version FROM chunks WHERE tenant = $1 AND collection = $2 AND place = $3",
             self._tenant,
@@ -265,6 +277,7 @@ class SqlCollectionStore:
         return items
 
     async def numbers_of(self, collection: str, place: str, item: str, version: int) -> Sequence[int]:
+        """Return the numbers of the chunks of one version of an item."""
         rows = await self._tx.all(
             """
             SELECT number FROM chunks
@@ -279,6 +292,7 @@ class SqlCollectionStore:
         return [row[0] for row in rows]
 
     async def numbers_of_items(self, collection: str, place: str, items: Sequence[str]) -> Sequence[int]:
+        """Return the numbers of the chunks of items of a place, in any version."""
         rows = await self._tx.all(
             """
             SELECT number FROM chunks
@@ -294,6 +308,7 @@ class SqlCollectionStore:
     async def chunks_at(
         self, collection: str, place: str, positions: Sequence[tuple[str, int, int]]
     ) -> Sequence[Chunk]:
+        """Return the chunks at positions of a place: item, version and ordinal."""
         found: dict[int, Chunk] = {}
         for batch in flat_batches(positions):
             rows = await self._tx.all(_CHUNKS_AT, self._tenant, collection, place, *batch)
@@ -301,6 +316,7 @@ class SqlCollectionStore:
         return list(found.values())
 
     async def newest(self, collection: str, places: Sequence[str], limit: int) -> Sequence[Chunk]:
+        """Return the latest chunks of these places, newest first."""
         wanted = set(places)
         found: list[Chunk] = []
         before = _MAX_NUMBER
@@ -319,6 +335,10 @@ class SqlCollectionStore:
         return found[:limit]
 
     async def chunks_after(self, collection: str, number: int, limit: int, model: str | None) -> Sequence[IndexedChunk]:
+        """Return the indexed columns of the chunks after a number, with vectors of the model if given.
+
+        A chunk without a vector of that model has None.
+        """
         if model is None:
             rows = await self._tx.all(
                 f"""
@@ -346,6 +366,7 @@ class SqlCollectionStore:
         return [_indexed_chunk(row) for row in rows]
 
     async def chunks_between(self, collection: str, first: int, last: int, model: str) -> Sequence[IndexedChunk]:
+        """Return the indexed columns of the chunks between two numbers, with vectors of a model."""
         rows = await self._tx.all(
             f"""
             {_INDEXED_COLUMNS}, vector {_JOIN_VECTORS}
@@ -376,6 +397,7 @@ class SqlCollectionStore:
     async def vector_updates_after(
         self, collection: str, model: str, number: int, limit: int
     ) -> Sequence[VectorUpdate]:
+        """Return the chunks that got vectors of a model later, after a number."""
         rows = await self._tx.all(
             """
             SELECT number, first, last FROM chunk_vector_updates
@@ -403,6 +425,7 @@ class SqlCollectionStore:
         return dict(rows)
 
     async def add_vectors(self, collection: str, model: str, vectors: Mapping[int, bytes]) -> int:
+        """Add vectors of another model to existing chunks; return how many."""
         await self._reserve_numbers(collection, 0, more=0)
         existing = await self._existing(collection, vectors)
         if existing:
@@ -422,6 +445,7 @@ class SqlCollectionStore:
         return len(existing)
 
     async def without_vector(self, collection: str, model: str, after: int, limit: int) -> Sequence[Chunk]:
+        """Return chunks after a number that should have a vector of a model and have none."""
         rows = await self._tx.all(
             _CHUNK  # noqa: S608 - our own columns
             + """
@@ -450,6 +474,7 @@ class SqlCollectionStore:
         return count
 
     async def drop_vectors(self, collection: str, model: str, limit: int) -> int:
+        """Delete up to ``limit`` vectors of a model; return how many."""
         return await self._tx.changed(
             """
             DELETE FROM chunk_vectors WHERE tenant = $1 AND collection = $2 AND model = $3 AND number IN (
@@ -477,7 +502,7 @@ class SqlCollectionStore:
                 rows[-1][0],
             )
             # Content that is no longer searchable leaves no cached embedding.
-            await SqlVectorStore(self._tx).delete_unreferenced([row[1] for row in rows])
+            await VectorStore(self._tx).delete_unreferenced([row[1] for row in rows])
         return len(rows)
 
     async def _delete_removals(self, collection: str, until: int) -> int:

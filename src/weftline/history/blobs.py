@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from weftline.history.object_storage.sql import ObjectIndex
 from weftline.kernel.packed_text import pack, text_of
 from weftline.kernel.transaction import SqlStore, batches, placeholders
-from weftline.storage.sql.object_storage import SqlObjectIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ SELECT tenant, hash FROM blobs WHERE tenant = $1 AND hash = $2 ON CONFLICT DO NO
 """
 
 
-class SqlBlobs(SqlStore):
+class Blobs(SqlStore):
     """Values of one tenant."""
 
     async def put(self, blob_hash: bytes, content: str, outside: str | None) -> None:
@@ -82,7 +82,7 @@ class SqlBlobs(SqlStore):
         gone = await self._tx.changed(_DELETE_UNREFERENCED, self._tenant, blob_hash)
         outside, size = locked
         if gone and outside is not None:
-            await SqlObjectIndex(self._tx).doom(outside)
+            await ObjectIndex(self._tx).doom(outside)
         return int(size) if gone else 0
 
     async def _doubt(self, blob_hash: bytes) -> None:
