@@ -26,10 +26,10 @@ from weftline.jobs.scheduler import Work
 from weftline.kernel.clock import to_micros
 from weftline.models.metering.model import NewUsageEntry, UsageKey, UsageSums
 from weftline.models.metering.sql import UsageStore
+from weftline.prompts.assembly.sql import ReceiptStore
 from weftline.prompts.efficiency.model import efficiency_of
 from weftline.settings import Settings
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.receipts import SqlReceiptStore
 from weftline.testing.clock import FrozenClock
 from weftline.testing.receipts import receipt
 
@@ -144,7 +144,7 @@ async def _add_calls(
         batch = [name for name in agents[start : start + _BATCH] for _ in range(calls)]
 
         async def add(transaction: Transaction, batch: Sequence[str] = batch) -> None:
-            receipts, entries = SqlReceiptStore(transaction), []
+            receipts, entries = ReceiptStore(transaction), []
             for name in batch:
                 made = receipt(f"r{next(_numbers)}", to_micros(clock.now()), agent_id=name)
                 limits = replace(made.limits, window_tokens=_CAPACITY)

@@ -31,10 +31,10 @@ from weftline.indexing.collections.sql import CollectionStore
 from weftline.indexing.text_analysis import index_terms
 from weftline.kernel.identity import ANYONE
 from weftline.knowledge.model import Domain
+from weftline.knowledge.sql import DomainStore
 from weftline.search.index_view import CollectionQuery
 from weftline.settings import Settings
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.knowledge import SqlDomainStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -238,7 +238,7 @@ async def _fill(app: App, tenant: str, data_source: SyntheticData, model: str, v
     documents = range(-(-len(vectors) // _CHUNKS_PER_DOCUMENT))
     rows = [(tenant, _DOMAIN, str(document)) for document in documents]
     domain = Domain(domain=_DOMAIN, description="", clearance=1, created_by="human:admin", created_at=0, updated_at=0)
-    await app.database.write(Scope(tenant), lambda tx: SqlDomainStore(tx).add(domain))
+    await app.database.write(Scope(tenant), lambda tx: DomainStore(tx).add(domain))
     await app.database.write(Scope(tenant), lambda tx: tx.many(_DOCUMENT, rows))
     for start in range(0, len(vectors), _BATCH_SIZE):
         batch = [vector.tobytes() for vector in vectors[start : start + _BATCH_SIZE]]

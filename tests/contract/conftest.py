@@ -11,42 +11,42 @@ from weftline.access.audit_log import AuditStore
 from weftline.access.sql import AccessStore, PlanStore
 from weftline.access.teams.sql import TeamStore
 from weftline.app.tenants import Tenants
+from weftline.exchange.transfer.sql import PolicyStore
 from weftline.history.object_storage.sql import ObjectIndex
 from weftline.history.sql import CheckoutStore, PruningLog, RetentionStore, ReviewStore, SnapshotIndex
 from weftline.indexing.collections.sql import CollectionStore
 from weftline.indexing.embeddings.sql import TenantModelStore, VectorStore
 from weftline.indexing.model_migration.sql import ModelMigrationStore
 from weftline.indexing.pins.sql import PinStore
+from weftline.insight.alerts.sql import AlertStore
+from weftline.insight.metrics.sql import MetricHistoryStore
+from weftline.knowledge.sources.sql import SourceStore
+from weftline.knowledge.sql import DocumentStore, DomainStore
 from weftline.models.budgets.sql import BudgetStore
 from weftline.models.language_models.factors import TokenFactorStore
 from weftline.models.metering.sql import UsageStore
+from weftline.prompts.assembly.sql import ReceiptStore
+from weftline.prompts.tools.sql import SelectionStore, StepStore, ToolStore
+from weftline.records.sql import RecordStore
 from weftline.safety.approvals.sql import ApprovalStore
 from weftline.safety.guardrails.sql import HitStore
+from weftline.sessions.events.webhooks.sql import WebhookStore
+from weftline.sessions.messages.sql import InboxStore
+from weftline.state.memory.sql import MemoryStore
 from weftline.storage.migrations.runner import migrate
 from weftline.storage.sql.agent_context import SqlSnapshotStore
-from weftline.storage.sql.alerts import SqlAlertStore
 from weftline.storage.sql.board import SqlConventionStore, SqlEntryStore
-from weftline.storage.sql.compactions import SqlCompactionStore
 from weftline.storage.sql.database import Scope, connect
 from weftline.storage.sql.events import SqlEventStore, SqlOutbox
 from weftline.storage.sql.history import SqlLineStore
-from weftline.storage.sql.inbox import SqlInboxStore
 from weftline.storage.sql.jobs import SqlJobStore
-from weftline.storage.sql.knowledge import SqlDocumentStore, SqlDomainStore
-from weftline.storage.sql.knowledge_sources import SqlSourceStore
 from weftline.storage.sql.layers import SqlCriticalEditStore, SqlLayerStore
 from weftline.storage.sql.line_signatures import LineSignatures
 from weftline.storage.sql.lineage import SqlLineageStore
-from weftline.storage.sql.memory import SqlMemoryStore
 from weftline.storage.sql.messages import SqlMessageStore
-from weftline.storage.sql.metric_history import SqlMetricHistory
-from weftline.storage.sql.policies import SqlPolicyStore
-from weftline.storage.sql.receipts import SqlReceiptStore
-from weftline.storage.sql.records import SqlRecordStore
 from weftline.storage.sql.sessions import SqlSessionStore
-from weftline.storage.sql.tools import SqlSelectionStore, SqlStepStore, SqlToolStore
-from weftline.storage.sql.webhooks import SqlWebhookStore
 from weftline.storage.sql.windows import SqlWindowStore
+from weftline.windows.compaction.sql import CompactionStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -79,15 +79,15 @@ class SqlStores:
     def __init__(self, database: Database, tenant: str, clock: FrozenClock) -> None:
         kinds: dict[str, Callable[[Transaction], Any]] = {
             "access": AccessStore,
-            "alerts": SqlAlertStore,
+            "alerts": AlertStore,
             "approvals": ApprovalStore,
             "audit": AuditStore,
             "budgets": BudgetStore,
-            "compactions": SqlCompactionStore,
+            "compactions": CompactionStore,
             "conventions": SqlConventionStore,
             "critical_edits": SqlCriticalEditStore,
-            "documents": SqlDocumentStore,
-            "domains": SqlDomainStore,
+            "documents": DocumentStore,
+            "domains": DomainStore,
             "entries": SqlEntryStore,
             "events": SqlEventStore,
             "hits": HitStore,
@@ -96,41 +96,41 @@ class SqlStores:
             "lineage": SqlLineageStore,
             "line_keys": lambda transaction: LineSignatures(transaction, b""),
             "lines": SqlLineStore,
-            "memory": SqlMemoryStore,
-            "inbox": SqlInboxStore,
+            "memory": MemoryStore,
+            "inbox": InboxStore,
             "messages": SqlMessageStore,
             "model_migrations": ModelMigrationStore,
             "objects": ObjectIndex,
             "outbox": lambda transaction: SqlOutbox(transaction, clock),
             "past": lambda transaction: SqlOutbox(transaction, clock),
             "plans": PlanStore,
-            "policies": SqlPolicyStore,
-            "receipts": SqlReceiptStore,
+            "policies": PolicyStore,
+            "receipts": ReceiptStore,
             "prunings": PruningLog,
-            "records": SqlRecordStore,
+            "records": RecordStore,
             "retention": RetentionStore,
             "reviews": ReviewStore,
             "sessions": SqlSessionStore,
             "collections": CollectionStore,
             "snapshot_index": SnapshotIndex,
-            "sources": SqlSourceStore,
+            "sources": SourceStore,
             "snapshots": SqlSnapshotStore,
             "checkouts": CheckoutStore,
             "tenant_models": TenantModelStore,
             "teams": TeamStore,
             "pins": PinStore,
-            "tools": SqlToolStore,
-            "steps": SqlStepStore,
-            "selections": SqlSelectionStore,
+            "tools": ToolStore,
+            "steps": StepStore,
+            "selections": SelectionStore,
             "token_factors": TokenFactorStore,
             "usage": UsageStore,
             "vectors": VectorStore,
-            "webhooks": SqlWebhookStore,
+            "webhooks": WebhookStore,
             "windows": SqlWindowStore,
         }
         for name, make in kinds.items():
             setattr(self, name, StorePerCall(database, tenant, make))
-        self.metric_history = StorePerCall(database, None, SqlMetricHistory)
+        self.metric_history = StorePerCall(database, None, MetricHistoryStore)
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ from support.world import SESSION, Caller, World, outcome
 from weftline.kernel.correlation import Correlation
 from weftline.records.event_classes import to_cloud_event
 from weftline.records.model import decode_record
+from weftline.records.sql import RecordStore
 from weftline.records.store import Redaction
 from weftline.records.vocabulary import OmissionReason
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.events import SqlEventStore
-from weftline.storage.sql.records import SqlRecordStore
 
 CLASSES = [
     "context.surface.created",
@@ -189,7 +189,7 @@ async def every_reason(world: World) -> Any:
     await planner.say("Lunch is at noon.")
     await world.index_sessions()
     redaction = Redaction(f"board:{SESSION}/redacted/1.1", SESSION, "removed", "manual", "secret", "orchestrator", 0)
-    await world.app.database.write(Scope(world.tenant), lambda tx: SqlRecordStore(tx).redact(redaction))
+    await world.app.database.write(Scope(world.tenant), lambda tx: RecordStore(tx).redact(redaction))
     await planner.delete("deleted")
     # Before the index follows.
     await world.sql("UPDATE messages SET audience = 'orchestrator' WHERE message_id = $1", hidden)

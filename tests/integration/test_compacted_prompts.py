@@ -14,9 +14,9 @@ from support.windows import ingest as ingest_events
 from support.windows import message, show
 from support.world import SESSION, World, refused
 from weftline.jobs.compaction import COMPACT
+from weftline.records.sql import RecordStore
 from weftline.records.store import Redaction
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.records import SqlRecordStore
 from weftline.windows.compaction.model import CompactedView, FactKind, KeyFact, ShortenedEvent
 
 SYSTEM = {"role": "system", "content": "Answer briefly."}
@@ -453,7 +453,7 @@ async def test_a_summary_that_is_redacted_is_neither_sent_nor_replayed(world: Wo
         redacted_at=1,
         type="context_summary",
     )
-    await world.app.database.write(Scope(world.tenant), lambda tx: SqlRecordStore(tx).redact(redaction))
+    await world.app.database.write(Scope(world.tenant), lambda tx: RecordStore(tx).redact(redaction))
     with refused("RECEIPT_PRUNED"):
         await replay(world.analysis, answer)
     again = await assemble(world.analysis)

@@ -23,11 +23,11 @@ from support.statement_log import statements_of
 from support.windows import contents, create, ingest, message, published, show
 from support.world import SESSION, refused
 from weftline.jobs.compaction import COMPACT
-from weftline.storage.sql.compactions import due_compactions
 from weftline.storage.sql.database import SYSTEM, Scope
 from weftline.storage.sql.jobs import SqlJobStore
 from weftline.windows.compaction.compactor import Compactor
 from weftline.windows.compaction.runs import MAX_ATTEMPTS, MAX_FAILURES
+from weftline.windows.compaction.sql import due_compactions
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

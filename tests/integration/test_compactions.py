@@ -10,7 +10,7 @@ import pytest
 from support.windows import contents, create, ingest, message
 from support.world import SESSION, outcome, refused
 from weftline.windows.compaction import operations
-from weftline.windows.compaction.store import KEPT_VIEWS
+from weftline.windows.compaction.sql import KEPT_VIEWS
 from weftline.windows.compaction.views import MAX_PAGE_BYTES
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ def embedder(monkeypatch: pytest.MonkeyPatch) -> QuickEmbedder:
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use small batches and pause the deletion job."""
     monkeypatch.setattr("weftline.indexing.collections.sql.DELETE_BATCH_SIZE", 4)
-    monkeypatch.setattr("weftline.storage.sql.knowledge._DELETE_BATCH", 2)
+    monkeypatch.setattr("weftline.knowledge.sql._DELETE_BATCH", 2)
     pause_jobs(monkeypatch, "collections.delete")
 
 

@@ -23,7 +23,7 @@ from support.world import refused
 from weftline.indexing.collections.sql import CollectionStore
 from weftline.indexing.embeddings.model import EmbedderUnavailable, TextRefused
 from weftline.knowledge.ingestion import IngestTransaction
-from weftline.knowledge.store import QueuedDocument
+from weftline.knowledge.sql import QueuedDocument
 from weftline.providers.document_trial import DocumentTrial
 from weftline.storage.sql.database import Scope
 

@@ -22,9 +22,9 @@ from weftline.exchange.transfer.bundle_format import BundleHeader, BundleSession
 from weftline.exchange.transfer.policy_filter import AppliedPolicy
 from weftline.kernel.correlation import Correlation
 from weftline.kernel.fair_queue import FairSlots
+from weftline.records.sql import RecordStore
 from weftline.records.store import Redaction
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.records import SqlRecordStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -384,7 +384,7 @@ async def test_redacted_items_are_exported_without_content(world: World) -> None
     await world.planner.write("goal", "call +49 30 1234567")
     item_id = f"board:{SESSION}/goal/1.1"
     redaction = Redaction(item_id, SESSION, "removed", "by hand", "private", "orchestrator", 0)
-    await world.app.database.write(Scope(world.tenant), lambda tx: SqlRecordStore(tx).redact(redaction))
+    await world.app.database.write(Scope(world.tenant), lambda tx: RecordStore(tx).redact(redaction))
     bundle = await exported(world.planner)
     assert items(bundle)[item_id]["redaction_state"] == "removed"
     assert b"1234567" not in bundle

@@ -23,10 +23,10 @@ from weftline.exchange.transfer.bundle_format import (
 )
 from weftline.kernel.correlation import Correlation
 from weftline.kernel.events import NewEvent
+from weftline.records.sql import RecordStore
 from weftline.records.store import Redaction
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.events import SqlOutbox
-from weftline.storage.sql.records import SqlRecordStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -306,13 +306,11 @@ async def test_a_turn_is_imported_as_records_for_admins(world: World, importer: 
     assert (result.session_id, result.records) == (None, len(records(bundle)))
     name = f"{BOARD}/goal/1.1"
     kept = await world.app.database.read(
-        Scope(world.other_tenant), lambda tx: SqlRecordStore(tx).find("context_item", name)
+        Scope(world.other_tenant), lambda tx: RecordStore(tx).find("context_item", name)
     )
     assert kept is not None
     assert msgspec.json.decode(kept.body) == items(bundle)[name]
-    content = await world.app.database.read(
-        Scope(world.other_tenant), lambda tx: SqlRecordStore(tx).content(None, name)
-    )
+    content = await world.app.database.read(Scope(world.other_tenant), lambda tx: RecordStore(tx).content(None, name))
     assert content == large.encode()
     again = await imported(importer, bundle)
     assert (again.records, again.skipped) == (0, result.records)
@@ -362,7 +360,7 @@ async def test_a_missing_value_is_not_replaced_by_an_older_version(world: World,
     await world.planner.write("other", "fine")
     item_id = f"{BOARD}/goal/1.2"
     redaction = Redaction(item_id, SESSION, "removed", "by hand", "private", "orchestrator", 0)
-    await world.app.database.write(Scope(world.tenant), lambda tx: SqlRecordStore(tx).redact(redaction))
+    await world.app.database.write(Scope(world.tenant), lambda tx: RecordStore(tx).redact(redaction))
     bundle = await transferred(world, importer)
     assert await importer.keys() == ["other"]
     assert (await importer.inspect())["history_intact"]

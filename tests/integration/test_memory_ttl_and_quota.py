@@ -13,9 +13,9 @@ from weftline import Weftline
 from weftline.history.model import LATEST, ChangeKind, blob_hash
 from weftline.state.memory.model import MemoryScope, MemoryUsage
 from weftline.state.memory.service import _EXPIRE_BATCH
+from weftline.state.memory.sql import MemoryStore
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.history import SqlLineStore
-from weftline.storage.sql.memory import SqlMemoryStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +34,7 @@ async def lines(world: World, ask: Any) -> Any:
 
 
 async def usage(world: World, owner: str = "planner") -> MemoryUsage:
-    return await world.app.database.read(Scope(world.tenant), lambda tx: SqlMemoryStore(tx).usage(owner))
+    return await world.app.database.read(Scope(world.tenant), lambda tx: MemoryStore(tx).usage(owner))
 
 
 async def total_weight(world: World, owner: str = "planner") -> int:

@@ -16,10 +16,10 @@ from weftline.kernel.clock import to_micros
 from weftline.kernel.packed_text import pack
 from weftline.kernel.transaction import placeholders
 from weftline.models.metering.model import SUM_NAMES
+from weftline.prompts.assembly.sql import ReceiptStore
 from weftline.storage.migrations.runner import known_migrations, migrate, status
 from weftline.storage.sql.database import SYSTEM, Scope, connect
 from weftline.storage.sql.dialects.postgres import PostgresDatabase
-from weftline.storage.sql.receipts import SqlReceiptStore
 from weftline.storage.sql.sessions import SqlSessionStore
 from weftline.testing.receipts import receipt
 
@@ -275,7 +275,7 @@ async def test_earlier_calls_claim_no_savings(empty: Database, clock: FrozenCloc
     await migrate(empty, clock)
 
     async def read(transaction: Transaction) -> tuple[StoredReceipt | None, Sequence[SavingsTotal], list[Any]]:
-        receipts = SqlReceiptStore(transaction)
+        receipts = ReceiptStore(transaction)
         await receipts.add(receipt("r2", 25), {})
         figures = "naive_baseline_tokens, document_tokens, engine_assembled_tokens, naive_cost_nanos"
         usage = [tuple(*(await transaction.all(f"SELECT {figures} FROM {table}"))) for table in list(rows)[1:]]

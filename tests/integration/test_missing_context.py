@@ -14,9 +14,9 @@ from weftline.app.dispatch import CallContext
 from weftline.exchange.missing_context.answers import MAX_OPEN_GAPS, answer_key, question_key
 from weftline.kernel.correlation import Correlation
 from weftline.records.model import RECORD_TYPES, MissingContext, Record
+from weftline.records.sql import RecordStore
 from weftline.sessions.events.model import EventFilter
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.records import SqlRecordStore
 
 if TYPE_CHECKING:
     from support.world import World
@@ -55,9 +55,7 @@ async def find_by_id(caller: Caller, missing_id: str) -> dict[str, Any]:
 
 async def stored_record(world: World, record_type: str, record_id: str) -> Record:
     """Return a stored record, validated against its type."""
-    found = await world.app.database.read(
-        Scope(world.tenant), lambda tx: SqlRecordStore(tx).find(record_type, record_id)
-    )
+    found = await world.app.database.read(Scope(world.tenant), lambda tx: RecordStore(tx).find(record_type, record_id))
     assert found is not None
     return msgspec.json.decode(found.body, type=RECORD_TYPES[record_type])
 

@@ -13,33 +13,33 @@ import pytest
 
 import weftline.access.sql
 import weftline.access.teams.sql
+import weftline.exchange.transfer.sql
 import weftline.history.blobs
 import weftline.history.sql
 import weftline.indexing.collections.sql
 import weftline.indexing.deferred_deletions
 import weftline.indexing.embeddings.sql
 import weftline.indexing.model_migration.sql
+import weftline.knowledge.sources.sql
+import weftline.knowledge.sql
 import weftline.models.language_models.factors
+import weftline.records.sql
+import weftline.sessions.events.webhooks.sql
+import weftline.sessions.messages.sql
+import weftline.state.memory.sql
 import weftline.storage.sql.agent_context
 import weftline.storage.sql.board
 import weftline.storage.sql.events
 import weftline.storage.sql.history
 import weftline.storage.sql.history_verify
-import weftline.storage.sql.inbox
 import weftline.storage.sql.jobs
-import weftline.storage.sql.knowledge
-import weftline.storage.sql.knowledge_sources
-import weftline.storage.sql.memory
 import weftline.storage.sql.messages
-import weftline.storage.sql.policies
 import weftline.storage.sql.pruning
-import weftline.storage.sql.records
 import weftline.storage.sql.search_health
 import weftline.storage.sql.session_content
 import weftline.storage.sql.session_index
 import weftline.storage.sql.sessions
 import weftline.storage.sql.version_lookup
-import weftline.storage.sql.webhooks
 from weftline import Weftline
 from weftline.kernel.clock import SystemClock
 from weftline.storage.migrations.runner import migrate
@@ -61,16 +61,16 @@ STORES = (
     weftline.storage.sql.session_index,
     weftline.storage.sql.history,
     weftline.storage.sql.jobs,
-    weftline.storage.sql.knowledge,
-    weftline.storage.sql.knowledge_sources,
-    weftline.storage.sql.inbox,
-    weftline.storage.sql.memory,
+    weftline.knowledge.sql,
+    weftline.knowledge.sources.sql,
+    weftline.sessions.messages.sql,
+    weftline.state.memory.sql,
     weftline.storage.sql.messages,
     weftline.indexing.model_migration.sql,
     weftline.storage.sql.version_lookup,
-    weftline.storage.sql.policies,
+    weftline.exchange.transfer.sql,
     weftline.storage.sql.pruning,
-    weftline.storage.sql.records,
+    weftline.records.sql,
     weftline.history.sql,
     weftline.storage.sql.search_health,
     weftline.storage.sql.session_content,
@@ -78,7 +78,7 @@ STORES = (
     weftline.indexing.collections.sql,
     weftline.storage.sql.history_verify,
     weftline.access.teams.sql,
-    weftline.storage.sql.webhooks,
+    weftline.sessions.events.webhooks.sql,
 )
 # Small tables, and statements that page through a tenant in order.
 SMALL_TABLES = re.compile(
@@ -170,6 +170,6 @@ async def test_sources_that_are_not_due_are_skipped(tmp_path: Path) -> None:
     async with Weftline.open(tmp_path):
         pass
     database = apsw.Connection(str(tmp_path / "weftline.db"))
-    (sql,) = [text for text in statements(weftline.storage.sql.knowledge_sources) if "watch = 1 OR" in text]
+    (sql,) = [text for text in statements(weftline.knowledge.sources.sql) if "watch = 1 OR" in text]
     steps = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {sql}")]
     assert steps == ["SEARCH knowledge_sources USING INDEX knowledge_sources_to_look_at (enabled=?)"]

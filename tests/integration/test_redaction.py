@@ -14,7 +14,7 @@ from support.records import AT, all_records, correlated_call, envelope, event_cl
 from support.windows import create, ingest, message, published, window_events
 from support.world import SESSION, outcome, refused
 from weftline.kernel.correlation import Correlation
-from weftline.storage.sql.records import SqlRecordStore
+from weftline.records.sql import RecordStore
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -523,14 +523,14 @@ async def test_an_author_cannot_weaken_an_admin_s_redaction(world: World) -> Non
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 async def test_a_concurrently_deleted_session_keeps_no_redaction(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await world.planner.write("goal", SECRET)
-    redacting, deleting = SqlRecordStore.redact, []
+    redacting, deleting = RecordStore.redact, []
 
-    async def redact_late(records: SqlRecordStore, redaction: Any) -> None:
+    async def redact_late(records: RecordStore, redaction: Any) -> None:
         deleting.append(asyncio.create_task(world.admin.call("session.delete", session_id=SESSION, force=True)))
         await asyncio.wait(deleting, timeout=0.5)
         await redacting(records, redaction)
 
-    monkeypatch.setattr(SqlRecordStore, "redact", redact_late)
+    monkeypatch.setattr(RecordStore, "redact", redact_late)
     await redact(world.planner, GOAL)
     await deleting[0]
     assert await world.rows("SELECT 1 FROM redactions WHERE tenant = $1", world.tenant) == []

@@ -12,10 +12,10 @@ from support.world import SESSION
 from weftline.app.dispatch import CallContext
 from weftline.kernel.clock import to_micros
 from weftline.prompts.assembly.retrieval import RetrievalRequest, retrieve
+from weftline.records.sql import RecordStore
 from weftline.records.store import Redaction
 from weftline.search.model import RankingWeights
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.records import SqlRecordStore
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -116,7 +116,7 @@ async def test_passages_that_cannot_be_read_any_more_are_omitted_without_content
     await world.index_sessions()
     # Redacted by another process, whose index entry is still there.
     redaction = Redaction(f"board:{SESSION}/redacted/1.1", SESSION, "removed", "manual", "secret", "orchestrator", 0)
-    await world.app.database.write(Scope(world.tenant), lambda tx: SqlRecordStore(tx).redact(redaction))
+    await world.app.database.write(Scope(world.tenant), lambda tx: RecordStore(tx).redact(redaction))
     await world.planner.delete("deleted")
     await world.planner.write("hidden", "Tea is served at five.", readable_by=["orchestrator"])
     found = await retrieved(world, world.analysis, "when is tea served", session_id=SESSION)

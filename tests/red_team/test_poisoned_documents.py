@@ -16,7 +16,7 @@ from weftline.app.dispatch import CallContext
 from weftline.kernel.clock import to_micros
 from weftline.kernel.errors import WeftlineError
 from weftline.knowledge.ingestion import IngestTransaction
-from weftline.knowledge.store import QueuedDocument
+from weftline.knowledge.sql import QueuedDocument
 from weftline.safety.injection.model import HARMLESS
 from weftline.sessions.events.webhooks.model import signed_headers
 

@@ -13,9 +13,9 @@ from weftline.kernel.fields import new_ordered_id
 from weftline.kernel.identity import system_actor
 from weftline.models.metering.model import NewUsageEntry, UsageKey, UsageSums
 from weftline.models.metering.sql import UsageStore
+from weftline.prompts.assembly.sql import ReceiptStore
 from weftline.prompts.efficiency.model import efficiency_of
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.receipts import SqlReceiptStore
 from weftline.testing.receipts import receipt
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ async def add_calls(
     figures = efficiency_of("retrieval_scores", sent=sent, useful=round(useful * sent), overhead=0, capacity=CAPACITY)
 
     async def add(transaction: Transaction) -> None:
-        receipts, entries = SqlReceiptStore(transaction), []
+        receipts, entries = ReceiptStore(transaction), []
         for agent_id in agents:
             for _ in range(count):
                 world.clock.advance(seconds=0.001)

@@ -10,9 +10,9 @@ import weftline.jobs.scheduler
 from weftline.app.app import App
 from weftline.jobs.compaction import CompactionJob
 from weftline.settings import Settings
-from weftline.storage.sql.compactions import SqlCompactionStore
 from weftline.windows.compaction.compactor import Compactor
 from weftline.windows.compaction.model import CompactionState
+from weftline.windows.compaction.sql import CompactionStore
 
 if TYPE_CHECKING:
     from support.processes import ClockAhead
@@ -38,14 +38,14 @@ def dies_while_computing(url: str, data: str, clock: ClockAhead) -> App:
 
 
 def dies_before_the_commit(url: str, data: str, clock: ClockAhead) -> App:
-    save = SqlCompactionStore.save
+    save = CompactionStore.save
 
     async def save_and_die(store: Any, compaction: Any, view: Any = None) -> None:
         await save(store, compaction, view)
         if compaction.state in {CompactionState.APPLIED, CompactionState.HELD}:
             _die()
 
-    SqlCompactionStore.save = save_and_die  # type: ignore[method-assign]
+    CompactionStore.save = save_and_die  # type: ignore[method-assign]
     return compaction_process(url, data, clock)
 
 

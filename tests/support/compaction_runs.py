@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from support.windows import create, ingest, message
-from weftline.storage.sql.compactions import SqlCompactionStore
 from weftline.storage.sql.database import Scope
+from weftline.windows.compaction.sql import CompactionStore
 
 if TYPE_CHECKING:
     from support.world import Caller, World
     from weftline.windows.compaction.model import CompactedView, Compaction
-    from weftline.windows.compaction.store import AppliedCompaction
+    from weftline.windows.compaction.sql import AppliedCompaction
 
 SMALL_TALK = (
     "We talked for a while about the weather in the mountains and the long road there, which was pleasant but settled "
@@ -46,14 +46,12 @@ async def compact(caller: Caller, **options: Any) -> Any:
 
 async def compactions(world: World, line_id: str) -> list[Compaction]:
     """Return the compactions of a line, oldest first."""
-    found = await world.app.database.read(
-        Scope(world.tenant), lambda tx: SqlCompactionStore(tx).page(line_id, None, 100)
-    )
+    found = await world.app.database.read(Scope(world.tenant), lambda tx: CompactionStore(tx).page(line_id, None, 100))
     return [*reversed(found)]
 
 
 async def current(world: World, line_id: str) -> AppliedCompaction | None:
-    return await world.app.database.read(Scope(world.tenant), lambda tx: SqlCompactionStore(tx).current(line_id))
+    return await world.app.database.read(Scope(world.tenant), lambda tx: CompactionStore(tx).current(line_id))
 
 
 def text_of(view: CompactedView) -> str:

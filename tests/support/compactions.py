@@ -8,10 +8,10 @@ from msgspec import structs
 
 from weftline.kernel.fields import new_ordered_id
 from weftline.kernel.transaction import Transaction
-from weftline.storage.sql.compactions import SqlCompactionStore
 from weftline.storage.sql.database import Scope
 from weftline.windows.compaction.model import CompactedView, Compaction, CompactionState, Summary
 from weftline.windows.compaction.service import version_of
+from weftline.windows.compaction.sql import CompactionStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +60,7 @@ async def apply_view(
     )
 
     async def apply(transaction: Transaction) -> None:
-        store = SqlCompactionStore(transaction)
+        store = CompactionStore(transaction)
         await store.add(structs.replace(compaction, state=CompactionState.QUEUED))
         await store.save(compaction, view)
 

@@ -12,11 +12,11 @@ from weftline.jobs.session_indexing import INDEX
 from weftline.jobs.session_vectors import EMBED
 from weftline.kernel.identity import system_actor
 from weftline.models.language_models.catalog import load_catalog
+from weftline.prompts.assembly.sql import ReceiptStore
 from weftline.prompts.efficiency.model import ItemUse, efficiency_of
 from weftline.providers.prices import PriceTable
 from weftline.providers.tokenizers import TokenizerRegistry
 from weftline.storage.sql.database import Scope
-from weftline.storage.sql.receipts import SqlReceiptStore
 from weftline.windows.compaction.compactor import Compactor
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ async def score(world: World, is_used: Callable[[str], bool], agent_id: str = "a
         efficiency = efficiency_of("answer", sent=10, useful=1, overhead=1, capacity=100, items=items)
         await world.app.database.write(
             Scope(world.tenant),
-            lambda tx, call=call, found=efficiency: SqlReceiptStore(tx).score(call.receipt.receipt_id, found),
+            lambda tx, call=call, found=efficiency: ReceiptStore(tx).score(call.receipt.receipt_id, found),
         )
 
 

@@ -34,9 +34,9 @@ from weftline.insight.metrics.model import (
     PerformanceTrends,
     SystemPerformance,
 )
+from weftline.insight.metrics.sql import MetricHistoryStore
 from weftline.kernel.fields import new_id
 from weftline.storage.sql.database import SYSTEM, caller_scope
-from weftline.storage.sql.metric_history import SqlMetricHistory
 from weftline.storage.sql.session_index import events_pending
 from weftline.storage.sql.tenants import operator_tenant
 
@@ -96,11 +96,11 @@ class MetricsSnapshot:
         async with self._writing:
             rows, now, tenants = self.unwritten(), self._now(), dict(self._metrics.by_tenant())
             if rows:
-                await self._database.write(SYSTEM, lambda tx: SqlMetricHistory(tx).add(self._process, rows))
+                await self._database.write(SYSTEM, lambda tx: MetricHistoryStore(tx).add(self._process, rows))
             self.mark_written(rows, tenants, now)
         if now - self._forgotten_at > _HOUR:
             self._forgotten_at = now
-            await self._database.write(SYSTEM, lambda tx: SqlMetricHistory(tx).forget_before(_oldest(now)))
+            await self._database.write(SYSTEM, lambda tx: MetricHistoryStore(tx).forget_before(_oldest(now)))
 
     def unwritten(self) -> list[MetricRow]:
         """Return what was counted since the last write, for each tenant and for the process."""
@@ -159,12 +159,14 @@ class MetricsSnapshot:
         async with self._writing:
             # Fails if the actor's access has changed since it was identified.
             written = await self._database.read(
-                caller_scope(actor), lambda tx: SqlMetricHistory(tx).since(tenant, oldest)
+                caller_scope(actor), lambda tx: MetricHistoryStore(tx).since(tenant, oldest)
             )
             is_operator = await self._database.read(SYSTEM, operator_tenant) == tenant
             unwritten, servers = self.unwritten(), []
             if is_operator:
-                of_servers = await self._database.read(SYSTEM, lambda tx: SqlMetricHistory(tx).since(_PROCESS, oldest))
+                of_servers = await self._database.read(
+                    SYSTEM, lambda tx: MetricHistoryStore(tx).since(_PROCESS, oldest)
+                )
                 servers = merged(of_servers, unwritten, _PROCESS)
         return is_operator, merged(written, unwritten, tenant), servers
 

@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
-from weftline.sessions.model import member_patterns
+from weftline.access.patterns import member_patterns
 from weftline.storage.sql.events import SqlEventStore
 from weftline.storage.sql.sessions import SqlSessionStore
 

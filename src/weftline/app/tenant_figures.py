@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from weftline.insight.metrics.history import RETENTION_HOURS, MetricTotals
+from weftline.insight.metrics.sql import MetricHistoryStore
 from weftline.models.metering.model import UsageSums
 from weftline.models.metering.queries import UsageQuery
 from weftline.models.metering.sql import UsageStore
-from weftline.storage.sql.metric_history import SqlMetricHistory
 from weftline.storage.sql.session_index import events_pending
 from weftline.storage.sql.tenants import problem_counts
 
@@ -33,7 +33,7 @@ class TenantFigures(NamedTuple):
 async def tenant_figures(transaction: Transaction, since: int, now: int) -> TenantFigures:
     """Return the figures of the transaction's tenant; model calls from ``since`` on. Times are in microseconds."""
     usage = await UsageStore(transaction).totals(UsageQuery(since=since))
-    day = await SqlMetricHistory(transaction).since(
+    day = await MetricHistoryStore(transaction).since(
         transaction.tenant, now // _MICROS - RETENTION_HOURS * _HOUR_SECONDS
     )
     last_day = MetricTotals()

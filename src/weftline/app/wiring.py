@@ -26,7 +26,6 @@ from weftline.exchange.lineage.store import LineageStore
 from weftline.exchange.missing_context.answers import GapAnswers
 from weftline.exchange.transfer.export import Exporter
 from weftline.exchange.transfer.importer import Importer
-from weftline.exchange.transfer.policies import PolicyStore
 from weftline.history.line_backend import LineBackends
 from weftline.history.line_kinds import line_kinds
 from weftline.history.object_storage.store import Staging
@@ -36,7 +35,6 @@ from weftline.indexing.embeddings.model import Embeddings
 from weftline.indexing.pins.model import PinLimits
 from weftline.insight.alerts.evaluation import AlertSettingsCache
 from weftline.insight.alerts.service import Alerts
-from weftline.insight.alerts.store import AgentCalls, AlertStore
 from weftline.insight.guidance.operations import AllowedOperations
 from weftline.insight.metrics.model import MetricsSource
 from weftline.kernel.alerts import AlertPort
@@ -51,20 +49,17 @@ from weftline.kernel.ports import Cooperative, JobStore, Termination, Transactio
 from weftline.kernel.tokens import TokenCounters
 from weftline.kernel.transaction import SqlStore
 from weftline.knowledge.domains import DomainAuditFilter
-from weftline.knowledge.sources.store import SourceControl, SourceStore
-from weftline.knowledge.store import DocumentStore, DomainStore
+from weftline.knowledge.sources.store import SourceControl
 from weftline.models.language_models.catalog import Catalog
 from weftline.models.language_models.prices import Prices
 from weftline.models.language_models.token_counts import CountCache
 from weftline.prompts.assembly.conversation import PreparedEventCache
 from weftline.prompts.assembly.costs import DoubtLimit
 from weftline.prompts.assembly.gather import PromptCache
-from weftline.prompts.assembly.receipts import ReceiptStore
 from weftline.prompts.assembly.records import ReceiptRecordReader
 from weftline.prompts.tools.catalogue import ToolCatalogue
 from weftline.prompts.tools.selection import SelectionMetrics
-from weftline.prompts.tools.store import SelectionStore, StepStore, ToolStore
-from weftline.records.store import MarkupReader, ReceiptRecords, RecordStore
+from weftline.records.store import MarkupReader, ReceiptRecords
 from weftline.safety.approvals.store import CallPerformer, HeldCallObserver
 from weftline.safety.guardrails.actions import KnownActions
 from weftline.safety.guardrails.service import Guardrails
@@ -76,9 +71,9 @@ from weftline.safety.trust.scanner import ContentScanner, Verdicts
 from weftline.search.retriever import Retriever
 from weftline.search.stores import KnownSessions, Lag
 from weftline.sessions.events.model import EventImport, EventStore, Feed
-from weftline.sessions.events.webhooks.store import WebhookSender, WebhookStore
+from weftline.sessions.events.webhooks.store import WebhookSender
 from weftline.sessions.messages.search.searcher import Searcher
-from weftline.sessions.messages.store import InboxStore, MessagePages, MessageStore, ReplyObserver
+from weftline.sessions.messages.store import MessagePages, MessageStore, ReplyObserver
 from weftline.sessions.store import ConventionStore, SessionStore
 from weftline.state.agent_context.critical import CriticalEditStore, SessionLayers
 from weftline.state.agent_context.definitions import InitialDefinition
@@ -90,35 +85,22 @@ from weftline.state.layers.service import Layers
 from weftline.state.layers.store import LayerStore, LayerTexts
 from weftline.state.layers.team_contents import LayersAndMemoryOfTeams
 from weftline.state.memory.model import MemoryLimits
-from weftline.state.memory.store import MemoryStore
-from weftline.storage.sql.agent_calls import SqlAgentCalls
 from weftline.storage.sql.agent_context import SqlSnapshotStore
-from weftline.storage.sql.alerts import SqlAlertStore
 from weftline.storage.sql.board import SqlConventionStore, SqlEntryStore
-from weftline.storage.sql.compactions import SqlCompactionStore
 from weftline.storage.sql.events import SqlEventStore, SqlOutbox
 from weftline.storage.sql.history import SqlLineStore
-from weftline.storage.sql.inbox import SqlInboxStore
 from weftline.storage.sql.jobs import SqlJobStore
-from weftline.storage.sql.knowledge import SqlDocumentStore, SqlDomainStore
-from weftline.storage.sql.knowledge_sources import SqlSourceStore
 from weftline.storage.sql.layers import SqlCriticalEditStore, SqlLayerStore
 from weftline.storage.sql.line_signatures import LineSignatures
 from weftline.storage.sql.lineage import SqlLineageStore
-from weftline.storage.sql.memory import SqlMemoryStore
 from weftline.storage.sql.messages import SqlMessageStore
-from weftline.storage.sql.policies import SqlPolicyStore
-from weftline.storage.sql.receipts import SqlReceiptStore
-from weftline.storage.sql.records import SqlRecordStore
 from weftline.storage.sql.sessions import SqlSessionStore
-from weftline.storage.sql.tools import SqlSelectionStore, SqlStepStore, SqlToolStore
 from weftline.storage.sql.unit_of_work import CallerTransactions
-from weftline.storage.sql.webhooks import SqlWebhookStore
 from weftline.storage.sql.windows import SqlWindowStore
 from weftline.windows.agent_settings import SettingsCache
 from weftline.windows.compaction.review import HeldCompactions
 from weftline.windows.compaction.runner import CompactionRunner
-from weftline.windows.compaction.store import CompactionStore, FactCache, ViewCache
+from weftline.windows.compaction.store import FactCache, ViewCache
 from weftline.windows.compaction.trigger import CompactionWaker, MessageReader, ThresholdTrigger
 from weftline.windows.store import CompactionQueue, EventCache, WindowStore
 
@@ -235,32 +217,17 @@ class Singletons:
 
 # Stores of ports, created for the transaction of each call; those of a class are built by their class.
 _STORES: Mapping[type, Callable[[Transaction], Any]] = {
-    AgentCalls: SqlAgentCalls,
-    AlertStore: SqlAlertStore,
-    SelectionStore: SqlSelectionStore,
-    StepStore: SqlStepStore,
-    ToolStore: SqlToolStore,
     ConventionStore: SqlConventionStore,
     CriticalEditStore: SqlCriticalEditStore,
-    DocumentStore: SqlDocumentStore,
-    DomainStore: SqlDomainStore,
     EntryStore: SqlEntryStore,
     EventStore: SqlEventStore,
-    InboxStore: SqlInboxStore,
     JobStore: SqlJobStore,
     Lag: IndexLag,
     LineageStore: SqlLineageStore,
-    MemoryStore: SqlMemoryStore,
     MessageStore: SqlMessageStore,
-    PolicyStore: SqlPolicyStore,
-    ReceiptStore: SqlReceiptStore,
-    RecordStore: SqlRecordStore,
     SessionStore: SqlSessionStore,
     SnapshotStore: SqlSnapshotStore,
-    SourceStore: SqlSourceStore,
-    WebhookStore: SqlWebhookStore,
     WindowStore: SqlWindowStore,
-    CompactionStore: SqlCompactionStore,
 }
 
 # Places of the call and its transaction among the values that something is built from.

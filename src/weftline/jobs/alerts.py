@@ -10,13 +10,13 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from weftline.insight.alerts.agent_calls import tenants_with_new_calls
 from weftline.insight.alerts.evaluation import AlertEvaluation
 from weftline.insight.alerts.model import KEEP_MICROS, STALE_MICROS
+from weftline.insight.alerts.sql import tenants_with_old_alerts
 from weftline.jobs.scheduler import Work
 from weftline.kernel.ports import Progress
 from weftline.models.budgets.model import period_start
-from weftline.storage.sql.agent_calls import tenants_with_new_calls
-from weftline.storage.sql.alerts import tenants_with_old_alerts
 from weftline.storage.sql.database import SYSTEM
 from weftline.storage.sql.jobs import SqlJobStore
 from weftline.storage.sql.unit_of_work import SystemTransactions

@@ -19,14 +19,14 @@ from weftline.jobs.runner import attempt
 from weftline.jobs.scheduler import Work
 from weftline.kernel.clock import DAY_MICROS, to_micros
 from weftline.kernel.identity import system_actor
+from weftline.knowledge.sql import DomainStore
+from weftline.prompts.assembly.sql import ReceiptStore, tenants_to_prune
 from weftline.state.board.service import Boards
 from weftline.state.memory.model import scope_of
 from weftline.state.memory.service import Memories
 from weftline.storage.sql.database import SYSTEM, Scope
 from weftline.storage.sql.erasure import LINES, SESSION_ROWS, delete_line_batch, delete_session_batch
 from weftline.storage.sql.history import SqlLineStore
-from weftline.storage.sql.knowledge import SqlDomainStore
-from weftline.storage.sql.receipts import SqlReceiptStore, tenants_to_prune
 from weftline.storage.sql.tenants import lines_to_expire
 from weftline.storage.sql.unit_of_work import logged_write
 
@@ -109,7 +109,7 @@ class ReceiptPruning:
         """Delete a batch; return whether there may be more."""
         before = self._before()
         pruned = await self._database.write(
-            Scope(work.tenant), lambda tx: SqlReceiptStore(tx).prune(before, _RECEIPT_BATCH)
+            Scope(work.tenant), lambda tx: ReceiptStore(tx).prune(before, _RECEIPT_BATCH)
         )
         return pruned == _RECEIPT_BATCH
 
@@ -154,5 +154,5 @@ async def _has_more(transaction: Transaction, deleted: PendingDeletion) -> bool:
     if deleted.place:
         return await collections.delete_place_batch(*deleted)
     domain = collection_domain(deleted.collection)
-    documents = domain is not None and await SqlDomainStore(transaction).clear(domain)
+    documents = domain is not None and await DomainStore(transaction).clear(domain)
     return await collections.delete_batch(deleted.collection) or documents

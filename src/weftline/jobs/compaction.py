@@ -20,7 +20,6 @@ from weftline.kernel.identity import principal_of
 from weftline.kernel.thread_pools import COMPACTION_THREADS, short_turns
 from weftline.safety.approvals.model import TooManyApprovals
 from weftline.safety.approvals.service import Approvals, CallToHold
-from weftline.storage.sql.compactions import SqlCompactionStore, due_compactions
 from weftline.storage.sql.database import SYSTEM, Scope
 from weftline.storage.sql.jobs import SqlJobStore
 from weftline.storage.sql.unit_of_work import SystemTransactions
@@ -30,6 +29,7 @@ from weftline.windows.compaction.operations import ApplyCompaction, apply_compac
 from weftline.windows.compaction.review import hold_reason
 from weftline.windows.compaction.runs import CompactionRuns, reason_to_skip
 from weftline.windows.compaction.service import with_figures
+from weftline.windows.compaction.sql import CompactionStore, due_compactions
 
 if TYPE_CHECKING:
     from weftline.jobs.runner import Lease, LeaseRunner
@@ -113,7 +113,7 @@ class CompactionJob:
             self._waiting.pop(key, None)
 
     async def _is_unfinished(self, tenant: str, compaction_id: str) -> bool:
-        found = await self._runner.database.read(Scope(tenant), lambda tx: SqlCompactionStore(tx).find(compaction_id))
+        found = await self._runner.database.read(Scope(tenant), lambda tx: CompactionStore(tx).find(compaction_id))
         return found is not None and found.state in _UNFINISHED
 
     async def _perform(self, tenant: str, compaction_id: str) -> None:
@@ -202,7 +202,7 @@ class CompactionJob:
 
     async def _for_requester(self, compaction_id: str, transaction: Transaction) -> CompactionRuns:
         """Return the services of a run, whose records and events name the one who caused the compaction."""
-        found = await SqlCompactionStore(transaction).find(compaction_id)
+        found = await CompactionStore(transaction).find(compaction_id)
         if found is None:
             return self._runs.within(transaction)
         try:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from weftline.jobs.log_retention import judged_time
 from weftline.jobs.scheduler import Work
 from weftline.knowledge.documents import Documents
+from weftline.knowledge.sql import expired_documents, tenants_with_expired_documents
 from weftline.storage.sql.database import SYSTEM
-from weftline.storage.sql.knowledge import expired_documents, tenants_with_expired_documents
 from weftline.storage.sql.unit_of_work import SystemTransactions
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from weftline.insight.alerts.service import Alerts
 from weftline.jobs.scheduler import Work
 from weftline.kernel.alerts import TENANT_SUBJECT
 from weftline.kernel.identity import system_actor
+from weftline.knowledge.sql import DomainStore, domains_to_evaluate
 from weftline.search.domain_evaluation import evaluate
 from weftline.storage.sql.database import SYSTEM, AccessChanged
-from weftline.storage.sql.knowledge import SqlDomainStore, domains_to_evaluate
 from weftline.storage.sql.unit_of_work import SystemTransactions
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class EvaluationJob:
 
     async def _evaluate(self, lease: Lease, name: str) -> None:
         async def look(transaction: Transaction) -> tuple[Domain | None, int, Actor]:
-            domains, epoch = SqlDomainStore(transaction), await AccessStore(transaction).epoch()
+            domains, epoch = DomainStore(transaction), await AccessStore(transaction).epoch()
             actor = structs.replace(system_actor(lease.tenant), epoch=epoch or 0)
             return await domains.find(name), await domains.content_changes(name), actor
 
@@ -70,7 +70,7 @@ class EvaluationJob:
         before = None if domain.evaluation is None else domain.evaluation.score
 
         async def store(transaction: Transaction) -> None:
-            await SqlDomainStore(transaction).set_evaluation(name, evaluation, changes)
+            await DomainStore(transaction).set_evaluation(name, evaluation, changes)
             await _compare(self._alerts.within(transaction), domain, before, evaluation.score)
 
         await lease.write(store)

@@ -23,10 +23,9 @@ from weftline.knowledge.document_chunks import build_chunks
 from weftline.knowledge.document_layout import lay_out
 from weftline.knowledge.document_scan import blocked_reason, needs_review, scan_document
 from weftline.knowledge.ingestion import EmbeddedBatch, IngestTransaction
-from weftline.knowledge.store import QueuedDocument
+from weftline.knowledge.sql import QueuedDocument, documents_pending, release_all, tenants_with_pending
 from weftline.providers.document_trial import DocumentTrial
 from weftline.storage.sql.database import SYSTEM
-from weftline.storage.sql.knowledge import documents_pending, release_all, tenants_with_pending
 from weftline.storage.sql.unit_of_work import SystemTransactions
 
 if TYPE_CHECKING:

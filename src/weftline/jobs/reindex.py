@@ -8,9 +8,9 @@ from weftline.jobs.scheduler import Work
 from weftline.kernel.fields import new_id
 from weftline.kernel.ports import Progress
 from weftline.knowledge.ingestion import IngestTransaction
+from weftline.knowledge.sql import tenants_reindexing
 from weftline.storage.sql.database import SYSTEM, Scope
 from weftline.storage.sql.jobs import SqlJobStore
-from weftline.storage.sql.knowledge import tenants_reindexing
 from weftline.storage.sql.unit_of_work import SystemTransactions, logged_write
 
 if TYPE_CHECKING:

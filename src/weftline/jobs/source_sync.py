@@ -30,6 +30,7 @@ from weftline.knowledge.sources.model import (
     is_token_of,
     listing_fingerprint,
 )
+from weftline.knowledge.sources.sql import SourceStore, sources_to_look_at
 from weftline.knowledge.sources.sync import (
     SourceDocuments,
     SourceItem,
@@ -38,7 +39,6 @@ from weftline.knowledge.sources.sync import (
     plan_sync,
 )
 from weftline.storage.sql.database import SYSTEM, Scope
-from weftline.storage.sql.knowledge_sources import SqlSourceStore, sources_to_look_at
 from weftline.storage.sql.unit_of_work import SystemTransactions, logged_write
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class SourceSyncJob:
     async def run(self, work: Work) -> None:
         """Sync one source, if it is due or a watched folder has changed."""
         (source_id,) = work.item
-        source = await self._database.read(Scope(work.tenant), lambda tx: SqlSourceStore(tx).find(source_id))
+        source = await self._database.read(Scope(work.tenant), lambda tx: SourceStore(tx).find(source_id))
         if source is not None and (source.is_due(self._now()) or await self._has_changed(work.tenant, source)):
             await self.sync(work.tenant, source_id)
 
@@ -132,7 +132,7 @@ class SourceSyncJob:
         """Return the source of a hook; a wrong token and an unknown source get the same error."""
         if not (is_name(tenant) and is_name(source_id)):
             raise HookRefused
-        source = await self._database.read(Scope(tenant), lambda tx: SqlSourceStore(tx).find(source_id))
+        source = await self._database.read(Scope(tenant), lambda tx: SourceStore(tx).find(source_id))
         if source is None or not is_token_of(source, token) or not source.enabled:
             raise HookRefused
         return source
@@ -189,7 +189,7 @@ class SourceSyncJob:
 
     async def _sync_folder(self, lease: Lease, source: KnowledgeSource) -> _SyncResult:
         files = await self._folders.files(lease.tenant, source)
-        known = await lease.read(lambda tx: SqlSourceStore(tx).files(source.source_id))
+        known = await lease.read(lambda tx: SourceStore(tx).files(source.source_id))
         plan = plan_sync(source, files, known)
         done = SyncCounts(unchanged=plan.unchanged)
         for some in _batches(plan.changed):

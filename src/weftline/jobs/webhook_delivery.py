@@ -23,9 +23,9 @@ from weftline.records.event_classes import CloudEvent
 from weftline.sessions.events.webhooks.delivery import Deliveries
 from weftline.sessions.events.webhooks.model import Attempt, delivery_id_of, host_of, signed_headers
 from weftline.sessions.events.webhooks.operations import WebhookRegistry
+from weftline.sessions.events.webhooks.sql import release_all, webhooks_waiting
 from weftline.storage.sql.database import SYSTEM, Scope
 from weftline.storage.sql.unit_of_work import CallerTransactions, SystemTransactions
-from weftline.storage.sql.webhooks import release_all, webhooks_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The port to the database: one open transaction, and the base of the stores that run plain SQL in it.
+"""The port to the database: one open transaction, the base of the stores that run plain SQL in it, leases of rows.
 
 SQL is written once. Parameters are ``$1, $2, ...`` in the order of their first use, which both engines bind by
 position. The few words that differ are placeholders in braces (``{for_update}``) that the dialect fills in.
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from weftline.kernel.events import NewEvent
+
 
 Row = Any
 Value = str | int | float | bytes | None
@@ -80,3 +81,39 @@ class SqlStore:
     def __init__(self, transaction: Transaction) -> None:
         self._tx = transaction
         self._tenant = transaction.tenant
+
+
+class RowLease:
+    """The lease of one row, in its columns ``holder`` and ``lease_until``: of a job, a document or a webhook.
+
+    Keys and further values are passed as parameters; table, columns and SQL fragments are constants of the callers.
+    """
+
+    __slots__ = ("_keys", "_table", "_tx", "_values")
+
+    def __init__(self, transaction: Transaction, table: str, **key: str | int) -> None:
+        self._tx = transaction
+        self._table = table
+        self._keys = ["tenant", *key]
+        self._values = (transaction.tenant, *key.values())
+
+    async def take(self, holder: str, until: int, *, also: str = "") -> None:
+        """Give the lease to a holder; the row is locked already. ``also`` sets further columns."""
+        await self._update(f"holder = $1, lease_until = $2{also} WHERE {self._where(3)}", holder, until, *self._values)
+
+    async def renew(self, holder: str, until: int, *, only_if: str = "") -> bool:
+        """Extend the lease and lock the row until the transaction ends; False if the holder has lost it."""
+        changes = f"lease_until = $1 WHERE {self._where(2)} AND holder = ${len(self._keys) + 2}{only_if}"
+        return await self._update(changes, until, *self._values, holder) > 0
+
+    async def release(self, holder: str, until: int, *, also: str = "") -> None:
+        """End the lease if the holder has it; the row is not claimed before ``until``."""
+        where = f"{self._where(2)} AND holder = ${len(self._keys) + 2}"
+        await self._update(f"holder = NULL, lease_until = $1{also} WHERE {where}", until, *self._values, holder)
+
+    def _where(self, first: int) -> str:
+        # SQLite numbers parameters in the order they appear in.
+        return " AND ".join(f"{column} = ${place}" for place, column in enumerate(self._keys, first))
+
+    async def _update(self, changes: str, *values: str | int) -> int:
+        return await self._tx.changed(f"UPDATE {self._table} SET {changes}", *values)  # noqa: S608 - constants only

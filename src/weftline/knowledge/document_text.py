@@ -19,7 +19,7 @@ from weftline.knowledge.model import (
     DocumentVersionNotFound,
     Domain,
 )
-from weftline.knowledge.store import StoredContent
+from weftline.knowledge.sql import StoredContent
 from weftline.safety.trust.policy import TrustPolicies, TrustPolicy
 
 if TYPE_CHECKING:

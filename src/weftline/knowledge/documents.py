@@ -34,7 +34,7 @@ from weftline.knowledge.model import (
     check_may_pin,
     check_may_write,
 )
-from weftline.knowledge.store import DocumentStore
+from weftline.knowledge.sql import DocumentStore
 from weftline.knowledge.templates.model import DomainTemplate, check_metadata
 from weftline.safety.trust.views import TrustInfo, trust_info
 

@@ -30,7 +30,7 @@ from weftline.knowledge.model import (
     check_chunking,
     read_operation,
 )
-from weftline.knowledge.store import DocumentStore
+from weftline.knowledge.sql import DocumentStore
 from weftline.knowledge.templates.catalog import find_template
 from weftline.knowledge.templates.model import (
     DomainEvaluation,

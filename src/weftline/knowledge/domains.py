@@ -16,7 +16,7 @@ from weftline.kernel.errors import MAX_COMPARED, close_names
 from weftline.kernel.events import EventType, NewEvent, Outbox
 from weftline.kernel.identity import CLEARANCE, Actor
 from weftline.knowledge.model import Domain, DomainNotFound, can_see, may_review
-from weftline.knowledge.store import DomainStore
+from weftline.knowledge.sql import DomainStore
 from weftline.safety.trust.gate import ContentGate, IncomingContent
 
 

@@ -35,7 +35,7 @@ from weftline.knowledge.document_scan import DocumentScan
 from weftline.knowledge.documents import document_event
 from weftline.knowledge.domains import domain_event
 from weftline.knowledge.model import Document, Domain, Quarantine
-from weftline.knowledge.store import DocumentStore, DomainStore, QueuedDocument
+from weftline.knowledge.sql import DocumentStore, DomainStore, QueuedDocument
 from weftline.safety.trust.model import TrustLabel
 from weftline.safety.trust.policy import TrustPolicies, TrustPolicy
 

@@ -1,4 +1,4 @@
-"""Ports of the records slice: the record store, and the reader of HTML and XML sources."""
+"""Stored records and their redactions, and the port to the reader of HTML and XML sources."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from weftline.records.refs import Ref, content_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from weftline.kernel.identity import Actor
     from weftline.records.model import Record
@@ -80,80 +80,6 @@ class ReceiptRecords(Protocol):
 
     async def of_receipt(self, receipt_id: str, session_id: str | None) -> Mapping[str, Record]:
         """Return the records of a receipt by type; none if the caller may not read it, or it is of another session."""
-        ...
-
-
-class RecordStore(Protocol):
-    """Records of the transaction's tenant, except those that are derived from the board, messages and memory."""
-
-    async def add(self, record: StoredRecord, items: Iterable[str]) -> bool:
-        """Insert a record and its item references; False if the id is in use."""
-        ...
-
-    async def add_all(self, records: Sequence[tuple[StoredRecord, Iterable[str]]]) -> None:
-        """Insert many records with their item references; no id may be in use."""
-        ...
-
-    async def replace(self, record: StoredRecord, items: Iterable[str]) -> None:
-        """Replace a record and its item references."""
-        ...
-
-    async def find(self, record_type: str, record_id: str) -> StoredRecord | None: ...
-
-    async def find_locked(self, record_type: str, record_id: str) -> StoredRecord | None:
-        """Return a record with a row lock."""
-        ...
-
-    async def find_several(self, ids: Sequence[tuple[str, str]]) -> Sequence[StoredRecord]:
-        """Return those of the records, given by type and id, that exist."""
-        ...
-
-    async def of_session(self, session_id: str | None, after: int, limit: int) -> Sequence[StoredRecord]:
-        """Return the records of a session with ``seq`` greater than ``after``, in order of ``seq``."""
-        ...
-
-    async def of_item(self, item_id: str, reader: Actor) -> Sequence[StoredRecord]:
-        """Return the records that refer to an item, oldest first; at most a thousand.
-
-        Without those of sessions that the reader is no member of; at most as many more that others added without a
-        session.
-        """
-        ...
-
-    async def open_missing(self, session_id: str | None, limit: int) -> Sequence[StoredRecord]:
-        """Return unresolved missing context of one session or of all, oldest first."""
-        ...
-
-    async def open_missing_readers(self, session_id: str) -> Sequence[tuple[str, ...]]:
-        """Return the read ACL of each unresolved missing context of a session."""
-        ...
-
-    async def missing_after(
-        self, session_id: str | None, after: str, limit: int, *, only_open: bool
-    ) -> Sequence[StoredRecord]:
-        """Return missing context with an id greater than ``after``, by id: of one session or of all."""
-        ...
-
-    async def put_content(self, session_id: str | None, item_id: str, content: bytes) -> None:
-        """Store the content of an item separately from its record."""
-        ...
-
-    async def content(self, session_id: str | None, item_id: str) -> bytes | None: ...
-
-    async def redact(self, *redactions: Redaction) -> None:
-        """Store redactions; a later one of the same record replaces the earlier one."""
-        ...
-
-    async def redactions(self, record_ids: Sequence[str], record_type: str = ITEM_TYPE) -> dict[str, Redaction]:
-        """Return the redactions in effect of these items, or of records of another type."""
-        ...
-
-    async def original(self, item_id: str) -> bytes | None:
-        """Return what a redacted message, or the metadata of a redacted memory entry, was."""
-        ...
-
-    async def redactions_in(self, session_id: str) -> dict[str, Redaction]:
-        """Return the redactions in effect of all items of a session."""
         ...
 
 

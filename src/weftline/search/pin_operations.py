@@ -38,7 +38,7 @@ from weftline.state.agent_context.push import EntryKey, OfWorkflow
 from weftline.state.board.model import KeyNotFound
 from weftline.state.board.operations import Key
 from weftline.state.memory.model import MemoryNotFound
-from weftline.state.memory.store import MemoryStore
+from weftline.state.memory.sql import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

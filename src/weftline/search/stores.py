@@ -12,15 +12,15 @@ from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.events import Outbox
 from weftline.kernel.identity import Actor
 from weftline.knowledge.domains import Domains
-from weftline.knowledge.store import DocumentStore
-from weftline.records.store import RecordStore
+from weftline.knowledge.sql import DocumentStore
+from weftline.records.sql import RecordStore
 from weftline.safety.trust.policy import TrustPolicies
 from weftline.sessions.messages.store import MessageStore
 from weftline.sessions.recorder import Recorder
 from weftline.sessions.store import SessionStore
 from weftline.state.agent_context.service import Contexts
 from weftline.state.board.store import EntryStore
-from weftline.state.memory.store import MemoryStore
+from weftline.state.memory.sql import MemoryStore
 from weftline.windows.service import Windows
 
 if TYPE_CHECKING:

@@ -9,10 +9,11 @@ import msgspec
 
 from weftline.access.grants import is_descendant
 from weftline.access.model import AgentNotFound, actor_for
+from weftline.access.patterns import member_patterns
 from weftline.access.sql import AccessStore
 from weftline.kernel.errors import MAX_COMPARED, Conflict, InvalidInput, PermissionDenied, close_names
 from weftline.kernel.identity import ORCHESTRATOR, PRINCIPAL, TEAM, TREE, Actor, PrincipalKind
-from weftline.sessions.model import Session, check_not_terminated, member_patterns, session_not_found
+from weftline.sessions.model import Session, check_not_terminated, session_not_found
 from weftline.sessions.store import SessionStore
 from weftline.sessions.teams.service import Teams
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 
+from weftline.access.patterns import member_patterns
 from weftline.kernel.errors import MAX_COMPARED, Conflict, Forbidden, NotFound, PermissionDenied, close_names
 from weftline.kernel.fields import Name, is_name
-from weftline.kernel.identity import EVERYONE, PRINCIPAL
+from weftline.kernel.identity import PRINCIPAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -203,16 +204,6 @@ class Session(msgspec.Struct, frozen=True):
 
     def admits(self, actor: Actor) -> bool:
         return actor.may_enter(self.session_id) and (actor.is_admin or actor.matches(self.audience))
-
-
-def member_patterns(actor: Actor) -> frozenset[str]:
-    """Return all the patterns of members that match a caller.
-
-    There are few, because a wildcard stands for everything after a colon only: stores can look them up by index.
-    """
-    parts = actor.participant.split(":")
-    groups = (":".join((*parts[:count], EVERYONE)) for count in range(1, len(parts)))
-    return actor.audiences.union((actor.participant,), groups)
 
 
 def check_not_terminated(session_id: str, actor: Actor) -> None:

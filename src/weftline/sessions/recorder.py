@@ -28,7 +28,8 @@ from weftline.records.model import (
 )
 from weftline.records.native_ids import native_ids_of, native_key
 from weftline.records.refs import Link
-from weftline.records.store import RecordStore, StoredRecord
+from weftline.records.sql import RecordStore
+from weftline.records.store import StoredRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

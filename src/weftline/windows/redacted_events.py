@@ -16,7 +16,8 @@ from weftline.windows.model import ORIGIN_MARK, PREFIX, content_key, message_tok
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from weftline.records.store import RecordStore, Redaction
+    from weftline.records.sql import RecordStore
+    from weftline.records.store import Redaction
     from weftline.windows.model import WindowEvent
 
 REMOVED = "[content removed]"

@@ -24,7 +24,7 @@ from weftline.kernel.errors import PermissionDenied
 from weftline.kernel.events import EventType, NewEvent, Outbox
 from weftline.kernel.identity import PERMISSION, PRINCIPAL, SYSTEM_ID, Actor, Permission, PrincipalKind, principal_of
 from weftline.models.language_models.catalog import Catalog
-from weftline.records.store import RecordStore
+from weftline.records.sql import RecordStore
 from weftline.safety.trust.gate import ContentGate
 from weftline.sessions.model import NotMember, Session, SessionNotFound, find_session, lock_active_session
 from weftline.sessions.store import SessionStore

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from support.contracts.stores import ContractStores
 from weftline.access.model import Principal
 from weftline.insight.alerts.model import ALL_AGENTS, Alert, AlertState
-from weftline.insight.alerts.store import AlertFilter, AlertReader
+from weftline.insight.alerts.sql import AlertFilter, AlertReader
 from weftline.kernel.alerts import TENANT_SUBJECT, agent_subject, team_subject
 from weftline.kernel.identity import Permission, PrincipalKind
 

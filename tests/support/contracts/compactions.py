@@ -17,7 +17,7 @@ from weftline.windows.compaction.model import (
     ShortenedEvent,
     Summary,
 )
-from weftline.windows.compaction.store import KEPT_COMPACTIONS, KEPT_VIEWS
+from weftline.windows.compaction.sql import KEPT_COMPACTIONS, KEPT_VIEWS
 
 LINE = "window:s1:planner"
 

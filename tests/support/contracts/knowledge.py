@@ -10,7 +10,7 @@ from support.contracts.stores import ContractStores
 from weftline.access.plans.model import AssignedPlan
 from weftline.indexing.chunking.model import ChunkingOptions
 from weftline.knowledge.model import Document, Domain, FlaggedPassage, Quarantine
-from weftline.knowledge.store import Backlog, IncompleteDocument, LeasedDocument, StoredContent
+from weftline.knowledge.sql import Backlog, IncompleteDocument, LeasedDocument, StoredContent
 from weftline.knowledge.templates.model import (
     DomainEvaluation,
     DomainTemplate,

@@ -9,7 +9,7 @@ from weftline.access.sql import AccessStore, PlanStore
 from weftline.access.store import LineKeys
 from weftline.access.teams.sql import TeamStore
 from weftline.exchange.lineage.store import LineageStore
-from weftline.exchange.transfer.policies import PolicyStore
+from weftline.exchange.transfer.sql import PolicyStore
 from weftline.history.object_storage.sql import ObjectIndex
 from weftline.history.sql import CheckoutStore, PruningLog, RetentionStore, ReviewStore, SnapshotIndex
 from weftline.history.store import LineStore
@@ -17,30 +17,31 @@ from weftline.indexing.collections.sql import CollectionStore
 from weftline.indexing.embeddings.sql import TenantModelStore, VectorStore
 from weftline.indexing.model_migration.sql import ModelMigrationStore
 from weftline.indexing.pins.sql import PinStore
-from weftline.insight.alerts.store import AlertStore
-from weftline.insight.metrics.history import MetricHistoryStore
+from weftline.insight.alerts.sql import AlertStore
+from weftline.insight.metrics.sql import MetricHistoryStore
 from weftline.kernel.events import Outbox
 from weftline.kernel.ports import JobStore
-from weftline.knowledge.sources.store import SourceStore
-from weftline.knowledge.store import DocumentStore, DomainStore
+from weftline.knowledge.sources.sql import SourceStore
+from weftline.knowledge.sql import DocumentStore, DomainStore
 from weftline.models.budgets.sql import BudgetStore
 from weftline.models.language_models.factors import TokenFactorStore
 from weftline.models.metering.sql import UsageStore
-from weftline.prompts.assembly.receipts import ReceiptStore
-from weftline.prompts.tools.store import SelectionStore, StepStore, ToolStore
-from weftline.records.store import RecordStore
+from weftline.prompts.assembly.sql import ReceiptStore
+from weftline.prompts.tools.sql import SelectionStore, StepStore, ToolStore
+from weftline.records.sql import RecordStore
 from weftline.safety.approvals.sql import ApprovalStore
 from weftline.safety.guardrails.sql import HitStore
 from weftline.sessions.events.model import EventImport, EventStore
-from weftline.sessions.events.webhooks.store import WebhookStore
-from weftline.sessions.messages.store import InboxStore, MessageStore
+from weftline.sessions.events.webhooks.sql import WebhookStore
+from weftline.sessions.messages.sql import InboxStore
+from weftline.sessions.messages.store import MessageStore
 from weftline.sessions.store import ConventionStore, SessionStore
 from weftline.state.agent_context.critical import CriticalEditStore
 from weftline.state.agent_context.store import SnapshotStore
 from weftline.state.board.store import EntryStore
 from weftline.state.layers.store import LayerStore
-from weftline.state.memory.store import MemoryStore
-from weftline.windows.compaction.store import CompactionStore
+from weftline.state.memory.sql import MemoryStore
+from weftline.windows.compaction.sql import CompactionStore
 from weftline.windows.store import WindowStore
 
 

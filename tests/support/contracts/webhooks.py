@@ -6,7 +6,7 @@ from msgspec import structs
 
 from support.contracts.stores import ContractStores
 from weftline.sessions.events.webhooks.model import Attempt, Webhook
-from weftline.sessions.events.webhooks.store import Delivery, DeliveryCounts, DueDelivery
+from weftline.sessions.events.webhooks.sql import Delivery, DeliveryCounts, DueDelivery
 
 HOOK = Webhook(
     webhook_id="webhook_1",

@@ -34,11 +34,11 @@ from weftline.providers.embedders.factory import configured_embedders, semantic_
 from weftline.providers.injection.factory import configured_detector
 from weftline.providers.object_storage import Bucket, connect_objects
 from weftline.search_index.paths import DAMAGED_SUFFIX, damaged_files
+from weftline.sessions.events.webhooks.sql import dead_letters
 from weftline.storage.migrations.runner import status
 from weftline.storage.partial_files import abandoned_files
 from weftline.storage.sql.database import SYSTEM, Scope, connect
 from weftline.storage.sql.signature_check import WHOLE_LIST, tampered_heads
-from weftline.storage.sql.webhooks import dead_letters
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

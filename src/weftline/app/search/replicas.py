@@ -15,10 +15,12 @@ from weftline.app.search.replica import CollectionReplica, Name
 from weftline.indexing.collections.model import MEMORY, SESSIONS, WINDOWS, collection_domain, index_damaged
 from weftline.indexing.collections.sql import CollectionStore
 from weftline.insight.alerts.service import Alerts
+from weftline.insight.alerts.sql import AlertStore
 from weftline.kernel.alerts import TENANT_SUBJECT
 from weftline.kernel.identity import ANYONE, system_actor
 from weftline.kernel.thread_pools import SEARCH_THREADS
 from weftline.knowledge.domains import cleared_for, domain_event
+from weftline.knowledge.sql import DomainStore
 from weftline.search.session_indexing.cursor import (
     REINDEXING_JOB,
     IndexCursor,
@@ -30,11 +32,9 @@ from weftline.search_index.pgvector_view import PgvectorView
 from weftline.search_index.segment_store import SegmentStore
 from weftline.search_index.snapshot import IndexSnapshot
 from weftline.search_index.view import CollectionView
-from weftline.storage.sql.alerts import SqlAlertStore
 from weftline.storage.sql.database import Scope
 from weftline.storage.sql.events import SqlEventStore, SqlOutbox
 from weftline.storage.sql.jobs import SqlJobStore
-from weftline.storage.sql.knowledge import SqlDomainStore
 from weftline.storage.sql.unit_of_work import logged_write
 
 if TYPE_CHECKING:
@@ -164,12 +164,12 @@ class DamageAlarm:
         async def publish(transaction: Transaction) -> None:
             actor, outbox = system_actor(tenant), SqlOutbox(transaction, self._clock)
             domain = collection_domain(collection)
-            readers = ANYONE if domain is None else await cleared_for(domain, SqlDomainStore(transaction))
+            readers = ANYONE if domain is None else await cleared_for(domain, DomainStore(transaction))
             if rows:
                 # It locks the domain, which all others do before they publish.
                 await _index_again(collection, transaction, outbox, actor.participant)
             await outbox.publish(index_damaged(collection, actor.participant, readers))
-            alerts = Alerts(actor, SqlAlertStore(transaction), AccessStore(transaction), outbox, self._clock)
+            alerts = Alerts(actor, AlertStore(transaction), AccessStore(transaction), outbox, self._clock)
             # Without the name of the collection: not every admin may know that there is such a domain.
             await alerts.raise_("index.damaged", TENANT_SUBJECT, {"in_database": rows})
 
@@ -190,7 +190,7 @@ async def _index_again(collection: str, transaction: Transaction, outbox: Outbox
         replaced = ReindexRange(numbers[SESSIONS], numbers[MEMORY], known.reembed, numbers[WINDOWS])
         await start_session_reindex(jobs, await SqlEventStore(transaction).last_seq(), replaced)
         return
-    domains = SqlDomainStore(transaction)
+    domains = DomainStore(transaction)
     domain = await domains.find_locked(name)
     if domain is not None:
         is_reembedding = domain.reindex_after is not None and domain.reembed

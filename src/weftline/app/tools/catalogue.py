@@ -23,10 +23,10 @@ from weftline.prompts.tools.catalogue import DescribeTool, FoundTool, RankedTool
 from weftline.prompts.tools.definitions import summary
 from weftline.prompts.tools.model import TOOLS, RuntimeTool
 from weftline.prompts.tools.registry import visible_owners
+from weftline.prompts.tools.sql import ToolStore
 from weftline.search.index_view import CollectionQuery
 from weftline.search.model import Query, RankingWeights
 from weftline.storage.sql.database import Scope, caller_scope
-from weftline.storage.sql.tools import SqlToolStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -187,7 +187,7 @@ class IndexedTools:
 
     async def _find(self, actor: Actor, names: Collection[str]) -> Sequence[RegisteredTool]:
         scope = caller_scope(actor)
-        return await self._database.read(scope, lambda tx: SqlToolStore(tx).find(visible_owners(actor), names))
+        return await self._database.read(scope, lambda tx: ToolStore(tx).find(visible_owners(actor), names))
 
     async def _model(self, transaction: Transaction) -> str:
         return serving_model(await TenantModelStore(transaction).listed(), self._embeddings.models()).name

@@ -11,7 +11,7 @@ from weftline.exchange.record_log.lookup import RecordFinder
 from weftline.history.model import LATEST
 from weftline.knowledge.domains import Domains
 from weftline.knowledge.model import can_see
-from weftline.knowledge.store import DocumentStore
+from weftline.knowledge.sql import DocumentStore
 from weftline.records.item_refs import DocumentName, ItemRef, LineKey
 from weftline.records.model import ContextItem, decode_item
 from weftline.records.record_ids import MessageItemId, parse_item_id

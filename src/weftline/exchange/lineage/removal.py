@@ -27,13 +27,14 @@ from weftline.records.engine_metadata import engine_metadata
 from weftline.records.item_refs import DocumentName, LineKey
 from weftline.records.model import ContextSummary
 from weftline.records.record_ids import MessageItemId, SummaryId
-from weftline.records.store import ITEM_TYPE, RecordStore, Redaction
+from weftline.records.sql import RecordStore
+from weftline.records.store import ITEM_TYPE, Redaction
 from weftline.safety.trust.gate import ContentGate
 from weftline.safety.trust.model import DERIVED, Source, Trust, TrustLabel
 from weftline.sessions.messages.store import MessageStore
 from weftline.sessions.messages.transcript import TranscriptWriter
 from weftline.sessions.recorder import index_keys
-from weftline.windows.compaction.store import CompactionStore
+from weftline.windows.compaction.sql import CompactionStore
 from weftline.windows.model import content_key
 
 Done = Literal["deleted", "flagged", "kept", "skipped"]

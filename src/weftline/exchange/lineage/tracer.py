@@ -19,7 +19,7 @@ from weftline.kernel.clock import to_micros
 from weftline.kernel.identity import Actor
 from weftline.kernel.ports import Cooperative
 from weftline.knowledge.domains import Domains
-from weftline.knowledge.store import DocumentStore
+from weftline.knowledge.sql import DocumentStore
 from weftline.records.item_refs import HASH_BYTES, DocumentName, ItemRef, LineKey, document_uri, item_hash
 from weftline.records.model import ContextSummary
 from weftline.records.record_ids import MessageItemId, RecordRef, VersionOrigin, parse_item_id

@@ -25,7 +25,7 @@ from weftline.kernel.errors import InvalidInput
 from weftline.kernel.identity import ANYONE, Actor
 from weftline.records.model import MissingContext
 from weftline.records.record_ids import VersionId
-from weftline.records.store import RecordStore
+from weftline.records.sql import RecordStore
 from weftline.safety.trust.gate import ContentGate
 from weftline.sessions.messages.transcript import TranscriptWriter
 from weftline.sessions.model import Session, find_session, lock_active_session

@@ -55,7 +55,8 @@ from weftline.records.record_ids import (
     records_of_event,
 )
 from weftline.records.refs import Link, content_digest
-from weftline.records.store import ReceiptRecords, RecordStore
+from weftline.records.sql import RecordStore
+from weftline.records.store import ReceiptRecords
 from weftline.records.vocabulary import SCHEMA_VERSION
 from weftline.safety.redaction.masker import Masker
 from weftline.sessions.events.model import EventFilter, EventStore

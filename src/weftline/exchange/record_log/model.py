@@ -14,7 +14,7 @@ from weftline.sessions.model import SessionId
 
 if TYPE_CHECKING:
     from weftline.records.model import ContextItem
-    from weftline.records.store import RecordStore
+    from weftline.records.sql import RecordStore
 
 TOOL = "context_records"
 read_operation = partial(operation, tool=TOOL, permission=Permission.READ, rate=RateClass.BOARD, effect=Effect.READ)

@@ -26,7 +26,8 @@ from weftline.kernel.operation import Audience, Effect, RateClass, Request, Resp
 from weftline.records.engine_metadata import engine_metadata
 from weftline.records.model import decode_item
 from weftline.records.record_ids import MessageItemId, RecordRef, VersionId, parse_item_id
-from weftline.records.store import ITEM_TYPE, RecordStore, Redaction
+from weftline.records.sql import RecordStore
+from weftline.records.store import ITEM_TYPE, Redaction
 from weftline.safety.trust.gate import GATE_ERRORS, ContentGate, submitted
 from weftline.search.items import is_window, version_of, window_place
 from weftline.search.persistent_memory import version_of_entry

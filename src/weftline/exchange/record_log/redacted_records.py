@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from msgspec import UnsetType
 
     from weftline.records.refs import Maybe, Ref, Refs
-    from weftline.records.store import RecordStore, Redaction, StoredRecord
+    from weftline.records.sql import RecordStore
+    from weftline.records.store import Redaction, StoredRecord
     from weftline.records.vocabulary import RedactionState
 
 Quoting = ContextAssembly | ContextSummary

@@ -26,12 +26,12 @@ from weftline.history.store import LineStore
 from weftline.kernel.json_input import NO_METADATA
 from weftline.records.record_ids import MessageItemId, VersionId
 from weftline.records.refs import content_digest
-from weftline.records.store import RecordStore
+from weftline.records.sql import RecordStore
 from weftline.safety.redaction.masker import Masker
 from weftline.sessions.messages.store import MessageStore
 from weftline.state.board.store import EntryStore
 from weftline.state.memory.model import scope_of
-from weftline.state.memory.store import MemoryStore
+from weftline.state.memory.sql import MemoryStore
 from weftline.windows.model import (
     ORIGIN_MARK,
     PREFIX,

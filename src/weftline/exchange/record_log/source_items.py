@@ -17,7 +17,7 @@ from weftline.history.model import LATEST
 from weftline.kernel.errors import InvalidInput, NotFound, close_names
 from weftline.knowledge.domains import Domains
 from weftline.knowledge.model import can_see
-from weftline.knowledge.store import DocumentStore
+from weftline.knowledge.sql import DocumentStore
 from weftline.records.item_refs import DocumentName, ItemRef, LineKey
 from weftline.records.model import ContextCompaction, ContextSummary, Record
 from weftline.records.record_ids import MessageItemId, RecordRef, is_reserved, parse_item_id

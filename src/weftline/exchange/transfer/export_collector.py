@@ -50,7 +50,8 @@ from weftline.records.record_ids import (
     parse_item_id,
     records_of_event,
 )
-from weftline.records.store import RecordStore, StoredRecord
+from weftline.records.sql import RecordStore
+from weftline.records.store import StoredRecord
 from weftline.sessions.events.model import EventFilter, EventQuery, EventStore
 from weftline.sessions.messages.model import TranscriptRange
 from weftline.sessions.messages.transcript import Transcripts

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol
+from typing import Annotated
 
 import msgspec
 
 from weftline.exchange.transfer.policy_filter import AppliedPolicy, PolicyDefinition
+from weftline.exchange.transfer.sql import ExportPolicy, PolicyStore
 from weftline.kernel.clock import Clock, optional_datetime, to_micros
 from weftline.kernel.errors import Conflict, Forbidden, NotFound
 from weftline.kernel.fields import Name
@@ -16,9 +17,6 @@ from weftline.kernel.identity import ANYONE, Actor, Permission
 from weftline.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
 from weftline.safety.trust.gate import GATE_ERRORS, ContentGate, IncomingContent
 from weftline.safety.trust.policy import TrustPolicies
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 TOOL = "export_policies"
 _admin_operation = partial(
@@ -69,33 +67,6 @@ class PolicyBuiltIn(Conflict):
     code = "POLICY_BUILT_IN"
     hint = f"Choose another name. A policy named {DEFAULT} applies to exports that name none."
     related = (TOOL,)
-
-
-class ExportPolicy(NamedTuple):
-    """A policy of a tenant."""
-
-    name: str
-    definition: PolicyDefinition
-    updated_by: str
-    updated_at: int
-
-
-class PolicyStore(Protocol):
-    """The export policies of the transaction's tenant."""
-
-    async def set(self, policy: ExportPolicy) -> None:
-        """Add or replace a policy."""
-        ...
-
-    async def find(self, name: str) -> ExportPolicy | None: ...
-
-    async def listed(self) -> Sequence[ExportPolicy]:
-        """Return all policies, ordered by name."""
-        ...
-
-    async def delete(self, name: str) -> bool:
-        """Delete a policy; False if there is none."""
-        ...
 
 
 class TenantPolicies(msgspec.Struct, frozen=True):

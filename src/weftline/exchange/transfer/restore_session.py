@@ -35,7 +35,8 @@ from weftline.kernel.identity import ANYONE, Actor, principal_of
 from weftline.kernel.ports import Cooperative
 from weftline.records.model import ContextItem
 from weftline.records.record_ids import VersionId
-from weftline.records.store import RecordStore, StoredRecord
+from weftline.records.sql import RecordStore
+from weftline.records.store import StoredRecord
 from weftline.sessions.events.model import EventImport, EventStore
 from weftline.sessions.messages.store import MessageStore
 from weftline.sessions.recorder import RecordExists

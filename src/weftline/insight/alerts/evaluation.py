@@ -12,10 +12,10 @@ import msgspec
 from weftline.access.plans.service import Plans
 from weftline.access.sql import AccessStore
 from weftline.history.store import LineStore
+from weftline.insight.alerts.agent_calls import AgentCalls
 from weftline.insight.alerts.conditions import ConditionResult, judge_conditions
 from weftline.insight.alerts.model import STALE_MICROS, WATCHED
 from weftline.insight.alerts.service import Alerts
-from weftline.insight.alerts.store import AgentCalls
 from weftline.kernel.alerts import AlertSubject, agent_subject
 from weftline.models.budgets.model import period_start
 from weftline.state.agent_context.alert_settings import AlertSettings, ResolvedAlerts

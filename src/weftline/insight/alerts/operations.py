@@ -12,7 +12,7 @@ from weftline.access.plans.service import Plans
 from weftline.insight.alerts.description import describe
 from weftline.insight.alerts.model import WATCHED, AlertId, AlertNotFound, AlertResolved, AlertState
 from weftline.insight.alerts.service import Alerts
-from weftline.insight.alerts.store import AlertFilter
+from weftline.insight.alerts.sql import AlertFilter
 from weftline.kernel.alerts import AlertCondition, agent_subject
 from weftline.kernel.clock import from_micros, optional_datetime
 from weftline.kernel.errors import InvalidInput, PermissionDenied, QuotaExceeded, invalid_cursor

@@ -21,7 +21,7 @@ from weftline.insight.alerts.model import (
     AlertState,
     audience_of_agent,
 )
-from weftline.insight.alerts.store import AlertReader, AlertStore
+from weftline.insight.alerts.sql import AlertReader, AlertStore
 from weftline.kernel.alerts import TENANT_SUBJECT, agent_subject
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.errors import PermissionDenied

@@ -11,7 +11,7 @@ from weftline.access.plans.service import Plans
 from weftline.access.sql import PlanStore
 from weftline.kernel.identity import HIGHEST_CLEARANCE, Actor
 from weftline.kernel.operation import Effect, Request, Response, SessionUse, admin_operation
-from weftline.knowledge.store import DomainStore
+from weftline.knowledge.sql import DomainStore
 
 
 class ShowPlan(Request):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from operator import add, sub
-from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
 from weftline.kernel.operation import Response
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 BUCKET_SECONDS = 300
 RETENTION_HOURS = 24
@@ -55,22 +55,6 @@ class MetricRow(NamedTuple):
 
     tenant: str
     bucket: MetricBucket
-
-
-class MetricHistoryStore(Protocol):
-    """Metric history of the installation."""
-
-    async def add(self, process: str, rows: Sequence[MetricRow]) -> None:
-        """Add to what a process has counted."""
-        ...
-
-    async def since(self, tenant: str, start: int) -> Sequence[MetricBucket]:
-        """Return the intervals of a tenant from a start on, summed over all processes, oldest first."""
-        ...
-
-    async def forget_before(self, start: int) -> None:
-        """Delete the intervals of all tenants that began before ``start``."""
-        ...
 
 
 class HourMetrics(Response, omit_defaults=False):

@@ -25,7 +25,7 @@ from weftline.insight.recommendations.trials import Control, try_proposal
 from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.ports import Transactions
 from weftline.kernel.tokens import TokenCounters
-from weftline.knowledge.store import DocumentStore
+from weftline.knowledge.sql import DocumentStore
 from weftline.models.language_models.catalog import Catalog
 from weftline.models.language_models.prices import Prices
 from weftline.records.item_refs import DocumentName

@@ -12,11 +12,12 @@ from weftline.insight.recommendations.replay import RecordedCall, RecordedWindow
 from weftline.kernel.errors import NotFound, PermissionDenied
 from weftline.prompts.assembly.model import digest_of
 from weftline.prompts.assembly.prompt_trust import Screening
-from weftline.prompts.assembly.receipts import MadeBlocks, ReceiptPruned, ReceiptStore, blocks_with_texts
+from weftline.prompts.assembly.receipts import MadeBlocks, ReceiptPruned, blocks_with_texts
+from weftline.prompts.assembly.sql import ReceiptStore
 from weftline.prompts.assembly.stored_prompts import check_requester, redacted_since
-from weftline.records.store import RecordStore
+from weftline.records.sql import RecordStore
 from weftline.safety.trust.policy import TrustPolicies
-from weftline.windows.compaction.store import CompactionStore
+from weftline.windows.compaction.sql import CompactionStore
 from weftline.windows.service import Windows
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from weftline.models.metering.model import DELETED, OTHER, CallKind
 from weftline.models.metering.queries import GroupBy, UsageDetail, UsageGroup, UsageQuery
 from weftline.models.metering.sql import UsageStore
 from weftline.prompts.tools.registry import visible_owners
-from weftline.prompts.tools.store import StepStore
+from weftline.prompts.tools.sql import StepStore
 from weftline.sessions.model import SessionId, SessionNotFound, admitted_sessions, find_session
 from weftline.windows.service import Windows
 

@@ -1,72 +1,13 @@
-"""Ports of knowledge sources: storage, folders, HTTP and the sync job."""
+"""Ports of knowledge sources: folders, HTTP and the sync job."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
-
-from weftline.kernel.fields import MAX_INT
 
 if TYPE_CHECKING:
     from weftline.kernel.identity import Actor
-    from weftline.knowledge.sources.hooks import SignedCall
-    from weftline.knowledge.sources.model import KnowledgeSource, SourceFile, SourceKind, SyncedFile
-
-
-class SourceStore(Protocol):
-    """Sources of the transaction's tenant, their files and hook calls."""
-
-    async def add(self, source: KnowledgeSource) -> None: ...
-
-    async def find(self, source_id: str) -> KnowledgeSource | None: ...
-
-    async def find_locked(self, source_id: str) -> KnowledgeSource | None:
-        """Return a source with a row lock."""
-        ...
-
-    async def of_domain(self, domain: str) -> Sequence[KnowledgeSource]:
-        """Return the sources of a domain, oldest first."""
-        ...
-
-    async def count(self) -> int:
-        """Return the number of sources of the tenant."""
-        ...
-
-    async def update(self, source: KnowledgeSource) -> None:
-        """Update the changeable fields of a source."""
-        ...
-
-    async def delete(self, source_id: str) -> None:
-        """Delete a source with its files and calls, but not its documents."""
-        ...
-
-    async def files(self, source_id: str, limit: int = MAX_INT) -> Mapping[str, SyncedFile]:
-        """Return the first files of a source, by document id."""
-        ...
-
-    async def file(self, source_id: str, document_id: str) -> SyncedFile | None:
-        """Return the file of a document."""
-        ...
-
-    async def put_file(self, source_id: str, file: SyncedFile) -> None: ...
-
-    async def delete_file(self, source_id: str, document_id: str) -> None: ...
-
-    async def invalidate_files(self, source_id: str) -> None:
-        """Mark all files as changed, so that they are read again."""
-        ...
-
-    async def response_to(self, source_id: str, call_id: str) -> str | None:
-        """Return the stored response to a hook call, if there is one."""
-        ...
-
-    async def put_call(self, source_id: str, call: SignedCall, answer: str) -> None:
-        """Store a call and its response; if it was signed several times, with the latest time."""
-        ...
-
-    async def delete_calls(self, source_id: str, before: int) -> None:
-        """Delete calls signed before a time."""
-        ...
+    from weftline.knowledge.sources.model import KnowledgeSource, SourceFile, SourceKind
 
 
 class FolderReader(Protocol):

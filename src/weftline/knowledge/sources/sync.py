@@ -32,8 +32,8 @@ from weftline.knowledge.sources.model import (
     SyncedFile,
     document_id_of_file,
 )
-from weftline.knowledge.sources.store import SourceStore
-from weftline.knowledge.store import DomainStore
+from weftline.knowledge.sources.sql import SourceStore
+from weftline.knowledge.sql import DomainStore
 
 _FOREIGN_DOCUMENT = "A document with this id was put by someone else. Delete it to let the source replace it."
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weftline.knowledge.store import DocumentStore
+from weftline.knowledge.sql import DocumentStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

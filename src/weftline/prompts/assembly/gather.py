@@ -13,14 +13,15 @@ from weftline.exchange.missing_context.service import Gaps
 from weftline.kernel.clock import Clock
 from weftline.kernel.events import Outbox
 from weftline.kernel.identity import Actor
-from weftline.knowledge.store import DocumentStore
+from weftline.knowledge.sql import DocumentStore
 from weftline.models.budgets.service import Budgets
 from weftline.models.language_models.factors import UsageFactor
 from weftline.models.metering.sql import UsageStore
 from weftline.prompts.assembly.model import digest_of
 from weftline.prompts.assembly.plan import Previous
-from weftline.prompts.assembly.receipts import Receipt, ReceiptPruned, ReceiptStore, blocks_with_texts
-from weftline.records.store import RecordStore
+from weftline.prompts.assembly.receipts import Receipt, ReceiptPruned, blocks_with_texts
+from weftline.prompts.assembly.sql import ReceiptStore
+from weftline.records.sql import RecordStore
 from weftline.safety.trust.policy import TrustPolicies
 from weftline.search.task_queries import Turn
 from weftline.sessions.model import Session, SessionArchived, find_session
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from weftline.state.agent_context.store import PinnedContext
     from weftline.state.board.model import EntryWithValue
     from weftline.state.layers.model import Layer
-    from weftline.windows.compaction.store import AppliedCompaction
+    from weftline.windows.compaction.sql import AppliedCompaction
     from weftline.windows.model import EventDraft, Window, WindowEvent
 
 _MAX_GAPS = 20

@@ -27,17 +27,17 @@ from weftline.prompts.assembly.receipts import (
     ReceiptBlock,
     ReceiptNotFound,
     ReceiptPruned,
-    ReceiptStore,
     ReportedUsage,
     Savings,
     SavingsTotal,
     TokenLimits,
     ToolSavings,
 )
+from weftline.prompts.assembly.sql import ReceiptStore
 from weftline.prompts.assembly.stored_prompts import StoredPrompts, find_receipt, tasks_of
 from weftline.prompts.assembly.validation import validate_earlier
 from weftline.prompts.efficiency.model import Efficiency, EfficiencyBasis
-from weftline.records.store import RecordStore
+from weftline.records.sql import RecordStore
 from weftline.sessions.model import SessionId, SessionNotFound, admitted_sessions, find_session
 from weftline.state.layers.model import LayerViolation
 from weftline.windows.service import Windows

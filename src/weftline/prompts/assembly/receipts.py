@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import structs
@@ -26,7 +26,7 @@ from weftline.records.item_refs import ItemRef, item_hash
 from weftline.safety.trust.model import Source, Trust
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
 # Layers and the task are not items.
 # Among the versions of a receipt: that of the layer of the platform, or that the tenant's policy has switched it off.
@@ -305,54 +305,6 @@ class SavingsTotal(msgspec.Struct, frozen=True, kw_only=True):
 
 # Blocks of receipts, and what was made of them, by digest.
 MadeBlocks = dict[str, tuple[ReceiptBlock, PlannedBlock]]
-
-
-class ReceiptStore(Protocol):
-    """Receipts and their texts of the transaction's tenant."""
-
-    async def add(self, receipt: Receipt, texts: Mapping[str, bytes]) -> None:
-        """Store a receipt and those of its texts that are new in its session."""
-        ...
-
-    async def find(self, receipt_id: str) -> StoredReceipt | None: ...
-
-    async def last_id(self, session_id: str, agent_id: str) -> str | None:
-        """Return the id of the latest receipt of a window."""
-        ...
-
-    async def texts(self, session_id: str, digests: Iterable[str]) -> dict[str, bytes]:
-        """Return the stored texts among these digests."""
-        ...
-
-    async def page(
-        self,
-        session_id: str | None,
-        agent_id: str | None,
-        before: tuple[int, str] | None,
-        limit: int,
-        *,
-        max_clearance: int,
-    ) -> Sequence[StoredReceipt]:
-        """Return receipts of agents up to a clearance, newest first, before a creation time and id."""
-        ...
-
-    async def report(self, receipt_id: str, usage: ReportedUsage, *, counts: bool = True) -> bool:
-        """Store the usage of a receipt's call; False if some was reported before."""
-        ...
-
-    async def score(self, receipt_id: str, efficiency: Efficiency) -> bool:
-        """Store how the answer of a receipt's call used the prompt; False if that is known already."""
-        ...
-
-    async def totals(
-        self, by: str, session_id: str | None, agent_id: str | None, since: int, until: int, *, max_clearance: int
-    ) -> Sequence[SavingsTotal]:
-        """Return sums over agents up to a clearance: by agent, session or model, or over all (``tenant``)."""
-        ...
-
-    async def prune(self, before: int, limit: int) -> int:
-        """Delete receipts created before a time, and texts that no other receipt of the session has."""
-        ...
 
 
 def blocks_with_texts(

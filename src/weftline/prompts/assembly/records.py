@@ -12,7 +12,8 @@ from weftline.access.sql import AccessStore
 from weftline.kernel.clock import from_micros
 from weftline.kernel.identity import PRINCIPAL, Actor
 from weftline.prompts.assembly.model import digest_of
-from weftline.prompts.assembly.receipts import ReceiptStore, decode_messages
+from weftline.prompts.assembly.receipts import decode_messages
+from weftline.prompts.assembly.sql import ReceiptStore
 from weftline.records import model as records
 from weftline.records.record_ids import ReceiptOrigin
 from weftline.records.refs import Link, ModelApiMapping

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from weftline.models.language_models.catalog import Catalog
     from weftline.models.language_models.model import Prompt, ToolDefinition
     from weftline.prompts.assembly.model import PlannedBlock
-    from weftline.prompts.assembly.receipts import Receipt, ReceiptStore, StoredReceipt
-    from weftline.records.store import RecordStore
+    from weftline.prompts.assembly.receipts import Receipt, StoredReceipt
+    from weftline.prompts.assembly.sql import ReceiptStore
+    from weftline.records.sql import RecordStore
     from weftline.windows.service import Windows
 
 _MEMORY = "memory:"

@@ -27,16 +27,16 @@ from weftline.prompts.assembly.receipts import (
     Receipt,
     ReceiptNotFound,
     ReceiptPruned,
-    ReceiptStore,
     ReportedUsage,
     StoredReceipt,
     no_receipt,
 )
+from weftline.prompts.assembly.sql import ReceiptStore
 from weftline.prompts.assembly.stored_prompts import StoredPrompt, StoredPrompts
 from weftline.prompts.assembly.usage_entries import report_entries, score_entry
 from weftline.prompts.efficiency.model import Efficiency
 from weftline.prompts.efficiency.scoring import AnswerScorer
-from weftline.records.store import RecordStore
+from weftline.records.sql import RecordStore
 from weftline.sessions.model import Session, find_session
 from weftline.windows.service import Windows
 

@@ -16,12 +16,13 @@ from weftline.models.language_models.wire import PromptForm
 from weftline.prompts.assembly.materials import layer_versions
 from weftline.prompts.assembly.prompt_trust import PromptBlocked, Screening
 from weftline.prompts.assembly.receipt_operations import ReceiptId
-from weftline.prompts.assembly.receipts import ReceiptNotFound, ReceiptPruned, ReceiptStore
+from weftline.prompts.assembly.receipts import ReceiptNotFound, ReceiptPruned
 from weftline.prompts.assembly.request_trust import fields_trust, turns_trust
 from weftline.prompts.assembly.sent_prompt import PromptAltered, check_sent
+from weftline.prompts.assembly.sql import ReceiptStore
 from weftline.prompts.assembly.stored_prompts import StoredPrompts
 from weftline.prompts.assembly.validation import system_refs, validate_prompt
-from weftline.records.store import RecordStore
+from weftline.records.sql import RecordStore
 from weftline.safety.trust.policy import TrustPolicies, TrustPolicy
 from weftline.safety.trust.scanner import ContentScanner
 from weftline.state.layers.model import LayerViolation

@@ -36,7 +36,7 @@ from weftline.prompts.tools.model import (
 )
 from weftline.prompts.tools.registry import ToolRegistry, check_unique, owner_for, visible_owners
 from weftline.prompts.tools.selection import SelectionRequest, ToolSelector
-from weftline.prompts.tools.store import ToolStore
+from weftline.prompts.tools.sql import ToolStore
 from weftline.safety.trust.gate import ContentBlocked, ContentQuarantined
 from weftline.sessions.model import SessionId, SessionNotFound
 

@@ -29,7 +29,7 @@ from weftline.prompts.tools.model import (
     ToolNameTaken,
     ToolNotRegistered,
 )
-from weftline.prompts.tools.store import ToolStore
+from weftline.prompts.tools.sql import ToolStore
 from weftline.safety.trust.gate import ContentGate, IncomingContent
 from weftline.safety.trust.model import Source
 from weftline.search.session_indexing.cursor import VectorBacklog

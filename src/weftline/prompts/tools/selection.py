@@ -19,7 +19,7 @@ from weftline.prompts.tools.catalogue import RankedTool, ToolCatalogue
 from weftline.prompts.tools.definitions import definition, definition_tokens, portable_names
 from weftline.prompts.tools.model import LOADED, NAMED, RecordedSelection, RegistrySize
 from weftline.prompts.tools.registry import visible_owners
-from weftline.prompts.tools.store import SelectionStore, ToolStore
+from weftline.prompts.tools.sql import SelectionStore, ToolStore
 from weftline.search.task_queries import task_queries
 from weftline.sessions.model import find_session
 from weftline.sessions.store import SessionStore

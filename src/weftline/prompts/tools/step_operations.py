@@ -25,7 +25,7 @@ from weftline.prompts.tools.model import (
     UnknownTool,
 )
 from weftline.prompts.tools.registry import owner_for, visible_owners
-from weftline.prompts.tools.store import StepStore, ToolStore
+from weftline.prompts.tools.sql import StepStore, ToolStore
 from weftline.safety.trust.gate import GATE_ERRORS, ContentGate, IncomingContent
 
 

@@ -24,7 +24,7 @@ from weftline.kernel.packed_text import ValueDamaged
 from weftline.kernel.tokens import approximate_tokens
 from weftline.knowledge.document_content import storable_text
 from weftline.records.record_ids import MessageItemId, VersionId, is_number
-from weftline.records.store import RecordStore
+from weftline.records.sql import RecordStore
 from weftline.search.items import (
     MESSAGE_VERSION,
     WindowPlace,
@@ -52,7 +52,7 @@ from weftline.state.agent_context.memory_version import MemoryVersion
 from weftline.state.agent_context.service import Contexts
 from weftline.state.board.store import EntryStore
 from weftline.state.memory.model import KeyRange, MemoryScope
-from weftline.state.memory.store import MemoryStore
+from weftline.state.memory.sql import MemoryStore
 from weftline.windows.line_events import events_of_line
 from weftline.windows.model import window_line
 from weftline.windows.redacted_events import apply_redactions

@@ -13,7 +13,8 @@ import msgspec
 
 from weftline.kernel.identity import Actor
 from weftline.sessions.messages.model import readers_of
-from weftline.sessions.messages.store import InboxStore, MessageStore
+from weftline.sessions.messages.sql import InboxStore
+from weftline.sessions.messages.store import MessageStore
 from weftline.sessions.model import find_session
 from weftline.sessions.store import SessionStore
 

@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 from weftline.kernel.clock import Clock
 from weftline.kernel.identity import Permission
 from weftline.kernel.operation import Effect, RateClass, Request, Response, operation
-from weftline.records.store import RecordStore
+from weftline.records.sql import RecordStore
 from weftline.sessions.messages.operations import MessageInfo, message_infos
 from weftline.sessions.messages.transcript import Transcript, Transcripts
 from weftline.sessions.model import SessionId, SessionNotFound

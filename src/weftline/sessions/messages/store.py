@@ -1,4 +1,4 @@
-"""Storage ports of messages."""
+"""Ports of messages: the transcript, who observes replies, and the cache of pages."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ if TYPE_CHECKING:
         AudienceCount,
         Excerpt,
         Message,
-        MessageHandle,
         TranscriptRange,
-        UnreadMessage,
     )
     from weftline.sessions.model import Session
 
@@ -68,28 +66,6 @@ class MessageStore(Protocol):
 
     async def change_audience(self, session_id: str, message: Message, visibility: str, audience: str) -> None:
         """Change the visibility and audience of a message."""
-        ...
-
-
-class InboxStore(Protocol):
-    """Unread messages of the tenant's principals, by recipient."""
-
-    async def add(self, session_id: str, message: Message) -> None:
-        """Add a message to the inbox of its recipient."""
-        ...
-
-    async def unread(self, recipient_id: str) -> Sequence[UnreadMessage]:
-        """Return the messages of an inbox, oldest first."""
-        ...
-
-    async def size(self, recipient_id: str) -> int: ...
-
-    async def drop_from_longest_queue(self, recipient_id: str) -> None:
-        """Remove the oldest message of the sender with the most, and count it in the next one; never the only one."""
-        ...
-
-    async def acknowledge(self, recipient_id: str, handles: Sequence[MessageHandle]) -> int:
-        """Remove messages from an inbox; return how many were in it."""
         ...
 
 

@@ -17,7 +17,7 @@ from weftline.kernel.events import EventType, NewEvent, Outbox
 from weftline.kernel.identity import ANYONE, EVERYONE, TEAM, Actor
 from weftline.kernel.json_input import NO_METADATA, encode_json_field
 from weftline.records.record_ids import MessageItemId
-from weftline.records.store import RecordStore
+from weftline.records.sql import RecordStore
 from weftline.safety.trust.gate import ContentGate, IncomingContent
 from weftline.sessions.agent_directory import AgentDirectory
 from weftline.sessions.envelopes import session_envelope

@@ -47,7 +47,7 @@ from weftline.state.memory.model import (
     MemoryUsage,
     check_value_size,
 )
-from weftline.state.memory.store import MemoryStore
+from weftline.state.memory.sql import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -5,46 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weftline.kernel.ports import Progress
-from weftline.kernel.transaction import SqlStore
+from weftline.kernel.transaction import RowLease, SqlStore
 
 if TYPE_CHECKING:
     from weftline.kernel.transaction import Transaction
-
-
-class RowLease:
-    """The lease of one row, in its columns ``holder`` and ``lease_until``: of a job, a document or a webhook.
-
-    Keys and further values are passed as parameters; table, columns and SQL fragments are constants of the callers.
-    """
-
-    __slots__ = ("_keys", "_table", "_tx", "_values")
-
-    def __init__(self, transaction: Transaction, table: str, **key: str | int) -> None:
-        self._tx = transaction
-        self._table = table
-        self._keys = ["tenant", *key]
-        self._values = (transaction.tenant, *key.values())
-
-    async def take(self, holder: str, until: int, *, also: str = "") -> None:
-        """Give the lease to a holder; the row is locked already. ``also`` sets further columns."""
-        await self._update(f"holder = $1, lease_until = $2{also} WHERE {self._where(3)}", holder, until, *self._values)
-
-    async def renew(self, holder: str, until: int, *, only_if: str = "") -> bool:
-        """Extend the lease and lock the row until the transaction ends; False if the holder has lost it."""
-        changes = f"lease_until = $1 WHERE {self._where(2)} AND holder = ${len(self._keys) + 2}{only_if}"
-        return await self._update(changes, until, *self._values, holder) > 0
-
-    async def release(self, holder: str, until: int, *, also: str = "") -> None:
-        """End the lease if the holder has it; the row is not claimed before ``until``."""
-        where = f"{self._where(2)} AND holder = ${len(self._keys) + 2}"
-        await self._update(f"holder = NULL, lease_until = $1{also} WHERE {where}", until, *self._values, holder)
-
-    def _where(self, first: int) -> str:
-        # SQLite numbers parameters in the order they appear in.
-        return " AND ".join(f"{column} = ${place}" for place, column in enumerate(self._keys, first))
-
-    async def _update(self, changes: str, *values: str | int) -> int:
-        return await self._tx.changed(f"UPDATE {self._table} SET {changes}", *values)  # noqa: S608 - constants only
 
 
 _ADD_JOB = """

@@ -16,15 +16,15 @@ from weftline.indexing.deferred_deletions import DeferredDeletions, PendingDelet
 from weftline.kernel.identity import named_types
 from weftline.kernel.transaction import SqlStore, batches
 from weftline.models.metering.sql import FORGET_BATCH_SIZE, UsageStore
+from weftline.records.sql import erase_record_items
 from weftline.safety.approvals.sql import erase_approvals
 from weftline.search.items import WindowPlace
 from weftline.sessions.model import Session, SessionConfig
+from weftline.state.memory.sql import erase_memories, memories_of
 from weftline.storage.sql.agent_context import erase_snapshots
 from weftline.storage.sql.erasure import LINES, SESSION_ROWS, defer_session
 from weftline.storage.sql.layers import erase_layer_pins
 from weftline.storage.sql.lineage import erase_derivations
-from weftline.storage.sql.memory import erase_memories, memories_of
-from weftline.storage.sql.records import erase_record_items
 from weftline.storage.sql.session_content import session_content
 from weftline.storage.sql.session_index import remove_session_from_index
 from weftline.storage.sql.windows import window_lines_of

@@ -19,7 +19,7 @@ from weftline.safety.approvals.service import Approvals
 from weftline.windows.compaction.compacted_events import holding_summaries
 from weftline.windows.compaction.model import CompactionNotFound, CompactionState
 from weftline.windows.compaction.service import Compactions
-from weftline.windows.compaction.store import CompactionStore
+from weftline.windows.compaction.sql import CompactionStore
 from weftline.windows.service import Windows
 
 if TYPE_CHECKING:

@@ -30,7 +30,8 @@ from weftline.windows.compaction.model import (
     CompactionState,
 )
 from weftline.windows.compaction.records import CompactionRecorder
-from weftline.windows.compaction.store import AppliedCompaction, CompactionStore, ViewCache
+from weftline.windows.compaction.sql import AppliedCompaction, CompactionStore
+from weftline.windows.compaction.store import ViewCache
 from weftline.windows.compaction.trigger import queued
 from weftline.windows.model import window_line
 from weftline.windows.service import Windows

@@ -11,7 +11,7 @@ from weftline.kernel.clock import Clock, to_micros
 from weftline.kernel.fields import new_ordered_id
 from weftline.kernel.identity import Actor
 from weftline.windows.compaction.model import OPEN_STATES, Compaction, CompactionOptions, CompactionState
-from weftline.windows.compaction.store import CompactionStore
+from weftline.windows.compaction.sql import CompactionStore
 from weftline.windows.store import LineCompaction
 
 if TYPE_CHECKING:

@@ -19,14 +19,14 @@ from weftline.kernel.ports import LEASE_MICROS
 from weftline.records.event_classes import to_cloud_event
 from weftline.sessions.events.model import EventStore
 from weftline.sessions.events.webhooks.model import MAX_DEAD_LETTERS, Webhook, backoff_seconds, owner_of
-from weftline.sessions.events.webhooks.store import WebhookStore
+from weftline.sessions.events.webhooks.sql import WebhookStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weftline.kernel.events import StoredEvent
     from weftline.sessions.events.webhooks.model import Attempt
-    from weftline.sessions.events.webhooks.store import DueDelivery
+    from weftline.sessions.events.webhooks.sql import DueDelivery
 
 ADMINS = (f"{PERMISSION}{Permission.ADMIN}",)
 _SECOND = 1_000_000

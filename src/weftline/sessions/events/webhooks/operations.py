@@ -40,7 +40,8 @@ from weftline.sessions.events.webhooks.model import (
     owner_of,
     secret_of,
 )
-from weftline.sessions.events.webhooks.store import Delivery, WebhookSender, WebhookStore
+from weftline.sessions.events.webhooks.sql import Delivery, WebhookStore
+from weftline.sessions.events.webhooks.store import WebhookSender
 from weftline.sessions.model import SessionId, SessionNotFound, find_session
 from weftline.sessions.store import SessionStore
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -10,12 +10,26 @@ from msgspec import structs
 from weftline.kernel.packed_text import pack, text_of
 from weftline.kernel.transaction import SqlStore
 from weftline.windows.compaction.model import CompactedView, Compaction, CompactionState
-from weftline.windows.compaction.store import KEPT_COMPACTIONS, KEPT_VIEWS, AppliedCompaction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weftline.kernel.transaction import Row, Transaction
+
+
+# Views that are stored for one line; of older compactions only the figures remain.
+KEPT_VIEWS = 10
+
+# Compactions of one line whose figures are kept.
+KEPT_COMPACTIONS = 100
+
+
+class AppliedCompaction(NamedTuple):
+    """The compaction that is in effect on a line, with its view."""
+
+    compaction: Compaction
+    view: CompactedView
+
 
 _COMPACTION = "SELECT state, figures FROM compactions WHERE tenant = $1 "
 _BY_ID = _COMPACTION + "AND compaction_id = $2 "
@@ -64,10 +78,14 @@ _figures = msgspec.json.Decoder(Compaction).decode
 _view = msgspec.json.Decoder(CompactedView).decode
 
 
-class SqlCompactionStore(SqlStore):
-    """SQL implementation of CompactionStore."""
+class CompactionStore(SqlStore):
+    """The compactions of the transaction's tenant. A line has at most one that is open, and one that is applied."""
 
     async def add(self, compaction: Compaction) -> bool:
+        """Add a compaction; False if its line has an open one (queued, running or held).
+
+        Only the newest of a line are kept, and those that are open, applied or have a view.
+        """
         added = await self._tx.changed(
             _ADD,
             self._tenant,
@@ -85,33 +103,44 @@ class SqlCompactionStore(SqlStore):
         return _compaction(await self._tx.one(_BY_ID, self._tenant, compaction_id))
 
     async def lock(self, compaction_id: str) -> Compaction | None:
+        """Return a compaction, and block other writers of it until the transaction ends."""
         return _compaction(await self._tx.one(_BY_ID + "{for_update}", self._tenant, compaction_id))
 
     async def open_for(self, line_id: str) -> Compaction | None:
+        """Return the compaction of a line that is queued, running or held."""
         return _compaction(await self._tx.one(_OPEN, self._tenant, line_id))
 
     async def applied(self, line_id: str) -> Compaction | None:
+        """Return the compaction that is in effect on a line, without its view."""
         return _compaction(await self._tx.one(_APPLIED, self._tenant, line_id))
 
     async def newest(self, line_id: str) -> tuple[Compaction | None, Compaction | None]:
+        """Return the newest compaction of a line and the one that is in effect, without their views."""
         found = [_decoded(row) for row in await self._tx.all(_NEWEST, self._tenant, line_id)]
         applied = [each for each in found if each.state is CompactionState.APPLIED]
         return (found[0] if found else None), (applied[0] if applied else None)
 
     async def current(self, line_id: str) -> AppliedCompaction | None:
+        """Return the compaction that is in effect on a line, with its view."""
         applied = await self.applied(line_id)
         view = None if applied is None else await self.view(applied.compaction_id)
         return None if applied is None or view is None else AppliedCompaction(applied, view)
 
     async def view(self, compaction_id: str) -> CompactedView | None:
+        """Return the view of a compaction; None if it has none, or if it is too old."""
         row = await self._tx.one(_VIEW, self._tenant, compaction_id)
         return None if row is None else _view(text_of(row[0]))
 
     async def page(self, line_id: str, before: str | None, limit: int) -> Sequence[Compaction]:
+        """Return the compactions of a line, newest first, before an id."""
         rows = await self._tx.all(_PAGE, self._tenant, line_id, before or _LAST, limit)
         return [_decoded(row) for row in rows]
 
     async def save(self, compaction: Compaction, view: CompactedView | None = None) -> None:
+        """Store a compaction, and its view if given. One that is applied supersedes the one before it.
+
+        Only the newest views of a line are kept, and that of the applied compaction.
+        """
         compaction_id, line_id = compaction.compaction_id, compaction.line_id
         if compaction.state is CompactionState.APPLIED:
             await self._tx.run(_SUPERSEDE, self._tenant, line_id, compaction_id)
@@ -125,6 +154,7 @@ class SqlCompactionStore(SqlStore):
         await self._tx.run(_PRUNE_VIEWS, self._tenant, line_id, KEPT_VIEWS)
 
     async def erase_views(self, line_id: str) -> int:
+        """Delete all views of a line and return how many; the applied compaction is superseded."""
         await self._tx.run(_SUPERSEDE, self._tenant, line_id, "")
         return await self._tx.changed(
             "DELETE FROM compaction_views WHERE tenant = $1 AND line_id = $2", self._tenant, line_id

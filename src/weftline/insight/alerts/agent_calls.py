@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weftline.insight.alerts.conditions import RecentCall
-from weftline.insight.alerts.store import AgentsWithCalls
 from weftline.kernel.transaction import SqlStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from weftline.kernel.transaction import Transaction, Value
+
+
+class AgentsWithCalls(NamedTuple):
+    """The agents of new usage entries, and the number of the last of these."""
+
+    agents: Sequence[str]
+    seq: int
+    has_more: bool
+
 
 _ENTRIES = 2_000
 _SINCE = """
@@ -35,15 +43,17 @@ WHERE t.usage_seq > CAST(COALESCE(NULLIF(j.cursor, ''), '0') AS {bigint}) ORDER 
 """
 
 
-class SqlAgentCalls(SqlStore):
-    """Calls of one tenant's agents."""
+class AgentCalls(SqlStore):
+    """Calls of agents, as metering and receipts have them."""
 
     async def since(self, seq: int) -> AgentsWithCalls:
+        """Return the agents of the next usage entries after a number: of new calls, reports and scores."""
         rows = await self._tx.all(_SINCE, self._tenant, seq, _ENTRIES)
         agents = dict.fromkeys(agent_id for _, agent_id in rows)
         return AgentsWithCalls([*agents], rows[-1][0] if rows else seq, len(rows) == _ENTRIES)
 
     async def recent(self, limits: Mapping[str, int]) -> Mapping[str, Sequence[RecentCall]]:
+        """Return the latest calls of agents, newest first, as many as each one's limit; only those with figures."""
         found: dict[str, list[RecentCall]] = {agent_id: [] for agent_id in limits}
         asked = [*limits.items()]
         for start in range(0, len(asked), _AGENTS):

@@ -7,16 +7,40 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import structs
 
 from weftline.access.acl_column import decode_patterns, encode_patterns
-from weftline.kernel.transaction import SqlStore
+from weftline.kernel.transaction import RowLease, SqlStore
 from weftline.sessions.events.webhooks.model import Webhook
-from weftline.sessions.events.webhooks.store import Delivery, DeliveryCounts, DueDelivery
-from weftline.storage.sql.jobs import RowLease
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weftline.kernel.transaction import Row, Transaction
     from weftline.sessions.events.webhooks.model import Attempt, DeliveryState, WebhookState
+
+
+class DeliveryCounts(NamedTuple):
+    """Numbers of pending deliveries and of dead letters."""
+
+    pending: int
+    dead: int
+
+
+class Delivery(NamedTuple):
+    """A pending delivery or a dead letter."""
+
+    seq: int
+    state: DeliveryState
+    attempts: int
+    due_at: int
+    last_status: int | None
+    last_error: str | None
+
+
+class DueDelivery(NamedTuple):
+    """A delivery that is due, with the number of failed attempts so far."""
+
+    seq: int
+    attempts: int
+
 
 _WEBHOOK = """
 SELECT webhook_id, url, types, session_id, description, secret, principal_id, created_at, state, reason, cursor,
@@ -70,8 +94,8 @@ WHERE tenant = $2 AND webhook_id = $3 AND seq = $4 AND state = 'dead'
 """
 
 
-class SqlWebhookStore(SqlStore):
-    """Webhooks of one tenant."""
+class WebhookStore(SqlStore):
+    """The webhooks of the transaction's tenant, with their undelivered events."""
 
     async def add(self, webhook: Webhook) -> None:
         row = structs.asdict(webhook) | {"types": encode_patterns(webhook.types)}
@@ -82,10 +106,12 @@ class SqlWebhookStore(SqlStore):
         return None if row is None else _webhook(row)
 
     async def all(self) -> Sequence[Webhook]:
+        """Return every webhook, oldest first."""
         rows = await self._tx.all(_WEBHOOK + "WHERE tenant = $1 ORDER BY created_at, webhook_id", self._tenant)
         return [_webhook(row) for row in rows]
 
     async def delete(self, webhook_id: str) -> bool:
+        """Delete a webhook and its deliveries; False if there is none."""
         # The webhook first: waits for a process that is updating its deliveries.
         deleted = await self._tx.changed(
             "DELETE FROM webhooks WHERE tenant = $1 AND webhook_id = $2", self._tenant, webhook_id
@@ -99,6 +125,7 @@ class SqlWebhookStore(SqlStore):
         await self._tx.run(_SET_STATE, state, reason, self._tenant, webhook_id)
 
     async def claim(self, webhook_id: str, holder: str, now: int, until: int) -> Webhook | None:
+        """Lease an enabled webhook until a time; None if it is leased already or paused."""
         row = await self._tx.one(_CLAIM, self._tenant, webhook_id, now)
         if row is None:
             return None
@@ -106,9 +133,11 @@ class SqlWebhookStore(SqlStore):
         return _webhook(row)
 
     async def release(self, webhook_id: str, holder: str, paused_until: int) -> None:
+        """Release the lease; the webhook cannot be leased again before ``paused_until``."""
         await RowLease(self._tx, "webhooks", webhook_id=webhook_id).release(holder, paused_until)
 
     async def enqueue(self, webhook_id: str, seq: int, due_at: int) -> None:
+        """Queue an event; a dead letter is queued again."""
         await self._tx.run(_ENQUEUE, self._tenant, webhook_id, seq, due_at)
 
     async def set_cursor(self, webhook_id: str, seq: int) -> None:
@@ -117,6 +146,7 @@ class SqlWebhookStore(SqlStore):
         )
 
     async def rewind(self, webhook_id: str, seq: int) -> None:
+        """Move the cursor back to ``seq`` if it is past it."""
         await self._tx.run(
             "UPDATE webhooks SET cursor = $1 WHERE tenant = $2 AND webhook_id = $3 AND cursor > $1",
             seq,
@@ -125,10 +155,12 @@ class SqlWebhookStore(SqlStore):
         )
 
     async def due(self, webhook_id: str, now: int, limit: int) -> Sequence[DueDelivery]:
+        """Return due deliveries in log order."""
         rows = await self._tx.all(_DUE, self._tenant, webhook_id, now, limit)
         return [DueDelivery(*row) for row in rows]
 
     async def remove(self, webhook_id: str, seq: int) -> bool:
+        """Delete a delivery; False if there is none."""
         removed = await self._tx.changed(
             "DELETE FROM webhook_deliveries WHERE tenant = $1 AND webhook_id = $2 AND seq = $3",
             self._tenant,
@@ -146,6 +178,7 @@ class SqlWebhookStore(SqlStore):
         )
 
     async def schedule_retry(self, webhook_id: str, seq: int, attempts: int, due_at: int | None, last: Attempt) -> None:
+        """Store a failed attempt and when the next one is due; None makes it a dead letter."""
         await self._tx.run(
             _SCHEDULE_RETRY,
             "dead" if due_at is None else "pending",
@@ -159,6 +192,7 @@ class SqlWebhookStore(SqlStore):
         )
 
     async def revive(self, webhook_id: str, seqs: Sequence[int] | None, due_at: int) -> int:
+        """Queue dead letters again, of these events or all; return how many."""
         if seqs is None:
             return await self._tx.changed(_REVIVE, due_at, self._tenant, webhook_id)
         return sum([await self._revive(webhook_id, seq, due_at) for seq in sorted(set(seqs))])
@@ -171,6 +205,7 @@ class SqlWebhookStore(SqlStore):
     async def deliveries(
         self, webhook_id: str, state: DeliveryState | None, after: int, limit: int
     ) -> Sequence[Delivery]:
+        """Return deliveries after ``after``, in log order."""
         rows = await self._tx.all(_DELIVERIES, self._tenant, webhook_id, after, state, limit)
         return [Delivery(*row) for row in rows]
 

@@ -23,17 +23,20 @@ WHERE tenant = $1 AND bucket >= $2 GROUP BY bucket ORDER BY bucket
 """  # noqa: S608 - our own SQL
 
 
-class SqlMetricHistory(SqlStore):
-    """MetricHistoryStore. Rows of several tenants are added with the scope of the installation."""
+class MetricHistoryStore(SqlStore):
+    """Metric history of the installation."""
 
     async def add(self, process: str, rows: Sequence[MetricRow]) -> None:
+        """Add to what a process has counted."""
         await self._tx.many(_ADD, [(tenant, at.start, process, at.first_at, *at.totals) for tenant, at in sorted(rows)])
 
     async def since(self, tenant: str, start: int) -> Sequence[MetricBucket]:
+        """Return the intervals of a tenant from a start on, summed over all processes, oldest first."""
         rows = await self._tx.all(_SINCE, tenant, start)
         return [MetricBucket(bucket, first_at, _totals(sums)) for bucket, first_at, *sums in rows]
 
     async def forget_before(self, start: int) -> None:
+        """Delete the intervals of all tenants that began before ``start``."""
         await self._tx.run("DELETE FROM metric_history WHERE bucket < $1", start)
 
 

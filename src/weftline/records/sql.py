@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weftline.access.acl_column import decode_patterns, encode_patterns
+from weftline.access.patterns import member_patterns
 from weftline.kernel.packed_text import pack, text_of
 from weftline.kernel.transaction import SqlStore, batches, placeholders
 from weftline.records.refs import Ref
 from weftline.records.store import ITEM_TYPE, Redaction, StoredRecord
-from weftline.sessions.model import member_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -89,16 +89,18 @@ ON CONFLICT DO NOTHING
 """
 
 
-class SqlRecordStore(SqlStore):
-    """Records of one tenant."""
+class RecordStore(SqlStore):
+    """Records of the transaction's tenant, except those that are derived from the board, messages and memory."""
 
     async def add(self, record: StoredRecord, items: Iterable[str]) -> bool:
+        """Insert a record and its item references; False if the id is in use."""
         added = await self._tx.changed(f"{_ADD} ON CONFLICT DO NOTHING", *self._row_of(record))
         if added:
             await self._add_items(record, items)
         return bool(added)
 
     async def add_all(self, records: Sequence[tuple[StoredRecord, Iterable[str]]]) -> None:
+        """Insert many records with their item references; no id may be in use."""
         await self._tx.many(_ADD, [self._row_of(record) for record, _ in records])
         named = [row for record, items in records for row in self._item_rows(record, items)]
         await self._tx.many(_ADD_ITEM, named)
@@ -112,6 +114,7 @@ class SqlRecordStore(SqlStore):
         return self._tenant, *row.values()
 
     async def replace(self, record: StoredRecord, items: Iterable[str]) -> None:
+        """Replace a record and its item references."""
         await self._tx.run(
             _REPLACE,
             record.status,
@@ -135,10 +138,12 @@ class SqlRecordStore(SqlStore):
         return None if row is None else _stored_record(row)
 
     async def find_locked(self, record_type: str, record_id: str) -> StoredRecord | None:
+        """Return a record with a row lock."""
         row = await self._tx.one(_ONE + "{for_update}", self._tenant, record_type, record_id)
         return None if row is None else _stored_record(row)
 
     async def find_several(self, ids: Sequence[tuple[str, str]]) -> Sequence[StoredRecord]:
+        """Return those of the records, given by type and id, that exist."""
         found: list[StoredRecord] = []
         for record_type in sorted({kind for kind, _ in ids}):
             named = [record_id for kind, record_id in ids if kind == record_type]
@@ -147,10 +152,16 @@ class SqlRecordStore(SqlStore):
         return found
 
     async def of_session(self, session_id: str | None, after: int, limit: int) -> Sequence[StoredRecord]:
+        """Return the records of a session with ``seq`` greater than ``after``, in order of ``seq``."""
         rows = await self._tx.all(_RECORDS_AFTER, self._tenant, session_id or _NO_SESSION, after, limit)
         return [_stored_record(row) for row in rows]
 
     async def of_item(self, item_id: str, reader: Actor) -> Sequence[StoredRecord]:
+        """Return the records that refer to an item, oldest first; at most a thousand.
+
+        Without those of sessions that the reader is no member of; at most as many more that others added without a
+        session.
+        """
         found = self._tenant, item_id
         if reader.is_admin:
             rows = await self._tx.all(_OF_ITEM, *found, _MAX_RECORDS_OF_ITEM)
@@ -164,6 +175,7 @@ class SqlRecordStore(SqlStore):
         return sorted(await self.find_several([(row[0], row[1]) for row in rows]), key=lambda record: record.seq)
 
     async def open_missing(self, session_id: str | None, limit: int) -> Sequence[StoredRecord]:
+        """Return unresolved missing context of one session or of all, oldest first."""
         if session_id is None:
             rows = await self._tx.all(
                 f"{_RECORD} WHERE tenant = $1 AND {_OPEN} ORDER BY recorded_at, record_id LIMIT $2", self._tenant, limit
@@ -178,6 +190,7 @@ class SqlRecordStore(SqlStore):
         return [_stored_record(row) for row in rows]
 
     async def open_missing_readers(self, session_id: str) -> Sequence[tuple[str, ...]]:
+        """Return the read ACL of each unresolved missing context of a session."""
         rows = await self._tx.all(
             f"SELECT readable_by FROM records WHERE tenant = $1 AND session_id = $2 AND {_OPEN}",  # noqa: S608 - our own words
             self._tenant,
@@ -188,11 +201,13 @@ class SqlRecordStore(SqlStore):
     async def missing_after(
         self, session_id: str | None, after: str, limit: int, *, only_open: bool
     ) -> Sequence[StoredRecord]:
+        """Return missing context with an id greater than ``after``, by id: of one session or of all."""
         where = () if session_id is None else (session_id,)
         rows = await self._tx.all(_MISSING[bool(where), only_open], self._tenant, *where, after, limit)
         return [_stored_record(row) for row in rows]
 
     async def put_content(self, session_id: str | None, item_id: str, content: bytes) -> None:
+        """Store the content of an item separately from its record."""
         await self._tx.run(_PUT_CONTENT, self._tenant, session_id or _NO_SESSION, item_id, content)
 
     async def content(self, session_id: str | None, item_id: str) -> bytes | None:
@@ -205,6 +220,7 @@ class SqlRecordStore(SqlStore):
         return None if row is None else bytes(row[0])
 
     async def redact(self, *redactions: Redaction) -> None:
+        """Store redactions; a later one of the same record replaces the earlier one."""
         await self._tx.many(_REDACT, [self._row_of_redaction(redaction) for redaction in redactions])
 
     def _row_of_redaction(self, redaction: Redaction) -> tuple[Value, ...]:
@@ -225,6 +241,7 @@ class SqlRecordStore(SqlStore):
         )
 
     async def redactions(self, record_ids: Sequence[str], record_type: str = ITEM_TYPE) -> dict[str, Redaction]:
+        """Return the redactions in effect of these items, or of records of another type."""
         found: dict[str, Redaction] = {}
         for batch in batches(record_ids):
             rows = await self._tx.all(_REDACTIONS, self._tenant, record_type, *batch)
@@ -232,6 +249,7 @@ class SqlRecordStore(SqlStore):
         return {record_id: redaction for record_id, redaction in found.items() if redaction.state != "none"}
 
     async def original(self, item_id: str) -> bytes | None:
+        """Return what a redacted message, or the metadata of a redacted memory entry, was."""
         row = await self._tx.one(
             "SELECT original FROM redactions WHERE tenant = $1 AND type = $2 AND record_id = $3",
             self._tenant,
@@ -241,6 +259,7 @@ class SqlRecordStore(SqlStore):
         return None if row is None or row[0] is None else bytes(row[0])
 
     async def redactions_in(self, session_id: str) -> dict[str, Redaction]:
+        """Return the redactions in effect of all items of a session."""
         rows = await self._tx.all(
             _REDACTION + "WHERE tenant = $1 AND session_id = $2 AND type = $3 AND state <> 'none'",
             self._tenant,

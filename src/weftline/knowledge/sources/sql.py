@@ -60,8 +60,8 @@ WHERE excluded.signed_at > knowledge_hook_calls.signed_at
 """
 
 
-class SqlSourceStore(SqlStore):
-    """Knowledge sources of one tenant."""
+class SourceStore(SqlStore):
+    """Sources of the transaction's tenant, their files and hook calls."""
 
     async def add(self, source: KnowledgeSource) -> None:
         await self._tx.run(_ADD, self._tenant, *_values(source))
@@ -71,31 +71,38 @@ class SqlSourceStore(SqlStore):
         return None if row is None else _source(row)
 
     async def find_locked(self, source_id: str) -> KnowledgeSource | None:
+        """Return a source with a row lock."""
         row = await self._tx.one(_SOURCE + "WHERE tenant = $1 AND source_id = $2 {for_update}", self._tenant, source_id)
         return None if row is None else _source(row)
 
     async def of_domain(self, domain: str) -> Sequence[KnowledgeSource]:
+        """Return the sources of a domain, oldest first."""
         rows = await self._tx.all(
             _SOURCE + "WHERE tenant = $1 AND domain = $2 ORDER BY created_at, source_id", self._tenant, domain
         )
         return [_source(row) for row in rows]
 
     async def count(self) -> int:
+        """Return the number of sources of the tenant."""
         row = await self._tx.one("SELECT COUNT(*) FROM knowledge_sources WHERE tenant = $1", self._tenant)
         return 0 if row is None else int(row[0])
 
     async def update(self, source: KnowledgeSource) -> None:
+        """Update the changeable fields of a source."""
         values = dict(zip(_FIELDS, _values(source), strict=True))
         await self._tx.run(_UPDATE, *(values[name] for name in _MUTABLE_FIELDS), self._tenant, source.source_id)
 
     async def delete(self, source_id: str) -> None:
+        """Delete a source with its files and calls, but not its documents."""
         await _erase(self._tx, source_id)
 
     async def files(self, source_id: str, limit: int = MAX_INT) -> Mapping[str, SyncedFile]:
+        """Return the first files of a source, by document id."""
         rows = await self._tx.all(_FILES, self._tenant, source_id, limit)
         return {row[0]: SyncedFile(*row) for row in rows}
 
     async def file(self, source_id: str, document_id: str) -> SyncedFile | None:
+        """Return the file of a document."""
         row = await self._tx.one(_FILE, self._tenant, source_id, document_id)
         return None if row is None else SyncedFile(*row)
 
@@ -113,6 +120,7 @@ class SqlSourceStore(SqlStore):
         )
 
     async def invalidate_files(self, source_id: str) -> None:
+        """Mark all files as changed, so that they are read again."""
         await self._tx.run(
             "UPDATE knowledge_source_files SET changed_at = $1 WHERE tenant = $2 AND source_id = $3",
             _NEVER,
@@ -121,6 +129,7 @@ class SqlSourceStore(SqlStore):
         )
 
     async def response_to(self, source_id: str, call_id: str) -> str | None:
+        """Return the stored response to a hook call, if there is one."""
         row = await self._tx.one(
             "SELECT answer FROM knowledge_hook_calls WHERE tenant = $1 AND source_id = $2 AND call_id = $3",
             self._tenant,
@@ -130,9 +139,11 @@ class SqlSourceStore(SqlStore):
         return None if row is None else str(row[0])
 
     async def put_call(self, source_id: str, call: SignedCall, answer: str) -> None:
+        """Store a call and its response; if it was signed several times, with the latest time."""
         await self._tx.run(_PUT_CALL, self._tenant, source_id, call.call_id, call.at, answer)
 
     async def delete_calls(self, source_id: str, before: int) -> None:
+        """Delete calls signed before a time."""
         await self._tx.run(
             "DELETE FROM knowledge_hook_calls WHERE tenant = $1 AND source_id = $2 AND signed_at < $3",
             self._tenant,
@@ -169,7 +180,7 @@ async def sources_to_look_at(transaction: Transaction) -> list[DueSource]:
 
 async def erase_sources(transaction: Transaction, domain: str) -> None:
     """Delete all sources of a deleted domain."""
-    for source in await SqlSourceStore(transaction).of_domain(domain):
+    for source in await SourceStore(transaction).of_domain(domain):
         await _erase(transaction, source.source_id)
 
 

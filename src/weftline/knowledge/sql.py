@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -13,26 +13,69 @@ from weftline.indexing.collections.sql import in_json
 from weftline.indexing.deferred_deletions import DeferredDeletions, PendingDeletion
 from weftline.kernel.clock import DAY_MICROS
 from weftline.kernel.identity import named_types
-from weftline.kernel.transaction import SqlStore, placeholders
+from weftline.kernel.transaction import RowLease, SqlStore, placeholders
 from weftline.knowledge.model import Document, Domain, Quarantine
-from weftline.knowledge.store import (
-    Backlog,
-    IncompleteDocument,
-    LeasedDocument,
-    QueuedDocument,
-    Requeued,
-    StoredContent,
-)
+from weftline.knowledge.sources.sql import erase_sources
 from weftline.knowledge.templates.model import DomainEvaluation, DomainTemplate
 from weftline.safety.trust.model import TrustLabel
-from weftline.storage.sql.jobs import RowLease
-from weftline.storage.sql.knowledge_sources import erase_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from weftline.kernel.transaction import Row, Transaction, Value
     from weftline.knowledge.model import DocumentState
+
+
+class Backlog(NamedTuple):
+    """Number of documents that wait for indexing, that failed, and that are held for review."""
+
+    pending: int
+    failed: int
+    quarantined: int = 0
+
+
+class IncompleteDocument(NamedTuple):
+    """A document with chunks of an unfinished version; searches may use only those of ``found_version`` (0: none)."""
+
+    document_id: str
+    found_version: int
+
+
+class StoredContent(NamedTuple):
+    """Compressed content of a document, and its text if that differs."""
+
+    content: bytes
+    text: bytes | None
+
+
+class QueuedDocument(NamedTuple):
+    """A document that waits for indexing; ``attempts`` processes stopped while they indexed it."""
+
+    domain: str
+    document_id: str
+    attempts: int = 0
+    added_by: str = ""
+    bytes: int = 0
+
+
+class Requeued(NamedTuple):
+    """Number of documents that wait for reindexing, and of their current chunks."""
+
+    documents: int
+    chunks: int
+
+
+class LeasedDocument(NamedTuple):
+    """A leased document, with the layout hash of the version being indexed; empty if none was written yet.
+
+    ``attempts`` is the number of attempts that ended with their process and without progress; before this one if it
+    was just claimed.
+    """
+
+    document: Document
+    layout_hash: str
+    attempts: int
+
 
 _DOMAIN = """
 SELECT domain, description, clearance, created_by, created_at, updated_at, agents, writers, chunking, importance,
@@ -81,10 +124,11 @@ UPDATE domains SET evaluation = $1, evaluated_changes = $2 WHERE tenant = $3 AND
 """
 
 
-class SqlDomainStore(SqlStore):
-    """Domains of one tenant."""
+class DomainStore(SqlStore):
+    """The domains of the transaction's tenant."""
 
     async def add(self, domain: Domain) -> bool:
+        """Insert a domain; False if the name is in use or a domain with this name is still being deleted."""
         self._tx.named_types |= named_types((*domain.agents, *domain.writers))
         row = await self._tx.one(
             _ADD,
@@ -110,18 +154,22 @@ class SqlDomainStore(SqlStore):
         return None if row is None else _domain(row)
 
     async def find_shared(self, domain: str) -> Domain | None:
+        """Return a domain with a shared lock, so that it is not changed or deleted until the transaction ends."""
         row = await self._tx.one(_DOMAIN + "WHERE tenant = $1 AND domain = $2 {for_share}", self._tenant, domain)
         return None if row is None else _domain(row)
 
     async def find_locked(self, domain: str) -> Domain | None:
+        """Return a domain with a row lock, for changes of the domain or its counts."""
         row = await self._tx.one(_DOMAIN + "WHERE tenant = $1 AND domain = $2 {for_update}", self._tenant, domain)
         return None if row is None else _domain(row)
 
     async def all(self) -> Sequence[Domain]:
+        """Return every domain, by name."""
         rows = await self._tx.all(_DOMAIN + "WHERE tenant = $1 ORDER BY domain", self._tenant)
         return [_domain(row) for row in rows]
 
     async def update(self, domain: Domain) -> None:
+        """Update a domain, except for its counts."""
         self._tx.named_types |= named_types((*domain.agents, *domain.writers))
         await self._tx.run(
             _UPDATE,
@@ -134,29 +182,35 @@ class SqlDomainStore(SqlStore):
         )
 
     async def count(self, domain: str, *, documents: int, size: int) -> None:
+        """Add to the counts of documents and bytes."""
         await self._tx.run(_COUNT, documents, size, self._tenant, domain)
 
     async def content_changes(self, domain: str) -> int:
+        """Return how often the documents of a domain, or how they are indexed, have changed."""
         row = await self._tx.one(
             "SELECT content_changes FROM domains WHERE tenant = $1 AND domain = $2", self._tenant, domain
         )
         return 0 if row is None else int(row[0])
 
     async def set_evaluation(self, domain: str, evaluation: DomainEvaluation, changes: int) -> None:
+        """Store what the example questions of a domain found, after this number of changes."""
         await self._tx.run(_SET_EVALUATION, _encode(evaluation).decode(), changes, self._tenant, domain)
 
     async def reindexing(self) -> Sequence[str]:
+        """Return the domains with a running reindex."""
         rows = await self._tx.all(
             "SELECT domain FROM domains WHERE tenant = $1 AND reindex_after IS NOT NULL ORDER BY domain", self._tenant
         )
         return [row[0] for row in rows]
 
     async def set_reindexing(self, domain: str, after: str | None) -> None:
+        """Set the cursor of a reindex; None when it is finished."""
         await self._tx.run(
             "UPDATE domains SET reindex_after = $1 WHERE tenant = $2 AND domain = $3", after, self._tenant, domain
         )
 
     async def delete(self, domain: str) -> None:
+        """Delete a domain with its documents, but not their chunks."""
         await self._tx.run("DELETE FROM domains WHERE tenant = $1 AND domain = $2", self._tenant, domain)
         await erase_sources(self._tx, domain)
         if await self.clear(domain):
@@ -291,10 +345,11 @@ WHERE tenant = $1 AND domain = $2 AND document_id = $3 AND version < $4
 """
 
 
-class SqlDocumentStore(SqlStore):
-    """Documents of one tenant."""
+class DocumentStore(SqlStore):
+    """Documents of the transaction's tenant, their content, and the indexing queue."""
 
     async def put(self, document: Document, content: bytes, now: int) -> None:
+        """Store a document and its content, and queue it; a lease on the previous version ends."""
         await self._tx.run(
             _PUT_DOCUMENT,
             self._tenant,
@@ -321,6 +376,7 @@ class SqlDocumentStore(SqlStore):
         return None if row is None else _document(row)
 
     async def find_all(self, domain: str, document_ids: Iterable[str]) -> Mapping[str, Document]:
+        """Return those of the documents that exist, by id."""
         rows = await self._tx.all(
             _DOCUMENT + "WHERE tenant = $1 AND domain = $2 AND document_id {among_texts}$3{end_among_texts}",
             self._tenant,
@@ -330,6 +386,7 @@ class SqlDocumentStore(SqlStore):
         return {document.document_id: document for document in map(_document, rows)}
 
     async def find_locked(self, domain: str, document_id: str) -> Document | None:
+        """Return a document with a row lock."""
         row = await self._tx.one(
             _DOCUMENT + "WHERE tenant = $1 AND domain = $2 AND document_id = $3 {for_update}",
             self._tenant,
@@ -339,6 +396,7 @@ class SqlDocumentStore(SqlStore):
         return None if row is None else _document(row)
 
     async def page(self, domain: str, state: DocumentState | None, after: str, limit: int) -> Sequence[Document]:
+        """Return documents with an id greater than ``after``, by id."""
         if state is None:
             rows = await self._tx.all(_PAGE, self._tenant, domain, after, limit)
         else:
@@ -346,6 +404,7 @@ class SqlDocumentStore(SqlStore):
         return [_document(row) for row in rows]
 
     async def matching(self, domain: str, metadata: Mapping[str, object], media_types: Sequence[str]) -> Sequence[str]:
+        """Return the ids of documents whose indexed version has this metadata and, if given, one of these types."""
         found: list[str] = []
         after = ""
         while True:
@@ -357,6 +416,7 @@ class SqlDocumentStore(SqlStore):
             await self._tx.yield_to_loop()
 
     async def pinned_bytes(self, domain: str, except_document: str) -> int:
+        """Return the bytes of the pinned documents of a domain other than this one."""
         row = await self._tx.one(
             "SELECT COALESCE(SUM(bytes), 0) FROM documents "
             "WHERE tenant = $1 AND domain = $2 AND pinned = 1 AND document_id <> $3",
@@ -371,6 +431,7 @@ class SqlDocumentStore(SqlStore):
         return Backlog(*[await self._count(domain, state) for state in states])
 
     async def incomplete(self, domain: str) -> Sequence[IncompleteDocument]:
+        """Return the documents with chunks of an unfinished version."""
         rows = await self._tx.all(
             "SELECT document_id, indexed_version FROM documents WHERE tenant = $1 AND domain = $2 AND incomplete = 1",
             self._tenant,
@@ -379,10 +440,12 @@ class SqlDocumentStore(SqlStore):
         return [IncompleteDocument(*row) for row in rows]
 
     async def content(self, domain: str, document_id: str, version: int) -> StoredContent | None:
+        """Return the content of a version."""
         row = await self._tx.one(_CONTENT, self._tenant, domain, document_id, version)
         return None if row is None else StoredContent(*row)
 
     async def delete(self, domain: str, document_id: str) -> None:
+        """Delete a document and its content, but not its chunks."""
         await self._tx.run(
             "DELETE FROM documents WHERE tenant = $1 AND domain = $2 AND document_id = $3",
             self._tenant,
@@ -392,6 +455,7 @@ class SqlDocumentStore(SqlStore):
         await self._forget_contents(domain, document_id, before=2**62)
 
     async def delete_content(self, domain: str, document_id: str, version: int) -> None:
+        """Delete the content of one version."""
         await self._tx.run(
             "DELETE FROM document_contents WHERE tenant = $1 AND domain = $2 AND document_id = $3 AND version = $4",
             self._tenant,
@@ -401,11 +465,19 @@ class SqlDocumentStore(SqlStore):
         )
 
     async def queued(self, now: int, limit: int, sizes: range, not_of: Sequence[str] = ()) -> Sequence[QueuedDocument]:
+        """Return queued documents of these sizes without a lease, oldest first; none that these participants added.
+
+        After four attempts that ended with their process, a document rests before each further one.
+        """
         left_out = [*not_of, *[_NOBODY] * _LEFT_OUT][:_LEFT_OUT]
         rows = await self._tx.all(_QUEUED, self._tenant, now, sizes.start, sizes.stop, *left_out, limit)
         return [QueuedDocument(*row) for row in rows]
 
     async def claim(self, domain: str, document_id: str, holder: str, now: int, until: int) -> LeasedDocument | None:
+        """Lease a document; None if it is leased or not queued.
+
+        Counts as an attempt, unless the same holder had the last lease: then that process did not crash.
+        """
         row = await self._tx.one(_CLAIM, self._tenant, domain, document_id, now)
         if row is None:
             return None
@@ -416,6 +488,7 @@ class SqlDocumentStore(SqlStore):
     async def renew_lease(
         self, domain: str, document_id: str, version: int, holder: str, until: int
     ) -> LeasedDocument | None:
+        """Extend a lease and return the document with a row lock; None if the lease is lost or it has changed."""
         lease = RowLease(self._tx, "documents", domain=domain, document_id=document_id, version=version)
         if not await lease.renew(holder, until, only_if=" AND state = 'pending'"):
             return None
@@ -427,13 +500,19 @@ class SqlDocumentStore(SqlStore):
     async def end_lease(
         self, domain: str, document_id: str, holder: str, rests_until: int, *, interrupted: bool = False
     ) -> None:
+        """End a lease; the document is not leased again before ``rests_until``.
+
+        Its attempts are forgotten, unless this one was ``interrupted``.
+        """
         lease = RowLease(self._tx, "documents", domain=domain, document_id=document_id)
         await lease.release(holder, rests_until, also="" if interrupted else ", attempts = 0")
 
     async def advance(self, domain: str, document_id: str, *, done: int, total: int, layout_hash: str) -> None:
+        """Store the indexing progress of a version."""
         await self._tx.run(_ADVANCE, done, total, layout_hash, self._tenant, domain, document_id)
 
     async def finish(self, document: Document, text: bytes | None) -> None:
+        """Make a version the indexed one, and delete the content of earlier versions."""
         await self._tx.run(
             _FINISH,
             document.version,
@@ -454,19 +533,24 @@ class SqlDocumentStore(SqlStore):
         await self._forget_contents(document.domain, document.document_id, before=document.content_version)
 
     async def fail(self, domain: str, document_id: str, reason: str) -> None:
+        """Store that indexing a version failed."""
         await self._tx.run(_FAIL, reason, self._tenant, domain, document_id)
 
     async def quarantine(self, document: Document, quarantine: Quarantine) -> None:
+        """Store that a version is held for review, and why."""
         text = _encode(quarantine).decode()
         await self._tx.run(_QUARANTINE, text, self._tenant, document.domain, document.document_id)
 
     async def unindex(self, domain: str, document_id: str) -> None:
+        """Store that no version is indexed, but keep the content of the latest one."""
         await self._tx.run(_UNINDEX, self._tenant, domain, document_id)
 
     async def release(self, document: Document, released_by: str, now: int) -> None:
+        """Queue a version that was held, and note that exactly this content with these attributes may be indexed."""
         await self._tx.run(_RELEASE, now, released_by, self._tenant, document.domain, document.document_id)
 
     async def set_trust(self, domain: str, document_id: str, label: TrustLabel | None) -> None:
+        """Set the label of a document."""
         await self._tx.run(
             "UPDATE documents SET trust = $1 WHERE tenant = $2 AND domain = $3 AND document_id = $4",
             _label_text(label),
@@ -476,16 +560,19 @@ class SqlDocumentStore(SqlStore):
         )
 
     async def requeue(self, domain: str, after: str, limit: int, now: int) -> str | None:
+        """Queue the next documents after an id for reindexing, each as a new version; return the last id."""
         rows = await self._tx.all(_LOCK_NEXT, self._tenant, domain, after, limit)
         await self._tx.many(_REQUEUE, [(now, self._tenant, domain, row[0]) for row in rows])
         return rows[-1][0] if rows else None
 
     async def requeued(self, domain: str) -> Requeued:
+        """Return what waits for reindexing, without documents that have new content."""
         row = await self._tx.one(_REQUEUED, self._tenant, domain)
         assert row is not None  # noqa: S101 - a count always has its row
         return Requeued(int(row[0]), int(row[1]))
 
     async def count_after(self, domain: str, after: str) -> int:
+        """Return the number of documents with an id greater than ``after``."""
         row = await self._tx.one(
             "SELECT COUNT(*) FROM documents WHERE tenant = $1 AND domain = $2 AND document_id > $3",
             self._tenant,

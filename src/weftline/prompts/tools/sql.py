@@ -46,13 +46,15 @@ _lists = msgspec.json.Decoder(tuple[tuple[str, ...], tuple[str, ...]]).decode
 _schema = msgspec.json.Decoder(dict).decode
 
 
-class SqlToolStore(SqlStore):
-    """ToolStore of one tenant."""
+class ToolStore(SqlStore):
+    """Registered tools of the transaction's tenant. ``owners`` are those whose tools a caller sees."""
 
     async def lock(self) -> None:
+        """Let no other transaction register tools or define steps of the tenant until this one ends."""
         await self._tx.run("SELECT 1 FROM tenants WHERE tenant = $1 {for_update}", self._tenant)
 
     async def size(self, owners: Collection[str] | None, names: Collection[str] | None = None) -> RegistrySize:
+        """Return the size of the tools of some owners, or of the tenant; only of these names if given."""
         if names is not None:
             found = await self.find(owners or (), names)
             return RegistrySize(len(found), sum(tool.tokens for tool in found), sum(tool.bytes for tool in found))
@@ -64,12 +66,14 @@ class SqlToolStore(SqlStore):
         return RegistrySize(*sums)
 
     async def find(self, owners: Collection[str], names: Collection[str]) -> Sequence[RegisteredTool]:
+        """Return tools by name, in order; of several with one name the tenant's, else the first by owner."""
         found = [
             row for batch in batches(sorted(set(names))) for row in await self._tx.all(_BY_NAME, self._tenant, *batch)
         ]
         return _first_of_each_name(map(_tool, found), owners)
 
     async def page(self, owners: Collection[str], after: str, limit: int) -> Sequence[RegisteredTool]:
+        """Return tools after a name, in order, each name once."""
         rows = [
             row
             for owner in sorted(owners)
@@ -85,6 +89,7 @@ class SqlToolStore(SqlStore):
         return _first_of_each_name(found, owners)[:limit]
 
     async def names_of(self, owner: str, server: str) -> Sequence[str]:
+        """Return the names of an owner's tools of a server."""
         rows = await self._tx.all(
             "SELECT name FROM registered_tools WHERE tenant = $1 AND owner = $2 AND server = $3 ORDER BY name",
             self._tenant,
@@ -110,6 +115,7 @@ class SqlToolStore(SqlStore):
         )
 
     async def remove(self, owner: str, name: str) -> bool:
+        """Remove a tool; False if there is none."""
         row = await self._tx.one(
             "DELETE FROM registered_tools WHERE tenant = $1 AND owner = $2 AND name = $3 RETURNING 1",
             self._tenant,
@@ -119,10 +125,11 @@ class SqlToolStore(SqlStore):
         return row is not None
 
 
-class SqlStepStore(SqlStore):
-    """StepStore of one tenant."""
+class StepStore(SqlStore):
+    """Steps of the transaction's tenant."""
 
     async def visible(self, owners: Collection[str]) -> Sequence[StepDefinition]:
+        """Return the steps of some owners by name; of several with one name the tenant's, else the first by owner."""
         rows = await self._tx.all(
             "SELECT owner, name, description, tools, defined_by, defined_at FROM steps WHERE tenant = $1",
             self._tenant,
@@ -147,14 +154,15 @@ class SqlStepStore(SqlStore):
         )
 
     async def remove(self, owner: str, name: str) -> bool:
+        """Remove a step; False if there is none."""
         row = await self._tx.one(
             "DELETE FROM steps WHERE tenant = $1 AND owner = $2 AND name = $3 RETURNING 1", self._tenant, owner, name
         )
         return row is not None
 
 
-class SqlSelectionStore(SqlStore):
-    """SelectionStore of one tenant."""
+class SelectionStore(SqlStore):
+    """The last selection of each agent, by session; the session is empty outside of sessions."""
 
     async def find(self, session_id: str, agent_id: str) -> RecordedSelection | None:
         row = await self._tx.one(

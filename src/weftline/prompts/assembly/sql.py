@@ -75,10 +75,11 @@ class _Digests(msgspec.Struct):
 _digests = msgspec.json.Decoder(_Digests).decode
 
 
-class SqlReceiptStore(SqlStore):
-    """Receipts of one tenant."""
+class ReceiptStore(SqlStore):
+    """Receipts and their texts of the transaction's tenant."""
 
     async def add(self, receipt: Receipt, texts: Mapping[str, bytes]) -> None:
+        """Store a receipt and those of its texts that are new in its session."""
         saved, expected = receipt.savings, receipt.estimate
         await self._tx.run(
             _ADD,
@@ -112,10 +113,12 @@ class SqlReceiptStore(SqlStore):
         return None if row is None else _stored(row)
 
     async def last_id(self, session_id: str, agent_id: str) -> str | None:
+        """Return the id of the latest receipt of a window."""
         row = await self._tx.one(_LAST_ID, self._tenant, session_id, agent_id)
         return None if row is None else str(row[0])
 
     async def texts(self, session_id: str, digests: Iterable[str]) -> dict[str, bytes]:
+        """Return the stored texts among these digests."""
         found: dict[str, bytes] = {}
         for batch in batches([bytes.fromhex(digest) for digest in dict.fromkeys(digests)]):
             rows = await self._tx.all(_TEXTS, self._tenant, session_id, *batch)
@@ -131,6 +134,7 @@ class SqlReceiptStore(SqlStore):
         *,
         max_clearance: int,
     ) -> Sequence[StoredReceipt]:
+        """Return receipts of agents up to a clearance, newest first, before a creation time and id."""
         filters = {"session_id": session_id, "agent_id": agent_id}
         given = {column: value for column, value in filters.items() if value is not None}
         where = "".join(f"AND {column} = ${place} " for place, column in enumerate(given, start=2))
@@ -148,6 +152,7 @@ class SqlReceiptStore(SqlStore):
         return [_stored(row) for row in rows]
 
     async def report(self, receipt_id: str, usage: ReportedUsage, *, counts: bool = True) -> bool:
+        """Store the usage of a receipt's call; False if some was reported before."""
         # Sums read the columns.
         counted = (
             usage.reported_at,
@@ -167,6 +172,7 @@ class SqlReceiptStore(SqlStore):
         return changed > 0
 
     async def score(self, receipt_id: str, efficiency: Efficiency) -> bool:
+        """Store how the answer of a receipt's call used the prompt; False if that is known already."""
         changed = await self._tx.changed(
             _SCORE,
             efficiency.overhead_tokens,
@@ -181,6 +187,7 @@ class SqlReceiptStore(SqlStore):
     async def totals(
         self, by: str, session_id: str | None, agent_id: str | None, since: int, until: int, *, max_clearance: int
     ) -> Sequence[SavingsTotal]:
+        """Return sums over agents up to a clearance: by agent, session or model, or over all (``tenant``)."""
         group = _GROUPS[by]
         rows = await self._tx.all(
             f"""
@@ -205,6 +212,7 @@ class SqlReceiptStore(SqlStore):
         return [_total(row) for row in rows]
 
     async def prune(self, before: int, limit: int) -> int:
+        """Delete receipts created before a time, and texts that no other receipt of the session has."""
         oldest = await self._tx.all(_OLDEST, self._tenant, before, limit)
         await self._tx.many(
             "DELETE FROM receipts WHERE tenant = $1 AND receipt_id = $2", [(self._tenant, row[0]) for row in oldest]

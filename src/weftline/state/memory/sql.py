@@ -80,10 +80,11 @@ WHERE tenant = $1 AND principal_id = $2 AND expires_at <= $3
 """
 
 
-class SqlMemoryStore(SqlStore):
-    """Memory entries of one tenant."""
+class MemoryStore(SqlStore):
+    """Current memory entries. Expired ones are included until they are removed."""
 
     async def lock(self, owner: str) -> MemoryUsage:
+        """Lock an agent's memory until the transaction ends, and return its usage."""
         row = await self._tx.one(_USAGE + "{for_update}", self._tenant, owner)
         if row is None:
             await self._tx.run(_LOCK, self._tenant, owner)
@@ -95,9 +96,11 @@ class SqlMemoryStore(SqlStore):
         return _NO_USAGE if row is None else MemoryUsage(*row)
 
     async def adjust(self, owner: str, weight_change: int, expired: int) -> None:
+        """Add to the usage of an agent's memory, which must be locked."""
         await self._tx.run(_ADJUST, weight_change, expired, self._tenant, owner)
 
     async def add_scope(self, scope: MemoryScope) -> None:
+        """Register a session scope, so that it is deleted with its session."""
         if scope.session_id is not None:
             await self._tx.run(
                 "INSERT INTO session_memories (tenant, session_id, principal_id) VALUES ($1, $2, $3)",
@@ -115,6 +118,7 @@ class SqlMemoryStore(SqlStore):
         return None if row is None else MemoryEntryWithValue(_entry(row), text_of(row[11]))
 
     async def values(self, blob_hashes: Iterable[bytes]) -> Mapping[bytes, str]:
+        """Return the JSON texts of values by hash."""
         return await Blobs(self._tx).read(blob_hashes)
 
     async def put(self, scope: MemoryScope, entry: MemoryEntry) -> None:
@@ -140,6 +144,7 @@ class SqlMemoryStore(SqlStore):
         await self._tx.run(_REMOVE, self._tenant, scope.owner, scope.session_id or "", key.encode())
 
     async def page(self, scope: MemoryScope, keys: KeyRange, now: int, limit: int) -> Sequence[MemoryEntry]:
+        """Return live entries of a scope, ordered by key."""
         rows = await self._tx.all(
             _PAGE, self._tenant, scope.owner, scope.session_id or "", keys.first.encode(), keys.end.encode(), now, limit
         )
@@ -148,6 +153,7 @@ class SqlMemoryStore(SqlStore):
     async def page_of_all(
         self, owner: str, after: MemoryCursor, keys: KeyRange, now: int, limit: int
     ) -> Sequence[MemoryEntry]:
+        """Return live entries of all scopes after a cursor: global ones first, then session by session."""
         rows = await self._tx.all(
             _PAGE_OF_ALL,
             self._tenant,
@@ -162,18 +168,22 @@ class SqlMemoryStore(SqlStore):
         return [_entry(row) for row in rows]
 
     async def sizes(self, owner: str, now: int) -> Sequence[ScopeSize]:
+        """Return the number of live entries of each scope that has any."""
         rows = await self._tx.all(_SIZES, self._tenant, owner, now)
         return [ScopeSize(session_id or None, entries) for session_id, entries in rows]
 
     async def expired(self, scope: MemoryScope, now: int, limit: int) -> Sequence[MemoryEntry]:
+        """Return expired entries, earliest expiry first."""
         rows = await self._tx.all(_EXPIRED, self._tenant, scope.owner, scope.session_id or "", now, limit)
         return [_entry(row) for row in rows]
 
     async def next_expiry(self, scope: MemoryScope) -> int | None:
+        """Return the earliest expiry, if any entry has one."""
         row = await self._tx.one(_NEXT_EXPIRY, self._tenant, scope.owner, scope.session_id or "")
         return None if row is None else row[0]
 
     async def expired_usage(self, owner: str, now: int) -> MemoryUsage:
+        """Return the weight and number of entries that have expired and are not removed yet."""
         row = await self._tx.one(_EXPIRED_USAGE, self._tenant, owner, now)
         return _NO_USAGE if row is None else MemoryUsage(*row)
 
@@ -198,7 +208,7 @@ async def erase_memories(transaction: Transaction, session_id: str) -> None:
     """Delete all memory of a session, and subtract it from the usage of its owners."""
     for scope in await memories_of(transaction, session_id):
         removed = await transaction.one(_WEIGHT_OF_SESSION, transaction.tenant, scope.owner, session_id)
-        await SqlMemoryStore(transaction).adjust(scope.owner, -(removed[0] if removed else 0), 0)
+        await MemoryStore(transaction).adjust(scope.owner, -(removed[0] if removed else 0), 0)
         await transaction.run(
             "DELETE FROM memory_entries WHERE tenant = $1 AND principal_id = $2 AND session_id = $3",
             transaction.tenant,

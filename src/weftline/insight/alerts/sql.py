@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -13,9 +13,26 @@ from weftline.kernel.transaction import SqlStore, placeholders
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weftline.insight.alerts.store import AlertFilter, AlertReader
     from weftline.kernel.alerts import AlertCondition
     from weftline.kernel.transaction import Row, Transaction, Value
+
+
+class AlertReader(NamedTuple):
+    """Whose alerts are listed: those about itself and the agents below it; for admins all. Up to its clearance."""
+
+    principal_id: str
+    clearance: int
+    is_admin: bool
+
+
+class AlertFilter(NamedTuple):
+    """Which alerts are listed. Admins see those in a digest only if they ask for the digest or the subject."""
+
+    states: tuple[AlertState, ...] = ()
+    condition: AlertCondition | None = None
+    subject: AlertSubject | None = None
+    digest_id: str | None = None
+
 
 _COLUMNS = """alert_id, condition, subject, about, state, data, opened_at, seen_at, acknowledged_at, acknowledged_by,
     resolved_at, resolved_by, digest_id"""
@@ -76,13 +93,15 @@ _encode = msgspec.json.Encoder().encode
 _data = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-class SqlAlertStore(SqlStore):
-    """Alerts of one tenant."""
+class AlertStore(SqlStore):
+    """Alerts of the transaction's tenant."""
 
     async def add(self, alert: Alert) -> bool:
+        """Add an alert; False if there is an active one of its condition, subject and ``about``."""
         return await self._tx.changed(_ADD, *self._row(alert)) > 0
 
     async def add_digested(self, alerts: Sequence[Alert]) -> None:
+        """Add alerts in a digest, without those whose condition and subject have an active one."""
         await self._tx.many(_ADD, [self._row(alert) for alert in alerts])
 
     def _row(self, alert: Alert) -> tuple[Value, ...]:
@@ -117,6 +136,7 @@ class SqlAlertStore(SqlStore):
         return _optional(row)
 
     async def active_of_agents(self, agent_ids: Sequence[str]) -> Sequence[Alert]:
+        """Return the active alerts about these agents."""
         rows = await self._tx.all(
             _SELECT + "AND subject {among_texts}$2{end_among_texts} AND state <> 'resolved' ORDER BY alert_id",
             self._tenant,
@@ -125,10 +145,12 @@ class SqlAlertStore(SqlStore):
         return [_alert(row) for row in rows]
 
     async def resolved_by_hand(self, agent_ids: Sequence[str]) -> dict[tuple[AlertCondition, str], int]:
+        """Return when someone last resolved alerts about these agents, by condition and agent."""
         rows = await self._tx.all(_RESOLVED_BY_HAND, self._tenant, _subjects(agent_ids))
         return {(condition, AlertSubject.parse(subject).name): at for condition, subject, at in rows}
 
     async def page(self, reader: AlertReader, wanted: AlertFilter, before: str | None, limit: int) -> Sequence[Alert]:
+        """Return alerts that the reader may see, newest first, older than ``before``."""
         # The last state repeats, so that there is one statement.
         states = [*(wanted.states or AlertState)]
         states += states[-1:] * (len(AlertState) - len(states))
@@ -147,6 +169,7 @@ class SqlAlertStore(SqlStore):
         return [_alert(row) for row in rows]
 
     async def update(self, alert: Alert, *, expected: AlertState) -> bool:
+        """Store the state and the figures of an alert that is in the expected state; False if it is not."""
         changed = await self._tx.changed(
             _UPDATE,
             alert.state,
@@ -163,12 +186,14 @@ class SqlAlertStore(SqlStore):
         return changed > 0
 
     async def see(self, alerts: Sequence[Alert]) -> None:
+        """Store the figures and ``seen_at`` of alerts that are still active."""
         await self._tx.many(
             "UPDATE alerts SET data = $1, seen_at = $2 WHERE tenant = $3 AND alert_id = $4 AND state <> 'resolved'",
             [(_encode(alert.data).decode(), alert.seen_at, self._tenant, alert.alert_id) for alert in alerts],
         )
 
     async def count_of_agents(self, condition: AlertCondition) -> int:
+        """Return how many active alerts of this condition are about an agent and in no digest."""
         row = await self._tx.one(
             "SELECT COUNT(*) FROM alerts WHERE tenant = $1 AND condition = $2 AND state <> 'resolved'"
             " AND digest_id IS NULL AND subject > 'agent:' AND subject < 'agent;'",
@@ -178,6 +203,7 @@ class SqlAlertStore(SqlStore):
         return 0 if row is None else int(row[0])
 
     async def in_digest(self, digest_id: str, limit: int) -> Sequence[Alert]:
+        """Return active alerts in a digest, the oldest first."""
         rows = await self._tx.all(
             _SELECT + "AND digest_id = $2 AND state <> 'resolved' ORDER BY alert_id LIMIT $3",
             self._tenant,
@@ -187,6 +213,7 @@ class SqlAlertStore(SqlStore):
         return [_alert(row) for row in rows]
 
     async def count_in_digest(self, digest_id: str) -> int:
+        """Return how many active alerts are in a digest."""
         row = await self._tx.one(
             "SELECT COUNT(*) FROM alerts WHERE tenant = $1 AND digest_id = $2 AND state <> 'resolved'",
             self._tenant,
@@ -195,6 +222,7 @@ class SqlAlertStore(SqlStore):
         return 0 if row is None else int(row[0])
 
     async def resolve_digested(self, alert_ids: Sequence[str], at: int) -> int:
+        """Resolve alerts in digests; return how many were active."""
         return await self._tx.changed(
             "UPDATE alerts SET state = 'resolved', resolved_at = $1"
             " WHERE tenant = $2 AND alert_id {among_texts}$3{end_among_texts} AND state <> 'resolved'",
@@ -204,6 +232,7 @@ class SqlAlertStore(SqlStore):
         )
 
     async def resolve_digest(self, digest_id: str, resolved_by: str | None, at: int) -> None:
+        """Resolve all alerts in a digest."""
         await self._tx.run(
             "UPDATE alerts SET state = 'resolved', resolved_by = $1, resolved_at = $2"
             " WHERE tenant = $3 AND digest_id = $4 AND state <> 'resolved'",
@@ -214,6 +243,7 @@ class SqlAlertStore(SqlStore):
         )
 
     async def leave_digest(self, digest_id: str) -> None:
+        """Take the active alerts in a digest out of it."""
         await self._tx.run(
             "UPDATE alerts SET digest_id = NULL WHERE tenant = $1 AND digest_id = $2 AND state <> 'resolved'",
             self._tenant,
@@ -221,17 +251,20 @@ class SqlAlertStore(SqlStore):
         )
 
     async def stale(self, conditions: Sequence[AlertCondition], before: int, limit: int) -> Sequence[Alert]:
+        """Return active alerts about agents whose condition was last seen before a time."""
         wanted = [*conditions]
         wanted += wanted[-1:] * (len(ALERT_CONDITIONS) - len(wanted))
         rows = await self._tx.all(_SELECT + _STALE, self._tenant, before, *wanted, limit)
         return [_alert(row) for row in rows]
 
     async def of_ended_periods(self, day: int, month: int, limit: int) -> Sequence[Alert]:
+        """Return active alerts about budgets whose day or month is over; ``day`` and ``month`` are when those began."""
         ended = _ENDED_PERIODS.format(day="$2", month="$3")
         rows = await self._tx.all(f"{_SELECT} AND {ended} ORDER BY alert_id LIMIT $4", self._tenant, day, month, limit)
         return [_alert(row) for row in rows]
 
     async def prune(self, before: int, limit: int) -> int:
+        """Delete alerts that were resolved before a time; return how many."""
         return await self._tx.changed(_PRUNE, self._tenant, before, limit)
 
 

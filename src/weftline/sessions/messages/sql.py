@@ -42,14 +42,16 @@ UPDATE inbox SET missed = missed + $1 WHERE tenant = $2 AND recipient_id = $3 AN
 """
 
 
-class SqlInboxStore(SqlStore):
-    """SQL implementation of InboxStore."""
+class InboxStore(SqlStore):
+    """Unread messages of the tenant's principals, by recipient."""
 
     async def add(self, session_id: str, message: Message) -> None:
+        """Add a message to the inbox of its recipient."""
         added = session_id, message.message_id, message.sender, message.sent_at
         await self._tx.run(_ADD, self._tenant, message.recipient_id, *added)
 
     async def unread(self, recipient_id: str) -> Sequence[UnreadMessage]:
+        """Return the messages of an inbox, oldest first."""
         return [UnreadMessage(*row) for row in await self._tx.all(_UNREAD, self._tenant, recipient_id)]
 
     async def size(self, recipient_id: str) -> int:
@@ -57,6 +59,7 @@ class SqlInboxStore(SqlStore):
         return 0 if row is None else int(row[0])
 
     async def drop_from_longest_queue(self, recipient_id: str) -> None:
+        """Remove the oldest message of the sender with the most, and count it in the next one; never the only one."""
         longest = await self._tx.one(_LONGEST, self._tenant, recipient_id)
         if longest is None:
             return
@@ -70,6 +73,7 @@ class SqlInboxStore(SqlStore):
         await self._tx.run(_MISS, missed + 1, self._tenant, recipient_id, *next_one)
 
     async def acknowledge(self, recipient_id: str, handles: Sequence[MessageHandle]) -> int:
+        """Remove messages from an inbox; return how many were in it."""
         # In one order, so that two callers cannot wait for each other.
         ordered = sorted(handles)
         return sum([await self._tx.changed(_REMOVE, self._tenant, recipient_id, *handle) for handle in ordered])
