@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -11,23 +12,27 @@ import msgspec
 import pytest
 
 import weftline
-from weftline.kernel.data_files import JsonFile
+from weftline.kernel.data_files import JsonFile, WordFile
 
 PACKAGE = Path(weftline.__file__).parent
+NAMING = re.compile(r"= (?:Json|Word)File\(")
 
 
-def data_files() -> dict[str, JsonFile[object]]:
+def data_files() -> dict[str, JsonFile[object] | WordFile]:
     """Return every data file that a module names, by its path below the package."""
-    modules = [path for path in PACKAGE.rglob("*.py") if "JsonFile(" in path.read_text("utf-8")]
+    modules = [path for path in PACKAGE.rglob("*.py") if NAMING.search(path.read_text("utf-8"))]
     names = [".".join(("weftline", *path.relative_to(PACKAGE).with_suffix("").parts)) for path in modules]
     values = [value for name in names for value in vars(import_module(name)).values()]
-    return {str(value.path.relative_to(PACKAGE)): value for value in values if isinstance(value, JsonFile)}
+    return {str(value.path.relative_to(PACKAGE)): value for value in values if isinstance(value, JsonFile | WordFile)}
 
 
 def test_every_file_is_of_the_kind_that_its_module_names(subtests: pytest.Subtests) -> None:
     for path, file in data_files().items():
         with subtests.test(path):
-            msgspec.json.decode(file.path.read_bytes(), type=file.kind)
+            if isinstance(file, JsonFile):
+                msgspec.json.decode(file.path.read_bytes(), type=file.kind)
+            else:
+                assert all(file().values()), "a list without words"
             assert file() is file()
 
 

@@ -4,71 +4,30 @@ from __future__ import annotations
 
 import re
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
 from weftline.indexing.chunking.strategies.records import looks_like_log
 from weftline.indexing.chunking.strategies.transcript import looks_like_transcript
+from weftline.kernel.data_files import JsonFile
 
 TRANSCRIPTS = ("text/vtt", "application/x-subrip", "text/x-transcript")
 # Declared by programs that did not check.
 _UNSPECIFIC = ("", "text/plain", "application/octet-stream", "binary/octet-stream")
-_ALIASES = {
-    "text/x-markdown": "text/markdown",
-    "application/xhtml+xml": "text/html",
-    "application/jsonl": "application/x-ndjson",
-    "application/jsonlines": "application/x-ndjson",
-    "application/ndjson": "application/x-ndjson",
-    "application/csv": "text/csv",
-    "application/x-python": "text/x-python",
-    "application/javascript": "text/javascript",
-    "application/x-javascript": "text/javascript",
-    "application/typescript": "text/x-typescript",
-    "text/x-java-source": "text/x-java",
-    "text/x-c++src": "text/x-c++",
-    "text/x-csrc": "text/x-c",
-    "application/x-sh": "text/x-sh",
-    "text/xml": "application/xml",
-    "text/yaml": "application/yaml",
-    "application/x-yaml": "application/yaml",
+
+
+class _MediaTypes(TypedDict):
+    """Types by their other names, and the suffixes of each type."""
+
+    aliases: dict[str, str]
+    suffixes: dict[str, str]
+
+
+_media_types = JsonFile("indexing/chunking/media_types.json", _MediaTypes)
+_TYPE_OF_SUFFIX = {
+    suffix: media_type for media_type, suffixes in _media_types()["suffixes"].items() for suffix in suffixes.split()
 }
-_BY_SUFFIX = {
-    "text/markdown": ".md .markdown .mdx",
-    "text/html": ".html .htm .xhtml",
-    "application/pdf": ".pdf",
-    "application/json": ".json .geojson .ipynb",
-    "application/x-ndjson": ".jsonl .ndjson",
-    "text/csv": ".csv",
-    "text/tab-separated-values": ".tsv",
-    "text/x-log": ".log",
-    "text/vtt": ".vtt",
-    "application/x-subrip": ".srt",
-    "text/x-python": ".py .pyi .pyw",
-    "text/javascript": ".js .mjs .cjs .jsx",
-    "text/x-typescript": ".ts .mts .cts",
-    "text/x-tsx": ".tsx",
-    "text/x-java": ".java",
-    "text/x-c": ".c .h",
-    "text/x-c++": ".cpp .cc .cxx .hpp .hh .hxx",
-    "text/x-go": ".go",
-    "text/x-rust": ".rs",
-    "text/x-ruby": ".rb",
-    "text/x-csharp": ".cs",
-    "text/x-kotlin": ".kt .kts",
-    "text/x-swift": ".swift",
-    "text/x-scala": ".scala",
-    "text/x-php": ".php",
-    "text/x-lua": ".lua",
-    "text/x-perl": ".pl .pm",
-    "text/x-sh": ".sh .bash .zsh",
-    "text/x-sql": ".sql",
-    "text/css": ".css .scss",
-    "application/yaml": ".yaml .yml",
-    "application/toml": ".toml .ini .cfg",
-    "application/xml": ".xml .xsd .svg",
-}
-_TYPE_OF_SUFFIX = {suffix: media_type for media_type, suffixes in _BY_SUFFIX.items() for suffix in suffixes.split()}
 _OTHER_CODE = ("text/javascript", "text/css", "application/yaml", "application/toml", "application/xml")
 _NO_CODE = ("text/x-log", "text/x-transcript")
 
@@ -82,7 +41,7 @@ _SAMPLE_LINES = 20
 def canonical_type(media_type: str) -> str:
     """Return the canonical name of a media type, without parameters."""
     bare = media_type.partition(";")[0].strip().lower()
-    return _ALIASES.get(bare, bare)
+    return _media_types()["aliases"].get(bare, bare)
 
 
 def is_code(media_type: str) -> bool:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from datetime import date
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
+
+from weftline.kernel.data_files import JsonFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -73,62 +75,16 @@ _DIGIT = re.compile(r"\d")
 _NEXT_WORD = re.compile(r"[ -]([^\W\d_]{3,14})(?!\w|-\w)")
 WORDS_OF_NUMBERS = frozenset((*_NUMBER_WORDS, *_SCALES))
 
-_FACTORS = {
-    "k": 1_000,
-    "thousand": 1_000,
-    "tausend": 1_000,
-    "mille": 1_000,
-    "mil": 1_000,
-    "million": 1_000_000,
-    "millions": 1_000_000,
-    "millionen": 1_000_000,
-    "millones": 1_000_000,
-    "mio": 1_000_000,
-    "m": 1_000_000,
-    "billion": 1_000_000_000,
-    "bn": 1_000_000_000,
-    "milliarden": 1_000_000_000,
-    "milliards": 1_000_000_000,
-}
-_UNIT_FORMS = {
-    "%": "percent pct prozent",
-    "dollar": "dollars $ usd us$ dólares",
-    "euro": "euros € eur",
-    "pound": "pounds £ gbp",
-    "franc": "francs chf franken",
-    "yen": "¥ jpy",
-    "millisecond": "ms milliseconds msec",
-    "microsecond": "µs \u03bcs us microseconds",
-    "second": "s sec secs seconds sekunde sekunden secondes segundo segundos",
-    "minute": "min mins minutes minuten minuto minutos",
-    "hour": "h hr hrs hours stunde stunden heure heures hora horas",
-    "day": "days tag tage tagen jour jours día días",
-    "week": "weeks woche wochen semaine semaines semana semanas",
-    "month": "months monat monate monaten mois mes meses",
-    "year": "years jahr jahre jahren an ans année années año años",
-    "kilobyte": "kilobytes",
-    "megabyte": "megabytes",
-    "gigabyte": "gigabytes gigs gig",
-    "terabyte": "terabytes",
-    "byte": "bytes octets",
-    "degree": "degrees ° grad",
-    "meter": "meters metre metres",
-    "kilometer": "km kilometers kilometres kilometern kilómetros",
-    "centimeter": "cm centimeters centimetres",
-    "millimeter": "mm millimeters millimetres",
-    "mile": "miles mi",
-    "foot": "feet ft",
-    "inch": "inches",
-    "kilogram": "kg kilograms kilos kilo",
-    "gram": "g grams",
-    "milligram": "mg milligrams",
-    "lb": "lbs",
-    "ounce": "oz ounces",
-    "liter": "liters litres litre l",
-    "calorie": "calories kcal",
-    "watt": "watts",
-    "volt": "volts",
-}
+
+class _Units(TypedDict):
+    """Factors by word, and the forms in which each unit is written."""
+
+    factors: dict[str, int]
+    forms: dict[str, str]
+
+
+_UNITS_FILE = JsonFile("windows/compaction/facts/units.json", _Units)
+_FACTORS = _UNITS_FILE()["factors"]
 # Abbreviations in which case matters: Mb is not MB. Upper case is marked, as normal forms have none.
 _CASED = _words("kbps Mbps Gbps MBps W kW MW mW kWh MWh V kV mV A mA Hz kHz MHz GHz °C °F px rpm dpi fps rps qps tps m")
 _CASED_UNITS = {unit: re.sub(r"([A-Z])", r"^\1", unit) for unit in _CASED}
@@ -144,7 +100,7 @@ _COUNTED = _words(
     "issues nutzer mitarbeiter anfragen zeilen dateien knoten versuche utilisateurs requêtes fichiers lignes "
     "nœuds usuarios solicitudes archivos filas nodos intentos"
 )
-_UNITS = {form: unit for unit, forms in _UNIT_FORMS.items() for form in (unit, *forms.split())}
+_UNITS = {form: unit for unit, forms in _UNITS_FILE()["forms"].items() for form in (unit, *forms.split())}
 _MIN_WORD_UNIT = 4
 # Too short or too ambiguous after a number in words: two an, five m.
 _WORD_UNITS = frozenset(form for form in _UNITS if len(form) >= _MIN_WORD_UNIT and form.isalpha())
