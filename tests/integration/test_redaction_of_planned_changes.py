@@ -161,11 +161,12 @@ def between(monkeypatch: pytest.MonkeyPatch, operation: str, act: Callable[[], A
     prepare = Dispatcher._prepare
     done: list[bool] = []
 
-    async def prepare_and_act(dispatcher: Dispatcher, call: Any) -> None:
-        await prepare(dispatcher, call)
+    async def prepare_and_act(dispatcher: Dispatcher, call: Any) -> dict[str, Any]:
+        plan = await prepare(dispatcher, call)
         if call.operation.name == operation and not done:
             done.append(True)
             await act()
+        return plan
 
     monkeypatch.setattr(Dispatcher, "_prepare", prepare_and_act)
 

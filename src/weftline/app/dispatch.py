@@ -420,15 +420,15 @@ class Dispatcher:
         verdicts = await self._verdicts(call) if operation.content is not None else {}
         if operation.effect is Effect.WRITE:
             if operation.prepare is None:
-                return await self._write(call, scope, verdicts)
+                return await self._write(call, scope, verdicts, {})
             return await self._write_prepared(call, scope, verdicts)
-        await self._prepare(call)
+        plan = await self._prepare(call)
         if operation.effect is not Effect.READ:
             arguments = self._container.arguments(operation.needs, CallScope(call.actor, None))
             if not operation.heavy(request):
-                return await operation.run(request, *arguments)
+                return await operation.run(request, *arguments, **plan)
             async with self._heavy_call(scope):
-                return await operation.run(request, *arguments)
+                return await operation.run(request, *arguments, **plan)
         if operation.audited and (actor := call.actor) is not None:
             # Committed before anything is shown.
             await self._database.write(scope, lambda tx: self._auditor.trail(tx, actor).record(operation, request))
@@ -436,7 +436,7 @@ class Dispatcher:
             return await self._database.read(
                 scope,
                 lambda tx: operation.run(
-                    request, *self._container.arguments(operation.needs, CallScope(call.actor, tx))
+                    request, *self._container.arguments(operation.needs, CallScope(call.actor, tx)), **plan
                 ),
                 heavy=operation.heavy(request),
             )
@@ -463,29 +463,32 @@ class Dispatcher:
             await self._run_before(operation.limits, call)
         return await self._scanner.prepare(call.actor, texts)
 
-    async def _prepare(self, call: GuardedCall) -> None:
-        if call.operation.prepare is not None:
-            await self._run_before(call.operation.prepare, call)
+    async def _prepare(self, call: GuardedCall) -> dict[str, Any]:
+        """Prepare a call; return the plan by the name of the parameter that gets it."""
+        operation = call.operation
+        if operation.prepare is None:
+            return {}
+        plan = await self._run_before(operation.prepare, call)
+        return {} if operation.plan is None else {operation.plan: plan}
 
-    async def _run_before(self, preparation: Preparation, call: GuardedCall) -> None:
+    async def _run_before(self, preparation: Preparation, call: GuardedCall) -> Any:  # noqa: ANN401 - a plan
         needs = self._container.arguments(preparation.needs, CallScope(_preparing(call.actor), None))
-        await preparation.run(call.request, *needs)
+        return await preparation.run(call.request, *needs)
 
     async def _write_prepared(self, call: GuardedCall, scope: Scope, verdicts: Verdicts) -> Any:  # noqa: ANN401 - as above
         for _ in range(_PREPARATIONS):
             with contextlib.suppress(PreparationOutdated):
-                await self._prepare(call)
-                return await self._write(call, scope, verdicts)
+                return await self._write(call, scope, verdicts, await self._prepare(call))
         raise ServerBusy("Others change this faster than the call can be prepared.", retry_after_seconds=_BUSY_SECONDS)
 
-    async def _write(self, call: GuardedCall, scope: Scope, verdicts: Verdicts) -> Any:  # noqa: ANN401 - as above
+    async def _write(self, call: GuardedCall, scope: Scope, verdicts: Verdicts, plan: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as above
         operation, request = call.operation, call.request
 
         async def work(transaction: Transaction) -> tuple[Any, Transaction]:
             if call.actor is not None and call.actor.approval is not None:
                 await begin_approved(transaction, call.actor)
             arguments = self._container.arguments(operation.needs, CallScope(call.actor, transaction, verdicts))
-            answer = await operation.run(request, *arguments)
+            answer = await operation.run(request, *arguments, **plan)
             if operation.audited:
                 # A caller without a credential has by now proved to be the agent that the token was issued to.
                 actor = call.actor or await identify_local(answer.agent_id, AccessStore(transaction))

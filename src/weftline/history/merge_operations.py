@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from weftline.history.line_backend import LockedLine, OpenLine
 
 
-class MergeLine(Request, weakref=True, eq=False):
+class MergeLine(Request):
     """Contexts to merge."""
 
     context_id: Annotated[ContextId, msgspec.Meta(description="Context that receives the changes.")]
@@ -95,13 +94,9 @@ class PlannedMerge(NamedTuple):
     ruled: bool = False
 
 
-# Plans of parsed requests, so that the transaction only applies them.
-_planned: WeakKeyDictionary[MergeLine, PlannedMerge] = WeakKeyDictionary()
-
-
 async def prepare_merge(
     request: MergeLine, actor: Actor, transactions: Transactions[History], implied: ImpliedCalls
-) -> None:
+) -> PlannedMerge:
     """Plan the merge before the transaction, and check what it implies."""
 
     async def plan(history: History) -> PlannedMerge:
@@ -114,7 +109,7 @@ async def prepare_merge(
     taken = {} if made.plan.outcome.conflicts else made.plan.outcome.taken
     line_id = made.plan.ours.line_id
     ruled = await implied.check(actor, calls_implied_by(line_id, taken), operations_that_edit(line_id))
-    _planned[request] = made._replace(ruled=ruled)
+    return made._replace(ruled=ruled)
 
 
 async def plan_for_caller(history: History, line: OpenLine, source: OpenLine) -> PlannedMerge:
@@ -140,14 +135,13 @@ async def plan_for_caller(history: History, line: OpenLine, source: OpenLine) ->
         *GATE_ERRORS,
     ),
 )
-async def merge_line(request: MergeLine, history: History) -> Merged:
+async def merge_line(request: MergeLine, history: History, *, prepared: PlannedMerge) -> Merged:
     """Merge the changes of another context into this one. If both changed the same keys, a human decides.
 
     Works in both directions: a branch into its context, and the context into its branch.
     """
     line = await history.to_write(request.context_id)
     source = await history.to_read(request.from_context_id)
-    prepared = _planned.pop(request, None)
     plan, conflicts, known, _ = await merge_planned_now(prepared, history, line, source)
     reason = await history.gate.admit_note("reason", request.reason) or f"merge {plan.theirs.line_id}"
     if plan.outcome.conflicts:

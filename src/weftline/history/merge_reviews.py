@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
-from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import UNSET
@@ -123,7 +122,7 @@ class ConflictResolution(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     value: Annotated[Any, msgspec.Meta(description="New value, with take = value.")] = UNSET
 
 
-class ResolveReview(Request, weakref=True, eq=False):
+class ResolveReview(Request):
     """Decisions about the keys in conflict."""
 
     off_record = ("resolutions",)
@@ -199,13 +198,9 @@ def _texts(request: ResolveReview) -> list[SubmittedText]:
     return [submitted(text) for text in (*encoded, *(value for value in given if isinstance(value, str)))]
 
 
-# Plans of parsed requests, so that the transaction only applies them.
-_planned: WeakKeyDictionary[ResolveReview, PlannedMerge] = WeakKeyDictionary()
-
-
 async def prepare_resolution(
     request: ResolveReview, actor: Actor, transactions: Transactions[History], implied: ImpliedCalls
-) -> None:
+) -> PlannedMerge:
     """Plan the merge before the transaction, and check what it implies.
 
     An outdated review is refreshed in its own transaction, so that it is updated although the decision is refused.
@@ -227,7 +222,7 @@ async def prepare_resolution(
     taken = {**prepared.plan.outcome.taken, **_decided(review.line_id, prepared.plan, request.resolutions)}
     calls = calls_implied_by(review.line_id, taken)
     ruled = await implied.check(actor, calls, operations_that_edit(review.line_id))
-    _planned[request] = prepared._replace(ruled=ruled)
+    return prepared._replace(ruled=ruled)
 
 
 def _decided(line_id: str, plan: MergePlan, resolutions: Mapping[str, ConflictResolution]) -> dict[str, Version | None]:
@@ -277,10 +272,10 @@ async def check_sizes(request: ResolveReview, actor: Actor, transactions: Transa
     ),
     content=_texts,
 )
-async def resolve_review(request: ResolveReview, history: History) -> ReviewResolved:
+async def resolve_review(request: ResolveReview, history: History, *, prepared: PlannedMerge) -> ReviewResolved:
     """Resolve a merge key by key. Only humans may, and only for the current values of both sides."""
     review, line, source = await _locked_review(history, request.review_id)
-    plan, visible, merged, _ = await merge_planned_now(_planned.pop(request, None), history, line, source)
+    plan, visible, merged, _ = await merge_planned_now(prepared, history, line, source)
     if plan.conflicts != review.conflicts:
         raise _outdated(review, visible, len(plan.conflicts))
     if len(visible) < len(plan.conflicts):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, NamedTuple
-from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from weftline.history.three_way import State
 
 
-class RollBack(Request, weakref=True, eq=False):
+class RollBack(Request):
     """Context to roll back, and the version to return to."""
 
     context_id: ContextId
@@ -82,13 +81,9 @@ def _check_may_roll_back(actor: Actor) -> None:
     check_clearance(actor, ROLLBACK_CLEARANCE, "A rollback", who="a human")
 
 
-# Plans of parsed requests, so that the transaction only applies them.
-_plans: WeakKeyDictionary[RollBack, RestorePlan] = WeakKeyDictionary()
-
-
 async def prepare_rollback(
     request: RollBack, actor: Actor, transactions: Transactions[History], implied: ImpliedCalls
-) -> None:
+) -> RestorePlan:
     """Plan the rollback before the transaction, and check what it implies."""
 
     async def plan(history: History) -> RestorePlan:
@@ -98,7 +93,7 @@ async def prepare_rollback(
         return await plan_restore(history, line, await history.resolve(line, request.target_version))
 
     made = await planned(actor, transactions, plan, lambda history: history.to_write(request.context_id))
-    _plans[request] = await checked_plan(actor, made, implied)
+    return await checked_plan(actor, made, implied)
 
 
 @audited_write(
@@ -119,7 +114,7 @@ async def prepare_rollback(
         *GATE_ERRORS,
     ),
 )
-async def roll_back(request: RollBack, history: History) -> RolledBack:
+async def roll_back(request: RollBack, history: History, *, prepared: RestorePlan) -> RolledBack:
     """Return a context to an earlier version. History is not rewritten: the rollback is a new version.
 
     Needs clearance 3, 4 for persistent memory, 5 for the tenant's layer. With `rollback_by_tree` in the tenant's
@@ -131,7 +126,7 @@ async def roll_back(request: RollBack, history: History) -> RolledBack:
     before = line.head
     _check_version(before, request.if_version)
     target = await history.resolve(line, request.target_version)
-    plan = await planned_now(history, line, target, _plans.pop(request, None))
+    plan = await planned_now(history, line, target, prepared)
     reason = await history.gate.admit_note("reason", request.reason)
     meta = CommitMeta(noted(_rollback_to(target), reason), request.step)
     done = await restore(history, line, plan, meta, occasion="before-rollback")

@@ -139,7 +139,7 @@ class PreparationOutdated(Exception):
 class Preparation:
     """Slow work done before the transaction begins, so that it holds no lock."""
 
-    run: Callable[..., Awaitable[None]]
+    run: Callable[..., Awaitable[Any]]
 
     @cached_property
     def needs(self) -> tuple[type, ...]:
@@ -196,6 +196,12 @@ class Operation:
     @cached_property
     def needs(self) -> tuple[type, ...]:
         return tuple(self._types[1:])
+
+    @cached_property
+    def plan(self) -> str | None:
+        """Return the name of the parameter for what ``prepare`` returns, which is keyword-only; None if it has none."""
+        parameters = inspect.signature(self.run).parameters.values()
+        return next((each.name for each in parameters if each.kind is each.KEYWORD_ONLY), None)
 
     @cached_property
     def session(self) -> SessionUse:
@@ -299,7 +305,7 @@ def operation(
     session: SessionUse | None = None,
     requires: Callable[[Actor], None] = lambda _: None,
     forbids: Callable[[Mapping[str, Any], Actor], None] = lambda *_: None,
-    prepare: Callable[..., Awaitable[None]] | None = None,
+    prepare: Callable[..., Awaitable[Any]] | None = None,
     content: Callable[[Any], Iterable[SubmittedText]] | None = None,
     limits: Callable[..., Awaitable[None]] | None = None,
 ) -> Callable[[Callable[..., Awaitable[Any]]], Operation]:
@@ -359,6 +365,8 @@ def _lazy(
 
 
 def _parameters(run: Callable[..., Awaitable[Any]]) -> list[Any]:
-    """Return the types of a function's parameters: the request, then its dependencies."""
+    """Return the types of a function's parameters: the request, then its dependencies, without a plan."""
     hints = get_type_hints(run)
-    return [hints[parameter] for parameter in inspect.signature(run).parameters]
+    return [
+        hints[each.name] for each in inspect.signature(run).parameters.values() if each.kind is not each.KEYWORD_ONLY
+    ]

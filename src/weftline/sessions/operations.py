@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
-from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import structs
@@ -149,7 +148,7 @@ class SessionArchivedAt(Response, kw_only=True, omit_defaults=False):
     archived_at: datetime
 
 
-class DeleteSession(Request, weakref=True, eq=False):
+class DeleteSession(Request):
     """The session to delete."""
 
     session_id: SessionId
@@ -290,15 +289,11 @@ async def archive_session(
     return SessionArchivedAt(session_id=session.session_id, archived_at=now)
 
 
-# Of parsed requests, so that the transaction deletes nothing that was not checked.
-_checked: WeakKeyDictionary[DeleteSession, CheckedCalls] = WeakKeyDictionary()
-
-
 async def check_deletion(
     request: DeleteSession, actor: Actor, stored: Transactions[StoredContent], implied: ImpliedCalls
-) -> None:
-    """Check the rules about what is deleted with the session."""
-    _checked[request] = await check_rules(request.session_id, actor, stored, implied)
+) -> CheckedCalls:
+    """Check the rules about what is deleted with the session; nothing else may be deleted."""
+    return await check_rules(request.session_id, actor, stored, implied)
 
 
 @_write_operation(
@@ -310,14 +305,15 @@ async def check_deletion(
     audited=True,
     errors=(SessionNotFound, PermissionDenied, SessionInUse),
 )
-async def delete_session(request: DeleteSession, members: Members, lines: LineStore, outbox: Outbox) -> SessionDeleted:
+async def delete_session(
+    request: DeleteSession, members: Members, lines: LineStore, outbox: Outbox, *, checked: CheckedCalls
+) -> SessionDeleted:
     """Delete a session permanently, with its board, messages, session memory and windows.
 
     For its creator, those above it and admins. Refused while others depend on it, with the list of who and what, unless
     forced. The audit log keeps an entry.
     """
     session, sessions = await members.lock_managed(request.session_id), members.sessions
-    checked = _checked.get(request, CheckedCalls())
     if checked.admitted is not None:
         checked.confirm(await implied_deletions(session, StoredContent(sessions, lines)))
     content = await sessions.content(session)

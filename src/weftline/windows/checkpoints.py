@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
-from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import structs
@@ -48,7 +47,7 @@ from weftline.windows.redacted_events import redacted_keys
 from weftline.windows.service import Windows, no_window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from weftline.history.three_way import State
     from weftline.kernel.events import NewEvent
@@ -78,7 +77,7 @@ class ListCheckpoints(Request):
     include_automatic: Annotated[bool, msgspec.Meta(description="Include those that Weftline made.")] = True
 
 
-class RestoreCheckpoint(Request, weakref=True, eq=False):
+class RestoreCheckpoint(Request):
     """The checkpoint, and the windows to return to it."""
 
     session_id: SessionId
@@ -224,12 +223,10 @@ class _WindowHistory(msgspec.Struct, frozen=True):
     history: History
 
 
-# Plans of parsed requests by line, so that the transaction only applies them.
-_plans: WeakKeyDictionary[RestoreCheckpoint, Mapping[str, RestorePlan]] = WeakKeyDictionary()
-
-
-async def prepare_restore(request: RestoreCheckpoint, actor: Actor, transactions: Transactions[_WindowHistory]) -> None:
-    """Plan the restore before the transaction, which also refuses what cannot be planned."""
+async def prepare_restore(
+    request: RestoreCheckpoint, actor: Actor, transactions: Transactions[_WindowHistory]
+) -> dict[str, RestorePlan]:
+    """Plan the restore before the transaction, by line; the transaction also refuses what cannot be planned."""
 
     async def plan(services: _WindowHistory) -> dict[str, RestorePlan]:
         windows, history = services.windows, services.history
@@ -241,11 +238,11 @@ async def prepare_restore(request: RestoreCheckpoint, actor: Actor, transactions
         return plans
 
     try:
-        _plans[request] = await transactions.read(actor, plan, heavy=True)
+        return await transactions.read(actor, plan, heavy=True)
     except Unavailable:
         raise
     except WeftlineError:
-        return
+        return {}
 
 
 @write_operation(
@@ -255,13 +252,14 @@ async def prepare_restore(request: RestoreCheckpoint, actor: Actor, transactions
     http="POST /v1/sessions/{session_id}/checkpoints/{label}/restore",
     errors=(*WRITE_ERRORS, SnapshotNotFound, VersionPruned, QuotaExceeded, SelfModification, *GATE_ERRORS),
 )
-async def restore_checkpoint(request: RestoreCheckpoint, windows: Windows, history: History) -> CheckpointRestored:
+async def restore_checkpoint(
+    request: RestoreCheckpoint, windows: Windows, history: History, *, plans: dict[str, RestorePlan]
+) -> CheckpointRestored:
     """Return a window to a checkpoint: yours, or another agent's, or all that have it and that you may open.
 
     History is not rewritten: the restored state is a new version. With from_agent_id, another agent's checkpoint is
     restored into a window; its redacted events are left out.
     """
-    plans = _plans.pop(request, {})
     done = [
         await _restore(windows, history, window, source, request, plans.get(window.line_id))
         for window, source in await _to_restore(windows, request, create=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Annotated, Literal
-from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import structs
@@ -73,7 +72,7 @@ class ItemTraced(Response, omit_defaults=False):
     hidden: int | None
 
 
-class ForgetItem(Request, weakref=True, eq=False):
+class ForgetItem(Request):
     """The source to forget, and what to do with what was derived from it."""
 
     item: Reference
@@ -164,23 +163,19 @@ async def trace_item(request: TraceItem, tracer: Tracer) -> ItemTraced:
     )
 
 
-# Of parsed requests, so that the transaction removes nothing that was not checked.
-_checked: WeakKeyDictionary[ForgetItem, CheckedCalls] = WeakKeyDictionary()
-
-
 async def check_rules(
     request: ForgetItem, actor: Actor, transactions: Transactions[Tracer], implied: ImpliedCalls
-) -> None:
-    """Refuse or hold a removal that deletes what the caller may not delete by itself."""
+) -> CheckedCalls:
+    """Refuse or hold a removal that deletes what the caller may not delete by itself; return what was checked."""
     if request.dry_run or request.mode == "flag" or not await implied.check(actor, (), REMOVALS):
-        return
+        return CheckedCalls()
 
     async def trace(tracer: Tracer) -> Trace:
         return await tracer.trace(request.item, request.steps, _MAX_ITEMS)
 
     calls = _removals(await transactions.read(actor, trace, heavy=True))
     await implied.check(actor, calls, REMOVALS)
-    _checked[request] = CheckedCalls.of(calls)
+    return CheckedCalls.of(calls)
 
 
 def _removals(trace: Trace) -> list[ImpliedCall]:
@@ -204,13 +199,15 @@ def _removals(trace: Trace) -> list[ImpliedCall]:
     errors=(ItemNotFound, PermissionDenied, *GATE_ERRORS),
     session=SessionUse.OUTSIDE,
 )
-async def forget_item(request: ForgetItem, tracer: Tracer, removal: SourceRemoval) -> ItemForgotten:
+async def forget_item(
+    request: ForgetItem, tracer: Tracer, removal: SourceRemoval, *, checked: CheckedCalls
+) -> ItemForgotten:
     """Delete or flag a source and everything derived from it. By default a dry run, which only shows what to do.
 
     Needs clearance 4. What was surely derived is deleted or flagged as the source is; what may have been is flagged.
     """
     trace = await tracer.trace(request.item, request.steps, _MAX_ITEMS)
-    _checked.get(request, CheckedCalls()).confirm(_removals(trace))
+    checked.confirm(_removals(trace))
     reason = await removal.gate.admit_note("reason", request.reason) or request.reason
     request = structs.replace(request, reason=reason)
     certain = [item for item in trace.items.values() if item.is_certain]

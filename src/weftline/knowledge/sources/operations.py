@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated
-from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import structs
@@ -112,7 +111,7 @@ class UpdateSource(Request):
     watch: Watch | None = None
 
 
-class RemoveSource(Request, weakref=True, eq=False):
+class RemoveSource(Request):
     """A source to remove, with or without its documents."""
 
     domain: DomainName
@@ -278,16 +277,16 @@ class DocumentRemoval(msgspec.Struct, frozen=True):
         return await self.supply.remove_some(source, _REMOVAL_BATCH)
 
 
-# Documents that were removed for parsed requests before their transaction.
-_removed: WeakKeyDictionary[RemoveSource, int] = WeakKeyDictionary()
+async def remove_documents(request: RemoveSource, actor: Actor, transactions: Transactions[DocumentRemoval]) -> int:
+    """Remove the documents of the source in bounded transactions, and count them.
 
-
-async def remove_documents(request: RemoveSource, actor: Actor, transactions: Transactions[DocumentRemoval]) -> None:
-    """Remove the documents of the source in bounded transactions; repeating the call continues after a crash."""
-    has_more = request.documents
+    Repeating the call continues after a crash.
+    """
+    total, has_more = 0, request.documents
     while has_more:
         removed, has_more = await transactions.write(actor, lambda removal: removal.remove_batch(request))
-        _removed[request] = _removed.get(request, 0) + removed
+        total += removed
+    return total
 
 
 @admin_operation(
@@ -298,10 +297,9 @@ async def remove_documents(request: RemoveSource, actor: Actor, transactions: Tr
     prepare=remove_documents,
     errors=(DomainNotFound, SourceNotFound),
 )
-async def remove_source(request: RemoveSource, registry: SourceRegistry) -> SourceRemoved:
+async def remove_source(request: RemoveSource, registry: SourceRegistry, *, removed: int) -> SourceRemoved:
     """Remove a source. Its documents stay, unless ``documents`` is set."""
     source = await registry.find(request.domain, request.source_id, lock=True)
-    removed = _removed.pop(request, 0)
     await registry.sources.sources.delete(source.source_id)
     await registry.sources.publish("knowledge_source.removed", source, documents=removed)
     return SourceRemoved(source_id=source.source_id, documents=removed)

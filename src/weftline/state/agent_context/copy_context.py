@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, NamedTuple
-from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -62,7 +61,7 @@ _ALL_TYPES: tuple[MemoryTypeName, ...] = (
 )
 
 
-class CopyContext(Request, weakref=True, eq=False):
+class CopyContext(Request):
     """Source, target, version and memory types of a copy."""
 
     agent_id: AgentId
@@ -107,12 +106,8 @@ class _Comparison(NamedTuple):
     states: _PartStates = {}  # noqa: RUF012 - never changed
 
 
-# Those of parsed requests, so that the transaction compares nothing.
-_prepared: WeakKeyDictionary[CopyContext, _Comparison] = WeakKeyDictionary()
-
-
-async def prepare_copy(request: CopyContext, actor: Actor, transactions: Transactions[Contexts]) -> None:
-    """Compare both contexts before the transaction."""
+async def prepare_copy(request: CopyContext, actor: Actor, transactions: Transactions[Contexts]) -> _Comparison:
+    """Compare both contexts before the transaction, which compares nothing."""
 
     async def compare(contexts: Contexts) -> _Comparison:
         await _check_may_edit_both(request, contexts)
@@ -125,7 +120,7 @@ async def prepare_copy(request: CopyContext, actor: Actor, transactions: Transac
         }
         return _Comparison(seals, states)
 
-    _prepared[request] = await transactions.read(actor, compare, heavy=True)
+    return await transactions.read(actor, compare, heavy=True)
 
 
 @operation(
@@ -151,7 +146,7 @@ async def prepare_copy(request: CopyContext, actor: Actor, transactions: Transac
     ),
     session=SessionUse.NONE,
 )
-async def copy_context(request: CopyContext, contexts: Contexts) -> ContextCopied:
+async def copy_context(request: CopyContext, contexts: Contexts, *, comparison: _Comparison) -> ContextCopied:
     """Replace an agent's persistent memory by a version of another agent's. Definitions are not copied.
 
     Needs clearance 4 and the right to edit both agents. The replaced version is tagged, so that it can be restored.
@@ -160,7 +155,7 @@ async def copy_context(request: CopyContext, contexts: Contexts) -> ContextCopie
     source = await _source(request, contexts)
     context = await contexts.open(request.agent_id)
     previous = context.root
-    parts = await _copied_parts(request, context, source, _prepared.pop(request, _Comparison()))
+    parts = await _copied_parts(request, context, source, comparison)
     changes = [change for part in parts for key, change in part.changes.items() if not is_metadata(key)]
     counts = count_changes(changes)
     label = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
-from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -64,7 +63,7 @@ _MAX_ENTRIES = 1_000
 _CURSOR = r"^[A-Za-z0-9_:-]{1,200}\|[A-Za-z0-9_.:/-]{1,200}\Z"
 
 
-class PullContext(Request, weakref=True, eq=False):
+class PullContext(Request):
     """The session that gets your latest context."""
 
     session_id: SessionId
@@ -204,12 +203,8 @@ class _RenderedPull(NamedTuple):
     context: PulledContext
 
 
-# Answers of parsed requests, so that the transaction only pins the version.
-_rendered: WeakKeyDictionary[PullContext, _RenderedPull] = WeakKeyDictionary()
-
-
-async def render_pull(request: PullContext, actor: Actor, reads: Transactions[Contexts]) -> None:
-    """Read the context before the transaction: a large one would hold up every writer."""
+async def render_pull(request: PullContext, actor: Actor, reads: Transactions[Contexts]) -> _RenderedPull:
+    """Read the context before the transaction, which only pins the version: a large one would hold up every writer."""
 
     async def render(contexts: Contexts) -> _RenderedPull:
         check_own(contexts.actor, request.agent_id)
@@ -221,7 +216,7 @@ async def render_pull(request: PullContext, actor: Actor, reads: Transactions[Co
         changes = await _changes(contexts, before, parts)
         return _RenderedPull(version, before, changes, await _pulled(contexts, parts))
 
-    _rendered[request] = await reads.read(actor, render, heavy=True)
+    return await reads.read(actor, render, heavy=True)
 
 
 @_own_context_operation(
@@ -232,7 +227,9 @@ async def render_pull(request: PullContext, actor: Actor, reads: Transactions[Co
     effect=Effect.WRITE,
     errors=(SessionNotFound, SessionArchived, PermissionDenied, BranchNotFound, VersionPruned),
 )
-async def pull_context(request: PullContext, contexts: Contexts, layers: SessionLayers) -> ContextPulled:
+async def pull_context(
+    request: PullContext, contexts: Contexts, layers: SessionLayers, *, prepared: _RenderedPull
+) -> ContextPulled:
     """Pin your latest context, your teams' memory and the layers in a session as an immutable snapshot.
 
     The answer lists what changed since the previous snapshot. Prompts and searches of the session use this one,
@@ -251,8 +248,7 @@ async def pull_context(request: PullContext, contexts: Contexts, layers: Session
     pinned = await layers.pin(session.session_id, context.owner, parts.get(DEFINITION))
     await _publish(context, session, before, reason)
     root = context.root
-    prepared = _rendered.pop(request, None)
-    if prepared is None or (prepared.version, prepared.before) != (context.current_version.point, before):
+    if (prepared.version, prepared.before) != (context.current_version.point, before):
         changes, pulled = await _changes(contexts, before, parts), await _pulled(contexts, parts)
     else:
         changes, pulled = prepared.changes, prepared.context

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -102,7 +102,7 @@ class RemovedKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     workflow_id: OfWorkflow = None
 
 
-class PushContext(Request, weakref=True, eq=False):
+class PushContext(Request, dict=True):
     """Entries to write and remove, and the expected version of the context."""
 
     knowledge: Annotated[
@@ -123,6 +123,11 @@ class PushContext(Request, weakref=True, eq=False):
     reason: Reason = None
     step: Step = None
     branch: Branch = None
+
+    @cached_property
+    def values(self) -> list[_GivenValue]:
+        """Return the values, encoded once: the check, the upload and the transaction need them."""
+        return _values(self)
 
 
 class ChangedEntry(Response):
@@ -171,18 +176,17 @@ class _Entry(NamedTuple):
     outside: bytes | None = None
 
 
-# Values of parsed requests, and the entries of those with large values that the preparation step admitted and uploaded:
-# so that the transaction need not encode and hash again.
-_given: WeakKeyDictionary[PushContext, list[_GivenValue]] = WeakKeyDictionary()
-_staged: WeakKeyDictionary[PushContext, list[_Entry]] = WeakKeyDictionary()
+async def stage_push(
+    request: PushContext, actor: Actor, staging: Staging, reads: Transactions[Contexts]
+) -> list[_Entry] | None:
+    """Upload large values to object storage before the transaction that refers to them.
 
-
-async def stage_push(request: PushContext, actor: Actor, staging: Staging, reads: Transactions[Contexts]) -> None:
-    """Upload large values to object storage before the transaction that refers to them."""
+    Return the entries if there are any: the transaction need not encode and hash again.
+    """
     check_own(actor, request.agent_id)
-    given = _values(request)
+    given = request.values
     if not any(each.value and belongs_in_object_storage(each.value, each.place.memory_type) for each in given):
-        return
+        return None
     admitted = await reads.read(actor, lambda contexts: _admitted(given, contexts.gate), heavy=True)
     is_large = sum(len(each.value.content) for each in given if each.value) > _LARGE_BYTES
     entries = await SHORT_THREADS.run(_entries, admitted, actor) if is_large else _entries(admitted, actor)
@@ -190,13 +194,13 @@ async def stage_push(request: PushContext, actor: Actor, staging: Staging, reads
     await reads.read(actor, lambda contexts: _check_push(request, entries, contexts), heavy=True)
     contents = [entry.outside for entry in entries if entry.outside is not None]
     await staging.stage(actor.tenant, actor.principal_id, contents, epoch=actor.epoch)
-    _staged[request] = entries
+    return entries
 
 
 def _texts(request: PushContext) -> list[SubmittedText]:
     return [
         submitted(text, derived_from=each.derived_from)
-        for each in _values(request)
+        for each in request.values
         if each.value is not None
         for text in (each.value.text, each.value.metadata)
         if text is not None
@@ -256,14 +260,14 @@ async def _admitted_value(given: _GivenValue, value: NewValue, gate: ContentGate
         *GATE_ERRORS,
     ),
 )
-async def push_context(request: PushContext, contexts: Contexts) -> ContextPushed:
+async def push_context(request: PushContext, contexts: Contexts, *, staged: list[_Entry] | None) -> ContextPushed:
     """Write entries to your persistent memory, or to that of a team or user: all of them, or none.
 
     If the context has changed since the expected version, nothing is written and the error lists the changes: pull,
     merge, push again. A session has the new entries after its next pull. A push cannot change your definition (role,
     system prompt, guardrails, clearance).
     """
-    entries = _staged.get(request) or _entries(await _admitted(_values(request), contexts.gate), contexts.actor)
+    entries = staged or _entries(await _admitted(request.values, contexts.gate), contexts.actor)
     session = await _session(request, contexts)
     context = await contexts.open_named(request.owner, request.branch)
     previous = context.root.seq
@@ -295,15 +299,11 @@ async def push_context(request: PushContext, contexts: Contexts) -> ContextPushe
 
 def _values(request: PushContext) -> list[_GivenValue]:
     """Validate the request and return its values; each address may occur once."""
-    known = _given.get(request)
-    if known is not None:
-        return known
     given = [_known(item, f"knowledge[{place}]") for place, item in enumerate(request.knowledge)]
     given += [_GivenValue(_place(item, f"remove[{place}]")) for place, item in enumerate(request.remove)]
     twice = [place.key for place, times in Counter(each.place for each in given).items() if times > 1]
     if twice:
         raise InvalidInput(f"knowledge: the key '{twice[0]}' occurs twice", field="knowledge")
-    _given[request] = given
     return given
 
 

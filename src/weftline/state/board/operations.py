@@ -9,7 +9,6 @@ from __future__ import annotations
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import UNSET, UnsetType, structs
@@ -356,7 +355,7 @@ class Comparison(Response):
     unchanged: list[str]
 
 
-class RestoreSnapshot(Request, weakref=True, eq=False):
+class RestoreSnapshot(Request):
     """Snapshot to restore."""
 
     session_id: SessionId
@@ -613,13 +612,9 @@ class _BoardHistory(msgspec.Struct, frozen=True):
     history: History
 
 
-# Plans of parsed requests, so that the transaction only applies them.
-_restores: WeakKeyDictionary[RestoreSnapshot, RestorePlan] = WeakKeyDictionary()
-
-
 async def prepare_restore(
     request: RestoreSnapshot, actor: Actor, transactions: Transactions[_BoardHistory], implied: ImpliedCalls
-) -> None:
+) -> RestorePlan:
     """Plan the restore before the transaction, and check what it implies."""
 
     async def plan(services: _BoardHistory) -> RestorePlan:
@@ -632,7 +627,7 @@ async def prepare_restore(
     async def lock(services: _BoardHistory) -> object:
         return await services.boards.to_write(request.session_id, request.branch)
 
-    _restores[request] = await checked_plan(actor, await planned(actor, transactions, plan, lock), implied)
+    return await checked_plan(actor, await planned(actor, transactions, plan, lock), implied)
 
 
 @_write_operation(
@@ -656,7 +651,9 @@ async def prepare_restore(
         *GATE_ERRORS,
     ),
 )
-async def restore_snapshot(request: RestoreSnapshot, boards: Boards, history: History) -> SnapshotRestored:
+async def restore_snapshot(
+    request: RestoreSnapshot, boards: Boards, history: History, *, prepared: RestorePlan
+) -> SnapshotRestored:
     """Return the whole board to a snapshot. Needs clearance 3.
 
     History is not rewritten: the restore adds new versions, and the state before it gets an automatic snapshot.
@@ -664,7 +661,7 @@ async def restore_snapshot(request: RestoreSnapshot, boards: Boards, history: Hi
     board = await boards.to_write(request.session_id, request.branch)
     snapshot = await history.snapshot(board.line_id, request.label)
     reason = await boards.gate.admit_note("reason", request.reason)
-    plan = await planned_now(history, board, snapshot, _restores.pop(request, None), renew_ttl=True)
+    plan = await planned_now(history, board, snapshot, prepared, renew_ttl=True)
     meta = CommitMeta(noted(f"restore {request.label}", reason), request.step)
     done = await restore(history, board, plan, meta, occasion="before-restore")
     await board.announce_restore(request.label)
