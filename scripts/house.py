@@ -148,9 +148,13 @@ def _inherited(
 
 
 def _methods(node: ast.ClassDef) -> dict[str, tuple[str, ...]]:
-    """Return the parameters of each method and property; attributes have none."""
+    """Return the parameters of each method, property and attribute of a class; attributes have none."""
+    is_protocol = any(_base_name(base) == "Protocol" for base in node.bases)
     found: dict[str, tuple[str, ...]] = {}
     for item in node.body:
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and not is_protocol:
+            # What a Protocol asks for as a property may be an attribute.
+            found[item.target.id] = ()
         if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)):
             taken = (*item.args.posonlyargs, *item.args.args, *item.args.kwonlyargs)
             found[item.name] = tuple(argument.arg.lstrip("_") for argument in taken)[1:]

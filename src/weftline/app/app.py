@@ -246,7 +246,7 @@ class App:
         self.lease_runner = LeaseRunner(self.database, self.clock, self.scheduler.stopping)
         self.pruner = HistoryPruner(self.lease_runner, self._container)
         self.expiry = Expiry(self.database, self.clock, self._container)
-        self.usage_rollup = UsageRollup(self.database, self.clock, self._container, self.metrics)
+        self.usage_rollup = UsageRollup(self.database, self.clock, self._container, self.metrics.count_usage)
         self.receipt_pruning = ReceiptPruning(self.database, self.clock, settings.receipt_days)
         self.log_retention = LogRetention(
             self.lease_runner,
@@ -274,7 +274,7 @@ class App:
 
     def _guard_calls(self) -> None:
         """Enforce the guardrails of every caller's layers."""
-        self.guards = Guards(self._auditor)
+        self.guards = Guards(self._auditor.denied)
         self.tenant_rules = TenantRules()
         self._guardrail_hits = BufferedHits(self.clock)
         self.caller_guardrails = CurrentGuardrails(self.tenant_rules, self.database, self._container)

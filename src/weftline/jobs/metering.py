@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from weftline.access.plans.service import Plans
 from weftline.jobs.scheduler import Work
@@ -13,7 +13,7 @@ from weftline.models.metering.sql import UsageStore, tenants_to_prune_usage, ten
 from weftline.storage.sql.database import SYSTEM, Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from weftline.jobs.scheduler import JobQueue
     from weftline.kernel.clock import Clock
@@ -30,20 +30,19 @@ _ENTRIES = 200
 _ROWS = 500
 
 
-class UsageMeter(Protocol):
-    """Counts entries that were rolled up, each once over all processes."""
-
-    def count_usage(self, entries: Sequence[UsageEntry]) -> None: ...
-
-
 class UsageRollup:
-    """Adds new entries to the roll-ups of their tenants. A row lock keeps processes from adding an entry twice."""
+    """Adds new entries to the roll-ups of their tenants. A row lock keeps processes from adding an entry twice.
 
-    def __init__(self, database: Database, clock: Clock, injector: Injector, meter: UsageMeter) -> None:
+    ``count`` gets the entries that were added, each once over all processes.
+    """
+
+    def __init__(
+        self, database: Database, clock: Clock, injector: Injector, count: Callable[[Sequence[UsageEntry]], None]
+    ) -> None:
         self._database = database
         self._clock = clock
         self._injector = injector
-        self._meter = meter
+        self._count = count
 
     async def due(self, _queue: JobQueue) -> list[Work]:
         return [Work(tenant) for tenant in await self._database.read(SYSTEM, tenants_to_roll_up)]
@@ -51,7 +50,7 @@ class UsageRollup:
     async def run(self, work: Work) -> bool:
         """Add the next entries; return whether there may be more."""
         added, more = await self._database.write(Scope(work.tenant), self._roll_up)
-        self._meter.count_usage(added)
+        self._count(added)
         return more
 
     async def _roll_up(self, transaction: Transaction) -> tuple[Sequence[UsageEntry], bool]:

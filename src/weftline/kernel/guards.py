@@ -20,7 +20,7 @@ from weftline.kernel.identity import Actor
 from weftline.kernel.operation import Operation, PreparationOutdated
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 
 EntryPoint = Literal["call", "follow", "upload", "import", "export", "hook", "sync"]
 
@@ -108,21 +108,16 @@ class ImpliedCalls(Protocol):
         ...
 
 
-class DenialLog(Protocol):
-    """Where denials are audited."""
-
-    async def denied(
-        self, tenant: str, actor: Actor, action: str, error: WeftlineError, named: Mapping[str, Any]
-    ) -> None:
-        """Audit a denial with the ids that the request named."""
-        ...
-
-
 class Guards:
-    """The installed guards, asked in order; their view of an answer is asked for in reverse order. False if none."""
+    """The installed guards, asked in order; their view of an answer is asked for in reverse order. False if none.
 
-    def __init__(self, denials: DenialLog) -> None:
-        self._denials = denials
+    ``audit_denial`` gets tenant, actor, action and error of a denial, with the ids that the request named.
+    """
+
+    def __init__(
+        self, audit_denial: Callable[[str, Actor, str, WeftlineError, Mapping[str, Any]], Awaitable[None]]
+    ) -> None:
+        self._audit_denial = audit_denial
         self._installed: list[Guard] = []
 
     def __bool__(self) -> bool:
@@ -174,7 +169,7 @@ class Guards:
         except WeftlineError as error:
             if is_audited(error) and call.actor is not None:
                 named = structs.asdict(call.request)
-                await self._denials.denied(call.actor.tenant, call.actor, call.operation.name, error, named)
+                await self._audit_denial(call.actor.tenant, call.actor, call.operation.name, error, named)
             raise
 
     async def _content(self, call: GuardedCall, piece: ContentPiece) -> bytes:

@@ -22,8 +22,8 @@ from weftline.prompts.assembly.model import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
 
+    from weftline.prompts.assembly.conversation import WindowConversation
     from weftline.prompts.assembly.model import CacheCosts, Candidate, PlanMode, Shortening
 
 # Shares of the room that layers, pins and task leave. What one part does not use goes to the next.
@@ -100,50 +100,6 @@ class FittedConversation(NamedTuple):
         return sum(block.tokens for block in self.blocks)
 
 
-class PlannedConversation(Protocol):
-    """The events of a window."""
-
-    @property
-    def blocks(self) -> Sequence[PlannedBlock]:
-        """Return one block for each event or summary, in order; events that are too long are shortened."""
-        ...
-
-    @property
-    def candidates(self) -> Sequence[Candidate]: ...
-
-    @property
-    def required_tokens(self) -> int:
-        """Return the tokens of what is never trimmed: system messages and the newest user message."""
-        ...
-
-    @property
-    def shortened(self) -> Sequence[Shortening]: ...
-
-    @property
-    def omissions(self) -> Sequence[OmittedCandidate]:
-        """Return what no prompt can contain, such as media that the model cannot read."""
-        ...
-
-    def fit(self, room: int, events_room: int | None = None) -> FittedConversation:
-        """Trim to ``room`` tokens, at least the required ones: older summaries first, then older events.
-
-        With ``events_room``, events are trimmed to that, and summaries may have what they leave of the whole.
-        """
-        ...
-
-    def is_live(self, block: PlannedBlock) -> bool:
-        """Tell whether the conversation still has all that a block of an earlier prompt contains or stands for."""
-        ...
-
-    def unseen(self, seen: AbstractSet[str]) -> Sequence[PlannedBlock]:
-        """Return blocks of the events whose refs are not among ``seen``, in order."""
-        ...
-
-    def is_question(self, block: PlannedBlock) -> bool:
-        """Tell whether an event is a message of the user, so that reference material goes before it."""
-        ...
-
-
 class Materials(NamedTuple):
     """Everything that a prompt may contain. ``task`` is None if the newest user message says the same.
 
@@ -153,7 +109,7 @@ class Materials(NamedTuple):
 
     layers: Sequence[PlannedBlock]
     pins: Packer
-    conversation: PlannedConversation
+    conversation: WindowConversation
     passages: PassagesPacker
     board: Packer
     missing: Packer
@@ -303,7 +259,7 @@ def _share_room(materials: Materials, room: int, *, keep_free: bool) -> _Chosen:
     return _Chosen(kept, found, board, missing)
 
 
-def _trimmed(conversation: PlannedConversation, room: int, floor: int, *, keep_free: bool) -> FittedConversation:
+def _trimmed(conversation: WindowConversation, room: int, floor: int, *, keep_free: bool) -> FittedConversation:
     """Trim a conversation to ``room``, not below ``floor``; with ``keep_free`` to less, so that calls can append."""
     if not keep_free:
         return conversation.fit(max(floor, room))
