@@ -132,9 +132,9 @@ async def _client(client: str, party: Party, *, schemas: bool) -> AsyncIterator[
 
 async def _output_schemas(party: Party) -> dict[str, Any]:
     client = await party.client()
-    described = {
-        tool: (await party.ask(client, "weftline_tools", action="describe", name=tool))["output_schema"]
-        for tool in WITH_SCHEMAS.operations
-    }
+    described = {}
+    for tool in WITH_SCHEMAS.operations:
+        answer = await party.ask(client, "weftline_tools", action="describe", name=tool, output_schema=True)
+        described[tool] = answer["output_schema"]
     await client.connection.close()
     return described
