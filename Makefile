@@ -1,7 +1,7 @@
 # Two commands do everything on a machine with Python 3.11+, pip and make:
 #   make run    set up, play the demo, and keep serving what it made
 #   make test   set up, and run the tests
-# The others: make test-full, check, bench, evals, validate, conformance, screenshots, docs, house, package.
+# The others: make test-full, check, bench, evals, validate, conformance, typescript, screenshots, docs, house, package.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -12,7 +12,7 @@ PIP     = $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: canary help run test test-full browser screenshots check format bench evals validate conformance docs house package lock clean
+.PHONY: canary help run test test-full browser screenshots check format bench evals validate conformance typescript docs house package lock clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 4
@@ -77,6 +77,10 @@ validate: $(VENV)/.runtime
 conformance: $(VENV)/.development
 	$(BIN)/python scripts/conformance.py $(ARGS)
 
+# The TypeScript client: build it, and test it against a real server; also part of make conformance.
+typescript: $(VENV)/.development
+	$(BIN)/python scripts/typescript.py
+
 docs: $(VENV)/.development
 	$(BIN)/python scripts/generate.py
 
@@ -97,4 +101,4 @@ lock:
 	rm -rf .lock-venv
 
 clean:
-	rm -rf $(VENV) .node .bench-* .results .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .node clients/typescript/node_modules clients/typescript/dist .bench-* .results .mypy_cache .ruff_cache .pytest_cache .hypothesis

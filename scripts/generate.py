@@ -47,11 +47,13 @@ def _pages() -> dict[str, str]:
     from record_schemas import schema_files  # noqa: PLC0415
     from reference_pages import reference_pages  # noqa: PLC0415
     from requirements_page import requirements_page  # noqa: PLC0415
+    from typescript_client import typescript_files  # noqa: PLC0415
 
     return {
         **schema_files(),
         **reference_pages(list(all_operations())),
         "docs/requirements.md": requirements_page(ROOT),
+        **typescript_files(),
         **golden_file(),
     }
 
