@@ -109,6 +109,7 @@ from weftline.storage.sql.signature_check import removed_lines
 from weftline.storage.sql.unit_of_work import CallerTransactions
 from weftline.windows.compaction.compactor import Compactor
 from weftline.windows.compaction.summarisers import Summarisers
+from weftline.windows.compaction.trigger import CompactionJobs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -283,7 +284,7 @@ class App:
             rates=SharedCallRates(self._rates),
             hits=self._guardrail_hits,
             scanner=self._scanner,
-            termination=self.termination,
+            end_session=self.termination.end_session,
             clock=self.clock,
         )
         self._known_actions = KnownActions(self.registry)
@@ -570,9 +571,7 @@ class App:
             window_events=self._cache("window_events", 1, megabytes=64, seconds=3600),
             compaction_settings=self._cache("compaction_settings", 1, megabytes=1, seconds=3600),
             alert_settings=self._cache("alert_settings", 1, megabytes=1, seconds=3600),
-            compaction_waker=self.compaction,
-            compaction_runner=self.compaction,
-            message_reader=self.message_reading,
+            compaction_jobs=CompactionJobs(self.compaction.wake, self.message_reading.note, self.compaction.run),
             prepared_events=self._cache("prepared_events", 1, megabytes=64, seconds=3600),
             compacted_views=self._cache("compacted_views", 1, megabytes=64, seconds=3600),
             key_facts=self._cache("key_facts", 1, megabytes=16, seconds=3600),
@@ -583,7 +582,6 @@ class App:
             call_performer=self.approved_calls,
             prompts=self._cache("prompts", 1, megabytes=64, seconds=3600),
             markup=self._markup,
-            termination=self.termination,
             pruner=self.pruner,
             tool_catalogue=self.tool_catalogue,
             allowed_operations=RegisteredOperations(self.registry, settings.rates(), self.database),

@@ -43,9 +43,8 @@ from weftline.kernel.clock import Clock
 from weftline.kernel.correlation import NO_CORRELATION, Correlation
 from weftline.kernel.events import Outbox
 from weftline.kernel.fair_queue import FairSlots
-from weftline.kernel.guards import ImpliedCalls
 from weftline.kernel.identity import Actor
-from weftline.kernel.ports import Cooperative, JobStore, Termination, Transactions
+from weftline.kernel.ports import Cooperative, JobStore, Transactions
 from weftline.kernel.tokens import TokenCounters
 from weftline.kernel.transaction import SqlStore
 from weftline.knowledge.domains import DomainAuditFilter
@@ -62,6 +61,7 @@ from weftline.prompts.tools.selection import SelectionMetrics
 from weftline.records.store import MarkupReader, ReceiptRecords
 from weftline.safety.approvals.store import CallPerformer, HeldCallObserver
 from weftline.safety.guardrails.actions import KnownActions
+from weftline.safety.guardrails.guard import GuardrailGuard
 from weftline.safety.guardrails.service import Guardrails
 from weftline.safety.guardrails.store import CallerGuardrails
 from weftline.safety.injection.model import InjectionDetector
@@ -75,13 +75,12 @@ from weftline.sessions.events.webhooks.store import WebhookSender
 from weftline.sessions.messages.search.searcher import Searcher
 from weftline.sessions.messages.store import MessagePages, MessageStore, ReplyObserver
 from weftline.sessions.store import ConventionStore, SessionStore
-from weftline.state.agent_context.critical import CriticalEditStore, SessionLayers
+from weftline.state.agent_context.critical import CriticalEditStore
 from weftline.state.agent_context.definitions import InitialDefinition
 from weftline.state.agent_context.model import ContextLimits
 from weftline.state.agent_context.store import SnapshotStore
 from weftline.state.board.store import EntryObserver, EntryStore, ReadTally
 from weftline.state.layers.rules import RuleLoader, TenantRules
-from weftline.state.layers.service import Layers
 from weftline.state.layers.store import LayerStore, LayerTexts
 from weftline.state.layers.team_contents import LayersAndMemoryOfTeams
 from weftline.state.memory.model import MemoryLimits
@@ -99,9 +98,8 @@ from weftline.storage.sql.unit_of_work import CallerTransactions
 from weftline.storage.sql.windows import SqlWindowStore
 from weftline.windows.agent_settings import SettingsCache
 from weftline.windows.compaction.review import HeldCompactions
-from weftline.windows.compaction.runner import CompactionRunner
 from weftline.windows.compaction.store import FactCache, ViewCache
-from weftline.windows.compaction.trigger import CompactionWaker, MessageReader, ThresholdTrigger
+from weftline.windows.compaction.trigger import CompactionJobs, ThresholdTrigger
 from weftline.windows.store import CompactionQueue, EventCache, WindowStore
 
 if TYPE_CHECKING:
@@ -183,7 +181,7 @@ class Singletons:
     known_actions: KnownActions
     caller_guardrails: CallerGuardrails
     guardrails: Guardrails
-    implied_calls: ImpliedCalls
+    implied_calls: GuardrailGuard
     searcher: Searcher
     allowed_operations: AllowedOperations
     tool_catalogue: ToolCatalogue
@@ -200,9 +198,7 @@ class Singletons:
     window_events: EventCache
     compaction_settings: SettingsCache
     alert_settings: AlertSettingsCache
-    compaction_waker: CompactionWaker
-    compaction_runner: CompactionRunner
-    message_reader: MessageReader
+    compaction_jobs: CompactionJobs
     prepared_events: PreparedEventCache
     compacted_views: ViewCache
     key_facts: FactCache
@@ -211,7 +207,6 @@ class Singletons:
     doubt_limit: DoubtLimit
     content_scanner: ContentScanner
     document_reader: DocumentReader
-    termination: Termination
     call_performer: CallPerformer
 
 
@@ -241,7 +236,6 @@ _IMPLEMENTATIONS: Mapping[type, type] = {
     EntryObserver: GapAnswers,
     ReceiptRecords: ReceiptRecordReader,
     ReplyObserver: GapAnswers,
-    SessionLayers: Layers,
     TeamContents: LayersAndMemoryOfTeams,
 }
 

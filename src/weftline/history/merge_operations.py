@@ -25,10 +25,10 @@ from weftline.history.three_way import MergeConflict
 from weftline.kernel.clock import from_micros
 from weftline.kernel.errors import PermissionDenied
 from weftline.kernel.fields import Reason, Step
-from weftline.kernel.guards import ImpliedCalls
 from weftline.kernel.identity import Actor
 from weftline.kernel.operation import PreparationOutdated, Request, Response
 from weftline.kernel.ports import Transactions
+from weftline.safety.guardrails.guard import GuardrailGuard
 from weftline.safety.trust.gate import GATE_ERRORS
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class PlannedMerge(NamedTuple):
 
 
 async def prepare_merge(
-    request: MergeLine, actor: Actor, transactions: Transactions[History], implied: ImpliedCalls
+    request: MergeLine, actor: Actor, transactions: Transactions[History], implied: GuardrailGuard
 ) -> PlannedMerge:
     """Plan the merge before the transaction, and check what it implies."""
 

@@ -53,11 +53,11 @@ from weftline.history.three_way import MergeConflict
 from weftline.kernel.clock import from_micros, optional_datetime
 from weftline.kernel.errors import Forbidden, InvalidInput, NotFound, PermissionDenied
 from weftline.kernel.fields import Name, Reason, Step
-from weftline.kernel.guards import ImpliedCalls
 from weftline.kernel.identity import Actor
 from weftline.kernel.json_input import encode_json_field
 from weftline.kernel.operation import Audience, Request, Response, SubmittedText
 from weftline.kernel.ports import Transactions
+from weftline.safety.guardrails.guard import GuardrailGuard
 from weftline.safety.trust.gate import GATE_ERRORS, IncomingContent, submitted
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _texts(request: ResolveReview) -> list[SubmittedText]:
 
 
 async def prepare_resolution(
-    request: ResolveReview, actor: Actor, transactions: Transactions[History], implied: ImpliedCalls
+    request: ResolveReview, actor: Actor, transactions: Transactions[History], implied: GuardrailGuard
 ) -> PlannedMerge:
     """Plan the merge before the transaction, and check what it implies.
 

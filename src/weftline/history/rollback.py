@@ -33,10 +33,10 @@ from weftline.history.service import (
 from weftline.history.three_way import same_content
 from weftline.kernel.errors import PermissionDenied, QuotaExceeded
 from weftline.kernel.fields import Count, Reason, Step
-from weftline.kernel.guards import ImpliedCalls
 from weftline.kernel.identity import Actor, PrincipalKind
 from weftline.kernel.operation import PreparationOutdated, Request, Response
 from weftline.kernel.ports import Transactions
+from weftline.safety.guardrails.guard import GuardrailGuard
 from weftline.safety.trust.gate import GATE_ERRORS
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _check_may_roll_back(actor: Actor) -> None:
 
 
 async def prepare_rollback(
-    request: RollBack, actor: Actor, transactions: Transactions[History], implied: ImpliedCalls
+    request: RollBack, actor: Actor, transactions: Transactions[History], implied: GuardrailGuard
 ) -> RestorePlan:
     """Plan the rollback before the transaction, and check what it implies."""
 
@@ -210,7 +210,7 @@ async def plan_restore(
     return RestorePlan(head_point(head), target, seals, changed, frozenset(await visible_state(line, touched)))
 
 
-async def checked_plan(actor: Actor, plan: RestorePlan, implied: ImpliedCalls) -> RestorePlan:
+async def checked_plan(actor: Actor, plan: RestorePlan, implied: GuardrailGuard) -> RestorePlan:
     """Return a plan whose every change the caller may make by itself."""
     line_id = plan.current.line_id
     calls = calls_implied_by(line_id, plan.changed)

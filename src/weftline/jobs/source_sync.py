@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from weftline.knowledge.document_operations import NewDocument
     from weftline.knowledge.sources.hooks import HookBody, SignedCall
     from weftline.knowledge.sources.model import SourceFile, SourceKind
-    from weftline.knowledge.sources.store import Fetcher, FolderReader
+    from weftline.providers.http_fetcher import HttpFetcher
+    from weftline.providers.local_folders import AllowedFolders
     from weftline.storage.sql.unit_of_work import Injector
 
 T = TypeVar("T")
@@ -88,14 +89,14 @@ class SourceSyncJob:
         runner: LeaseRunner,
         injector: Injector,
         guards: Guards,
-        folders: FolderReader,
+        folders: AllowedFolders,
         private_hosts: Sequence[str],
     ) -> None:
         self._runner = runner
         self._database = runner.database
         self._folders = folders
         self._private_hosts = private_hosts
-        self._known_fetcher: Fetcher | None = None
+        self._known_fetcher: HttpFetcher | None = None
         self._sources = SystemTransactions(runner.database, injector, SourceSync)
         self._injector = injector
         self._guards = guards
@@ -156,7 +157,7 @@ class SourceSyncJob:
             raise (QuotaExceeded() if isinstance(error, QuotaExceeded) else HookRefused()) from None
 
     @property
-    def _fetcher(self) -> Fetcher:
+    def _fetcher(self) -> HttpFetcher:
         if self._known_fetcher is None:
             from weftline.providers.http_fetcher import HttpFetcher  # noqa: PLC0415 - few installations fetch, and the import is slow
 

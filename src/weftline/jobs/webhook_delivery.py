@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from weftline.kernel.clock import Clock
     from weftline.kernel.identity import Actor
     from weftline.kernel.ports import JobMetrics
+    from weftline.providers.webhook_sender import HttpSender
     from weftline.sessions.events.webhooks.delivery import DeliveryRound, OutgoingEvent
     from weftline.sessions.events.webhooks.model import Webhook
-    from weftline.sessions.events.webhooks.store import WebhookHttpClient
     from weftline.storage.sql.database import Database
     from weftline.storage.sql.unit_of_work import Injector
 
@@ -75,7 +75,7 @@ class WebhookDelivery:
         self._clock = clock
         self._private_hosts = private_hosts
         self._metrics = metrics
-        self._known_sender: WebhookHttpClient | None = None
+        self._known_sender: HttpSender | None = None
         self._holder = new_id("worker")
         self._registered = CallerTransactions(database, injector, WebhookRegistry)
         self._deliveries = SystemTransactions(database, injector, Deliveries)
@@ -140,7 +140,7 @@ class WebhookDelivery:
         return await self._send(webhook, test_id, _encode(event))
 
     @property
-    def _sender(self) -> WebhookHttpClient:
+    def _sender(self) -> HttpSender:
         if self._known_sender is None:
             from weftline.providers.webhook_sender import HttpSender  # noqa: PLC0415 - few installations have webhooks, and the import is slow
 

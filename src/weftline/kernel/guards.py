@@ -9,7 +9,7 @@ docs/decisions/0039.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -98,14 +98,6 @@ class CheckedCalls(NamedTuple):
 
 def _name(call: ImpliedCall) -> str:
     return f"{call.operation} {sorted(call.arguments.items())}"
-
-
-class ImpliedCalls(Protocol):
-    """Checks the calls whose effect a call has, before its transaction."""
-
-    async def check(self, actor: Actor, calls: Iterable[ImpliedCall], operations: Iterable[str]) -> bool:
-        """Refuse or hold the call that implies these; tell whether the caller has rules about any of the operations."""
-        ...
 
 
 class Guards:

@@ -44,21 +44,6 @@ class Cooperative(Protocol):
     async def yield_to_loop(self) -> None: ...
 
 
-class Termination(Protocol):
-    """Stops an agent that broke a rule. Humans are never stopped: their calls are only refused."""
-
-    async def end_session(self, actor: Actor, session_id: str | None, reason: str) -> None:
-        """Refuse the agent, and those below it, in a session until a human reinstates it.
-
-        Without a session that it is a member of, the agent is disabled. ``reason`` is shown to humans: no values.
-        """
-        ...
-
-    async def disable_agent(self, actor: Actor, reason: str) -> None:
-        """Disable the agent and everything below it, until a human enables it with agent.update."""
-        ...
-
-
 class Progress(NamedTuple):
     """How far a job got (``cursor``, empty at its beginning), and what it did on the way (``done``)."""
 

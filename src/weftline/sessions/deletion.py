@@ -15,9 +15,9 @@ from weftline.sessions.store import SessionStore
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from weftline.kernel.guards import ImpliedCalls
     from weftline.kernel.identity import Actor
     from weftline.kernel.ports import Transactions
+    from weftline.safety.guardrails.guard import GuardrailGuard
 
 # Named in the message, and listed with the error.
 _MAX_NAMED, _MAX_LISTED = 10, 100
@@ -83,7 +83,7 @@ class StoredContent(msgspec.Struct, frozen=True):
 
 
 async def check_rules(
-    session_id: str, actor: Actor, stored: Transactions[StoredContent], implied: ImpliedCalls
+    session_id: str, actor: Actor, stored: Transactions[StoredContent], implied: GuardrailGuard
 ) -> CheckedCalls:
     """Refuse or hold the deletion of a session if a rule prohibits the deletion of something in it.
 

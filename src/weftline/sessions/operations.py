@@ -20,12 +20,13 @@ from weftline.kernel.clock import Clock, from_micros, optional_datetime, to_micr
 from weftline.kernel.errors import InvalidInput, PermissionDenied, QuotaExceeded
 from weftline.kernel.events import EventType, NewEvent, Outbox
 from weftline.kernel.fields import Name, new_session_id
-from weftline.kernel.guards import CheckedCalls, ImpliedCalls
+from weftline.kernel.guards import CheckedCalls
 from weftline.kernel.identity import ANYONE, Actor, Permission
 from weftline.kernel.json_input import Metadata, checked_metadata
 from weftline.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
 from weftline.kernel.ports import Transactions
 from weftline.kernel.tokens import TokenCounters
+from weftline.safety.guardrails.guard import GuardrailGuard
 from weftline.safety.trust.gate import GATE_ERRORS, ContentGate, IncomingContent, submitted, submitted_value
 from weftline.sessions.deletion import StoredContent, check_rules, check_unused, implied_deletions, removed_content
 from weftline.sessions.members import (
@@ -290,7 +291,7 @@ async def archive_session(
 
 
 async def check_deletion(
-    request: DeleteSession, actor: Actor, stored: Transactions[StoredContent], implied: ImpliedCalls
+    request: DeleteSession, actor: Actor, stored: Transactions[StoredContent], implied: GuardrailGuard
 ) -> CheckedCalls:
     """Check the rules about what is deleted with the session; nothing else may be deleted."""
     return await check_rules(request.session_id, actor, stored, implied)

@@ -22,10 +22,11 @@ from weftline.history.line_backend import check_may_forget
 from weftline.kernel.clock import optional_datetime
 from weftline.kernel.errors import PermissionDenied
 from weftline.kernel.fields import ShortText
-from weftline.kernel.guards import CheckedCalls, ImpliedCall, ImpliedCalls
+from weftline.kernel.guards import CheckedCalls, ImpliedCall
 from weftline.kernel.identity import Actor, Permission
 from weftline.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
 from weftline.kernel.ports import Transactions
+from weftline.safety.guardrails.guard import GuardrailGuard
 from weftline.safety.trust.gate import GATE_ERRORS
 
 _MAX_ITEMS = 1_000
@@ -164,7 +165,7 @@ async def trace_item(request: TraceItem, tracer: Tracer) -> ItemTraced:
 
 
 async def check_rules(
-    request: ForgetItem, actor: Actor, transactions: Transactions[Tracer], implied: ImpliedCalls
+    request: ForgetItem, actor: Actor, transactions: Transactions[Tracer], implied: GuardrailGuard
 ) -> CheckedCalls:
     """Refuse or hold a removal that deletes what the caller may not delete by itself; return what was checked."""
     if request.dry_run or request.mode == "flag" or not await implied.check(actor, (), REMOVALS):

@@ -84,7 +84,10 @@ class GuardrailGuard(Guard):
         return piece.data if masked == text else masked.encode()
 
     async def check(self, actor: Actor, calls: Iterable[ImpliedCall], operations: Iterable[str]) -> bool:
-        """Implement ImpliedCalls: what a rule would mask in such a call is refused, since it is stored already."""
+        """Refuse or hold the call that implies these; tell whether the caller has rules about any of the operations.
+
+        What a rule would mask in such a call is refused, since it is stored already.
+        """
         rules = self._rules.cached(actor) or await self._rules.load(actor)
         about = {name: found for name in operations if (found := self._rules_about(rules, name))}
         for call in calls if about else ():

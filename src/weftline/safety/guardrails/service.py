@@ -20,10 +20,9 @@ from weftline.safety.guardrails.model import GuardrailApproval, GuardrailViolati
 from weftline.safety.guardrails.rules import CallValues
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from weftline.kernel.clock import Clock
-    from weftline.kernel.ports import Termination
     from weftline.safety.guardrails.rules import CompiledRule, Counts, Evaluation, RuleBatch
     from weftline.safety.guardrails.store import CallerGuardrails, CallRates, HitLog
     from weftline.safety.trust.scanner import ContentScanner, Verdict
@@ -75,14 +74,14 @@ class Guardrails:
         rates: CallRates,
         hits: HitLog,
         scanner: ContentScanner,
-        termination: Termination,
+        end_session: Callable[[Actor, str | None, str], Awaitable[None]],
         clock: Clock,
     ) -> None:
         self._rules = rules
         self._rates = rates
         self._hits = hits
         self._scanner = scanner
-        self._termination = termination
+        self._end_session = end_session
         self._clock = clock
 
     async def check(self, call: CheckedCall, rules: RuleBatch) -> RuleEffects:
@@ -185,7 +184,7 @@ class Guardrails:
                 return _held(message, rule, context)
             message += " Calls that stream content cannot be held for approval."
         if guardrail.violation_response == "terminate" and _is_own(call):
-            await self._termination.end_session(call.actor, call.session_id, f"guardrail {guardrail.name}")
+            await self._end_session(call.actor, call.session_id, f"guardrail {guardrail.name}")
             message += " You are stopped." if call.session_id is None else " Your work in this session is ended."
         if call.answer is not None:
             message += " The call was made; its answer is withheld."

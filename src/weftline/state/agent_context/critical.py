@@ -70,15 +70,3 @@ class CriticalEditStore(Protocol):
     async def newer_than(self, versions: Sequence[PartVersion]) -> Sequence[CriticalEdit]:
         """Return the newest critical edit of each line after these versions."""
         ...
-
-
-class SessionLayers(Protocol):
-    """The layers of an agent's prompts in a session, which a pull moves together with its context."""
-
-    async def pin(self, session_id: str, agent_id: str, definition: PartVersion | None) -> Sequence[PartVersion]:
-        """Pin the current layers and this definition in place of the previous ones; the session is locked."""
-        ...
-
-    async def critical_update(self, session_id: str, agent_id: str) -> CriticalUpdate | None:
-        """Return the critical edits since the pinned versions; None if there are none or nothing is pinned."""
-        ...

@@ -24,7 +24,7 @@ from weftline.sessions.model import (
     find_session,
     lock_active_session,
 )
-from weftline.state.agent_context.critical import CriticalUpdate, SessionLayers
+from weftline.state.agent_context.critical import CriticalUpdate
 from weftline.state.agent_context.diff import EntryDiff, changed_entries
 from weftline.state.agent_context.memory_version import MemoryVersion
 from weftline.state.agent_context.model import (
@@ -52,6 +52,7 @@ from weftline.state.agent_context.views import (
     render_entries,
     with_value,
 )
+from weftline.state.layers.service import Layers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -228,7 +229,7 @@ async def render_pull(request: PullContext, actor: Actor, reads: Transactions[Co
     errors=(SessionNotFound, SessionArchived, PermissionDenied, BranchNotFound, VersionPruned),
 )
 async def pull_context(
-    request: PullContext, contexts: Contexts, layers: SessionLayers, *, prepared: _RenderedPull
+    request: PullContext, contexts: Contexts, layers: Layers, *, prepared: _RenderedPull
 ) -> ContextPulled:
     """Pin your latest context, your teams' memory and the layers in a session as an immutable snapshot.
 
@@ -309,7 +310,7 @@ async def read_context(
     effect=Effect.READ,
     errors=(*OWNER_ERRORS, SessionNotFound, BranchNotFound, PermissionDenied),
 )
-async def get_context_status(request: GetContextStatus, contexts: Contexts, layers: SessionLayers) -> ContextStatus:
+async def get_context_status(request: GetContextStatus, contexts: Contexts, layers: Layers) -> ContextStatus:
     """Return the current version of your context, or of a team or user, and the one that your session has."""
     check_own(contexts.actor, request.agent_id)
     owner = contexts.actor.principal_id

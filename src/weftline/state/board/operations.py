@@ -36,11 +36,11 @@ from weftline.indexing.pins.model import PinLimitExceeded
 from weftline.kernel.clock import from_micros, optional_datetime
 from weftline.kernel.errors import PermissionDenied, QuotaExceeded
 from weftline.kernel.fields import Count, Name, Ordinal, Reason, Step
-from weftline.kernel.guards import ImpliedCalls
 from weftline.kernel.identity import ANYONE, Actor, Permission
 from weftline.kernel.json_input import JSON_MEDIA_TYPE, StoredValue, TextOrJson, encode_json_field, stored_value
 from weftline.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 from weftline.kernel.ports import Transactions
+from weftline.safety.guardrails.guard import GuardrailGuard
 from weftline.safety.trust.gate import GATE_ERRORS, submitted
 from weftline.safety.trust.views import DerivedFrom, TrustInfo, trust_info
 from weftline.sessions.model import SessionArchived, SessionId, SessionNotFound
@@ -613,7 +613,7 @@ class _BoardHistory(msgspec.Struct, frozen=True):
 
 
 async def prepare_restore(
-    request: RestoreSnapshot, actor: Actor, transactions: Transactions[_BoardHistory], implied: ImpliedCalls
+    request: RestoreSnapshot, actor: Actor, transactions: Transactions[_BoardHistory], implied: GuardrailGuard
 ) -> RestorePlan:
     """Plan the restore before the transaction, and check what it implies."""
 

@@ -45,9 +45,9 @@ from weftline.windows.compaction.model import (
     is_stated,
 )
 from weftline.windows.compaction.review import ReadableCompactions, check_of
-from weftline.windows.compaction.runner import CompactionRunner
 from weftline.windows.compaction.service import Compactions, no_compaction
 from weftline.windows.compaction.store import FactCache
+from weftline.windows.compaction.trigger import CompactionJobs
 from weftline.windows.compaction.views import (
     MAX_PAGE_BYTES,
     CompactionInfo,
@@ -247,7 +247,7 @@ class CompactionDropped(Response, omit_defaults=False):
     errors=(*_READ_ERRORS, SessionArchived, QuotaExceeded, CompactionNotFound),
 )
 async def compact_context(
-    request: CompactContext, actor: Actor, transactions: Transactions[Compactions], runner: CompactionRunner
+    request: CompactContext, actor: Actor, transactions: Transactions[Compactions], jobs: CompactionJobs
 ) -> ContextCompacted:
     """Compact your window: prompts get summaries and key facts in place of older events, which stay in history.
 
@@ -262,7 +262,7 @@ async def compact_context(
             f"The window has a compaction that is {queued.state}, with other options; this call joins it. "
             "Ask again when it is done."
         )
-    await runner.run(actor, queued.compaction_id, request.wait_seconds)
+    await jobs.run(actor, queued.compaction_id, request.wait_seconds)
     return _answer(await transactions.read(actor, lambda compactions: compactions.find(queued.compaction_id)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -15,25 +15,24 @@ from weftline.windows.compaction.sql import CompactionStore
 from weftline.windows.store import LineCompaction
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from weftline.state.agent_context.compaction_settings import ResolvedCompaction
     from weftline.windows.compaction.model import CompactionTrigger
     from weftline.windows.model import Window
 
 
-class CompactionWaker(Protocol):
-    """Wakes the job that runs compactions."""
+class CompactionJobs(NamedTuple):
+    """What works on windows in the background, handed in by the ring above.
 
-    def wake(self) -> None:
-        """Run what is queued soon. The transaction that queued it may not have ended yet."""
-        ...
+    ``wake`` runs what is queued, ``read`` reads what is new in a line (tenant, session, line): both soon, as the
+    transaction may not have ended yet. ``run`` performs a queued compaction, or joins its run, and returns when it is
+    finished, or after this many seconds: then it goes on.
+    """
 
-
-class MessageReader(Protocol):
-    """Reads in the background what the messages of windows state."""
-
-    def note(self, tenant: str, session_id: str, line_id: str) -> None:
-        """Read what is new in a line soon. The transaction that adds it may not have ended yet."""
-        ...
+    wake: Callable[[], None]
+    read: Callable[[str, str, str], None]
+    run: Callable[[Actor, str, float], Awaitable[None]]
 
 
 class ThresholdTrigger(msgspec.Struct, frozen=True):
@@ -41,8 +40,7 @@ class ThresholdTrigger(msgspec.Struct, frozen=True):
 
     actor: Actor
     store: CompactionStore
-    waker: CompactionWaker
-    reader: MessageReader
+    jobs: CompactionJobs
     clock: Clock
 
     async def of_line(self, line_id: str) -> LineCompaction:
@@ -53,13 +51,13 @@ class ThresholdTrigger(msgspec.Struct, frozen=True):
         return LineCompaction(saved, newest.window_tokens, newest.state in OPEN_STATES)
 
     def foresee(self, window: Window) -> None:
-        self.reader.note(self.actor.tenant, window.session_id, window.line_id)
+        self.jobs.read(self.actor.tenant, window.session_id, window.line_id)
 
     async def add(self, window: Window, settings: ResolvedCompaction, tokens: int) -> None:
         options = CompactionOptions(settings.strategy, settings.target, settings.keep_recent, settings.model)
         now = to_micros(self.clock.now())
         if await self.store.add(queued(window, options, "threshold", self.actor, now, tokens)):
-            self.waker.wake()
+            self.jobs.wake()
 
     async def restored(self, line_id: str) -> None:
         for compaction_id in {each.compaction_id for each in await self.store.newest(line_id) if each is not None}:

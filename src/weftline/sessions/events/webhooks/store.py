@@ -5,26 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from weftline.kernel.identity import Actor
     from weftline.sessions.events.webhooks.model import Attempt
-
-
-class WebhookHttpClient(Protocol):
-    """The HTTP client that calls receivers."""
-
-    async def check(self, url: str) -> None:
-        """Refuse an address that must not be called."""
-        ...
-
-    async def send(self, url: str, headers: Mapping[str, str], body: bytes) -> Attempt:
-        """Post a body to a receiver; failures are returned, never raised."""
-        ...
-
-    async def aclose(self) -> None:
-        """Close open connections."""
-        ...
 
 
 class WebhookSender(Protocol):
