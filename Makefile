@@ -1,7 +1,7 @@
 # Two commands do everything on a machine with Python 3.11+, pip and make:
 #   make run    set up, play the demo, and keep serving what it made
 #   make test   set up, and run the tests
-# The others: make test-full, check, bench, evals, validate, conformance, typescript, screenshots, docs, house, package.
+# The others: make test-full, check, bench, evals, validate, conformance, clients, typescript, screenshots, docs, house, package.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -12,7 +12,7 @@ PIP     = $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: canary help run test test-full browser screenshots check format bench evals validate conformance typescript docs house package lock clean
+.PHONY: canary help run test test-full browser screenshots check format bench evals validate conformance clients typescript docs house package lock clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 4
@@ -80,6 +80,10 @@ conformance: $(VENV)/.development
 # The TypeScript client: build it, and test it against a real server; also part of make conformance.
 typescript: $(VENV)/.development
 	$(BIN)/python scripts/typescript.py
+
+# SDKs and coding agents through the model proxy, every byte compared; ARGS="codex gemini" runs some. Part of conformance.
+clients: $(VENV)/.development
+	$(BIN)/python scripts/model_clients.py $(ARGS)
 
 docs: $(VENV)/.development
 	$(BIN)/python scripts/generate.py
