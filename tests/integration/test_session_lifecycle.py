@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import pytest
 
 from support.world import refused
+from weftline.kernel.transaction import placeholders
+from weftline.storage.backup.tables import known_schema_steps, tables_of_schema
+from weftline.storage.sql.database import Scope
 
 if TYPE_CHECKING:
     from support.world import World
+    from weftline.kernel.transaction import Transaction
 
 BOARD_READS = ("list", "snapshots", "check_board")
 
@@ -220,3 +224,35 @@ async def test_a_session_can_be_taken_up_again(world: World) -> None:
     await world.planner.call("session.archive", session_id="again")
     with refused("SESSION_EXISTS"):
         await world.planner.call("session.create", **asked)
+
+
+# Sums without the session, calls that are being performed, and a webhook that is told of the deletion.
+OUTLIVING_TABLES = {"approvals", "usage_entries", "usage_rollups", "webhooks"}
+SAMPLES = {str: "x", int: 1, float: 1.0, bytes: b"x"}
+
+
+async def test_a_deleted_session_keeps_no_row_in_any_table_with_a_session(world: World) -> None:
+    schema = tables_of_schema(len(known_schema_steps()))
+    tables = [each for each in schema if "session_id" in each.columns and each.name not in OUTLIVING_TABLES]
+    assert len(tables) > 20
+
+    async def add_row_to_each(transaction: Transaction) -> None:
+        for table in tables:
+            known = {"tenant": world.tenant, "session_id": "s1"}
+            values = [
+                known.get(name, SAMPLES.get(kind))
+                for name, kind in zip(table.columns, get_args(table.row), strict=True)
+            ]
+            sql = f"INSERT INTO {table.name} VALUES ({placeholders(1, len(values))}) ON CONFLICT DO NOTHING"
+            await transaction.run(sql, *values)
+
+    async def remaining(table: str) -> int:
+        return len(await world.rows(f"SELECT 1 FROM {table} WHERE tenant = $1 AND session_id = 's1'", world.tenant))
+
+    await world.app.database.write(Scope(world.tenant), add_row_to_each)
+    assert all([await remaining(table.name) for table in tables])
+    await world.planner.call("session.delete", session_id="s1", force=True)
+    # The event that tells of the deletion.
+    assert {name: count for name in (table.name for table in tables) if (count := await remaining(name))} == {
+        "events": 1
+    }

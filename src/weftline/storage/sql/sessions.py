@@ -76,30 +76,9 @@ _config = msgspec.json.Decoder(SessionConfig)
 _known_configs: dict[str, SessionConfig] = {}
 
 
-# Tables with rows that belong to exactly one session.
-_TABLES_OF_SESSIONS = (
-    "entries",
-    "messages",
-    "pinned_items",
-    "tool_selections",
-    "message_audiences",
-    "inbox",
-    "events",
-    "records",
-    "record_contents",
-    "receipts",
-    "receipt_texts",
-    "redactions",
-    "windows",
-    "window_routes",
-    "compactions",
-    "compaction_views",
-    "proxied_conversations",
-    "proxied_conversation_keys",
-    "session_members",
-    "terminated_sessions",
-    "sessions",
-)
+_TABLES_WITH_SESSIONS = "SELECT table_name FROM {columns} WHERE column_name = 'session_id' ORDER BY table_name"
+# Usage stays as sums without the session, and approvals that are being performed and webhooks outlive it.
+_OUTLIVING_TABLES = frozenset(("approvals", "usage_entries", "usage_rollups", "webhooks"))
 _ADD = """
 INSERT INTO sessions (tenant, session_id, purpose, metadata, config, created_by, created_at, updated_at, audience,
                       key_acls)
@@ -306,14 +285,13 @@ class SqlSessionStore(SqlStore):
         deferred = await defer_session(self._tx, session_id)
         if await UsageStore(self._tx).forget_session(session_id, FORGET_BATCH_SIZE):
             await DeferredDeletions(self._tx).add(PendingDeletion(SESSION_ROWS, session_id))
-        for table in _TABLES_OF_SESSIONS:
-            if table in deferred:
-                continue
-            await self._tx.run(
-                f"DELETE FROM {table} WHERE tenant = $1 AND session_id = $2",  # noqa: S608 - a fixed list of tables
-                self._tx.tenant,
-                session_id,
-            )
+        for (table,) in await self._tx.all(_TABLES_WITH_SESSIONS):
+            if table not in deferred and table not in _OUTLIVING_TABLES:
+                await self._tx.run(
+                    f"DELETE FROM {table} WHERE tenant = $1 AND session_id = $2",  # noqa: S608 - a name in our schema
+                    self._tx.tenant,
+                    session_id,
+                )
 
     async def _lines_of_kind(self, kind: LineKind, session_id: str) -> list[str]:
         rows = await self._tx.all(

@@ -50,6 +50,12 @@ DIALECT = {
     "for_update": "FOR UPDATE",
     "for_update_unless_locked": "FOR UPDATE SKIP LOCKED",
     "for_share": "FOR SHARE",
+    "columns": (
+        "(SELECT relname AS table_name, attname AS column_name"
+        " FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid"
+        " WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p')"
+        " AND NOT relispartition AND NOT attisdropped) AS schema_columns"
+    ),
     "blob": "BYTEA",
     "bigint": "BIGINT",
     "table": "",

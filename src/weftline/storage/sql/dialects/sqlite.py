@@ -64,6 +64,10 @@ DIALECT = {
     "for_update": "",
     "for_update_unless_locked": "",
     "for_share": "",
+    "columns": (
+        "(SELECT t.name AS table_name, c.name AS column_name FROM sqlite_schema t, pragma_table_info(t.name) c"
+        " WHERE t.type = 'table') AS schema_columns"
+    ),
     "blob": "BLOB",
     "bigint": "INTEGER",
     "table": "STRICT, WITHOUT ROWID",
