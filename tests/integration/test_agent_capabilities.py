@@ -10,7 +10,7 @@ import pytest
 from support.world import refused
 from weftline.app.registry import all_operations
 from weftline.insight.guidance.examples import example_request
-from weftline.insight.guidance.topics import TOPICS, topic_of
+from weftline.insight.guidance.topics import topic_of, topics
 from weftline.kernel.identity import Actor, Permission, PrincipalKind
 from weftline.providers.tokenizers import TokenizerRegistry
 
@@ -88,7 +88,7 @@ async def test_guidance_takes_at_most_600_tokens_for_every_role_and_topic(world:
     count = TokenizerRegistry().named("o200k_base")
     for caller in (world.admin, world.planner, world.review):
         offered: set[str] = set()
-        for topic in ("operations", *TOPICS):
+        for topic in ("operations", *topics()):
             answer = await caller.call("agent.capabilities", guidance_type=topic)
             assert answer["advice"]
             assert count(json.dumps(answer, separators=(",", ":"))) <= MAX_GUIDANCE_TOKENS, topic
@@ -106,4 +106,4 @@ async def test_a_topic_without_permitted_operations_says_so(world: World) -> Non
 
 @pytest.mark.parametrize("operation", list(all_operations()), ids=lambda o: o.name)
 def test_every_operation_has_a_topic(operation: Operation) -> None:
-    assert topic_of(operation.name) in TOPICS
+    assert topic_of(operation.name) in topics()

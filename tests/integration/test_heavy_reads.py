@@ -14,7 +14,7 @@ from support.knowledge import embed_quickly
 from support.world import SESSION, World, refused
 from weftline.kernel.errors import WeftlineError
 from weftline.kernel.operation import Effect
-from weftline.storage.sql import receipts
+from weftline.prompts.assembly import sql as receipts
 from weftline.storage.sql.database import AccessChanged, Scope
 from weftline.storage.sql.dialects import heavy_reads, sqlite
 

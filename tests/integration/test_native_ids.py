@@ -10,7 +10,7 @@ from support.bundles import exported, imported
 from support.world import SESSION, refused, wire_form
 from weftline.app.dispatch import CallContext
 from weftline.kernel.correlation import Correlation
-from weftline.storage.sql import records as records_in_sql
+from weftline.records import sql as records_in_sql
 
 if TYPE_CHECKING:
     from support.world import Caller, World
