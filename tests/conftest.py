@@ -19,7 +19,7 @@ import pytest
 
 from support.cached_classifier import read_each_text_once
 from support.cached_model import CachedModel
-from support.database_choice import KINDS, on_chosen_database, runs_everything
+from support.database_choice import KINDS, choose_database
 from support.databases import (
     EmptiedDatabase,
     PoolCache,
@@ -58,9 +58,9 @@ def pytest_xdist_auto_num_workers() -> int:
     return max(2, (os.cpu_count() or 1) * 3 // 2)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not runs_everything(config):
-        items[:] = on_chosen_database(items)
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    choose_database(metafunc)
 
 
 def pytest_collection() -> None:

@@ -27,26 +27,27 @@ def named_in(text: str) -> set[str]:
     return set(re.findall(r"[a-z]+(?:_[a-z]+)+", text))
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.code)
-@pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
-def test_the_command_line_names_no_tool_and_no_operation(
-    error: type[WeftlineError], capsys: pytest.CaptureFixture[str], *, as_json: bool
-) -> None:
+def printed_by(error: type[WeftlineError], capsys: pytest.CaptureFixture[str], *, as_json: bool) -> str:
     report(error(), as_json=as_json)
-    printed = "".join(capsys.readouterr())
-    hint = printed if as_json else printed.partition("Hint: ")[2]
-    assert not named_in(hint) & TOOLS
-    assert "`" not in hint
+    return "".join(capsys.readouterr())
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.code)
-def test_commands_in_hints_exist(error: type[WeftlineError], capsys: pytest.CaptureFixture[str]) -> None:
-    report(error(), as_json=False)
-    for group, verb in _COMMAND.findall(capsys.readouterr().err):
-        command = weftline.get_command(click.Context(weftline), group)
-        assert command is not None
-        if isinstance(command, click.Group):
-            assert verb in command.list_commands(click.Context(command))
+@pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
+def test_the_command_line_names_no_tool_and_no_operation(capsys: pytest.CaptureFixture[str], *, as_json: bool) -> None:
+    for error in ERRORS:
+        printed = printed_by(error, capsys, as_json=as_json)
+        hint = printed if as_json else printed.partition("Hint: ")[2]
+        assert not named_in(hint) & TOOLS, error.code
+        assert "`" not in hint, error.code
+
+
+def test_commands_in_hints_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    for error in ERRORS:
+        for group, verb in _COMMAND.findall(printed_by(error, capsys, as_json=False)):
+            command = weftline.get_command(click.Context(weftline), group)
+            assert command is not None, error.code
+            if isinstance(command, click.Group):
+                assert verb in command.list_commands(click.Context(command)), error.code
 
 
 def test_fields_are_named_as_flags_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:

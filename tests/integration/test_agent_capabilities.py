@@ -19,16 +19,14 @@ ADMIN = Actor("t", "admin", PrincipalKind.HUMAN, "admin", False, frozenset(Permi
 
 if TYPE_CHECKING:
     from support.world import Caller, World
-    from weftline.kernel.operation import Operation
 
 
-@pytest.mark.parametrize(
-    "operation", [o for o in all_operations() if o.tool != "authenticate_agent"], ids=lambda o: o.name
-)
-def test_every_example_is_a_valid_request(operation: Operation) -> None:
-    arguments = example_request(operation, ADMIN)
-    assert arguments.pop("action", None) == operation.action
-    assert operation.parse(arguments)
+def test_every_example_is_a_valid_request() -> None:
+    for operation in all_operations():
+        if operation.tool != "authenticate_agent":
+            arguments = example_request(operation, ADMIN)
+            assert arguments.pop("action", None) == operation.action, operation.name
+            assert operation.parse(arguments), operation.name
 
 
 async def tools(caller: Caller) -> set[str]:
@@ -104,6 +102,5 @@ async def test_a_topic_without_permitted_operations_says_so(world: World) -> Non
     assert "permits none" in answer["advice"][0]
 
 
-@pytest.mark.parametrize("operation", list(all_operations()), ids=lambda o: o.name)
-def test_every_operation_has_a_topic(operation: Operation) -> None:
-    assert topic_of(operation.name) in topics()
+def test_every_operation_has_a_topic() -> None:
+    assert {topic_of(operation.name) for operation in all_operations()} <= set(topics())

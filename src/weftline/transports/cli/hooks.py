@@ -191,7 +191,7 @@ class HooksNotRunning(NotFound):
     """No process of this user answers hooks."""
 
     code = "HOOKS_NOT_RUNNING"
-    hint = "The first hook of an agent starts it, and so does `weftline hooks serve`."
+    hint = "The first hook of an agent starts it, and so does weftline hooks serve."
 
 
 def _log_to(folder: HooksFolder) -> None:

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.full_run import FULL
 from weftline.access.model import new_key
 from weftline.safety.redaction.masker import Masker
 
@@ -75,16 +76,16 @@ def precision_and_recall(kind: str) -> tuple[float, float]:
     return round(true_positives / predicted, 2), round(true_positives / expected, 2)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['kind']}: {case['text'][:40]!r}")
-def test_a_case_is_masked_as_expected_and_only_once(case: dict[str, str]) -> None:
-    masked = Masker().text(case["text"])
-    assert masked == case.get("actual", case["ideal"])
-    assert Masker().text(masked) == masked
-
-
 @pytest.mark.parametrize("kind", FIGURES)
-def test_precision_and_recall_match_the_guide(kind: str) -> None:
-    assert precision_and_recall(kind) == FIGURES[kind]
+def test_cases_are_masked_as_expected_and_only_once(kind: str) -> None:
+    for case in (case for case in CASES if case["kind"] == kind):
+        masked = Masker().text(case["text"])
+        assert masked == case.get("actual", case["ideal"])
+        assert Masker().text(masked) == masked
+
+
+def test_precision_and_recall_match_the_guide() -> None:
+    assert {kind: precision_and_recall(kind) for kind in FIGURES} == FIGURES
 
 
 def test_every_kind_has_positive_and_negative_cases() -> None:
@@ -214,7 +215,7 @@ HOSTILE = [
 @pytest.mark.parametrize("unit", HOSTILE)
 def test_masking_hostile_texts_takes_bounded_time(unit: str) -> None:
     """A pattern with catastrophic backtracking would not end."""
-    text = unit * (200_000 // len(unit))
+    text = unit * ((200_000 if FULL else 40_000) // len(unit))
     inside = json.dumps({"password": text})
     assert len(Masker().text(text)) > 0
     assert set(json.loads(Masker().text(inside))) == {"password"}

@@ -48,10 +48,10 @@ def test_texts_that_may_instruct_are_scanned(text: str) -> None:
     assert precheck(text).injection
 
 
-@pytest.mark.parametrize("text", [*HIDDEN.values(), *ENCODED.values(), " ".join(ATTACK.replace(" ", ""))])
-def test_what_the_detector_decodes_is_scanned(text: str) -> None:
+def test_what_the_detector_decodes_is_scanned() -> None:
     """A text that is plain English around an encoded attack."""
-    assert precheck(f"The memo of the day for this team: {text} was read.").injection
+    for text in (*HIDDEN.values(), *ENCODED.values(), " ".join(ATTACK.replace(" ", ""))):
+        assert precheck(f"The memo of the day for this team: {text} was read.").injection, text
 
 
 @pytest.mark.parametrize(
