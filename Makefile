@@ -11,6 +11,9 @@ PIP     = $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 # Tests and benchmarks start many Python processes: each would compile Weftline again without cached bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
+# What a target needs is made at the same time.
+MAKEFLAGS += --jobs=2
+
 .DEFAULT_GOAL := help
 .PHONY: canary help run test test-full browser screenshots check format bench evals validate conformance clients typescript docs house package lock clean
 
@@ -23,9 +26,13 @@ $(VENV)/.runtime: pyproject.toml requirements.lock
 	$(PIP) --editable '.[all]'
 	@touch $@
 
-$(VENV)/.development: $(VENV)/.runtime
-	$(PIP) --editable '.[dev]'
-	@touch $@
+# Both at once, because resolving twice takes as long as the packages do. pip compiles them on one core; of some, tests
+# import little.
+$(VENV)/.development: pyproject.toml requirements.lock
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --no-compile --editable '.[dev]'
+	-@$(BIN)/python -m compileall -qq -j 0 -x '/(moto|mypyc?|pip|setuptools)/' $(VENV)/lib src
+	@touch $(VENV)/.runtime $@
 
 run: $(VENV)/.runtime
 	$(BIN)/weftline demo --stay --data-dir $${WEFTLINE_DATA_DIR:-weftline-data}
@@ -42,11 +49,12 @@ test-full: $(VENV)/.development browser
 	WEFTLINE_TESTS=full $(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
 # A browser for the tests of the console, where it can be installed; they are skipped where it cannot.
-browser: $(VENV)/.development
-	@$(BIN)/python scripts/browser.py
+# It needs nothing of the environment, which is set up meanwhile.
+browser:
+	@$(PYTHON) scripts/browser.py
 
 # Every page of the console as pictures for a person to look at, in two widths and two themes: .results/console/.
-screenshots: browser
+screenshots: $(VENV)/.development browser
 	$(BIN)/python -m pytest tests/browser/console_screenshots.py $(ARGS)
 
 # Every principal against every operation and resource on both databases, with secrets planted everywhere.

@@ -99,7 +99,7 @@ def _one_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def _tools_by_meaning() -> Iterator[None]:
     """Let a search for tools wait until they are embedded: what it finds must not depend on how busy the machine is."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("weftline.app.tools.catalogue._WAIT_SECONDS", 60.0)
+        patch.setattr("weftline.app.tools.catalogue._WAIT_SECONDS", 600.0)
         yield
 
 

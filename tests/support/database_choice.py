@@ -1,6 +1,6 @@
 """Which of the two databases a test runs on.
 
-Both, for tests marked ``both_databases``. Every other test runs on one, chosen by a hash of its name: every fourth on
+Both, for tests marked ``both_databases``. Every other test runs on one, chosen by a hash of its name: every eighth on
 PostgreSQL, where a test takes twice as long, and every second of those with concurrent calls or several processes:
 there the database matters most. All parameters of a test run on the same one, so the others are never collected. A full
 run runs all tests on both, and so does naming a database on pytest's command line (``-k postgres``).
@@ -38,4 +38,4 @@ def _runs_all(config: pytest.Config) -> bool:
 
 def _is_on_postgres(test: pytest.Function) -> bool:
     number = zlib.crc32(test.nodeid.encode())
-    return number % 4 == 1 or (number % 4 == 3 and not _CONCURRENT.isdisjoint(test.function.__code__.co_names))
+    return number % 8 == 1 or (number % 8 in {3, 5, 7} and not _CONCURRENT.isdisjoint(test.function.__code__.co_names))
